@@ -40,6 +40,11 @@ Against = Annotated[
         show_default=False,
     ),
 ]
+Programs = Annotated[int, typer.Option(min=2, help="Programs on them, as many on each.")]
+Repeats = Annotated[int, typer.Option(min=1, help="How often each is measured.")]
+Executors = Annotated[
+    str, typer.Option("--executors", metavar="NAME,NAME", help="Who runs the blocks: in_process, spark.")
+]
 Payload = Annotated[int, typer.Option("--payload-bytes", min=0, help="Bytes of a message's body.")]
 
 
@@ -208,16 +213,14 @@ def proofs(
 def cycles(
     messages: Annotated[str, typer.Option(metavar="N", help="Calls a block; each is a cycle.")] = "3e5",
     ticks: Annotated[int, typer.Option(min=3, help="Blocks with calls of the steady state.")] = 6,
-    repeats: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 3,
+    repeats: Repeats = 3,
     proofs: Annotated[
         str, typer.Option(metavar="NAME,NAME", help="How relayers prove entries: range, single.")
     ] = "range,single",
-    executors: Annotated[
-        str, typer.Option("--executors", metavar="NAME,NAME", help="Who runs the blocks: in_process, spark.")
-    ] = "in_process,spark",
+    executors: Executors = "in_process,spark",
     plain: Annotated[int, typer.Option(min=0, help="Cycles of the comparison with plain Python; 0 for none.")] = 10_000,
     zones: Annotated[int, typer.Option(min=2, help="Zones, all connected with each other.")] = 40,
-    programs: Annotated[int, typer.Option(min=2, help="Programs on them, as many on each.")] = 20_000,
+    programs: Programs = 20_000,
     payload_bytes: Payload = 64,
     master: Master = "local[2]",
     lake: Folder = None,
@@ -257,19 +260,17 @@ def cycles(
 def domains(
     messages: Annotated[str, typer.Option(metavar="N", help="Calls a block; each has a response.")] = "2e4",
     ticks: Annotated[int, typer.Option(min=3, help="Blocks with calls.")] = 20,
-    repeats: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 3,
+    repeats: Repeats = 3,
     sections: Annotated[
         str,
         typer.Option(metavar="NAME,NAME", help="load: many channels; channels, keys: how it scales with their number."),
     ] = "load,channels,keys",
-    executors: Annotated[
-        str, typer.Option("--executors", metavar="NAME,NAME", help="Who runs the blocks: in_process, spark.")
-    ] = "in_process,spark",
+    executors: Executors = "in_process,spark",
     others: Annotated[
         str, typer.Option(metavar="N,N", help="Other entries in the storage of each of two domains.")
     ] = "1e4,1e5,1e6",
     chains: Annotated[int, typer.Option("--domains", min=2, help="Domains, with a channel between any two.")] = 15,
-    programs: Annotated[int, typer.Option(min=2, help="Programs on them, as many on each.")] = 15_000,
+    programs: Programs = 15_000,
     payload_bytes: Payload = 64,
     master: Master = "local[2]",
     lake: Folder = None,
@@ -358,17 +359,15 @@ def recorded(
 def ticks(
     messages: Annotated[int, typer.Option(min=1, help="Messages of a tick.")] = 100,
     number: Annotated[int, typer.Option("--ticks", min=1, help="Ticks of a run, which share its time.")] = 200,
-    repeats: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5,
+    repeats: Repeats = 5,
     protocol: Annotated[str, typer.Option(metavar="NAME,NAME", help="Of ic, ibc.")] = "ic",
-    executors: Annotated[
-        str, typer.Option("--executors", metavar="NAME,NAME", help="Who runs the ticks: in_process, spark.")
-    ] = "in_process,spark",
+    executors: Executors = "in_process,spark",
     certification: Annotated[
         str, typer.Option(metavar="NAME,NAME", help="Of ic, whether states are certified: off, bls, threshold.")
     ] = "bls",
     against: Against = None,
     chains: Annotated[int, typer.Option(min=2, help="Chains.")] = 40,
-    programs: Annotated[int, typer.Option(min=2, help="Programs on them, as many on each.")] = 20_000,
+    programs: Programs = 20_000,
     payload_bytes: Payload = 64,
     master: Master = "local[*]",
     lake: Folder = None,

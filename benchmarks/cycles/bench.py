@@ -5,31 +5,22 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
-from benchmarks.cycles.phases import clocked_phases
+from benchmarks.cycles.phases import PHASES
 from benchmarks.cycles.plain import plain_cycles
+from benchmarks.cycles.runs import EXECUTORS, figures, microseconds, opened, require_known, run_cycles
 from benchmarks.cycles.workload import PROOFS, Cycles
-from benchmarks.machine import machine, peaks, processor_seconds
+from benchmarks.machine import machine
 from benchmarks.process import BenchmarkFailed, call
-from benchmarks.rounds import next_tick, warm_java, work_folder
-from benchmarks.session import open_bench_session
+from benchmarks.rounds import Progress
 from benchmarks.workload import payloads
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.compaction import compact
-from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
-from causeway.pipeline.lake import Lake, Manifest
-from causeway.pipeline.run import commit_genesis
-
-Progress = Callable[[str], None]
-
-EXECUTORS = ("in_process", "spark")
+from causeway.pipeline.executors import InProcessExecutor
 
 SHAPES = ("batch", "steady")
 """All calls in one block; or as many in each of several blocks."""
@@ -75,10 +66,7 @@ def bench_cycles(
     """
     if ticks < LEAST_TICKS or repeats < 1 or plain < 0:
         raise InvalidInput(f"ticks, repeats, plain: at least {LEAST_TICKS}, 1 and 0 are allowed")
-    for given, known in ((proofs, PROOFS), (executors, EXECUTORS)):
-        for name in given:
-            if name not in known:
-                raise InvalidInput(f'"{name}" is unknown; allowed: {", ".join(known)}')
+    require_known((proofs, PROOFS), (executors, EXECUTORS))
     work = Cycles(messages, ticks, zones, programs, payload_bytes)
     about = machine()
     tell = progress if progress is not None else lambda text: None
@@ -106,105 +94,19 @@ def bench_cycles(
 
 def _measure(work: Cycles, name: str, repeats: int, master: str, lake_folder: str | None) -> list[dict[str, Any]]:
     """Measure both shapes of a workload with one executor, in this process."""
-    partitions, session = 1, None
-    if name == "spark":
-        session = open_bench_session(master)
-        partitions = int(session.sparkContext.defaultParallelism)
-        with work_folder(lake_folder) as folder:
-            warm_java(session, folder, partitions)
-    made = maker(session)
+    partitions, made = opened(name, master, lake_folder)
     run_cycles(replace(work, messages=min(work.messages, WARM_UP), ticks=1), partitions, made, lake_folder)
     rows = []
     for shape in SHAPES:
         shaped = replace(work, ticks=1) if shape == "batch" else work
         runs = [run_cycles(shaped, partitions, made, lake_folder) for _ in range(repeats + 1)][1:]
-        memory = peaks()
-        row = _figures(shaped, runs)
+        full = [took for run in runs for took in run["blocks"][LEAST_TICKS - 1 : shaped.ticks]]
+        row = figures(shaped, runs, full, "cycles")
         row |= {"executor": name, "proofs": work.proofs, "shape": shape, "tasks": partitions}
-        row |= {"peak_bytes": memory["python"], "java_peak_bytes": memory["java"], "phases": None}
-        if session is None:
-            with clocked_phases() as clocks:
-                run_cycles(shaped, partitions, made, lake_folder)
-                seconds = clocks.stop()
-            row["phases"] = {phase: round(1e6 * value / shaped.cycles, 3) for phase, value in seconds.items()}
+        if name == "in_process":
+            row["phases"] = microseconds(shaped, PHASES, lake_folder)
         rows.append(row)
     return rows
-
-
-def maker(session: Any) -> Callable[[Deployment, Lake], Executor]:
-    if session is None:
-        return InProcessExecutor
-    return lambda deployment, lake: SparkExecutor(session, deployment, lake)
-
-
-class Calls(Protocol):
-    """Calls, each of which is to be answered."""
-
-    @property
-    def ticks(self) -> int:
-        """Return how many ticks have calls."""
-
-    @property
-    def cycles(self) -> int:
-        """Return how many calls there are in all."""
-
-    def deployment(self, partitions: int) -> Deployment:
-        """Return the network, cut into so many buckets at most."""
-
-
-def run_cycles(
-    work: Calls, partitions: int, executor: Callable[[Deployment, Lake], Executor], lake_folder: str | None
-) -> dict[str, Any]:
-    """Run a network from its genesis, which is not measured, to its last cycle; return the seconds of its blocks.
-
-    Raises:
-        BenchmarkFailed: not every call was answered.
-    """
-    deployment = work.deployment(partitions)
-    with work_folder(lake_folder) as folder:
-        lake = Lake.at(os.path.join(folder, "lake"))
-        lake.create({"buckets": deployment.buckets})
-        running = executor(deployment, lake)
-        before = commit_genesis(running, lake)
-        seconds: list[float] = []
-        used = processor_seconds()
-        while before.height < work.ticks or before.line.wake is not None:
-            begun = time.perf_counter()
-            before = next_tick(deployment, running, lake, before)
-            compact(lake, before)
-            seconds.append(time.perf_counter() - begun)
-        used = processor_seconds() - used
-        _require_answered(lake, before, work)
-    return {"blocks": seconds, "processor_seconds": used}
-
-
-def _require_answered(lake: Lake, last: Manifest, work: Calls) -> None:
-    answered = rejected = 0
-    for path in last.state["program_caller"].values():
-        table = lake.storage.read_table(path, ["answered", "rejected"])
-        answered += pc.sum(table["answered"]).as_py()
-        rejected += pc.sum(table["rejected"]).as_py()
-    if (answered, rejected) != (work.cycles, 0):
-        raise BenchmarkFailed(f"of {work.cycles} calls {answered} were answered and {rejected} rejected")
-
-
-def _figures(work: Cycles, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    seconds = [sum(run["blocks"]) for run in runs]
-    used = statistics.median(run["processor_seconds"] for run in runs)
-    median = statistics.median(seconds)
-    full = [took for run in runs for took in run["blocks"][LEAST_TICKS - 1 : work.ticks]]
-    return {
-        "cycles": work.cycles,
-        "blocks": len(runs[0]["blocks"]),
-        "seconds": [round(value, 3) for value in seconds],
-        "median_seconds": round(median, 3),
-        "min_seconds": round(min(seconds), 3),
-        "median_processor_seconds": round(used, 3),
-        "cycles_per_second": round(work.cycles / median),
-        "cycles_per_second_at_best": round(work.cycles / min(seconds)),
-        "cycles_per_processor_second": round(work.cycles / max(used, 1e-9)),
-        "cycles_per_second_of_full_blocks": round(work.messages / statistics.median(full)) if full else None,
-    }
 
 
 def _beside(count: int, payload_bytes: int, repeats: int, lake_folder: str | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-PHASES: dict[str, tuple[str, ...]] = {
+FIRST: dict[str, tuple[str, ...]] = {
     "traffic": ("benchmarks.cycles.workload:CycleTraffic.rows",),
     "reading": (
         "causeway.pipeline.reading:Reader.view",
@@ -16,6 +16,14 @@ PHASES: dict[str, tuple[str, ...]] = {
         "causeway.pipeline.reading:Reader.rows",
         "causeway.pipeline.reading:Reader.past",
     ),
+}
+LAST: dict[str, tuple[str, ...]] = {
+    "writing": ("causeway.pipeline.bucket:_Writer.write",),
+}
+"""The phases of a block under every protocol, before and after its own."""
+
+PHASES: dict[str, tuple[str, ...]] = {
+    **FIRST,
     "relaying": ("causeway.protocols.ibc.kernel:IbcKernel.plan",),
     "entries hashed again": ("causeway.protocols.ibc.submitting:entry_leaves",),
     "proofs verified": ("causeway.protocols.ibc.submitting:weigh",),
@@ -26,7 +34,7 @@ PHASES: dict[str, tuple[str, ...]] = {
     "new entries hashed": ("causeway.protocols.ibc.pushing:entry_digests",),
     "trees": ("causeway.protocols.ibc.kernel:commit",),
     "proofs made": ("causeway.protocols.ibc.store:Store.prove_runs",),
-    "writing": ("causeway.pipeline.bucket:_Writer.write",),
+    **LAST,
 }
 """The functions of each phase. What a phase calls that is a phase itself is not counted twice."""
 

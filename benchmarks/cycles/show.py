@@ -19,24 +19,11 @@ def cycles(result: dict[str, Any]) -> RenderableType:
     table = Table(title=title, title_justify="left")
     for name in ("", "proofs", "calls"):
         table.add_column(name)
-    names = ("cycles", "median s", "cycles/s", "full blocks", "processor s", "microseconds", "peak MiB", "Java MiB")
-    for name in names:
+    for name in headings("cycles"):
         table.add_column(name, justify="right")
     for row in result["rows"]:
-        full = row["cycles_per_second_of_full_blocks"]
-        table.add_row(
-            f"{EXECUTORS[row['executor']]}, {row['tasks']} task{'s' if row['tasks'] > 1 else ''}",
-            row["proofs"],
-            "in one block" if row["shape"] == "batch" else f"in {work['ticks']} blocks",
-            f"{row['cycles']:,}",
-            f"{row['median_seconds']:.2f}",
-            f"{row['cycles_per_second']:,}",
-            "" if full is None else f"{full:,}",
-            f"{row['median_processor_seconds']:.2f}",
-            f"{1e6 * row['median_processor_seconds'] / row['cycles']:.2f}",
-            f"{row['peak_bytes'] // MIB:,}",
-            f"{row['java_peak_bytes'] // MIB:,}" if row["java_peak_bytes"] else "",
-        )
+        calls = "in one block" if row["shape"] == "batch" else f"in {work['ticks']} blocks"
+        table.add_row(executor(row), row["proofs"], calls, *figures(row, "cycles", 2))
     shown: list[RenderableType] = [table]
     measured = [row for row in result["rows"] if row["phases"] is not None]
     if measured:
@@ -47,6 +34,32 @@ def cycles(result: dict[str, Any]) -> RenderableType:
         text += f" of the processor each; plain Python, one by one, {plain['plain_microseconds']}: "
         shown.append(Text(f"{text}{plain['ratio_of_processor_time']} times as long", style="dim"))
     return Group(*shown)
+
+
+def figures(row: dict[str, Any], word: str, digits: int) -> list[str]:
+    """Return the cells of a row: what it took; what of it a call, called ``word``, took, to so many ``digits``."""
+    full = row[f"{word}_per_second_of_full_blocks"]
+    return [
+        f"{row[word]:,}",
+        f"{row['median_seconds']:.2f}",
+        f"{row[f'{word}_per_second']:,}",
+        "" if full is None else f"{full:,}",
+        f"{row['median_processor_seconds']:.2f}",
+        f"{1e6 * row['median_processor_seconds'] / row[word]:.{digits}f}",
+        f"{row['peak_bytes'] // MIB:,}",
+        f"{row['java_peak_bytes'] // MIB:,}" if row["java_peak_bytes"] else "",
+    ]
+
+
+def headings(word: str) -> tuple[str, ...]:
+    """Return what stands above the cells of ``figures``."""
+    times = (word, "median s", f"{word}/s", "full blocks", "processor s", "microseconds")
+    return *times, "peak MiB", "Java MiB"
+
+
+def executor(row: dict[str, Any]) -> str:
+    """Return the cell that says who ran the blocks of a row."""
+    return f"{EXECUTORS[row['executor']]}, {row['tasks']} task{'s' if row['tasks'] > 1 else ''}"
 
 
 def _phases(rows: list[dict[str, Any]]) -> Table:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.cycles.bench import EXECUTORS, maker, run_cycles
-from benchmarks.cycles.phases import clocked_phases
+from benchmarks.cycles.phases import FIRST, LAST
+from benchmarks.cycles.runs import EXECUTORS, figures, microseconds, opened, require_known, run_cycles
 from benchmarks.domains.workload import DEPTH, PERIOD, Domains
-from benchmarks.machine import machine, peaks
+from benchmarks.machine import machine
 from benchmarks.process import call
-from benchmarks.rounds import Progress, warm_java, work_folder
-from benchmarks.session import open_bench_session
+from benchmarks.rounds import Progress
 from causeway.model.errors import InvalidInput
 
 SECTIONS = ("load", "channels", "keys")
@@ -30,13 +28,7 @@ CHANNELS_OF_DOMAINS = {1: 2, 10: 5, 105: 15}
 """Channels, and how many domains have so many between them."""
 
 PHASES: dict[str, tuple[str, ...]] = {
-    "traffic": ("benchmarks.cycles.workload:CycleTraffic.rows",),
-    "reading": (
-        "causeway.pipeline.reading:Reader.view",
-        "causeway.pipeline.reading:Reader.entries",
-        "causeway.pipeline.reading:Reader.rows",
-        "causeway.pipeline.reading:Reader.past",
-    ),
+    **FIRST,
     "receipts": ("causeway.protocols.xdm.kernel:settle_receipts",),
     "four proofs checked": ("causeway.protocols.xdm.block:read_envelopes", "causeway.protocols.xdm.block:validate"),
     "messages in": ("causeway.protocols.xdm.block:prepare", "causeway.protocols.xdm.block:take"),
@@ -57,7 +49,7 @@ PHASES: dict[str, tuple[str, ...]] = {
         "causeway.protocols.xdm.committing:add_block",
         "causeway.protocols.xdm.committing:_anchored",
     ),
-    "writing": ("causeway.pipeline.bucket:_Writer.write",),
+    **LAST,
 }
 """The functions of each phase, as ``benchmarks.cycles.phases`` has them."""
 
@@ -96,10 +88,7 @@ def bench_domains(
     """
     if repeats < 1 or any(number < 1 for number in others):
         raise InvalidInput("repeats, others: at least 1 is allowed")
-    for given, known in ((sections, SECTIONS), (executors, EXECUTORS)):
-        for name in given:
-            if name not in known:
-                raise InvalidInput(f'"{name}" is unknown; allowed: {", ".join(known)}')
+    require_known((sections, SECTIONS), (executors, EXECUTORS))
     work = Domains(messages, ticks, domains, programs, payload_bytes)
     about = machine()
     tell = progress if progress is not None else lambda text: None
@@ -145,43 +134,13 @@ def _measure(
     work: Domains, name: str, repeats: int, master: str, lake_folder: str | None, clocked: bool
 ) -> dict[str, Any]:
     """Measure a workload with one executor, in this process."""
-    partitions, session = 1, None
-    if name == "spark":
-        session = open_bench_session(master)
-        partitions = int(session.sparkContext.defaultParallelism)
-        with work_folder(lake_folder) as folder:
-            warm_java(session, folder, partitions)
-    made = maker(session)
+    partitions, made = opened(name, master, lake_folder)
     run_cycles(replace(work, messages=min(work.messages, WARM_UP), ticks=1), partitions, made, lake_folder)
     runs = [run_cycles(work, partitions, made, lake_folder) for _ in range(repeats)]
-    memory = peaks()
-    row = _figures(work, runs) | {"executor": name, "tasks": partitions}
-    row |= {"peak_bytes": memory["python"], "java_peak_bytes": memory["java"], "phases": None}
-    if session is None and clocked:
-        with clocked_phases(PHASES) as clocks:
-            run_cycles(work, partitions, made, lake_folder)
-            seconds = clocks.stop()
-        row["phases"] = {phase: round(1e6 * value / work.cycles, 3) for phase, value in seconds.items()}
-    return row
-
-
-def _figures(work: Domains, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    seconds = [sum(run["blocks"]) for run in runs]
-    used = statistics.median(run["processor_seconds"] for run in runs)
-    median = statistics.median(seconds)
     # What is sent in one of these blocks is taken, and answered, in others of them, as many as the calls take.
     full = [took for run in runs for took in run["blocks"][len(run["blocks"]) - work.ticks : work.ticks]]
-    return {
-        "messages": work.cycles,
-        "channels": work.channels,
-        "others": work.others,
-        "blocks": len(runs[0]["blocks"]),
-        "seconds": [round(value, 3) for value in seconds],
-        "median_seconds": round(median, 3),
-        "min_seconds": round(min(seconds), 3),
-        "median_processor_seconds": round(used, 3),
-        "messages_per_second": round(work.cycles / median),
-        "messages_per_second_at_best": round(work.cycles / min(seconds)),
-        "messages_per_processor_second": round(work.cycles / max(used, 1e-9)),
-        "messages_per_second_of_full_blocks": round(work.messages / statistics.median(full)) if full else None,
-    }
+    row = figures(work, runs, full, "messages")
+    row |= {"channels": work.channels, "others": work.others, "executor": name, "tasks": partitions}
+    if name == "in_process" and clocked:
+        row["phases"] = microseconds(work, PHASES, lake_folder)
+    return row

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from benchmarks.cycles.show import EXECUTORS, MIB
+from benchmarks.cycles.show import executor, figures, headings
 
 TITLES = {
     "load": "Messages with their responses, every proof checked",
@@ -28,24 +28,10 @@ def _section(name: str, rows: list[dict[str, Any]], work: dict[str, Any]) -> Tab
     title = f"{TITLES[name]}: {work['messages']:,} calls in each of {work['ticks']} blocks"
     table = Table(title=title, title_justify="left")
     table.add_column("")
-    names = ("channels", "other entries", "messages", "median s", "messages/s", "full blocks", "processor s")
-    for column in (*names, "microseconds", "peak MiB", "Java MiB"):
+    for column in ("channels", "other entries", *headings("messages")):
         table.add_column(column, justify="right")
     for row in rows:
-        full = row["messages_per_second_of_full_blocks"]
-        table.add_row(
-            f"{EXECUTORS[row['executor']]}, {row['tasks']} task{'s' if row['tasks'] > 1 else ''}",
-            f"{row['channels']:,}",
-            f"{row['others']:,}",
-            f"{row['messages']:,}",
-            f"{row['median_seconds']:.2f}",
-            f"{row['messages_per_second']:,}",
-            "" if full is None else f"{full:,}",
-            f"{row['median_processor_seconds']:.2f}",
-            f"{1e6 * row['median_processor_seconds'] / row['messages']:.1f}",
-            f"{row['peak_bytes'] // MIB:,}",
-            f"{row['java_peak_bytes'] // MIB:,}" if row["java_peak_bytes"] else "",
-        )
+        table.add_row(executor(row), f"{row['channels']:,}", f"{row['others']:,}", *figures(row, "messages", 1))
     return table
 
 

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from benchmarks import bench_cycles, render
 from benchmarks.cli import main
-from benchmarks.cycles import bench
 from benchmarks.cycles.phases import PHASES, REST, clocked_phases
 from benchmarks.cycles.plain import PlainZone, plain_cycles
+from benchmarks.cycles.runs import run_cycles
 from benchmarks.cycles.workload import Cycles
 from benchmarks.process import BenchmarkFailed
 from causeway.model.errors import InvalidInput
@@ -60,20 +60,20 @@ def test_numbers_that_do_not_fit_are_refused(keys: dict[str, Any]) -> None:
 def test_a_run_ends_with_every_call_answered(proofs: str) -> None:
     work = Cycles(300, 3, 4, 40, 20, proofs)
     for partitions in (1, 2):
-        assert len(bench.run_cycles(work, partitions, InProcessExecutor, None)["blocks"]) == work.ticks + 2
+        assert len(run_cycles(work, partitions, InProcessExecutor, None)["blocks"]) == work.ticks + 2
 
 
 def test_a_call_without_an_answer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cycles, "cycles", 301)
     with pytest.raises(BenchmarkFailed, match="of 301 calls 300 were answered and 0 rejected"):
-        bench.run_cycles(Cycles(300, 1, 4, 40, 20), 1, InProcessExecutor, None)
+        run_cycles(Cycles(300, 1, 4, 40, 20), 1, InProcessExecutor, None)
 
 
 def test_all_phases_are_clocked_and_the_clocks_go_away() -> None:
     before = kernel.IbcKernel.plan
     with clocked_phases() as clocks:
         assert kernel.IbcKernel.plan is not before
-        bench.run_cycles(SMALL, 1, InProcessExecutor, None)
+        run_cycles(SMALL, 1, InProcessExecutor, None)
         seconds = clocks.stop()
     assert kernel.IbcKernel.plan is before
     assert set(seconds) == {*PHASES, REST}

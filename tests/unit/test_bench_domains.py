@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks import bench_domains, render
-from benchmarks.cycles.bench import maker, run_cycles
 from benchmarks.cycles.phases import REST, clocked_phases
+from benchmarks.cycles.runs import maker, run_cycles
 from benchmarks.domains import bench
 from benchmarks.domains.bench import PHASES
 from benchmarks.domains.workload import Domains
