@@ -26,7 +26,7 @@ from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.network.membership import Move, at_genesis, moves_of_membership
 from causeway.programs.runner import Programs
-from causeway.protocols.contract import Inputs, Plan, RoundResult, Shown, Tick, View
+from causeway.protocols.contract import Inputs, Plan, RoundResult, Tick, View
 from causeway.protocols.ic.agreement import Agreement
 from causeway.protocols.ic.batch import XNetPlan
 from causeway.protocols.ic.certifying import Certifier
@@ -39,6 +39,7 @@ from causeway.protocols.messages import LANE, LANE_COLUMNS, OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, state_of, union
 from tests.property.ic_payload_log import PayloadLog, Round, headers_of
 from tests.property.ic_programs import BEHAVIOURS, behaviour_of
+from tests.shown import shown_to
 from tests.spec import ic
 from tests.spec.ic import ids
 from tests.spec.ic.certified import altered, encode_certified_stream_slice
@@ -274,13 +275,10 @@ class KernelRun:
 
     def view(self, group: npt.NDArray[np.uint32]) -> View:
         """What the chains of a group see of the height before."""
-        shown = {}
-        for name, table in self.kernel.tables().items():
-            if table.shown == Shown.DESTINATION:
-                rows = concat([state.frames()[name] for state in self.states])
-                shown[name] = rows.filter(np.isin(rows[table.shown_to], group))
         known = concat(self.known[-self.kernel.header_heights :])
-        return View(shown, known.take(stable_order(known["chain"], known["height"])))
+        return View(
+            shown_to(self.kernel, self.states, group), known.take(stable_order(known["chain"], known["height"]))
+        )
 
     def round(self, tick: Tick) -> None:
         """Run one round of every group."""

@@ -29,14 +29,15 @@ from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
-from causeway.protocols.contract import SEEN_HEADERS_SCHEMA, Inputs, RoundResult, Shown, Tick, View
+from causeway.protocols.contract import SEEN_HEADERS_SCHEMA, Inputs, RoundResult, Tick, View
 from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
 from causeway.protocols.ibc.state import RECEIPT, State
 from causeway.protocols.messages import LANE
-from causeway.protocols.partition import in_order, union
+from causeway.protocols.partition import union
+from tests.shown import shown_to
 
 TICK_NS = 1_000_000_000
 
@@ -192,7 +193,7 @@ class Network:
         self.results = []
         for group, state in zip(self.groups, self.states, strict=True):
             told, brought = (self._of_group(table, group) for table in (ingress, carried))
-            plan = self.kernel.plan(state, group, self.shown_to(group), told, brought, tick)
+            plan = self.kernel.plan(state, group, self.seen_by(group), told, brought, tick)
             offered, own = (self.outbox.read(ranges) for ranges in (plan.reads.offered, plan.reads.own))
             inputs: Inputs[State] = Inputs(told, brought, offered, own, headers=self._headers_at(plan.reads.headers))
             self.results.append(self.kernel.round(state, group, plan, inputs, tick))
@@ -221,18 +222,10 @@ class Network:
             return table
         return table.filter(pa.array(np.isin(table["chain"].to_numpy(), self.kernel.numbers()[group])))
 
-    def shown_to(self, group: Any) -> View:
+    def seen_by(self, group: Any) -> View:
         """Return what the zones of a group see of the height before, and nothing else."""
-        tables = {}
-        for name, table in self.kernel.tables().items():
-            if table.shown is Shown.NOBODY:
-                continue
-            rows = concat([state.frames()[name] for state in self.states])
-            if table.shown is Shown.DESTINATION:
-                rows = rows.filter(np.isin(rows[table.shown_to], group))
-            tables[name] = in_order(table, rows)
         height = np.full(len(self.headers), self.height - 1, dtype=np.uint64)
-        return View(tables, Frame({"height": height, **_columns(self.headers)}))
+        return View(shown_to(self.kernel, self.states, group), Frame({"height": height, **_columns(self.headers)}))
 
     @property
     def state(self) -> State:

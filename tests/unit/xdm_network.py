@@ -30,15 +30,16 @@ from causeway.model.ledger import EVENTS_SCHEMA, REVERTED, Event
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
-from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, Plan, RoundResult, Shown, Tick, View
+from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, Plan, RoundResult, Tick, View
 from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
-from causeway.protocols.partition import in_order, part, state_of, union
+from causeway.protocols.partition import part, state_of, union
 from causeway.protocols.xdm.chains import complete
 from causeway.protocols.xdm.kernel import XdmKernel, XdmPlan
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.state import Asked, State
 from causeway.protocols.xdm.validate import Brought
 from tests.property.caller_payloads import caller_payload
+from tests.shown import shown_to
 
 Placed = Mapping[int, str | tuple[str, Mapping[str, Any]] | None]
 """Program number -> class, or class and options, or None: known to live there, but nothing is installed."""
@@ -158,7 +159,7 @@ class Network:
                 )
             mine = np.isin(ingress["chain"].to_numpy(), self.kernel.numbers()[group])
             told, carried = ingress.filter(pa.array(mine)), CARRIED_SCHEMA.empty_table()
-            plan = self.carry(self.kernel.plan(state, group, self.shown_to(group), told, carried, tick))
+            plan = self.carry(self.kernel.plan(state, group, self.seen_by(group), told, carried, tick))
             self.brought.append(plan.content.load.brought)
             reads = plan.reads
             past = {
@@ -228,20 +229,12 @@ class Network:
 
     # ---- look
 
-    def shown_to(self, group: Any) -> View:
+    def seen_by(self, group: Any) -> View:
         """Return what the chains of a group see of the height before, and nothing else."""
-        tables = {}
-        for name, table in self.kernel.tables().items():
-            if table.shown is Shown.NOBODY:
-                continue
-            rows = concat([state.frames()[name] for state in self.states])
-            if table.shown is Shown.DESTINATION:
-                rows = rows.filter(np.isin(rows[table.shown_to], group))
-            tables[name] = in_order(table, rows)
         headers = concat([empty_frame(HEADERS_SCHEMA), self.headers])
         headers = headers.take(np.argsort(headers["chain"], kind="stable"))
         height = np.full(len(headers), self.height - 1, dtype=np.uint64)
-        return View(tables, headers.with_columns(height=height))
+        return View(shown_to(self.kernel, self.states, group), headers.with_columns(height=height))
 
     @property
     def state(self) -> State:
