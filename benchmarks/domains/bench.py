@@ -39,7 +39,11 @@ PHASES: dict[str, tuple[str, ...]] = {
         "causeway.protocols.xdm.block:send",
     ),
     "proofs made": ("causeway.protocols.xdm.kernel:prove",),
-    "tries of final blocks moved on": ("causeway.protocols.xdm.chain_tries:ChainTries.move",),
+    "tries of final blocks": (
+        "causeway.protocols.xdm.chain_tries:ChainTries.keep",
+        "causeway.protocols.xdm.chain_tries:ChainTries.show",
+        "causeway.protocols.xdm.chain_tries:ChainTries.move",
+    ),
     "entries encoded": ("causeway.protocols.xdm.committing:changes",),
     "tries": (
         "causeway.protocols.xdm.chain_tries:ChainTries.change",

@@ -37,6 +37,7 @@ from causeway.proofs.substrate.trie_arena import (
     NODES,
     NONE,
     STATE,
+    USED_NODES,
     VALUE_BYTES,
     empty_arena,
     with_entries,
@@ -130,8 +131,7 @@ class Tries:
     @property
     def live_nodes(self) -> int:
         """How many nodes all tries have together, shared ones counted once."""
-        arena = self._arena
-        return int((arena.nodes[: arena.counters[NODES], STATE] != DEAD).sum())
+        return int(self._arena.counters[USED_NODES])
 
     @property
     def live_entries(self) -> int:

@@ -91,6 +91,7 @@ def commit_block(
         },
         count,
     )
+    tries.keep(chains, number)
     tries.height = context.height
     return Made(replace(state, kept=KeptTries(tries)), headers, storage)
 

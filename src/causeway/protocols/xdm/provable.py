@@ -1,7 +1,7 @@
 """Under which blocks operators prove now, and the tries of the storage of these blocks (XDM reference X-4, X-5).
 
-The trie of a chain's provable block is moved on by the log of storage changes; where none is at hand it is built from
-the tables of that block's height.
+The trie of a chain's provable block was kept when the block was made. Where it was not, an earlier one is moved on by
+the log of storage changes; where none is at hand it is built from the tables of that block's height.
 """
 
 from __future__ import annotations
@@ -69,11 +69,12 @@ def what_is_provable(state: State, chains: Chains, view: View, context: Context,
         known = -1 if tries is None else tries.number[chain]
         if context.network.follows and (first < known or not remembers(state, chain, first)):
             continue  # another lake's consensus chain says of this one what it has not said
-        if known < 0:
+        if tries is None or tries.nearest(chain, first) < 0:
             rebuilt[chain] = height_of(state, chain, first)
             known = first
         numbers[chain] = first
         last = first if then is None else then
+        known = known if tries is None else max(known, tries.nearest(chain, last))
         if last > known:
             spans += spans_between(state, chain, known, last, forks=forks)
     return Provable(numbers, following, rebuilt, tuple(spans))
@@ -101,6 +102,8 @@ def moved_tries(
         tries = ChainTries.of(context.chains)
         tries.change(changes(None, state, context))
     tries.height = NOWHERE
+    for chain, number in provable.numbers.items():
+        tries.show(chain, number)
     for chain, then in past.items():
         one = replace(context, chains=np.array([chain], dtype=np.uint32))
         tries.move(changes(None, then, one), {})
@@ -115,5 +118,6 @@ def move_anchor(tries: ChainTries, provable: Provable, logged: Mapping[str, Fram
     """Move the storage of the consensus chain on to that of the block which is shown as final from now on."""
     if provable.following is None:
         return
+    tries.show(CONSENSUS_POSITION, provable.following)
     rows = logged.get("storage", empty_frame(STORAGE_SCHEMA))
     tries.move(rows.filter(rows["chain"] == CONSENSUS_POSITION), {CONSENSUS_POSITION: provable.following})
