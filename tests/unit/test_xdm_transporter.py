@@ -192,19 +192,6 @@ def test_what_the_books_refuse_when_a_receipt_is_confirmed_is_told() -> None:
     assert len(again["confirmed"]) == 0 and refused == []
 
 
-def test_what_another_lakes_domain_does_not_say_stops_only_itself() -> None:
-    """Nobody here executes it: what it sends beyond its receipts is not booked, and all else of who takes it is."""
-    books = Books(empty_frame(BOOKS_SCHEMA))
-    books.apply(0, Moved.OUT, 1, 100)
-    moves = [(Moved.IN, 0, 100), (Moved.IN, 2, 7), (Moved.OUT, 0, 30), (Moved.REJECTED, 2, 9), (Moved.CLAIMED, 2, 5)]
-    left = books.apply_all(1, moves, beyond={2})
-    assert left == [(2, amount, TransporterError.BalanceUnderflow) for amount in (7, 9, 5)]
-    assert (books[(Book.BALANCE, 1, 0)], books[(Book.UNCONFIRMED, 1, 0)]) == (70, 30)
-    with pytest.raises(BookError):
-        books.apply_all(1, [(Moved.OUT, 0, 10), (Moved.OUT, 2, 100)], beyond={2})
-    assert (books[(Book.BALANCE, 1, 0)], books[(Book.UNCONFIRMED, 1, 0)]) == (70, 30)
-
-
 def test_what_a_domain_does_not_have_is_minted_nowhere() -> None:
     """Hazard 28: a domain that makes value exports none of it; who waits for it is not kept busy."""
     for receiver in (3, 9):

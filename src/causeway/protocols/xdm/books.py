@@ -5,7 +5,7 @@ Amounts are whole numbers of at most 128 bits; a change that would pass them, or
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from enum import IntEnum
 
 import numpy as np
@@ -144,23 +144,14 @@ class Books:
         else:
             self.reject(foreign, chain, amount)
 
-    def apply_all(
-        self, chain: int, moves: Iterable[tuple[Moved, int, int]], beyond: Container[int] = ()
-    ) -> list[tuple[int, int, TransporterError]]:
-        """Apply what a block of ``chain`` did, (what, foreign, amount) each in this order, all of it or nothing.
-
-        Only what came, or came back, from chains of ``beyond``, of whose blocks nobody here knows more than what their
-        operators say, is left out where the books do not have it: the list of (foreign, amount, error) is returned.
-        Raises ``BookError`` of the first other that is refused."""
+    def apply_all(self, chain: int, moves: Iterable[tuple[Moved, int, int]]) -> None:
+        """Apply what a block of ``chain`` did, (what, foreign, amount) each in this order, all of it or nothing. Raises
+        ``BookError`` of the first that is refused."""
         before = len(self._steps)
-        left = []
         for what, foreign, amount in moves:
             try:
                 self.apply(chain, what, foreign, amount)
-            except BookError as error:
-                if foreign in beyond and what in (Moved.IN, Moved.REJECTED, Moved.CLAIMED):
-                    left.append((foreign, amount, error.error))
-                    continue
+            except BookError:
                 for giver, taker, moved in reversed(self._steps[before:]):
                     if giver is not None:
                         self._sums[giver] += moved
@@ -168,7 +159,6 @@ class Books:
                         self._sums[taker] -= moved
                 del self._steps[before:], self._rows[before:]
                 raise
-        return left
 
     def log(self) -> Frame:
         """Return all changes so far as rows of the value log (``VALUE_SCHEMA``)."""

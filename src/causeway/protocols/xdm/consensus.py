@@ -22,6 +22,7 @@ from causeway.protocols.xdm.bundles import inboxed, invalid_ones
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
 from causeway.protocols.xdm.claims import claimed
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.declared import Declared
 from causeway.protocols.xdm.history import runs_of
 from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
 from causeway.protocols.xdm.options import XdmOptions
@@ -191,9 +192,8 @@ def confirm(
     by block ``due``, and what the ``books``, which change, refused (X-3).
 
     What a receipt says is booked whole or not at all. One that the books refuse is not confirmed, nor is any later one
-    of its domain (``unbooked``): nothing of what it exports is ever proved elsewhere. ``beyond``: domains that other
-    lakes run. What one of them sends without saying so in its own receipts stops nobody else: it is not booked where it
-    came.
+    of its domain (``unbooked``): nothing of what it exports is ever proved elsewhere. What one that is confirmed says
+    of value that goes to, or came from, domains of other lakes (``beyond``) is summed up (``declared``).
     """
     ranges = state["range"].with_columns(confirmed_to=np.array([due], dtype=np.uint64))
     state = state.with_tables(range=ranges)
@@ -203,6 +203,7 @@ def confirm(
     latest: dict[int, int] = {}
     refused: dict[int, Notice] = {}
     told = list[Notice]()
+    declared = Declared(state["declared"], beyond)
     rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
     invalid = set(np.flatnonzero(invalid_ones(rows["inboxed_bundles"])).tolist())
     ends = zip(taken["domain"].tolist(), taken["number"].tolist(), moves_of(rows), strict=True)
@@ -210,12 +211,12 @@ def confirm(
         if domain in refused:
             continue
         try:
-            left = books.apply_all(domain, moves, beyond)
+            books.apply_all(domain, moves)
         except BookError as error:
-            refused[domain] = _unbooked(domain, number, 0, error.error.name)
+            refused[domain] = Notice(CONSENSUS_POSITION, domain, error.error.name, index=number, refused=True)
         else:
             latest[domain] = row
-            told += [_unbooked(domain, number, amount, error.name) for _, amount, error in left]
+            declared.note(domain, moves)
             if row in invalid:
                 told.append(Notice(CONSENSUS_POSITION, domain, OPERATOR_SLASHED, index=number))
     if refused:
@@ -224,15 +225,12 @@ def confirm(
             for domain, notice in refused.items()
         ]
         state = state.with_tables(unbooked=of_domains(state["unbooked"], table_of(more, UNBOOKED_SCHEMA)))
+    if declared.changed:
+        state = state.with_tables(declared=declared.frame())
     if latest:
         newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
         state = state.with_tables(confirmed=of_domains(state["confirmed"], newest))
     return state, [*refused.values(), *told]
-
-
-def _unbooked(domain: int, number: int, amount: int, name: str) -> Notice:
-    """Return the notice of what the books refused of a domain's block; ``amount``: where not all of it was."""
-    return Notice(CONSENSUS_POSITION, domain, name, index=number, amount=min(amount, 2**64 - 1), refused=True)
 
 
 def moves_of(rows: pa.RecordBatch) -> list[list[tuple[Moved, int, int]]]:

@@ -24,13 +24,13 @@ from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.claims import Lie
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.declared import OWN_PALLET
 from causeway.protocols.xdm.envelopes import encode_envelopes
 from causeway.protocols.xdm.fault_kinds import AMOUNT, FOUND_AFTER, WHAT
 from causeway.protocols.xdm.fraud_tables import CLAIMS_SCHEMA, FORGED_SCHEMA, NEVER_FOUND
 from causeway.protocols.xdm.relay import bases_between
 from causeway.protocols.xdm.small_tables import rows_of, table_of
 from causeway.protocols.xdm.state import REQUEST, Asked, State, channel_rows, substream
-from causeway.protocols.xdm.storage import OWN_PALLET
 from causeway.protocols.xdm.tables import BASE
 from causeway.protocols.xdm.tags import request_tags
 from causeway.protocols.xdm.transporter import encode_transfers

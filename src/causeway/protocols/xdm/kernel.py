@@ -47,6 +47,7 @@ from causeway.protocols.xdm.committing import Made, commit_block
 from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, due_heights
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.counted import count_notices, count_proved
+from causeway.protocols.xdm.declared import Cover
 from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.following import follow, genesis_following
 from causeway.protocols.xdm.forging import forge
@@ -326,7 +327,9 @@ class XdmKernel(HostedForGood):
             return self._result(made, empty_frame(OUTBOUND_SCHEMA), log.logs(), None, self._gives_up(tick))
         context = replace(context, again=recalls(content.view))
         state = before = indexed(state)
-        tables, money = dict[str, Frame](), Money(state)
+        external = () if self.network.follows else set(self.network.external.tolist())
+        cover = Cover(content.view.tables["declared"], state["drawn"], external)
+        tables, money = dict[str, Frame](), Money(state, cover)
         state, ingress = taken_from_pool(state.with_tables(**content.load.late), inputs.ingress, context)
         if len(state["recalled"]):
             state = state.with_tables(recalled=empty_frame(RECALLED_SCHEMA))

@@ -18,6 +18,7 @@ from causeway.model.value import ISSUED, NO_INDEX, VALUE_SCHEMA, Asset, Holder, 
 from causeway.protocols.messages import LANE_COLUMNS
 from causeway.protocols.xdm.books import MAX_BALANCE, WORD, BookError, Books, Moved
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.declared import Cover
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.sums import sums
@@ -71,10 +72,11 @@ class Money:
     """The sums of the chains of a state while a block changes them.
 
     Transfers of the consensus chain itself go into its books at once; those of a domain are what its receipt will say.
-    ``refused``: what the books did not take.
+    ``cover``: what may still be taken of what domains of other lakes sent; ``refused``: what the books did not take.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, cover: Cover | None = None) -> None:
+        self._cover = cover
         money, operators = state["money"], state["operators"]
         self._chains = money["chain"].tolist()
         self._sums: dict[str, dict[int, int]] = {
@@ -177,7 +179,12 @@ class Money:
         """Return how much of a kind can still be noted of a chain and another."""
         if chain == CONSENSUS_POSITION:
             return self.books.room(what, foreign)
-        return MAX_BALANCE - self._made.get((chain, int(what), foreign), 0)
+        room = MAX_BALANCE - self._made.get((chain, int(what), foreign), 0)
+        if self._cover is None or what == Moved.OUT or not self._cover.is_limited(chain, foreign):
+            return room
+        taking = (Moved.CLAIMED,) if what == Moved.CLAIMED else (Moved.IN, Moved.REJECTED)
+        taken = sum(self._made.get((chain, int(one), foreign), 0) for one in taking)
+        return min(room, self._cover.left(chain, foreign, what) - taken)
 
     def unnoted(
         self, what: Moved, chain: U32, foreign: U32, parts: Sequence[tuple[U64, U64]], *, whole: bool
@@ -227,6 +234,8 @@ class Money:
             state = state.with_tables(operators=after.select(OPERATORS_SCHEMA.names))
         if self.books.changed:
             state = state.with_tables(books=self.books.frame())
+        if self._cover is not None and (drawn := self._cover.after(self._made)) is not None:
+            state = state.with_tables(drawn=drawn)
         keys = np.array(sorted(self._made), dtype=np.int64).reshape(-1, 3)
         high, low = split(self._made[key] for key in sorted(self._made))
         made = Frame(

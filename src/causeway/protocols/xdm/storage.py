@@ -30,8 +30,10 @@ from causeway.protocols.contract import Chains
 from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.sections import Section, hashed_rows
 from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
-from causeway.protocols.xdm.chains import chain_ids
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.declared import OWN_PALLET, declared_key, encode_declared
+from causeway.protocols.xdm.declared_tables import DECLARED, DRAWN
 from causeway.protocols.xdm.fraud_tables import PRUNED
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.state import Asked, State, chains_of_set
@@ -57,15 +59,19 @@ STORAGE_SCHEMA = pa.schema(
 )
 """One row a change of a chain's storage in a block: the value under a key, or that there is none any more."""
 
-OWN_PALLET = "Causeway"
 PRUNED_ITEM = "PrunedReceipts"
+DRAWN_ITEM = "DrawnTransfers"
+DRAWN_WORDS = ("in_low", "in_high", "claimed_low", "claimed_high")
 ALLOWLIST_ITEM, ALLOW_UPDATES_ITEM = "ChainAllowlist", "DomainChainAllowlistUpdate"
 _COUNT_BYTES = 4
 
 _ITEMS = {"outbox": (OUTBOX, "src_fee", "OutboxFee"), "responses": (INBOX_RESPONSES, "fee", "InboxFee")}
 """Of the tables of messages: their own item, the column with the fee that is kept for each, and its item."""
 
-KEYED = ("channels", "next_channels", "outbox", "responses", "confirmed", "allowlist", "allow_updates", "pruned")
+KEYED = (
+    *("channels", "next_channels", "outbox", "responses", "confirmed", "allowlist", "allow_updates", "pruned"),
+    *("declared", "drawn"),
+)
 """Tables whose rows have entries of their own."""
 
 HEADS = ("blocks",)
@@ -188,6 +194,8 @@ def changes(before: State | None, after: State, context: Context, known: KnownSe
     if len(rows):
         parts.append(_pending(after["allow_updates"].take(rows)))
     parts.append(_pruned(earlier("pruned"), after["pruned"]))
+    parts.append(_declared(earlier("declared"), after["declared"]))
+    parts.append(_drawn(earlier("drawn"), after["drawn"]))
     parts.append(_sections(before, after, context, KnownSections() if known is None else known))
     return concat(parts)
 
@@ -206,6 +214,29 @@ def _pruned(before: Frame, after: Frame) -> Frame:
         keys = storage_key_column(storage_prefix(OWN_PALLET, PRUNED_ITEM), ends)
         parts.append(_changes(frame["chain"], keys, values if there else None))
     return concat(parts)
+
+
+def _declared(before: Frame, after: Frame) -> Frame:
+    """Return the changes of what domains of other lakes have declared: one entry a domain that it is for."""
+    came, _ = _differing(before, after, DECLARED)
+    domains = sorted(set(after["destination"][came].tolist()))
+    if not domains:
+        return empty_frame(STORAGE_SCHEMA)
+    values = [encode_declared(after.filter(after["destination"] == domain)) for domain in domains]
+    keys = pa.array([declared_key(domain) for domain in domains], _LARGE)
+    return _changes(np.full(len(domains), CONSENSUS_POSITION), keys, pa.array(values, pa.binary()))
+
+
+def _drawn(before: Frame, after: Frame) -> Frame:
+    """Return the changes of what chains have taken of value of domains of other lakes."""
+    came, _ = _differing(before, after, DRAWN)
+    if len(came) == 0:
+        return empty_frame(STORAGE_SCHEMA)
+    rows = after.take(came)
+    ends = chain_map_keys(chain_ids(rows["foreign"]))
+    values = [b"".join(row) for row in zip(*(_words(rows[name]) for name in DRAWN_WORDS), strict=True)]
+    keys = storage_key_column(storage_prefix(OWN_PALLET, DRAWN_ITEM), ends)
+    return _changes(rows["chain"], keys, pa.array(values, pa.binary()))
 
 
 def _words(numbers: npt.NDArray[np.uint64]) -> list[bytes]:

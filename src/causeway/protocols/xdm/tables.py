@@ -8,6 +8,7 @@ import pyarrow as pa
 from causeway.protocols.contract import Shown, StateTable
 from causeway.protocols.execution import ACCOUNTS
 from causeway.protocols.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS
+from causeway.protocols.xdm.declared_tables import DECLARED_TABLES
 from causeway.protocols.xdm.fraud_tables import FRAUD_TABLES, UNKNOWN
 
 
@@ -367,6 +368,7 @@ STATE_TABLES: dict[str, StateTable] = {
     "recalled": StateTable(RECALLED_SCHEMA, "chain", ("chain", "tick"), ("chain",), shown=Shown.EVERYONE),
     "accounts": ACCOUNTS,
     "counted": StateTable(COUNTED_SCHEMA, "chain", ("chain", "what", "error"), ("chain",)),
+    **DECLARED_TABLES,
     **FRAUD_TABLES,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""

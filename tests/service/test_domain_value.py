@@ -1,0 +1,166 @@
+"""Value of a domain of another lake whose operator does not say in receipts what it sent: nobody takes it, whoever sent
+it stops nobody but itself, and what is on each chain is what the books have for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.proofs.xdm.messages import CollectedFee, DispatchError, EndpointRequest, EndpointResponse, Message
+from causeway.protocols.xdm.books import Book
+from tests.service.domain_lakes import HOME, DomainLakes, both, sending
+from tests.service.hostile_domain import HostileDomain, Transfers, Undeclared, id_of
+from tests.service.test_domain_lakes import executed_again, issued, total
+
+POOR = "root_balance = 0"
+"""So that a domain that passes on what it was never given is seen at once."""
+
+SENDS = {
+    "near": sending("alice", "treasury", tick=20, method="transporter.transfer", amount=60_000)
+    + sending("alice", "carol", tick=21, method="transporter.transfer", amount=60_000)
+    + sending("alice", "echo-third", 2, tick=22),
+    "far": sending("bob", "alice", method="transporter.transfer", amount=90_000)
+    + sending("bob", "echo-left", amount=5_000)
+    + sending("carol", "echo-left", 2, tick=20, amount=10),
+}
+
+
+def account(lakes: DomainLakes, program: str, chain: str) -> int:
+    """Return what a program has."""
+    node = lakes.nodes[HOME[chain]]
+    names = node.network.topology.programs
+    number = names["number"].to_pylist()[names["name"].to_pylist().index(program)]
+    position = node.opened.position(chain)
+    rows = node.opened.state_rows(node.network.manifest, "accounts", position, lakes.views["near"].network.host_of)
+    at = rows["program"].tolist().index(number)
+    return total({name: rows[name][at] for name in rows.names}, "balance")
+
+
+def booked(lakes: DomainLakes) -> dict[tuple[str, str, str], int]:
+    """Return the books, without what is zero, by book and chains."""
+    node = lakes.nodes["near"]
+    rows = node.opened.state_rows(node.network.manifest, "books", 0, lakes.views["near"].network.host_of)
+    names, words = node.opened.names, zip(rows["amount_high"].tolist(), rows["amount_low"].tolist(), strict=True)
+    keys = zip(rows["what"].tolist(), rows["source"].tolist(), rows["foreign"].tolist(), strict=True)
+    return {
+        (Book(what).name, names[source], "" if what == Book.BALANCE else names[foreign]): high << 64 | low
+        for (what, source, foreign), (high, low) in zip(keys, words, strict=True)
+    }
+
+
+def confirmed(lakes: DomainLakes, domain: str) -> int:
+    """Return the number of a domain's last confirmed block."""
+    return int(lakes.views["near"].receipted(domain)["confirmed"])
+
+
+def stopped(lakes: DomainLakes) -> list[str]:
+    """Return the domains of which no receipt is confirmed any more."""
+    node = lakes.nodes["near"]
+    rows = node.opened.state_rows(node.network.manifest, "unbooked", 0, lakes.views["near"].network.host_of)
+    return [node.opened.names[domain] for domain in rows["domain"].tolist()]
+
+
+def nothing(transfers: Transfers) -> Transfers:
+    """Say nothing of value."""
+    return {name: [] for name in transfers}
+
+
+def fees_alone(transfers: Transfers) -> Transfers:
+    """Say that no more left for anybody than fees."""
+    out = [{**one, "amount": min(one["amount"], 4)} for one in transfers["transfers_out"]]
+    return {**transfers, "transfers_out": out}
+
+
+@pytest.mark.parametrize("says", [nothing, pytest.param(fees_alone, marks=pytest.mark.slow)])
+def test_value_that_no_receipt_speaks_of_is_never_credited(tmp_path: Path, says: Any) -> None:
+    """Who took it could pass it on, and would be stopped for what it was never given: alice is to send 120,000."""
+    with both(tmp_path, SENDS, options=POOR) as lakes:
+        lies = Undeclared("right", says)
+        for _ in range(45):
+            lakes.around(lies)
+        refused = lakes.refusals("near")
+        assert set(stopped(lakes)) <= {"right"}
+        assert "LowBalanceOnDomain" not in refused
+        if says is nothing:
+            assert refused["FailedToNoteTransferIn"] == 2
+        else:
+            assert refused["BalanceUnderflow"] >= 2, "both requests are answered so"
+        # All others go on, the chain that was to take it with them.
+        assert lakes.program("alice")["answered"] == 3
+        assert lakes.program("carol")["answered"] == 2
+        for domain in ("left", "third"):
+            assert confirmed(lakes, domain) > 35
+            assert booked(lakes)["BALANCE", domain, ""] == issued(lakes, domain)
+        executed_again(lakes)
+
+
+FEE = 2
+"""What is minted for a request under the options of these lakes."""
+
+TAKEN = EndpointResponse(b"")
+REFUSED = EndpointResponse(DispatchError("Module", bytes([61, 5, 0, 0, 0])))
+"""Responses to a transfer; the error is the transporter's InvalidAccountId."""
+
+
+def transfer(nonce: int, amount: int) -> Message:
+    """Return a transfer from bob on right to alice on left, in channel 0."""
+    ends = ((id_of("right"), 3), (id_of("left"), 1))
+    places = (chain.encode() + bytes(1) + program.to_bytes(32, "little") for chain, program in ends)
+    payload = amount.to_bytes(16, "little") + b"".join(places)
+    request = EndpointRequest(1, 1, payload, CollectedFee(FEE, FEE))
+    return Message(id_of("right"), id_of("left"), 0, nonce, request)
+
+
+def response(nonce: int, payload: EndpointResponse) -> Message:
+    """Return what right answers to a request of left."""
+    return Message(id_of("right"), id_of("left"), 0, nonce, payload)
+
+
+def test_what_receipts_say_is_taken_and_no_more(tmp_path: Path) -> None:
+    """Nonces go on, whatever comes of a request; what is declared later covers what comes later."""
+    with both(tmp_path, options=POOR) as lakes:
+        given = account(lakes, "alice", "left")
+        right = HostileDomain(lakes, "right")
+        for nonce in range(4):
+            right.holds(transfer(nonce, 100))
+        right.declare(transfers_out={"left": 4 * FEE + 250})
+        assert right.deliver(*(transfer(nonce, 100) for nonce in range(3))) == {"BalanceUnderflow": 1}
+        assert account(lakes, "alice", "left") == given + 200
+        # 52 are left of what was declared: enough for the fee.
+        assert right.deliver(transfer(3, 100)) == {"BalanceUnderflow": 1}
+        for nonce in (4, 5):
+            right.holds(transfer(nonce, 100))
+        right.declare(transfers_out={"left": 100})
+        right.lakes.produce()
+        assert right.deliver(transfer(4, 100)) == {}
+        assert account(lakes, "alice", "left") == given + 300
+        assert right.deliver(transfer(5, 100)) == {"BalanceUnderflow": 1}
+        (row,) = lakes.views["near"].channels("left", "right", None)["channels"]
+        assert row["next_inbox"] == 6
+        right.around(12)
+        assert stopped(lakes) == []
+        assert booked(lakes)["BALANCE", "left", ""] == issued(lakes, "left")
+        executed_again(lakes)
+
+
+@pytest.mark.parametrize("rejected", [0, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_what_comes_back_of_a_transfer_is_what_the_receipt_says_was_refused(tmp_path: Path, rejected: int) -> None:
+    """A domain that takes a transfer and answers that it has refused it would have it twice."""
+    sends = {"near": sending("alice", "bob", method="transporter.transfer", amount=1_000)}
+    with both(tmp_path, sends, options=POOR) as lakes:
+        right = HostileDomain(lakes, "right")
+        right.around(12)
+        given = account(lakes, "alice", "left")
+        right.holds(response(0, REFUSED))
+        refused = {"left": rejected} if rejected else {}
+        right.declare(transfers_in={"left": FEE + 1_000 - rejected}, transfers_rejected=refused)
+        found = right.deliver(response(0, REFUSED))
+        assert found.get("BalanceUnderflow", 0) == (0 if rejected else 1)
+        assert lakes.program("alice")["rejected"] == 1
+        assert account(lakes, "alice", "left") == given + rejected
+        right.around(12)
+        assert stopped(lakes) == []
+        assert booked(lakes)["BALANCE", "left", ""] == issued(lakes, "left")
+        executed_again(lakes)
