@@ -11,6 +11,7 @@ import schemathesis
 
 from causeway.service.api import application
 from tests.service.domain_lakes import DomainLakes, both, sending
+from tests.service.test_api import Http
 from tests.service.test_schemathesis import ask
 
 
@@ -32,3 +33,19 @@ def test_whatever_is_asked_is_answered_as_the_document_says(lakes: DomainLakes, 
     for operation in own:
         ask(operation, schemathesis.GenerationMode.POSITIVE)
         ask(operation, schemathesis.GenerationMode.NEGATIVE)
+
+
+def test_a_whole_number_is_one_however_it_is_written(lakes: DomainLakes) -> None:
+    """RFC 8785 writes 3 for both; what is no whole number is refused by its key."""
+    http = Http(application(lakes.nodes["near"]))
+    body = '{"counterparty": "right", "lanes": [{"channel": 0}], "block": %s}'
+
+    def ask(block: str) -> Any:
+        return http.post("/v1/chains/left/messages", body % block)
+
+    one, *others = (ask(block) for block in ("3", "3.0", "30e-1"))
+    assert one.status_code == 200 and one.json()["block"] == 3
+    assert [other.json() for other in others] == [one.json()] * 2
+    for block in ("3.5", "1e300", "true", '"3"'):
+        answer = ask(block)
+        assert answer.status_code == 400 and answer.json()["text"].startswith("body: block: "), block

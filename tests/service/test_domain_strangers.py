@@ -26,6 +26,7 @@ from causeway.protocols.xdm.carried import (
     encode_transaction,
 )
 from causeway.protocols.xdm.signing import ChainSigners, signed_block
+from causeway.service.requests import NotFound
 from causeway.service.xdm.relayer import State
 from causeway.service.xdm.steps import Direction, ReadAnchor, ReadMessages, Step
 from tests.service.domain_lakes import DomainLakes, both, sending
@@ -273,7 +274,7 @@ def test_what_a_chain_does_not_take_is_refused_before_it_waits(lakes: DomainLake
     with pytest.raises(InvalidInput, match="another lake runs left"):
         lakes.submit("far", "left", encode_transaction(messages))
     for data, text in (
-        (b"", "SCALE"),
+        (b"", "transaction: it is empty"),
         (b"\xff", "SCALE"),
         (bytes(MAX_TRANSACTION_BYTES + 1), "at most"),
         (encode_transaction(Messages((), ())), "0 items"),
@@ -285,6 +286,24 @@ def test_what_a_chain_does_not_take_is_refused_before_it_waits(lakes: DomainLake
         with pytest.raises(InvalidInput, match=text):
             lakes.submit("near", "left", data)
     assert refused(lakes, "near", "left", messages) == {"FailedToDecode": 1}
+
+
+def test_what_is_asked_wrongly_is_named_by_its_key(lakes: DomainLakes) -> None:
+    near, far = lakes.views["near"], lakes.views["far"]
+    for key, ask in (
+        ("chain", lambda: near.channels("nowhere", "left", None)),
+        ("counterparty", lambda: near.channels("left", "nowhere", None)),
+        ("counterparty", lambda: far.messages("right", "nowhere", 1, [(0, False, 0)], 1)),
+        ("domain", lambda: near.receipted("nowhere")),
+        ("domain", lambda: near.anchor(2, "nowhere")),
+        ("domain", lambda: near.anchor(2, "main")),
+    ):
+        with pytest.raises(InvalidInput, match=f"^{key}: "):
+            ask()
+    # Block 0 is known, and has none before it whose leaf could be proved.
+    with pytest.raises(NotFound, match=r"^under: 0; main proves under blocks 1 to \d+"):
+        near.anchor(0, None)
+    assert near.anchor(1, None)["block"] == 0
 
 
 # ---- lakes that lie to the relay process

@@ -104,12 +104,12 @@ REFUSED = EndpointResponse(DispatchError("Module", bytes([61, 5, 0, 0, 0])))
 """Responses to a transfer; the error is the transporter's InvalidAccountId."""
 
 
-def transfer(nonce: int, amount: int) -> Message:
+def transfer(nonce: int, amount: int, fee: int = FEE) -> Message:
     """Return a transfer from bob on right to alice on left, in channel 0."""
     ends = ((id_of("right"), 3), (id_of("left"), 1))
     places = (chain.encode() + bytes(1) + program.to_bytes(32, "little") for chain, program in ends)
     payload = amount.to_bytes(16, "little") + b"".join(places)
-    request = EndpointRequest(1, 1, payload, CollectedFee(FEE, FEE))
+    request = EndpointRequest(1, 1, payload, CollectedFee(FEE, fee))
     return Message(id_of("right"), id_of("left"), 0, nonce, request)
 
 
@@ -132,11 +132,14 @@ def test_what_receipts_say_is_taken_and_no_more(tmp_path: Path) -> None:
         assert right.deliver(transfer(3, 100)) == {"BalanceUnderflow": 1}
         for nonce in (4, 5):
             right.holds(transfer(nonce, 100))
+        dear = transfer(6, 100, 2**64)
+        right.holds(dear)
         right.declare(transfers_out={"left": 100})
         right.lakes.produce()
         assert right.deliver(transfer(4, 100)) == {}
         assert account(lakes, "alice", "left") == given + 300
         assert right.deliver(transfer(5, 100)) == {"BalanceUnderflow": 1}
+        assert right.deliver(dear) == {"BadProof": 1}, "fees have 64 bits"
         (row,) = lakes.views["near"].channels("left", "right", None)["channels"]
         assert row["next_inbox"] == 6
         right.around(12)

@@ -173,8 +173,10 @@ def decode_transaction(data: bytes) -> Transaction:
     """
     if len(data) > MAX_TRANSACTION_BYTES:
         raise InvalidInput(f"transaction: {len(data)} bytes; at most {MAX_TRANSACTION_BYTES} are allowed")
+    if not data:
+        raise InvalidInput("transaction: it is empty; allowed: one of protocols/xdm/carried.py, in SCALE")
     try:
-        plain = WIRE.decode("Transaction", data, "transaction", MAX_TRANSACTION_BYTES)
+        plain = WIRE.decode("Transaction", data, "it", MAX_TRANSACTION_BYTES)
     except ProofError as error:
         raise InvalidInput(f"transaction: {error}") from None
     ((kind, content),) = plain.items()

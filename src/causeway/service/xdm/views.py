@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat
+from causeway.model.text import unknown
 from causeway.network.opened import Mask, OpenedLake
 from causeway.pipeline.lake import LakeError
 from causeway.proofs.errors import ProofError
@@ -91,7 +92,7 @@ class Views(LakeViews):
             InvalidInput: there is no such chain here (``LakeError``: no such height).
         """
         height = self.known(chain, height)
-        position, foreign = self.opened.position(chain), self.opened.position(counterparty)
+        position, foreign = self.opened.position(chain), self._position(counterparty, "counterparty")
         rows = self._table(height, position, "channels")
         rows = rows.filter(rows["foreign"] == foreign)
         names = ("channel", "state", "next_inbox", "next_outbox", "next_response", "count")
@@ -124,7 +125,7 @@ class Views(LakeViews):
         """
         self.known(chain, None)
         height = height_of(self.opened, block, self.height())
-        position, foreign = self.opened.position(chain), self.opened.position(counterparty)
+        position, foreign = self.opened.position(chain), self._position(counterparty, "counterparty")
         rows = self._wanted(height, position, foreign, lanes, most)
         storage = storage_at(self.opened, position, height)
         trie = np.full(len(rows), storage.tries.present[position], dtype=np.int64)
@@ -236,10 +237,16 @@ class Views(LakeViews):
         }
 
     def _domain(self, domain: str) -> int:
-        position = self.opened.position(domain)
+        position = self._position(domain, "domain")
         if position == CONSENSUS_POSITION:
             raise InvalidInput(f"domain: {domain} is the consensus chain")
         return position
+
+    def _position(self, chain: str, key: str) -> int:
+        """Return the position of the chain that ``key`` of a request names. Raises ``InvalidInput``."""
+        if chain not in self.opened.names:
+            raise InvalidInput(f"{key}: {unknown('chain', chain, self.opened.names)}")
+        return self.opened.position(chain)
 
     # ---- the consensus chain
 
@@ -295,7 +302,8 @@ class Views(LakeViews):
         ranges = Ranges.of(self._state(height, ("blocks", "range")))
         known = ranges.blocks["number"].tolist()
         if under not in known or known.index(under) == 0:
-            raise NotFound(f"under: {under}; {self.consensus} remembers blocks {known[0]} to {known[-1]}")
+            allowed = f"blocks {known[1]} to {known[-1]}" if known[1:] else "no block so far"
+            raise NotFound(f"under: {under}; {self.consensus} proves under {allowed}")
         at = known.index(under)
         leaf_count = int(ranges.blocks["leaf_count"][at])
         made = ranges.window.prove(int(ranges.blocks["leaf_count"][at - 1]), leaf_count)
