@@ -1,0 +1,22 @@
+"""Polkadot's egress queues in plain numbers, dicts and sets: the oracle.
+
+It restates the implementer's reference step by step, the slow and obvious way, so that a reader can hold it beside the
+text; section numbers ("3.4", "D-7", "X-3") are the reference's. It imports nothing of causeway, and only tests import
+it. Where the reference is silent, the docstring beside the code says what was decided and why.
+
+| file | sections |
+|---|---|
+| options, errors | 4.1; 3.10 |
+| trie | 2.3, 2.4; the few words of SCALE that are needed |
+| relay | 2.1's relay blocks as a tree; 2.2 |
+| formulas | 2.1: E, Ingress, Total, Pending and their root forms |
+| runtime | 3.1, 3.2, 3.3; D-3, D-12; 5.1 (2) |
+| candidates | 3.4, 3.9 |
+| network | parachains that build candidates, and authors that include them |
+| node, topics | 2.4, 2.5, 3.5 to 3.8; D-6 to D-9; 5.1 (1), (3); X-1, X-2 |
+| wire | X-3 |
+| simulator | nodes on a graph with latencies; 1.4 |
+| sketch | 5.1 (4) |
+| hrmp | X-6 |
+| events, history, guarantees, gossip_guarantees | 1.1; 1.2 |
+"""

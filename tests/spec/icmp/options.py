@@ -1,0 +1,32 @@
+"""The options of 4.1 with the reference's defaults, and the parameters that the text leaves free (1.4, 2.5, 3.8)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Switch = Literal["off", "on"]
+MAX_CHAIN_HEADS = 5
+
+
+@dataclass(frozen=True)
+class Options:
+    """Times are milliseconds.
+
+    Decisions. `impolite_limit` is how many impolite acts end a connection: the third. `mistrust` is what a topic that
+    no declared head implies costs beyond the rest; the text gives no value: that of an unexpected queue (X-1).
+    `fallback_after` is two purge intervals, so that gossip has had its chance.
+    """
+
+    topic_mode: Literal["block", "root"] = "block"
+    ingress_upper: Literal["exclusive", "inclusive"] = "exclusive"
+    watermark_mode: Literal["per_candidate", "now_minus_1"] = "per_candidate"
+    watermark_rule: Literal["any_ancestor", "has_messages"] = "any_ancestor"
+    allow_empty_prefix: Switch = "on"
+    heads_diff: Literal["all", "new_only"] = "all"
+    ancestors: int = 0
+    topology: Literal["flat", "from_to"] = "flat"
+    mistrust_unimplied: Switch = "off"
+    fallback_request: Switch = "off"
+    impolite_limit: int = 3
+    purge_interval: int = 2_000
+    fallback_after: int = 4_000
+    mistrust: int = -100
