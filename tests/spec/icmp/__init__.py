@@ -13,10 +13,7 @@ it. Where the reference is silent, the docstring beside the code says what was d
 | runtime | 3.1, 3.2, 3.3; D-3, D-12; 5.1 (2) |
 | candidates | 3.4, 3.9 |
 | network | parachains that build candidates, and authors that include them |
-| node, topics | 2.4, 2.5, 3.5 to 3.8; D-6 to D-9; 5.1 (1), (3); X-1, X-2 |
-| wire | X-3 |
-| simulator | nodes on a graph with latencies; 1.4 |
-| sketch | 5.1 (4) |
-| hrmp | X-6 |
-| events, history, guarantees, gossip_guarantees | 1.1; 1.2 |
+| events, history, guarantees | 1.1; G1 to G6 and G9 of 1.2 |
+
+Not restated yet: gossip (2.5, 3.5 to 3.8, 5.1 (1), (3), (4); G7, G8), the wire (X-3) and HRMP (X-6).
 """

@@ -46,6 +46,7 @@ class Relay:
     blocks: dict[Hash, Block] = field(default_factory=lambda: {GENESIS.hash: GENESIS})
 
     def add(self, block: Block) -> None:
+        assert block.hash not in self.blocks, f"{block} is there already: its author needs another seal"
         assert block.parent in self.blocks and block.number == self.blocks[block.parent].number + 1, block
         self.blocks[block.hash] = block
 
