@@ -1,6 +1,6 @@
 """Each check of 1.2 finds what it is there to find, and says "unchecked" where rows are missing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -25,7 +25,7 @@ def log() -> list[Row]:
     return net.log
 
 
-def findings(rows: list[Row], status: str = "violated", missing: frozenset[int] = frozenset()) -> list[Finding]:
+def findings(rows: Sequence[Row], status: str = "violated", missing: frozenset[int] = frozenset()) -> list[Finding]:
     return [f for check in RUNTIME_CHECKS for f in check(Record(rows, missing=missing)) if f.status == status]
 
 

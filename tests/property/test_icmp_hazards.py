@@ -148,6 +148,7 @@ def test_19_deregistered_and_registered_again(make: Make) -> None:
     assert e.egress(gone, 2) == ()
     back = e.make(gone, calls=[Call("register", 1, head=b"new")]).block.hash
     assert e.ingress(back, 1) == ()
+    assert e.make(back, [e.candidate(back, 1)]).errors == []
     kept = e.make(top, calls=[Call("deregister", 2)], seal=b"kept").block.hash
     assert [n for n, _ in e.ingress(kept, 1) or ()] == [2, 3]
     assert e.make(kept, [e.candidate(kept, 1)]).errors == []
