@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame
 from causeway.model.joins import lookup
+from causeway.protocols.contents import ANSWER, decode_contents
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.books import Book
-from causeway.protocols.xdm.calls import ANSWER, decode_contents
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.money import joined

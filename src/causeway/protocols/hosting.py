@@ -7,16 +7,43 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from causeway.model.errors import InvalidInput
 from causeway.model.order import U64, positions_in
-from causeway.model.topology import Topology
+from causeway.model.topology import CHAINS_SCHEMA, Topology
 from causeway.protocols.contract import NO_HOST, Chains, Hosts
+
+
+def with_role(topology: Topology, role: str, title: str) -> Topology:
+    """Return the topology with one chain that has ``role``, added by the name of the role where there is none.
+
+    ``title``: what that chain is called in a sentence. Raises ``InvalidInput`` for two of them.
+    """
+    having = [number for number, given in topology.roles.items() if given == role]
+    names = topology.chains["name"].to_pylist()
+    if len(having) > 1:
+        named = dict(zip(topology.chains["number"].to_pylist(), names, strict=True))
+        both = " and ".join(repr(named[number]) for number in sorted(having)[:2])
+        raise InvalidInput(f"chains: {both} have the role {role!r}; allowed: one chain")
+    if having:
+        return topology
+    if topology.external:
+        text = f"a network in several lakes has one {role} chain"
+        raise InvalidInput(f"chains: {text}: name it in every scenario, with role = {role!r}")
+    if role in names:
+        text = f"say role = {role!r} if it is {title}, or call it otherwise"
+        raise InvalidInput(f"chains: {role!r} is a chain without a role; {text}")
+    number = max(topology.chains["number"].to_pylist(), default=-1) + 1
+    added = pa.table({"number": [number], "name": [role]}, schema=CHAINS_SCHEMA)
+    chains = pa.concat_tables([topology.chains, added])
+    return replace(topology, chains=chains, roles={**topology.roles, number: role})
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from causeway.model.frame import Frame, concat
 from causeway.model.joins import stretches
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.model.order import groups_of, stable_order
+from causeway.protocols.contents import TRANSPORTER_ENDPOINT
 from causeway.protocols.contract import Inputs, View
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
 from causeway.protocols.xdm.allowlists import apply_allowlists
 from causeway.protocols.xdm.arrivals import ARRIVALS
 from causeway.protocols.xdm.bundles import judge
-from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.channels import call_channels
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.counted import count_brought, count_notices

@@ -6,7 +6,7 @@ of their numbers in the topology, and domain ``p - 1`` is at position p.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.topology import CHAINS_SCHEMA, Topology
+from causeway.model.topology import Topology
 from causeway.protocols.contract import Chains
-from causeway.protocols.hosting import Hosting
+from causeway.protocols.hosting import Hosting, with_role
 
 CONSENSUS = "consensus"
 """The role of the consensus chain, and the name of one that the scenario does not name."""
@@ -26,24 +26,7 @@ CONSENSUS_POSITION = 0
 
 def complete(topology: Topology) -> Topology:
     """Return the topology with a consensus chain, where it has none. Raises ``InvalidInput`` for two of them."""
-    having = [number for number, role in topology.roles.items() if role == CONSENSUS]
-    names = topology.chains["name"].to_pylist()
-    if len(having) > 1:
-        named = dict(zip(topology.chains["number"].to_pylist(), names, strict=True))
-        both = " and ".join(repr(named[number]) for number in sorted(having)[:2])
-        raise InvalidInput(f"chains: {both} have the role {CONSENSUS!r}; allowed: one chain")
-    if having:
-        return topology
-    if topology.external:
-        text = "a network in several lakes has one consensus chain"
-        raise InvalidInput(f"chains: {text}: name it in every scenario, with role = {CONSENSUS!r}")
-    if CONSENSUS in names:
-        text = f"say role = {CONSENSUS!r} if it is the consensus chain, or call it otherwise"
-        raise InvalidInput(f"chains: {CONSENSUS!r} is a chain without a role; {text}")
-    number = max(topology.chains["number"].to_pylist(), default=-1) + 1
-    added = pa.table({"number": [number], "name": [CONSENSUS]}, schema=CHAINS_SCHEMA)
-    chains = pa.concat_tables([topology.chains, added])
-    return replace(topology, chains=chains, roles={**topology.roles, number: CONSENSUS})
+    return with_role(topology, CONSENSUS, "the consensus chain")
 
 
 @dataclass(frozen=True)

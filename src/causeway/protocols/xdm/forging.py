@@ -16,9 +16,9 @@ from causeway.model.faults import Fault
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.ledger import Kind
 from causeway.proofs.substrate import prove_storage, storage_prefix
+from causeway.protocols.contents import TRANSPORTER_ENDPOINT
 from causeway.protocols.contract import View
 from causeway.protocols.messages import LANE, blank_messages
-from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.carrying import CarrierInterference
 from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION

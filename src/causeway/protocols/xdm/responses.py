@@ -10,9 +10,9 @@ from causeway.model.joins import lookup, stretches
 from causeway.model.ledger import Kind
 from causeway.model.order import Rows
 from causeway.model.value import Holder, Why
+from causeway.protocols.contents import encode_contents, shortened
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, blank_messages
 from causeway.protocols.xdm.arrivals import REJECTED
-from causeway.protocols.xdm.calls import encode_contents, shortened
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.inbox import Requests

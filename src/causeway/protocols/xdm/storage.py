@@ -26,10 +26,10 @@ from causeway.proofs.xdm import (
     messenger_keys,
     receipt_storage_key,
 )
+from causeway.protocols.contents import TRANSPORTER_ENDPOINT
 from causeway.protocols.contract import Chains
 from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.sections import Section, hashed_rows
-from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.declared import OWN_PALLET, declared_key, encode_declared

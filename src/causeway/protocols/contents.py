@@ -1,8 +1,9 @@
-"""What the endpoint of programs sends: calls, and answers to them (``docs/protocols/xdm.md``, "Programs").
+"""Messages between programs as SCALE: calls, and answers to them, for protocols whose messages are bytes.
 
-A call travels as a request. The program's answer is the response's content where it answers in the same block;
-otherwise the response says ``Accepted``, and the answer comes later, as a request of the same endpoint in the other
-direction, which nobody answers with anything.
+Under xdm a call travels as a request of the programs' endpoint (``docs/protocols/xdm.md``, "Programs"). The program's
+answer is the response's content where it answers in the same block; otherwise the response says ``Accepted``, and the
+answer comes later, as a request of the same endpoint in the other direction, which nobody answers with anything. Under
+icmp calls and answers are messages of egress queues alike.
 """
 
 from __future__ import annotations

@@ -1,0 +1,153 @@
+"""One block of a set of parachains (ICMP reference 3.4): what is consumed, what programs make of it, what goes out.
+
+The steps and their order are those of ``docs/protocols/icmp.md``, "One block of one parachain".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from causeway.model.frame import Frame, concat, repeated, repeated_text
+from causeway.model.joins import lookup
+from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
+from causeway.model.order import groups_of, positions_in, stable_order
+from causeway.protocols.events import EventLog, event_rows
+from causeway.protocols.icmp.context import Context
+from causeway.protocols.icmp.digests import same
+from causeway.protocols.icmp.egress import answers_of, queue_roots, send
+from causeway.protocols.icmp.errors import NO_HANDLER, Validation
+from causeway.protocols.icmp.state import State
+from causeway.protocols.icmp.tables import CURSORS_SCHEMA, POOL_SCHEMA, STATE_TABLES
+from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
+
+ARRIVALS = [*LANE, "index", *MESSAGE_COLUMNS, "via"]
+"""What a program is given, and how it came."""
+
+_NUMBERED = ("destination", "source", "substream", "index")
+
+
+def validated(entries: Frame, bodies: Frame, log: EventLog) -> tuple[Frame, Frame]:
+    """Return the entries that a candidate consumes, and their messages, in order (G1): up to the first block of each
+    chain of which a body has not the root that was posted (``validate_incoming``, 3.4).
+
+    ``entries``: by (destination, number, source), with where the bodies lie; ``bodies``: messages that were read.
+    """
+    if len(entries) == 0:
+        return entries, bodies.slice(0, 0)
+    queues = entries.take(stable_order(*(entries[name] for name in (*LANE, "first"))))
+    bodies = bodies.take(stable_order(*(bodies[name] for name in LANE_COLUMNS)))
+    sizes = queues["count"].astype(np.int64)
+    first = queues["first"].repeat(sizes)
+    bodies = bodies.with_columns(first=first, number=queues["number"].repeat(sizes))
+    roots, _ = queue_roots(bodies)
+    wrong = ~same(roots, queues["root"])
+    if wrong.any():
+        refused = queues.filter(wrong)
+        control = blank_messages(len(refused), kind=np.full(len(refused), Kind.CONTROL, dtype=np.uint8))
+        control = control.with_columns(**{name: refused[name] for name in LANE}, index=refused["first"])
+        where = {"chain": refused["destination"], "reason": Validation.IngressRootMismatch.name, "via": Via.LANE}
+        log.add(event_rows(control, Event.REJECTED, on_lane=True, **where))
+        chains = refused["destination"]
+        stop = np.full(int(entries["destination"].max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
+        np.minimum.at(stop, chains, refused["number"])
+        entries = entries.filter(entries["number"] < stop[entries["destination"]])
+        bodies = bodies.filter(bodies["number"] < stop[bodies["destination"]])
+    order = stable_order(bodies["destination"], bodies["number"], bodies["source"], bodies["index"])
+    return entries, bodies.take(order)
+
+
+def process_block(
+    state: State, entries: Frame, bodies: Frame, local: Frame, numbers: Frame, context: Context, log: EventLog
+) -> tuple[State, Frame]:
+    """Return the state of the chains of ``context`` after a block, not yet committed, and what is outbound.
+
+    ``entries``, ``bodies``: what is consumed (``validated``); ``local``: what the local lanes hold; ``numbers``: the
+    block that each chain makes.
+    """
+    state = _consumed(state, entries)
+    arrivals, state = _local(local, state)
+    via = np.full(len(bodies), Via.LANE, dtype=np.uint8)
+    came = bodies.with_columns(via=via).select(ARRIVALS)
+    state, users = _from_pool(state, context)
+    installed = positions_in(state["accounts"]["program"], came["receiver"]) >= 0
+    nobody = ~installed & (came["kind"] == Kind.REQUEST)
+    unserved = came.filter(nobody)
+    rejects = _unserved(unserved, log)
+    state, produced = _run(state, concat([came.filter(~nobody), arrivals, users]), context, log)
+    return send(state, produced, rejects, numbers, context, log)
+
+
+def _unserved(calls: Frame, log: EventLog) -> Frame:
+    """Return the answers to calls of programs that are not there."""
+    if len(calls):
+        where = {"chain": calls["destination"], "queue_index": calls["index"], "via": Via.LANE, "reason": NO_HANDLER}
+        log.add(event_rows(calls, Event.REJECTED, on_lane=True, **where))
+    return answers_of(calls, repeated_text(NO_HANDLER, len(calls))).with_columns(chain=calls["destination"])
+
+
+def _consumed(state: State, entries: Frame) -> State:
+    """Return the state in which what is consumed is behind the cursors of its lanes."""
+    if len(entries) == 0:
+        return state
+    rows = entries.take(stable_order(*(entries[name] for name in ("destination", "source", "substream", "first"))))
+    groups = groups_of(rows["destination"], rows["source"], rows["substream"])
+    last = rows.take(groups.starts + groups.counts - 1)
+    moved = last.select(LANE).with_columns(index=last["first"] + last["count"]).select(CURSORS_SCHEMA.names)
+    cursors = state["cursors"]
+    stays = cursors.filter(lookup(moved, cursors, ("destination", "source", "substream")) < 0)
+    joined = concat([stays, moved])
+    order = stable_order(*(joined[name] for name in STATE_TABLES["cursors"].order))
+    return state.with_tables(cursors=joined.take(order))
+
+
+def _local(offered: Frame, state: State) -> tuple[Frame, State]:
+    """Return what the local lanes hold for programs, calls before answers, and the state without it."""
+    rows = offered.take(stable_order(*(offered[name] for name in LANE_COLUMNS)))
+    rejected = rows["queue_index"] == np.uint64(NO_QUEUE)
+    via = np.where(rejected, np.uint8(Via.SYNTHETIC), np.uint8(Via.LOOPBACK))
+    rows = rows.with_columns(via=via)
+    if len(rows) == 0:
+        return rows.select(ARRIVALS), state
+    groups = groups_of(*(rows[name] for name in LANE))
+    last = rows.take(groups.starts + groups.counts - 1)
+    queues = state.lanes().advance(last.select(LANE), last["index"] + np.uint64(1))
+    return rows.select(ARRIVALS), state.with_lanes(queues)
+
+
+def _from_pool(state: State, context: Context) -> tuple[State, Frame]:
+    """Return the state without what users sent to the chains of ``context``, and that as arrivals."""
+    pool = state["pool"]
+    mine = np.isin(pool["chain"], context.chains)
+    rows = pool.filter(mine)
+    count = len(rows)
+    users = rows.with_columns(
+        source=repeated(np.uint32(NO_CHAIN), count),
+        destination=rows["chain"],
+        substream=repeated(np.uint64(0), count),
+        index=rows["place"],
+        via=repeated(np.uint8(Via.INGRESS), count),
+    )
+    state = state.with_tables(pool=pool.filter(~mine).select(POOL_SCHEMA.names)) if count else state
+    return state, users.select(ARRIVALS)
+
+
+def _run(state: State, arrivals: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
+    """Return the state after programs handled what arrived, in its order, and what they made."""
+    order = stable_order(arrivals["receiver"])
+    inputs = arrivals.take(order)
+    outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state["accounts"], state.programs)
+    bits = np.full(len(arrivals), int(Event.RECEIVED | Event.EXECUTED), dtype=np.uint16)
+    bits[arrivals["kind"] == Kind.RESPONSE] |= int(Event.ANSWERED)
+    of_user = arrivals["source"] == NO_CHAIN
+    position = np.where(of_user, arrivals["callback"], arrivals["index"])
+    where = {"chain": arrivals["destination"], "via": arrivals["via"], "code": arrivals["code"]}
+    ends = {name: np.where(of_user, np.uint32(NO_CHAIN), arrivals[name]) for name in ("source", "destination")}
+    log.add(event_rows(arrivals.with_columns(**ends), bits, on_lane=True, queue_index=position, **where))
+    failed = order[outcome.failures["row"]]
+    if len(failed):
+        rows = arrivals.take(failed)
+        reason = outcome.failures["text"].dictionary_encode()
+        log.add(event_rows(rows, Event.REJECTED, chain=rows["destination"], queue_index=rows["index"], reason=reason))
+    log.failures(inputs, outcome.raised, inputs["destination"])
+    produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
+    return state.with_programs(outcome.accounts, outcome.programs), produced

@@ -1,0 +1,29 @@
+"""What a block may know besides its chains' states and its inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.protocols.execution import ProgramRunner
+from causeway.protocols.icmp.chains import RELAY_POSITION, Network
+from causeway.protocols.icmp.options import IcmpOptions
+
+
+@dataclass(frozen=True)
+class Context:
+    """A block's height and tick, the chains that make it (positions, ascending), the network and its programs."""
+
+    height: int
+    tick: int
+    chains: npt.NDArray[np.uint32]
+    network: Network
+    options: IcmpOptions
+    programs: ProgramRunner
+
+    @property
+    def has_relay(self) -> bool:
+        """Return whether the relay chain is among the chains."""
+        return bool(len(self.chains)) and int(self.chains[0]) == RELAY_POSITION

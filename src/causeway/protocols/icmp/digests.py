@@ -1,0 +1,19 @@
+"""Digests as columns, shape (n, 32), and as numbers to compare and look up by."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
+
+
+def digests(rows: list[bytes]) -> Digests:
+    """Return digests as a column, shape (n, 32)."""
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), DIGEST_BYTES)
+
+
+def same(ours: Digests, theirs: Digests) -> npt.NDArray[np.bool_]:
+    """Return which rows of two columns of digests are equal."""
+    equal: npt.NDArray[np.bool_] = (ours == theirs).all(axis=1)
+    return equal

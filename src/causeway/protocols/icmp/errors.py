@@ -1,0 +1,42 @@
+"""The errors of the reference (3.10), by name, and the reasons for which a program's call is refused."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Inclusion(IntEnum):
+    """What ``include`` says of a receipt (3.1)."""
+
+    OK = 0
+    DuplicateCandidate = 1
+    ParentMismatch = 2
+    EgressOutOfOrder = 3
+    SelfAddressed = 4
+    EmptyTrieRoot = 5
+    DestinationDoesNotExist = 6
+    WatermarkRegressed = 7
+    WatermarkNotAncestor = 8
+    LandsOnBlockWithNoMessages = 9
+
+
+class Validation(IntEnum):
+    """What validators say of what a candidate consumed and posted (3.4)."""
+
+    OK = 0
+    NotAPrefix = 1
+    IngressCountMismatch = 2
+    IngressChainMismatch = 3
+    IngressRootMismatch = 4
+    MissingEgressRoot = 5
+    EgressRootMismatch = 6
+
+
+NO_DESTINATION = "DestinationDoesNotExist"
+NO_HANDLER = "NoMessageHandler"
+TOO_LARGE = "MaxMessageSizeExceeded"
+REASONS = ["", NO_DESTINATION, NO_HANDLER, TOO_LARGE]
+"""Why a call of a program is refused before it is in any queue."""
+
+REJECTED = 16
+"""The code of an answer that a chain itself made, because nobody could take the call."""

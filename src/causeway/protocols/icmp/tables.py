@@ -1,0 +1,153 @@
+"""The state tables: the columns of each, whose its rows are, who is shown them (ICMP reference 2.2, 3.1).
+
+A lane is named by the chains of the messages in it. Substream 0 has what one parachain sends another: its segments are
+the egress queues of its blocks. Where ``destination`` is ``source`` the lane is local: calls (0) and answers (1)
+between programs of one chain, of which no root is posted.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from causeway.protocols.contract import Shown, StateTable
+from causeway.protocols.execution import ACCOUNTS
+from causeway.protocols.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS
+
+
+def _field(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+U32, UINT64, DIGEST = pa.uint32(), pa.uint64(), pa.binary(32)
+
+BLOCKS_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("number", UINT64), _field("hash", DIGEST), _field("parent", DIGEST)]
+)
+"""One row the last block of the relay chain."""
+
+PARAS_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("para", U32),
+        _field("number", UINT64),
+        _field("head", DIGEST),
+        _field("watermark", UINT64),
+        _field("watermark_hash", DIGEST),
+        _field("included", UINT64),
+    ]
+)
+"""One row an active parachain (2.2): the number and hash of its last block that was included, its watermark, and the
+number of the relay block that included it last."""
+
+UNROUTED_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("number", UINT64),
+        _field("to", U32),
+        _field("source", U32),
+        _field("root", DIGEST),
+        _field("hash", DIGEST),
+    ]
+)
+"""One row a queue that the relay block ``number`` (with ``hash``) posted and that lies above the watermark of ``to``
+(``Unrouted``, 3.1)."""
+
+CANDIDATES_SCHEMA = pa.schema(
+    [
+        _field("source", U32),
+        _field("destination", U32),
+        _field("number", UINT64),
+        _field("parent", DIGEST),
+        _field("head", DIGEST),
+        _field("watermark", UINT64),
+        _field("watermark_hash", DIGEST),
+    ]
+)
+"""One row the last block of a parachain, until the relay chain (``destination``) has it: its receipt (2.2)."""
+
+EGRESS_SCHEMA = pa.schema(
+    [_field("source", U32), _field("destination", U32), _field("place", U32), _field("to", U32), _field("root", DIGEST)]
+)
+"""One row an entry of a receipt's egress_queue_roots, in its order (``place``)."""
+
+TIPS_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("number", UINT64),
+        _field("head", DIGEST),
+        _field("watermark", UINT64),
+        _field("watermark_hash", DIGEST),
+    ]
+)
+"""One row the last block that a parachain made."""
+
+QUEUES_SCHEMA = pa.schema([*LANE_FIELDS, _field("begin", UINT64), _field("next_index", UINT64)])
+
+RUNS_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        _field("height", UINT64),
+        _field("first", UINT64),
+        _field("count", UINT64),
+        _field("number", UINT64),
+        _field("root", DIGEST),
+    ]
+)
+"""One row a segment of a lane: an egress queue that its chain keeps, with the number of the parachain's block that
+issued it and its root (zeros for local lanes)."""
+
+CURSORS_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64)])
+"""One row a lane to a chain: the index of the next message that the chain has not consumed."""
+
+ANCESTRY_SCHEMA = pa.schema([_field("chain", U32), _field("number", UINT64), _field("hash", DIGEST)])
+"""One row an earlier block of the relay chain that a watermark may be moved to."""
+
+POOL_SCHEMA = pa.schema([_field("chain", U32), _field("place", UINT64), *MESSAGE_FIELDS])
+"""One row a user's message that waits for the next block of its chain, in the order in which they came."""
+
+STATE_TABLES = {
+    "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "number"), chains=("chain",), shown=Shown.EVERYONE),
+    "paras": StateTable(PARAS_SCHEMA, "chain", ("chain", "para"), chains=("chain", "para"), shown=Shown.EVERYONE),
+    "unrouted": StateTable(
+        UNROUTED_SCHEMA,
+        "chain",
+        ("chain", "number", "to", "source"),
+        chains=("chain", "to", "source"),
+        shown=Shown.DESTINATION,
+        shown_to="to",
+    ),
+    "candidates": StateTable(
+        CANDIDATES_SCHEMA, "source", ("source",), chains=("source", "destination"), shown=Shown.DESTINATION
+    ),
+    "egress": StateTable(
+        EGRESS_SCHEMA,
+        "source",
+        ("source", "place"),
+        chains=("source", "destination", "to"),
+        shown=Shown.DESTINATION,
+    ),
+    "tips": StateTable(TIPS_SCHEMA, "chain", ("chain",), chains=("chain",)),
+    "queues": StateTable(QUEUES_SCHEMA, "source", LANE, chains=("source", "destination")),
+    "runs": StateTable(
+        RUNS_SCHEMA,
+        "source",
+        (*LANE, "first"),
+        chains=("source", "destination"),
+        shown=Shown.DESTINATION,
+    ),
+    "cursors": StateTable(
+        CURSORS_SCHEMA,
+        "destination",
+        ("destination", "source", "substream"),
+        chains=("source", "destination"),
+        shown=Shown.DESTINATION,
+        shown_to="source",
+    ),
+    "ancestry": StateTable(ANCESTRY_SCHEMA, "chain", ("chain", "number"), chains=("chain",)),
+    "pool": StateTable(POOL_SCHEMA, "chain", ("chain", "place"), chains=("chain",)),
+    "accounts": ACCOUNTS,
+}
+
+UNCOMMITTED = ("pool", "candidates", "egress", "tips", "blocks", "ancestry", "paras", "unrouted")
+"""Tables without a section of their own under a chain's root: what waits, what a block says of itself, and what the
+relay chain's state has entries for (``storage``)."""
