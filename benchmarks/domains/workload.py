@@ -19,12 +19,12 @@ from causeway.model.topology import CHAINS_SCHEMA, Topology
 from causeway.network.deploy import cut
 from causeway.pipeline.deployment import Deployment
 from causeway.programs.runner import Programs
-from causeway.protocols.contents import PROGRAMS_ENDPOINT
 from causeway.protocols.contract import Chains, RoundResult, Tick
 from causeway.protocols.partition import in_order
 from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, complete
 from causeway.protocols.xdm.committing import commit_block
+from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT
 from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.kernel import XdmKernel
 from causeway.protocols.xdm.options import XdmOptions

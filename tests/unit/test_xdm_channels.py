@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.protocols.xdm.state import MAX_NONCE, Asked, ChannelState, KeptTries, chains_of_set
+from causeway.protocols.tabled_state import KeptTries
+from causeway.protocols.xdm.state import MAX_NONCE, Asked, ChannelState, chains_of_set
 from tests.unit.xdm_network import Network, Placed
 
 CHAINS: dict[str, Placed] = {"consensus": {9: "caller"}, "A": {1: "caller"}, "B": {2: "echo", 3: "caller", 4: None}}

@@ -19,10 +19,6 @@ from causeway.proofs.substrate import ScaleColumns, ScaleTypes, enum, limbs_colu
 from causeway.protocols.limits import MAX_DATA_BYTES
 from causeway.protocols.messages import blank_messages, payload_lengths
 
-PROGRAMS_ENDPOINT = 2
-TRANSPORTER_ENDPOINT = 1
-"""Numbers of endpoints; the transporter's is the deployed one."""
-
 CALL, ANSWER, ACCEPTED = 0, 1, 2
 """What a content is, by its variant."""
 

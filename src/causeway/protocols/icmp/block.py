@@ -11,9 +11,9 @@ from causeway.model.frame import Frame, concat, repeated, repeated_text
 from causeway.model.joins import lookup
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
 from causeway.model.order import groups_of, positions_in, stable_order
+from causeway.protocols.digests import same
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.icmp.context import Context
-from causeway.protocols.icmp.digests import same
 from causeway.protocols.icmp.egress import answers_of, queue_roots, send
 from causeway.protocols.icmp.errors import NO_HANDLER, Validation
 from causeway.protocols.icmp.state import State

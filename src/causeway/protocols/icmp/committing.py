@@ -11,11 +11,11 @@ from causeway.model.order import stable_order
 from causeway.proofs.hashing import blake2_256
 from causeway.proofs.substrate import Tries, encode_compact, ordered_root
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
+from causeway.protocols.digests import digests
 from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.icmp.context import Context
-from causeway.protocols.icmp.digests import digests
 from causeway.protocols.icmp.runtime import posted_in
-from causeway.protocols.icmp.state import KeptTries, State
+from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.storage import changed_trie, encode_watermark, para_roots, relay_changes
 from causeway.protocols.icmp.tables import (
     ANCESTRY_SCHEMA,
@@ -25,6 +25,7 @@ from causeway.protocols.icmp.tables import (
     STATE_TABLES,
     TIPS_SCHEMA,
 )
+from causeway.protocols.tabled_state import KeptTries
 
 MOST_ANCESTORS = 4_096
 """A watermark may be moved to one of so many last relay blocks, and to any that posted queues for its parachain."""

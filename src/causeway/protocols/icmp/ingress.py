@@ -7,7 +7,7 @@ import numpy as np
 from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.order import groups_of, stable_order
-from causeway.protocols.icmp.digests import same
+from causeway.protocols.digests import same
 from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.icmp.state import State
 from causeway.protocols.messages import LANE

@@ -27,6 +27,7 @@ from causeway.protocols.contract import (
     Tick,
     View,
 )
+from causeway.protocols.digests import digests, same
 from causeway.protocols.events import LEDGER_LOGS, EventLog, event_rows, names_column
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.hosting import HostedForGood
@@ -34,7 +35,6 @@ from causeway.protocols.icmp.block import process_block, validated
 from causeway.protocols.icmp.chains import RELAY_POSITION, Network
 from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash, relay_trie
 from causeway.protocols.icmp.context import Context
-from causeway.protocols.icmp.digests import digests, same
 from causeway.protocols.icmp.errors import Inclusion
 from causeway.protocols.icmp.ingress import complete_prefix, pending, with_bodies
 from causeway.protocols.icmp.options import IcmpOptions

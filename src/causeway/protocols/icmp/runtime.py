@@ -12,9 +12,9 @@ from causeway.model.joins import lookup
 from causeway.model.order import U64, stable_order
 from causeway.proofs.substrate import EMPTY_ROOT
 from causeway.protocols.contract import View
+from causeway.protocols.digests import digests, same
 from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.icmp.context import Context
-from causeway.protocols.icmp.digests import digests, same
 from causeway.protocols.icmp.errors import Inclusion
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.tables import PARAS_SCHEMA, UNROUTED_SCHEMA

@@ -24,8 +24,8 @@ from causeway.proofs.substrate import (
 )
 from causeway.proofs.substrate.node import plain_root
 from causeway.protocols.contract import Chains
+from causeway.protocols.digests import digests
 from causeway.protocols.execution import PROGRAM_TABLE
-from causeway.protocols.icmp.digests import digests
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.tables import STATE_TABLES, UNCOMMITTED
 from causeway.protocols.sections import section_digests

@@ -13,7 +13,6 @@ from causeway.model.frame import Frame, concat
 from causeway.model.joins import stretches
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.model.order import groups_of, stable_order
-from causeway.protocols.contents import TRANSPORTER_ENDPOINT
 from causeway.protocols.contract import Inputs, View
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
@@ -23,6 +22,7 @@ from causeway.protocols.xdm.bundles import judge
 from causeway.protocols.xdm.channels import call_channels
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.counted import count_brought, count_notices
+from causeway.protocols.xdm.endpoints import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.errors import OK, Validity, error_names
 from causeway.protocols.xdm.inbox import Taken, take
 from causeway.protocols.xdm.ingress import ingress_arrivals

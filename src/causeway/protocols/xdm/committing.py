@@ -14,13 +14,15 @@ from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.substrate import EMPTY_ROOT, ordered_root, prove_storage
 from causeway.proofs.xdm import receipt_storage_key
 from causeway.protocols.contract import Chains, View
+from causeway.protocols.digests import digests
+from causeway.protocols.tabled_state import KeptTries
 from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.consensus import Ranges, add_block, anchor_number, block_hash, digests
+from causeway.protocols.xdm.consensus import Ranges, add_block, anchor_number, block_hash
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.lane_tables import settled
 from causeway.protocols.xdm.proof_lists import encode_lists
-from causeway.protocols.xdm.state import KeptTries, State
+from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.storage import changes
 from causeway.protocols.xdm.tables import ANCHOR_SCHEMA, ANCHORED_SCHEMA, HISTORY_SCHEMA, TIPS_SCHEMA
 

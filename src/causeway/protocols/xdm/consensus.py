@@ -17,6 +17,7 @@ from causeway.proofs.substrate import encode_compact, limbs_of, numbers_column
 from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.xdm import LEAVES, RECEIPTS
 from causeway.protocols.contract import View
+from causeway.protocols.digests import digests, hashes
 from causeway.protocols.xdm.books import BookError, Books, Moved
 from causeway.protocols.xdm.bundles import inboxed, invalid_ones
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
@@ -57,16 +58,6 @@ _LISTS = ("transfers_in", "transfers_out", "rejected_transfers_claimed", "transf
 def block_hash(parent: bytes, number: int, state_root: bytes, extrinsics_root: bytes) -> bytes:
     """Return the hash of a block: Blake2b-256 of its header in SCALE, with an empty digest."""
     return blake2_256(parent + encode_compact(number) + state_root + extrinsics_root + encode_compact(0))
-
-
-def hashes(column: np.ndarray) -> list[bytes]:
-    """Return the rows of a column of digests."""
-    return [row.tobytes() for row in column]
-
-
-def digests(rows: list[bytes]) -> np.ndarray:
-    """Return digests as a column, shape (n, 32)."""
-    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), DIGEST_BYTES)
 
 
 def leaves_of(blocks: Frame) -> pa.LargeBinaryArray:

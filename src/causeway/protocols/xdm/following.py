@@ -28,19 +28,11 @@ from causeway.proofs.mmr.window import RangeWindow
 from causeway.proofs.substrate.proof import read_value
 from causeway.proofs.xdm.envelope import ExecutionReceipt, receipt_storage_key
 from causeway.protocols.contract import View
+from causeway.protocols.digests import digests, hashes
 from causeway.protocols.xdm.carried import BlockHeader, Blocks, Confirmed, Transaction
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.committing import anchor_of
-from causeway.protocols.xdm.consensus import (
-    Ranges,
-    anchor_number,
-    digests,
-    first_kept,
-    genesis_range,
-    hashes,
-    leaves_of,
-    receipts,
-)
+from causeway.protocols.xdm.consensus import Ranges, anchor_number, first_kept, genesis_range, leaves_of, receipts
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallError
 from causeway.protocols.xdm.notices import Notice

@@ -20,10 +20,11 @@ from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.xdm import RECEIPTS
 from causeway.proofs.xdm.envelope import ExecutionReceipt
+from causeway.protocols.digests import hashes
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.carried import MAX_RECEIPT_BYTES, Receipts, SignedReceipt
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, hashes, moves_of
+from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, moves_of
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallError
 from causeway.protocols.xdm.notices import Notice

@@ -16,7 +16,6 @@ from causeway.model.faults import Fault
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.ledger import Kind
 from causeway.proofs.substrate import prove_storage, storage_prefix
-from causeway.protocols.contents import TRANSPORTER_ENDPOINT
 from causeway.protocols.contract import View
 from causeway.protocols.messages import LANE, blank_messages
 from causeway.protocols.xdm.carrying import CarrierInterference
@@ -25,6 +24,7 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.claims import Lie
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.declared import OWN_PALLET
+from causeway.protocols.xdm.endpoints import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.envelopes import encode_envelopes
 from causeway.protocols.xdm.fault_kinds import AMOUNT, FOUND_AFTER, WHAT
 from causeway.protocols.xdm.fraud_tables import CLAIMS_SCHEMA, FORGED_SCHEMA, NEVER_FOUND

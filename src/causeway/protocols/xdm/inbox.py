@@ -18,19 +18,13 @@ from causeway.model.joins import lookup
 from causeway.model.ledger import Via
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.model.value import Holder, Why
-from causeway.protocols.contents import (
-    ANSWER,
-    CALL,
-    PROGRAMS_ENDPOINT,
-    TRANSPORTER_ENDPOINT,
-    accepted,
-    decode_contents,
-)
+from causeway.protocols.contents import ANSWER, CALL, accepted, decode_contents
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.arrivals import ARRIVALS, OPEN_CALL, REJECTED, value_in
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.channels import INITIATED, OPENED, close_for_peer
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, of_messenger
 from causeway.protocols.xdm.money import INBOX_FEES, Money, Purse
 from causeway.protocols.xdm.notices import Notice

@@ -15,7 +15,7 @@ from causeway.model.joins import stretches
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
 from causeway.model.value import Holder, Why
-from causeway.protocols.contents import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT, encode_contents, fits, shortened
+from causeway.protocols.contents import encode_contents, fits, shortened
 from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.execution import ACCOUNTS_SCHEMA, credited
@@ -24,6 +24,7 @@ from causeway.protocols.xdm.allowlists import allows
 from causeway.protocols.xdm.arrivals import REJECTED
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import MESSAGES, OUTBOX_FEES, Money, Purse, joined, split
 from causeway.protocols.xdm.relay import given_up

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.frame import Frame
-from causeway.protocols.contents import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.allowlists import allows
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.errors import OK, MessengerError, of_messenger
 from causeway.protocols.xdm.state import Asked, ChannelState
 from causeway.protocols.xdm.tags import request_tags

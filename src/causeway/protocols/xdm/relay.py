@@ -17,10 +17,10 @@ from causeway.model.joins import lookup
 from causeway.model.order import U64, Rows, groups_of, numbered, stable_order
 from causeway.proofs.substrate import prove_storage
 from causeway.protocols.contract import View
+from causeway.protocols.digests import digests
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.consensus import digests
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.notices import Notice

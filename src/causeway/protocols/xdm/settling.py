@@ -14,13 +14,14 @@ from causeway.model.frame import Frame, concat, repeated
 from causeway.model.ledger import Kind, Via
 from causeway.model.order import positions_in, stable_order
 from causeway.model.value import Holder, Why
-from causeway.protocols.contents import ANSWER, CALL, PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT, decode_contents
+from causeway.protocols.contents import ANSWER, CALL, decode_contents
 from causeway.protocols.execution import credited
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.arrivals import ARRIVALS, OPEN_CALL, REJECTED, value_in
 from causeway.protocols.xdm.books import WORD, Moved
 from causeway.protocols.xdm.channels import OPENED
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_of, of_messenger
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import OUTBOX_FEES, Money, Purse, joined

@@ -10,7 +10,6 @@ between programs of one chain, of which nothing is proved.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -23,8 +22,9 @@ from causeway.model.joins import lookup
 from causeway.model.order import U64, Rows
 from causeway.model.queues import Queues
 from causeway.protocols.contract import StateTable
-from causeway.protocols.execution import PROGRAM_TABLE, program_frames, program_tables
+from causeway.protocols.execution import program_tables
 from causeway.protocols.messages import LANE
+from causeway.protocols.tabled_state import TabledState
 from causeway.protocols.xdm.tables import CHANNEL, OUTBOX_SCHEMA, QUEUES_SCHEMA, STATE_TABLES
 
 REQUEST = 0
@@ -59,32 +59,8 @@ class Asked(IntEnum):
     ENDPOINT = 2
 
 
-@dataclass
-class KeptTries:
-    """Tries that are derived from tables, None where they are to be built: without them every root is the same."""
-
-    tries: object = None
-
-
-@dataclass(frozen=True)
-class State:
-    """The states of a set of chains at one height: the frames of ``STATE_TABLES``, in the order of each, and the
-    programs' by the names of their classes. ``kept``: a derived index."""
-
-    tables: Mapping[str, Frame]
-    programs: Mapping[str, Frame]
-    kept: KeptTries = field(default_factory=KeptTries, compare=False)
-
-    def __getitem__(self, name: str) -> Frame:
-        return self.tables[name]
-
-    def frames(self) -> dict[str, Frame]:
-        """Return the rows of every table by its name. A round that does not change a table keeps the object."""
-        return dict(self.tables) | {PROGRAM_TABLE + name: frame for name, frame in self.programs.items()}
-
-    def with_tables(self, **tables: Frame) -> State:
-        """Return the state with some of its tables replaced."""
-        return replace(self, tables={**self.tables, **tables})
+class State(TabledState):
+    """The states of a set of chains at one height: the frames of ``STATE_TABLES``, and the programs'."""
 
     def local(self) -> Queues:
         """Return the local lanes; their messages lie in the lake."""
@@ -95,10 +71,6 @@ class State:
         assert queues.segments is not None
         return self.with_tables(queues=queues.counters.select(QUEUES_SCHEMA.names), runs=queues.segments)
 
-    def with_programs(self, accounts: Frame, programs: Mapping[str, Frame]) -> State:
-        """Return the state with what execution left."""
-        return replace(self.with_tables(accounts=accounts), programs=programs)
-
 
 def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
     """Return all tables of a state, with whose their rows are, given the schemas of the program classes in use."""
@@ -107,9 +79,7 @@ def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTab
 
 def state_of_frames(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schema]) -> State:
     """Return the state that has these tables; absent ones are empty."""
-    tables = {name: frames.get(name, empty_frame(table.schema)) for name, table in STATE_TABLES.items()}
-    programs = {name: empty_frame(schema) for name, schema in program_schemas.items()}
-    return State(tables, programs | program_frames(frames), KeptTries())
+    return State.of_frames(frames, STATE_TABLES, program_schemas)
 
 
 def substream(channel: U64, direction: int) -> U64:

@@ -26,7 +26,6 @@ from causeway.proofs.xdm import (
     messenger_keys,
     receipt_storage_key,
 )
-from causeway.protocols.contents import TRANSPORTER_ENDPOINT
 from causeway.protocols.contract import Chains
 from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.sections import Section, hashed_rows
@@ -34,6 +33,7 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.declared import OWN_PALLET, declared_key, encode_declared
 from causeway.protocols.xdm.declared_tables import DECLARED, DRAWN
+from causeway.protocols.xdm.endpoints import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.fraud_tables import PRUNED
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.state import Asked, State, chains_of_set

@@ -24,11 +24,11 @@ from causeway.model.ledger import Kind
 from causeway.model.order import U64, positions_in
 from causeway.model.value import Holder, Why
 from causeway.proofs.substrate import ScaleColumns, ScaleTypes, enum, limbs_column, limbs_of, numbers_column, struct
-from causeway.protocols.contents import TRANSPORTER_ENDPOINT
 from causeway.protocols.execution import credited
 from causeway.protocols.limits import MAX_DATA_BYTES
 from causeway.protocols.xdm.chains import chain_ids
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.endpoints import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.errors import OK, TransporterError, of_transporter
 from causeway.protocols.xdm.money import Money, Purse
 from causeway.protocols.xdm.state import State

@@ -1,4 +1,4 @@
-"""Digests as columns, shape (n, 32), and as numbers to compare and look up by."""
+"""Digests as columns, shape (n, 32)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
+
+
+def hashes(column: Digests) -> list[bytes]:
+    """Return the rows of a column of digests."""
+    return [row.tobytes() for row in column]
 
 
 def digests(rows: list[bytes]) -> Digests:
