@@ -12,7 +12,7 @@ from causeway.service.xdm.relayer import due_between
 from causeway.service.xdm.relaying import directions_of
 from causeway.service.xdm.steps import Lane
 
-LIMITS = Limits(nonces=257, channels=15, resubmit_after=15)
+LIMITS = Limits(nonces=257, channels=15, resubmit_after=15, confirmed_after=8)
 
 
 def test_what_was_brought_comes_again_after_so_many_blocks_without_progress() -> None:

@@ -84,8 +84,14 @@ class Progress:
 
     @property
     def fruitless(self) -> int:
-        """Return how many passes one after the other, up to the last, failed or moved nothing."""
+        """Return how many passes one after the other, up to the last, failed or moved nothing: the pauses between them
+        become longer."""
         return self.failures + self.stalled
+
+    @property
+    def vain(self) -> int:
+        """Return how many passes came to nothing, of which ``Pacing.tries`` are made."""
+        return self.fruitless
 
 
 class Passed(Protocol):
@@ -212,11 +218,11 @@ class Passes(ABC, Generic[Way, Result]):
             running = [progress for progress in self.progress if not progress.given_up]
             for progress in running:
                 await self._supervised(progress)
-            fruitless = [progress for progress in running if progress.fruitless]
-            for progress in fruitless:
-                if progress.fruitless >= self._pacing.tries:
+            for progress in running:
+                if progress.vain >= self._pacing.tries:
                     progress.given_up = True
                     self._journal.error("given-up", direction=progress.direction, why=progress.why or "nothing moves")
+            fruitless = [progress for progress in running if progress.fruitless]
             delayed = any(self._waits(progress) for progress in running if not progress.given_up)
             if not (fruitless or delayed) and before == self._handed_over():
                 return

@@ -118,6 +118,7 @@ class ReceiptedAnswer(Answer):
     height: Height
     number: Block | None
     confirmed: Block | None
+    unbooked: Block | None = None
 
 
 class HeaderAnswer(Answer):

@@ -15,6 +15,9 @@ from causeway.service.xdm.steps import Lane
 Key = tuple[int, bool]
 """A channel, and whether it is about responses."""
 
+MARGIN = 16
+"""Blocks that a message may take besides: for its receipt, its leaf, the passes that carry them, and to be seen."""
+
 
 @dataclass
 class Brought:
@@ -26,13 +29,35 @@ class Brought:
     since: int
 
 
+@dataclass
+class Awaited:
+    """A lane of which something is to come. The target has expected the nonce ``expected`` since it knew the consensus
+    block ``since``; ``best``: the newest one that it knows now, which it has known since its height ``height``."""
+
+    expected: int
+    since: int
+    best: int
+    height: int
+
+    def blocks(self, height: int) -> int:
+        """Return for how many blocks nothing has come: of the consensus chain, or of the target where that stands."""
+        return max(self.best - self.since, height - self.height)
+
+
 @dataclass(frozen=True)
 class Limits:
-    """The options of the network: nonces of a lane, channels in a pass, blocks until something is brought again."""
+    """The options of the network: nonces of a lane, channels in a pass, blocks until something is brought again, blocks
+    until something is confirmed and final."""
 
     nonces: int
     channels: int
     resubmit_after: int
+    confirmed_after: int
+
+    @property
+    def longest_wait(self) -> int:
+        """Return after how many blocks what has not come never will: it was confirmed, brought, and brought again."""
+        return self.confirmed_after + 2 * self.resubmit_after + MARGIN
 
 
 @dataclass
@@ -40,7 +65,29 @@ class Memory:
     """The memory of one direction. ``turn``: passes so far, by which channels have their turns."""
 
     lanes: dict[Key, Brought] = field(default_factory=dict)
+    awaited: dict[Key, Awaited] = field(default_factory=dict)
     turn: int = 0
+
+    def waited(self, due: Mapping[Key, tuple[int, int]], best: int | None, height: int) -> int:
+        """Return for how many blocks nothing of any lane has come to the target.
+
+        ``due``: as of ``wanted``; ``best``: the newest consensus block that the target knows; ``height``: its own.
+
+        What the source says there is does not matter, only what the target takes: a lake that claims ever more cannot
+        make itself waited for.
+        """
+        newest = -1 if best is None else best
+        found: dict[Key, Awaited] = {}
+        for key, (expected, _) in due.items():
+            known = self.awaited.get(key)
+            if known is None or known.expected != expected:
+                known = Awaited(expected, newest, newest, height)
+            elif known.best != newest:
+                known.since = newest if known.best < 0 else known.since
+                known.best, known.height = newest, height
+            found[key] = known
+        self.awaited = found
+        return min((one.blocks(height) for one in found.values()), default=0)
 
     def wanted(self, due: Mapping[Key, tuple[int, int]], height: int, limits: Limits) -> list[Lane]:
         """Return from which nonce on lanes are to be brought now, of as many channels as have their turn.

@@ -14,7 +14,7 @@ verified before it is handed over, as its target will.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -111,7 +111,8 @@ class Place:
 @dataclass(frozen=True)
 class Passed:
     """What a pass found and did. ``left``: how much there was to bring; ``mark``: changes whenever the target, or what
-    it waits for, goes on; ``why``: of what could not be done."""
+    it waits for, goes on; ``why``: of what could not be done; ``in_vain``: whether it was waited for longer than
+    anything takes."""
 
     state: State
     left: int = 0
@@ -119,6 +120,7 @@ class Passed:
     transactions: int = 0
     mark: Any = None
     why: str = ""
+    in_vain: bool = False
 
 
 Pass = Generator[Step, Any, Passed]
@@ -185,8 +187,12 @@ def _confirmed(
 
 
 def receipts(direction: Direction, place: Place) -> Pass:
-    """Bring receipts of a domain to the consensus chain, each after the one before it."""
+    """Bring receipts of a domain to the consensus chain, each after the one before it, as long as it confirms any."""
     known: ReceiptedAnswer = yield ReadReceipted(direction.other, place.consensus, direction.source)
+    if known.unbooked is not None:
+        books = f"the books of {place.consensus}"
+        why = f"{books} refused the receipt of block {known.unbooked}: none is confirmed any more"
+        return Passed(State.REFUSED, mark=known.unbooked, why=why)
     found: ReceiptsAnswer = yield ReadReceipts(direction.end, direction.source, known.number)
     domain = place.domain(direction.source)
     items = [SignedReceipt(domain, one.receipt, one.signature) for one in found.receipts]
@@ -204,11 +210,26 @@ def messages(direction: Direction, place: Place, memory: Memory) -> Pass:
     theirs: ChannelsAnswer = yield ReadChannels(direction.other, direction.target, direction.source)
     ours: ChannelsAnswer = yield ReadChannels(direction.end, direction.source, direction.target)
     due = due_between(ours, theirs)
-    left = sum(end - expected for expected, end in due.values())
-    mark = theirs.height, theirs.best, tuple(sorted(due.items()))
+    waited = memory.waited(due, theirs.best, theirs.height)
     if not due:
         memory.lanes.clear()
-        return Passed(State.IDLE, mark=mark)
+        return Passed(State.IDLE)
+    passed: Passed = yield from _brought(direction, place, memory, theirs, due)
+    if waited < place.limits.longest_wait or passed.why:
+        return passed
+    ((channel, response), (expected, _)), what = min(due.items()), direction.target
+    lane = f"channel {channel}, {'responses' if response else 'requests'} from nonce {expected} on"
+    why = f"{what} has taken nothing in {waited} blocks of what {direction.source} says that there is: {lane}"
+    return replace(passed, in_vain=True, why=why)
+
+
+def _brought(
+    direction: Direction, place: Place, memory: Memory, theirs: ChannelsAnswer, due: dict[Key, tuple[int, int]]
+) -> Pass:
+    """Bring what is ``due`` (of each lane, the nonce that the target expects and the end of what there is), as far as
+    it is confirmed and was not just brought."""
+    left = sum(end - expected for expected, end in due.values())
+    mark = theirs.height, theirs.best, tuple(sorted(due.items()))
     under = theirs.under
     if under is None:
         return Passed(State.WAITING, left, mark=mark)

@@ -36,13 +36,21 @@ MOST_NAMED = 8
 class Progress(passes.Progress):
     """What a process did in one direction, and what it last saw there (``passes.Progress``).
 
-    ``left``: messages, blocks or receipts that were to be brought.
+    ``left``: messages, blocks or receipts that were to be brought; ``in_vain``: passes one after the other, up to the
+    last, that found nothing to bring of what was waited for longer than anything takes.
     """
 
     hopeless_states = frozenset((State.REFUSED.value,))
 
     direction: Direction
     left: int = 0
+    in_vain: int = 0
+
+    @property
+    def vain(self) -> int:
+        """Return how many passes came to nothing. Who waits in vain need not wait longer each time, so that these are
+        counted apart."""
+        return max(self.fruitless, self.in_vain)
 
     def cells(self) -> tuple[str, ...]:
         """Return what the table for a person says of it: the columns of ``relay_process``."""
@@ -105,7 +113,13 @@ def directions_of(
     found += [Direction(far, domain, one.consensus, "receipts") for domain in domains]
     for near, other in pairs:
         found += [Direction(home, near, other), Direction(far, other, near)]
-    limits = Limits(one.options.max_future_nonces + 1, one.options.channels_per_block, one.options.resubmit_after)
+    options = one.options
+    limits = Limits(
+        nonces=options.max_future_nonces + 1,
+        channels=options.channels_per_block,
+        resubmit_after=options.resubmit_after,
+        confirmed_after=options.archiving_depth + options.challenge_period,
+    )
     place = Place(one.consensus, home, names["a"], limits)
     return Ends(tuple(way for way in found if side in ("both", way.other)), place, domains)
 
@@ -148,9 +162,14 @@ class Relaying(Passes[Progress, Passed]):
         steps = relay(direction, self._ends.place, self._memories[str(direction)], self._ends.domains)
         passed, _ = await self._carried_out(progress, self._clients, steps)
         progress.left = passed.left
-        # Something is to be done, and nothing has changed since the pass before.
+        # Something is to be done, and nothing has changed since the pass before, or for too long.
         stands = passed.state is not State.IDLE and self._seen.get(str(direction)) == passed.mark
-        progress.stalled = progress.stalled + 1 if stands else 0
+        if passed.in_vain and passed.state is State.WAITING:
+            progress.in_vain += 1
+        elif stands or passed.in_vain:
+            progress.stalled += 1
+        else:
+            progress.in_vain = progress.stalled = 0
         self._seen[str(direction)] = passed.mark
         return passed
 

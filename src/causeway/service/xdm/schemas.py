@@ -101,6 +101,7 @@ class ReceiptedAnswer(Answer):
     height: int
     number: int | None
     confirmed: int | None
+    unbooked: int | None = Field(..., description="Of which block the books refused what it says: none later is.")
 
 
 class HeaderAnswer(Answer):

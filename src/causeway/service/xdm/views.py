@@ -225,16 +225,15 @@ class Views(LakeViews):
             InvalidInput: there is no such domain, or the consensus chain is another lake's.
         """
         height, position = self.known(self.consensus, None), self._domain(domain)
-        rows = self._table(height, CONSENSUS_POSITION, "receipted")
-        rows = rows.filter(rows["domain"] == position)
-        confirmed = self._table(height, CONSENSUS_POSITION, "confirmed")
-        confirmed = confirmed.filter(confirmed["domain"] == position)
-        return {
-            "domain": domain,
-            "height": height,
-            "number": int(rows["number"][0]) if len(rows) else None,
-            "confirmed": int(confirmed["number"][0]) if len(confirmed) else None,
-        }
+        found = {"number": "receipted", "confirmed": "confirmed", "unbooked": "unbooked"}
+        blocks = {name: self._block_of(table, position, height) for name, table in found.items()}
+        return {"domain": domain, "height": height, **blocks}
+
+    def _block_of(self, table: str, domain: int, height: int) -> int | None:
+        """Return the number of the block that a table of the consensus chain has for the domain at a position."""
+        rows = self._table(height, CONSENSUS_POSITION, table)
+        numbers = rows["number"][rows["domain"] == domain]
+        return int(numbers[0]) if len(numbers) else None
 
     def _domain(self, domain: str) -> int:
         position = self._position(domain, "domain")

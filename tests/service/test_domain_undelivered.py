@@ -1,0 +1,124 @@
+"""What never comes between lakes of domains: a relay process that is to end when there is nothing left ends, and says
+what it waited for in vain."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.proofs.xdm.envelope import ExecutionReceipt
+from causeway.protocols.xdm.carried import Receipts, SignedReceipt, encode_transaction
+from causeway.service.passes import Pacing
+from causeway.service.xdm.memory import Memory
+from causeway.service.xdm.relaying import Progress, Relaying
+from causeway.service.xdm.steps import ReadChannels, Step
+from tests.service.domain_lakes import ENDS, Altered, DomainLakes, both, sending
+from tests.service.hostile_domain import DRAWN
+
+QUICK = "resubmit_after = 1"
+"""So that the longest wait is K + D + 2 + 16 = 23 blocks."""
+
+LONGEST = 23
+TRIES = 4
+
+
+class Local:
+    """The client of one of two lakes in this process (``service.xdm.client.LakeClient``)."""
+
+    def __init__(self, lakes: DomainLakes, lake: str, altered: Altered) -> None:
+        self.lakes, self.lake, self._altered = lakes, lake, altered
+
+    async def _asked(self, step: Step) -> Any:
+        return self._altered(step, self.lakes.answer(step))
+
+    followed = blocks = anchor = receipted = receipts = channels = messages = _asked
+
+    async def submit(self, chain: str, transaction: bytes, wait: int) -> tuple[str, int | None]:
+        self.lakes.submit(self.lake, chain, transaction)
+        return "00" * 32, 1
+
+
+def carried_to_the_end(lakes: DomainLakes, altered: Altered = lambda step, answer: answer) -> dict[str, Progress]:
+    """Let a process carry until there is nothing left; return what it did, by direction."""
+    passes = 0
+
+    def report(progress: Progress) -> None:
+        nonlocal passes
+        passes += 1
+        assert passes < 100 * len(relaying.progress), "it does not end"
+        if passes % len(relaying.progress) == 0:
+            lakes.produce()
+
+    clients: Any = {ENDS[lake]: Local(lakes, lake, altered) for lake in ENDS}
+    relaying = Relaying(clients, lakes.ends, Pacing(poll=0.0, longest_pause=0.0, tries=TRIES), report=report)
+    asyncio.run(relaying.until_idle())
+    return {str(progress.direction): progress for progress in relaying.progress}
+
+
+@pytest.mark.parametrize("grows", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_lake_that_claims_a_message_that_there_is_not_is_given_up(tmp_path: Path, grows: bool) -> None:
+    """All others of the direction are brought first; a claim that grows is waited for no longer."""
+    looked = 0
+
+    def one_more(step: Step, answer: Any) -> Any:
+        nonlocal looked
+        if not isinstance(step, ReadChannels) or step.chain != "right" or step.counterparty != "left":
+            return answer
+        looked += 1
+        (row,) = answer.channels
+        said = row.model_copy(update={"next_outbox": row.next_outbox + (looked if grows else 1)})
+        return answer.model_copy(update={"channels": [said]})
+
+    with both(tmp_path, {"far": sending("bob", "echo-left", 2)}, options=QUICK) as lakes:
+        found = carried_to_the_end(lakes, one_more)
+        assert lakes.program("bob")["answered"] == 2
+        hopeless = {name for name, progress in found.items() if progress.hopeless}
+        assert hopeless == {"right>left"}
+        why = found["right>left"].why
+        assert why.startswith("left has taken nothing in ") and why.endswith("channel 0, requests from nonce 2 on")
+        assert int(why.split()[5]) in range(LONGEST, LONGEST + TRIES + 1)
+        assert found["right>left"].fruitless == 0, "the pauses become no longer"
+
+
+@pytest.mark.slow
+def test_a_domain_of_which_no_receipt_is_confirmed_any_more_is_given_up(tmp_path: Path) -> None:
+    """Its operator has exported what it never had; what it answers is proved nowhere."""
+    with both(tmp_path, {"near": sending("alice", "echo-right", 2)}, options=QUICK) as lakes:
+        lakes.produce(2)
+        (first, *_) = lakes.views["far"].receipts("right", None)["receipts"]
+        honest = ExecutionReceipt.decode(bytes.fromhex(first["receipt"]))
+        (out,) = [{"chain_id": "Consensus", "amount": 10**12}]
+        fields = {**honest.fields, "transfers": {**honest.fields["transfers"], "transfers_out": [out]}}
+        data = replace(honest, fields=fields).encode()
+        signed = SignedReceipt(lakes.ends.place.domain("right"), data, DRAWN.receipt("right", data))
+        lakes.submit("near", "main", encode_transaction(Receipts((signed,))))
+        found = carried_to_the_end(lakes)
+        assert lakes.program("alice")["answered"] == 0
+        hopeless = {name: progress.why for name, progress in found.items() if progress.hopeless}
+        assert set(hopeless) == {"receipts of right", "right>left"}
+        number = honest.domain_block_number
+        assert f"the books of main refused the receipt of block {number}" in hopeless["receipts of right"]
+        assert hopeless["right>left"].endswith("channel 0, responses from nonce 0 on")
+
+
+def waited(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:
+    """Return what a memory says of what a target says one time after the other."""
+    memory = Memory()
+    return [memory.waited(*look) for look in looks]
+
+
+def test_only_what_the_target_takes_ends_a_wait() -> None:
+    lane, other = (0, False), (1, False)
+    # The number of blocks of the consensus chain; where that stands, of the target.
+    assert waited(({lane: (3, 4)}, 10, 1), ({lane: (3, 9)}, 30, 2), ({lane: (3, 9)}, 30, 60)) == [0, 20, 58]
+    assert waited(({lane: (3, 4)}, 10, 1), ({lane: (4, 5)}, 30, 2), ({lane: (4, 5)}, 33, 3)) == [0, 0, 3]
+    # As long as one lane goes on, all are waited for.
+    assert waited(({lane: (3, 4)}, 10, 1), ({lane: (3, 4), other: (0, 1)}, 30, 2)) == [0, 0]
+    # Before anything of the consensus chain is known its numbers say nothing.
+    assert waited(({lane: (0, 1)}, None, 1), ({lane: (0, 1)}, 900, 2), ({lane: (0, 1)}, 905, 3)) == [0, 0, 5]
+    # Nothing is left in between: what comes then is waited for anew.
+    assert waited(({lane: (3, 4)}, 10, 1), ({}, 20, 2), ({lane: (3, 4)}, 30, 3)) == [0, 0, 0]
