@@ -27,23 +27,42 @@ def register_domain(c: ChainNode, domain: Chain, owner: bytes, genesis: Receipt,
 
 
 def submit_receipt(c: ChainNode, domain: Chain, er: Receipt) -> None:
-    """A receipt in a bundle. It confirms the one that is D domain blocks older, and with it its transfers."""
+    """A receipt in a bundle: of a later block than the one it goes on from."""
     with transaction(c):
         head = c.state.head_receipt[domain]
         known = c.state.receipts[domain, head]
-        if er.domain_block_number != head + 1 or er.parent_receipt_hash != receipt_hash(known):
+        number = er.domain_block_number
+        if number <= head or er.parent_receipt_hash != receipt_hash(known):
             raise XdmError("UnknownParentBlockReceipt")
-        c.state.receipts[domain, head + 1] = er
-        c.state.receipts_at[domain, head + 1] = c.block
-        c.state.head_receipt[domain] = head + 1
-        old = head + 1 - c.options.challenge_period
-        if old > c.state.confirmed[domain].domain_block_number:
-            confirm_receipt(c, domain, c.state.receipts[domain, old])
+        c.state.receipts[domain, number] = er
+        c.state.receipts_at[domain, number] = c.block
+        c.state.head_receipt[domain] = number
+
+
+def unconfirmed(c: ChainNode, domain: Chain) -> list[int]:
+    """The blocks of a domain whose receipts are not confirmed, ascending."""
+    last = c.state.confirmed[domain].domain_block_number
+    return sorted(n for d, n in c.state.receipts if d == domain and n > last)
+
+
+def confirm_receipts(c: ChainNode, domain: Chain) -> None:
+    """Those that have been there for D blocks, and with them their transfers. Decisions: of what comes instead of a
+    pruned one D begins anew, since nobody has challenged it so far. What the books refuse is not confirmed, nor what is
+    built on it."""
+    for number in unconfirmed(c, domain):
+        if domain in c.state.unbooked or c.block - c.state.receipts_at[domain, number] < c.options.challenge_period:
+            return
+        try:
+            confirm_receipt(c, domain, c.state.receipts[domain, number])
+        except XdmError as error:
+            c.state.unbooked.add(domain)
+            c.log("Refused", foreign=domain, nonce=number, call="submit_receipt", error=error.name)
 
 
 def confirm_receipt(c: ChainNode, domain: Chain, er: Receipt) -> None:
-    settle(c, domain, er)
-    c.state.confirmed[domain] = er
+    with transaction(c):
+        settle(c, domain, er)
+        c.state.confirmed[domain] = er
     c.events.append(
         Event(
             "Final",
@@ -62,9 +81,10 @@ def prove_fraud(c: ChainNode, domain: Chain, number: int) -> None:
     with transaction(c):
         if number <= c.state.confirmed[domain].domain_block_number:
             raise XdmError("ChallengingGenesisReceipt" if number == 0 else "ReceiptAlreadyConfirmed")
-        for n in range(number, c.state.head_receipt[domain] + 1):
+        for n in [n for n in unconfirmed(c, domain) if n >= number]:
             del c.state.receipts[domain, n], c.state.receipts_at[domain, n]
-        c.state.head_receipt[domain] = number - 1
+            c.state.pruned.add((domain, n))
+        c.state.head_receipt[domain] = max(n for d, n in c.state.receipts if d == domain)
         c.log("FraudProved", foreign=domain, nonce=number)
 
 

@@ -8,6 +8,7 @@ applies relayed items ascending by (requests before responses, source, channel, 
 of blocks that a fork took away are called again; relayed items are not: relayers prove them anew.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,15 @@ from functools import cached_property
 from typing import Any
 
 from .channels import apply_allowlist_updates
-from .consensus import NOTHING, prove_fraud, register_domain, submit_receipt, with_parent
+from .consensus import (
+    NOTHING,
+    confirm_receipts,
+    prove_fraud,
+    register_domain,
+    submit_receipt,
+    unconfirmed,
+    with_parent,
+)
 from .endpoints import TRANSPORTER, Program, Transporter
 from .errors import XdmError
 from .events import Event
@@ -29,7 +38,7 @@ from .relayers import Relayer
 from .scale import little
 from .state import Account, ChainNode, Handler, State, View, issuance, storage
 from .trie import Trie
-from .values import CONSENSUS, Chain, CrossDomainMessage, MmrLeaf, Receipt, decode_xdm, encode_leaf
+from .values import CONSENSUS, Bundle, Chain, CrossDomainMessage, MmrLeaf, Receipt, decode_xdm, encode_leaf
 
 PROGRAM = 7
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -90,6 +99,8 @@ class Network:
         self.calls: dict[Chain, list[Call]] = {}
         self.called: list[tuple[int, Chain, Call]] = []
         self.air: list[tuple[int, Chain, Kind, bytes, str]] = []
+        self.bundles: dict[Chain, tuple[Bundle, ...]] = {}
+        """What the receipts of domains' next blocks say of their bundles."""
         self.frauds: dict[tuple[Chain, int], Callable[[Receipt], Receipt]] = {}
         self.offline: set[Chain] = set()
         self.supply: dict[int, dict[Chain, int]] = {}
@@ -131,13 +142,27 @@ class Network:
         self.issuance[chain, c.block] = issuance(c.state)
         if chain == CONSENSUS:
             self.view.hashes[c.block] = snapshot.hash
-            if c.block:
-                self.view.roots[c.block] = self.mmr.root(c.block)
+            self.view.leaves[c.block] = len(before) - 1
+            if len(before) > 1:
+                self.view.roots[c.block] = self.mmr.root(len(before) - 1)
             self.mmr.append(keccak256(self.leaf(c.block)))
+
+    def snapshot(self, chain: Chain, number: int) -> Snapshot:
+        """The block of that number. Numbers ascend, and may jump."""
+        found = self.history[chain][bisect_left(self.history[chain], number, key=lambda s: s.number)]
+        assert found.number == number
+        return found
+
+    def confirmed(self) -> tuple[Snapshot, int] | None:
+        """The consensus block that relayers process on the best block b, and the one whose MMR root has its leaf: the
+        newest that is K blocks below b, and the one before it (X-5)."""
+        blocks = self.history[CONSENSUS]
+        final = bisect_right(blocks, self.view.best - self.options.archiving_depth, key=lambda s: s.number) - 1
+        return (blocks[final - 1], blocks[final].number) if final >= 1 else None
 
     def leaf(self, number: int) -> bytes:
         """The leaf that describes a consensus block."""
-        s = self.history[CONSENSUS][number]
+        s = self.snapshot(CONSENSUS, number)
         return encode_leaf(MmrLeaf(number, s.hash, s.trie.root, blake2b(little(number, 4))))
 
     def _receipt(self, domain: Chain) -> Receipt:
@@ -145,7 +170,8 @@ class Network:
         at_hash = self.view.hashes.get(s.at, bytes(32))
         moves = (s.state.transfers_in, s.state.transfers_out, s.state.claimed, s.state.rejected)
         own = (s.number, s.hash, blake2b(b"extrinsics"), bytes(32), s.at, at_hash, s.trie.root)
-        er = Receipt(*own, (), (), bytes(32), 0, 0, s.state.burned, {}, *map(dict, moves))
+        bundles = self.bundles.pop(domain, ())
+        er = Receipt(*own, bundles, (), bytes(32), 0, 0, s.state.burned, {}, *map(dict, moves))
         self.receipts[domain, s.number] = er
         return er
 
@@ -164,7 +190,7 @@ class Network:
                     relayer.act(self)
 
     def _begin(self, c: ChainNode) -> None:
-        c.block += 1
+        c.block = self.view.best
         s = c.state
         s.updated_channels, s.burned = set(), 0
         s.transfers_in, s.transfers_out, s.claimed, s.rejected = {}, {}, {}, {}
@@ -179,14 +205,16 @@ class Network:
         self._arrive()
         for domain in range(self.domains):
             self._find_frauds(domain)
-            if domain not in self.offline:
-                self._submit_receipts(domain)
+            self._submit_receipts(domain)
+        for domain in range(self.domains):
+            confirm_receipts(c, domain)
         self._relayed(c)
         self._called(c)
-        final = c.block - self.options.archiving_depth
-        if final >= 0:
-            root = self.history[CONSENSUS][final].trie.root
-            c.events.append(Event("Final", CONSENSUS, final, c.block, root=root, confirmed_at=c.block))
+        before = self.history[CONSENSUS][-1].number - self.options.archiving_depth
+        for s in self.history[CONSENSUS]:
+            if before < s.number <= c.block - self.options.archiving_depth:
+                now = {"root": s.trie.root, "confirmed_at": c.block}
+                c.events.append(Event("Final", CONSENSUS, s.number, c.block, **now))
         self._seal(CONSENSUS)
 
     def _domain_block(self, domain: Chain) -> None:
@@ -200,29 +228,24 @@ class Network:
         self._receipt(domain)
 
     def _submit_receipts(self, domain: Chain) -> None:
-        """Two at most, so that a domain whose receipts were pruned comes up again."""
+        """Of all blocks that there are no receipts of. Decision: those instead of pruned ones come at once, in the
+        block of the fraud proof; honest operators had them all the time."""
         c = self.consensus
-        for _ in range(2):
-            number = c.state.head_receipt[domain] + 1
-            if number >= len(self.history[domain]):
-                return
-            er = with_parent(c, domain, self.receipts[domain, number])
-            er = self.frauds.get((domain, number), lambda honest: honest)(er)
-            try:
+        for s in self.history[domain]:
+            if s.number > c.state.head_receipt[domain]:
+                er = with_parent(c, domain, self.receipts[domain, s.number])
+                if (domain, s.number) not in c.state.pruned:
+                    er = self.frauds.get((domain, s.number), lambda honest: honest)(er)
                 submit_receipt(c, domain, er)
-            except XdmError as error:
-                c.log("Refused", foreign=domain, nonce=number, call="submit_receipt", error=error.name)
-                return
 
     def _find_frauds(self, domain: Chain) -> None:
         """Honest operators compare every receipt with their own execution."""
         c = self.consensus
-        for number in range(c.state.confirmed[domain].domain_block_number + 1, c.state.head_receipt[domain] + 1):
+        for number in unconfirmed(c, domain):
             er, honest = c.state.receipts[domain, number], self.receipts[domain, number]
             late = c.block - c.state.receipts_at[domain, number] >= self.options.fraud_found_after
             if late and replace(er, parent_receipt_hash=bytes(32)) != honest:
                 prove_fraud(c, domain, number)
-                self.frauds.pop((domain, number), None)
                 return
 
     # Calls and relayed items
@@ -286,7 +309,8 @@ class Network:
 
     def reorganise(self, depth: int) -> None:
         """The last `depth` consensus blocks are not in the best chain any more; the next step builds others."""
-        best = self.view.best - depth
+        blocks = [s.number for s in self.history[CONSENSUS] if s.number <= max(self.view.best - depth, 0)]
+        best = blocks[-1]
         self.salt += 1
         for chain, c in self.chains.items():
             kept = [s for s in self.history[chain] if s.at <= best]
@@ -300,8 +324,9 @@ class Network:
         self.view.best = best
         self.view.hashes = {n: h for n, h in self.view.hashes.items() if n <= best}
         self.view.roots = {n: r for n, r in self.view.roots.items() if n <= best}
+        self.view.leaves = {n: count for n, count in self.view.leaves.items() if n <= best}
         self.supply = {at: sample for at, sample in self.supply.items() if at <= best}
-        self.mmr.truncate(best + 1)
+        self.mmr.truncate(len(blocks))
         for relayer in self.relayers:
             relayer.sent.clear()
 

@@ -26,24 +26,24 @@ Kind = Literal["request", "response"]
 def verify_mmr(c: ChainNode, p: ConsensusProof) -> MmrLeaf:
     """3.4 step 1.
 
-    Decisions. The known roots are those of the last 1024 blocks before the one in work, for a domain too (X-4). The
-    hash in the proof must be that of the named block. A block has as many leaves as its number, and leaf i is block i:
-    another leaf_count of the same shape would verify as well, and then one byte could be altered.
+    Decisions. The hash in the proof must be that of the named block. A block has as many leaves as there are blocks
+    before it, and the leaf of a block comes behind theirs: another leaf_count of the same shape would verify as well,
+    and then one byte could be altered.
     """
     n = p.consensus_block_number
-    last = c.view.best - (0 if c.chain_id == CONSENSUS else c.options.archiving_depth)
-    if n not in c.view.roots or n > last or n < c.view.best - c.options.mmr_roots:
+    if not c.view.proves(n, c.chain_id, c.options):
         raise XdmError("BadProof")
-    if p.consensus_block_hash != c.view.hashes[n] or p.proof.leaf_count != n or len(p.proof.leaf_indices) != 1:
+    count = c.view.leaves[n]
+    if p.consensus_block_hash != c.view.hashes[n] or p.proof.leaf_count != count or len(p.proof.leaf_indices) != 1:
         raise XdmError("BadProof")
     index = p.proof.leaf_indices[0]
-    if root_of({index: keccak256(p.opaque_mmr_leaf)}, n, p.proof.items) != c.view.roots[n]:
+    if root_of({index: keccak256(p.opaque_mmr_leaf)}, count, p.proof.items) != c.view.roots[n]:
         raise XdmError("BadProof")
     try:
         leaf = decode_leaf(p.opaque_mmr_leaf)
     except XdmError as error:
         raise XdmError("BadProof") from error
-    if leaf.block_number != index:
+    if c.view.leaves.get(leaf.block_number) != index:
         raise XdmError("BadProof")
     return leaf
 

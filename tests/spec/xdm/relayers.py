@@ -39,14 +39,14 @@ def prove(
 ) -> CrossDomainMessage:
     """An item with all its proofs: MMR at block `made_at` of the leaf that describes block `described`, the receipt
     that is confirmed there, the message under its root."""
-    consensus = net.history[CONSENSUS][described]
+    consensus = net.snapshot(CONSENSUS, described)
     block = consensus
     domain_proof = None
     if src != CONSENSUS:
         domain_proof = consensus.trie.prove(confirmed_key(src))
-        block = net.history[src][consensus.state.confirmed[src].domain_block_number]
+        block = net.snapshot(src, consensus.state.confirmed[src].domain_block_number)
     key = (outbox_key if kind == "request" else responses_key)(dst, channel, nonce)
-    mmr = net.mmr.prove(described, made_at)
+    mmr = net.mmr.prove(net.view.leaves[described], net.view.leaves[made_at])
     head = ConsensusProof(made_at, net.view.hashes[made_at], net.leaf(described), mmr)
     return CrossDomainMessage(src, dst, channel, nonce, Proof(head, domain_proof, block.trie.prove(key)), tag)
 
@@ -60,16 +60,16 @@ class Relayer:
 
     def act(self, net: "Network") -> None:
         """On a new best block b: relay what the block before `confirmed` shows, for consensus and the own domain."""
-        confirmed = net.view.best - net.options.archiving_depth
-        if not self.working or confirmed < 1:
+        found = net.confirmed()
+        if not self.working or found is None:
             return
         self.sent = {k: at for k, at in self.sent.items() if net.view.best - at < net.options.resubmit_after}
-        consensus = net.history[CONSENSUS][confirmed - 1]
-        self.relay_from(net, CONSENSUS, consensus, confirmed)
-        number = consensus.state.confirmed[self.domain].domain_block_number
-        self.relay_from(net, self.domain, net.history[self.domain][number], confirmed)
+        described, confirmed = found
+        self.relay_from(net, CONSENSUS, described, described.number, confirmed)
+        number = described.state.confirmed[self.domain].domain_block_number
+        self.relay_from(net, self.domain, net.snapshot(self.domain, number), described.number, confirmed)
 
-    def relay_from(self, net: "Network", src: Chain, block: "Snapshot", confirmed: int) -> None:
+    def relay_from(self, net: "Network", src: Chain, block: "Snapshot", described: int, confirmed: int) -> None:
         channels = sorted(block.state.channels)
         start = net.view.best * CHANNELS_A_BLOCK % len(channels) if len(channels) > CHANNELS_A_BLOCK else 0
         for foreign, channel in (channels[start:] + channels[:start])[:CHANNELS_A_BLOCK]:
@@ -86,7 +86,7 @@ class Relayer:
             ]
             pending += [("response", n) for n in stored(block.state, "response", foreign, channel, after)]
             for kind, nonce in pending:
-                self.relay(net, kind, src, dst, channel, nonce, confirmed - 1, made_at, block.state)
+                self.relay(net, kind, src, dst, channel, nonce, described, made_at, block.state)
 
     def relay(
         self,

@@ -94,6 +94,10 @@ class State:
     head_receipt: dict[Chain, int] = field(default_factory=dict)
     confirmed: dict[Chain, Receipt] = field(default_factory=dict)
     domain_updates: dict[Chain, tuple[frozenset[Chain], frozenset[Chain]]] = field(default_factory=dict)
+    pruned: set[tuple[Chain, int]] = field(default_factory=set)
+    """Blocks of domains whose receipts a fraud proof has taken away once."""
+    unbooked: set[Chain] = field(default_factory=set)
+    """Domains of which the books have refused a receipt."""
 
     def copy(self) -> "State":
         values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -131,11 +135,18 @@ class Handler(Protocol):
 
 @dataclass
 class View:
-    """What a chain knows of the consensus chain: best block, and hash and MMR root of each."""
+    """What a chain knows of the consensus chain: best block, and hash, MMR root and leaves under it of each."""
 
     best: int = 0
     hashes: dict[int, bytes] = field(default_factory=dict)
     roots: dict[int, bytes] = field(default_factory=dict)
+    leaves: dict[int, int] = field(default_factory=dict)
+
+    def proves(self, number: int, chain: Chain, options: Options) -> bool:
+        """Whether a proof under that block's MMR root is taken (3.4 step 1). Decision: the known roots are those of
+        the last 1024 blocks before the one in work, for a domain too (X-4)."""
+        last = self.best - (0 if chain == CONSENSUS else options.archiving_depth)
+        return number in self.roots and self.best - options.mmr_roots <= number <= last
 
 
 @dataclass
