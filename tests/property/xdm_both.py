@@ -15,8 +15,9 @@ from typing import Any
 
 from causeway.protocols.xdm.books import Book
 from causeway.protocols.xdm.money import joined
-from tests.property.xdm_kernel_engine import ECHO, WIDTH, Kernel, number_of, position_of
-from tests.property.xdm_kernel_log import row_dicts
+from tests.property.xdm_driven import ECHO, WIDTH, number_of
+from tests.property.xdm_kernel_engine import Kernel
+from tests.property.xdm_kernel_rows import position_of, row_dicts
 from tests.property.xdm_networks import ALICE, FUNDS, ROOT
 from tests.property.xdm_programs import PROGRAMS_ENDPOINT, Call, Programs, account, encode
 from tests.spec.xdm.channels import close_channel, initiate_channel, send_message

@@ -9,31 +9,24 @@ the number ``-1 - channel``, so that it is not taken for that of the request wit
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame
-from causeway.model.joins import lookup
 from causeway.model.ledger import Event as Bit
 from causeway.model.ledger import Kind, Via
 from causeway.protocols.xdm.books import Book
-from causeway.protocols.xdm.envelopes import encode_envelopes
 from causeway.protocols.xdm.errors import OK, name_of
 from causeway.protocols.xdm.money import joined
 from causeway.protocols.xdm.state import Asked, ChannelState, State
 from causeway.protocols.xdm.tables import INDEXED
+from tests.property.xdm_kernel_rows import Rows, chain_of, deposits, row_dicts, stored_in
 from tests.property.xdm_programs import answered_amount, program_failed
-from tests.spec.xdm.errors import XdmError
+from tests.property.xdm_shown import Lane, Proved, shown
 from tests.spec.xdm.events import Event
 from tests.spec.xdm.guarantees import Record
 from tests.spec.xdm.keys import blake2b, outbox_key, responses_key
-from tests.spec.xdm.proofs import message_root, read_message
 from tests.spec.xdm.relay import result_of
-from tests.spec.xdm.trie import read_storage
 from tests.spec.xdm.values import (
     CONSENSUS,
     Chain,
@@ -41,9 +34,6 @@ from tests.spec.xdm.values import (
     ChannelOpen,
     EndpointCall,
     EndpointResponse,
-    Message,
-    decode_leaf,
-    decode_xdm,
 )
 from tests.unit.xdm_network import Network
 
@@ -60,38 +50,6 @@ NUMBERED = {
 KINDS = {Asked.CHANNEL_OPEN: "open", Asked.CHANNEL_CLOSE: "close", Asked.ENDPOINT: "endpoint"}
 CLOSED, TAG, STUCK = "ChannelClosed", "WeightTagNotMatch", "FailedToNoteTransferIn"
 UNSETTLED = (TAG, "InvalidChannelState")
-
-Lane = tuple[str, Chain, Chain, int, int]
-"""(request or response, from, to, channel, nonce)."""
-
-
-def chain_of(position: int) -> Chain:
-    """The oracle's number of the chain at a position."""
-    return position - 1
-
-
-def row_dicts(frame: Frame, *names: str) -> Iterator[dict[str, Any]]:
-    columns = {name: frame[name] for name in names or frame.names}
-    lists = [c.tolist() if isinstance(c, np.ndarray) else c.to_pylist() for c in columns.values()]
-    for values in zip(*lists, strict=True):
-        yield dict(zip(columns, values, strict=True))
-
-
-class Proved(NamedTuple):
-    message: Message
-    payload: bytes
-    block: int
-
-
-class Table(dict[tuple[int, ...], dict[str, Any]]):
-    """Rows by key."""
-
-    def __init__(self, frame: Frame, *keys: str) -> None:
-        super().__init__((tuple(row[k] for k in keys), row) for row in row_dicts(frame))
-
-
-LANE_KEYS = INDEXED
-MONEY = ("issuance", "inbox_held", "outbox_held", "reserved", "burned")
 
 
 class KernelLog:
@@ -131,11 +89,11 @@ class KernelLog:
             return
         self._made = {row["chain"]: row["number"] for row in row_dicts(net.headers, "chain", "number")}
         self._at = at
-        self._values = self._storage_values()
-        self._read_brought()
+        self._values = stored_in(net.logs["storage"], net.height)
+        self.bodies |= shown(net.brought, self.roots, self.lax)
         self._headers()
         before, self.before = self.before, state
-        rows = _Rows(before, state)
+        rows = Rows(before, state)
         if 0 in self._made:
             self._refused_receipts()
             self._finals(before, state)
@@ -156,48 +114,11 @@ class KernelLog:
     def log(self, event: str, chain: int, **columns: Any) -> None:
         self.events.append(Event(event, chain_of(chain), self._made[chain], self._at, **columns))
 
-    def _storage_values(self) -> dict[tuple[int, bytes], bytes]:
-        found: dict[tuple[int, bytes], bytes] = {}
-        for height, _, frame in self.net.logs["storage"][::-1]:
-            if height != self.net.height:
-                break
-            for row in row_dicts(frame):
-                if row["present"]:
-                    found.setdefault((row["chain"], row["key"]), row["value"])
-        return found
-
     def _headers(self) -> None:
         for row in row_dicts(self.net.headers, "chain", "number", "root", "hash"):
             if row["chain"] == 0:
                 self.roots[row["number"]] = bytes(row["root"])
                 self.hashes[row["number"]] = row["hash"]
-
-    def _read_brought(self) -> None:
-        """Remember what was shown to be in a chain's state: by proofs that the oracle's code finds sound."""
-        for brought in self.net.brought:
-            if not len(brought.envelopes):
-                continue
-            response = (brought.envelopes["substream"] & np.uint64(1)).tolist()
-            try:
-                encoded = encode_envelopes(brought).to_pylist()
-            except InvalidInput:  # one that was altered into none of the wire: the others one by one
-                encoded = [_encoded(brought, row) for row in range(len(brought.envelopes))]
-            for data, answers in zip(encoded, response, strict=True):
-                if data is None:
-                    continue
-                x = decode_xdm(data)
-                kind = "response" if answers else "request"
-                try:
-                    leaf = decode_leaf(x.proof.consensus.opaque_mmr_leaf)
-                    if self.roots.get(leaf.block_number) != leaf.state_root:
-                        continue
-                    root = message_root(leaf.state_root, x, not self.lax)
-                    m = read_message(x.dst, root, x, kind, not self.lax)  # type: ignore[arg-type]
-                except XdmError:
-                    continue
-                where = (kind, x.src, x.dst, x.channel_id, x.nonce)
-                payload = _shown(x.proof.message_proof, root, x, kind)
-                self.bodies[where] = Proved(m, payload, x.proof.consensus.consensus_block_number)
 
     def _sample(self, at: int) -> None:
         money = self.net.state["money"]
@@ -255,7 +176,7 @@ class KernelLog:
 
     # ---- any chain
 
-    def _chain(self, chain: int, rows: _Rows) -> None:
+    def _chain(self, chain: int, rows: Rows) -> None:
         notices, tags = self._notices(chain)
         sent = [row for row in rows.new_requests if row["source"] == chain]
         sent.sort(key=lambda row: (row["sender"], row["callback"]))
@@ -315,7 +236,7 @@ class KernelLog:
         body = self.bodies.get(("request", chain_of(foreign), chain_of(chain), channel, index))
         return body is None or not isinstance(body.message.payload, ChannelClose)
 
-    def _initiated(self, chain: int, rows: _Rows) -> None:
+    def _initiated(self, chain: int, rows: Rows) -> None:
         for row in rows.new_channels:
             if row["chain"] == chain and row["has_owner"]:
                 deposit = (row["reserve"], 0, 0)
@@ -323,7 +244,7 @@ class KernelLog:
                 by = int(row["owner"]).to_bytes(8, "little")
                 self.log("ChannelInitiated", chain, **where, by=by, deposit=deposit, limit=row["max_outgoing"])
 
-    def _closed(self, chain: int, foreign: int, channel: int, notices: dict[Any, Any], rows: _Rows) -> None:
+    def _closed(self, chain: int, foreign: int, channel: int, notices: dict[Any, Any], rows: Rows) -> None:
         told = notices.get((foreign, channel), [])
         released = told.pop(0)["amount"] if told else -1
         row = rows.channels[chain, foreign, channel]
@@ -348,7 +269,7 @@ class KernelLog:
             self.log("Transfer", chain, **where, kind="out", amount=amount)
 
     def _processed(
-        self, chain: int, foreign: int, channel: int, nonce: int, notices: dict[Any, Any], rows: _Rows
+        self, chain: int, foreign: int, channel: int, nonce: int, notices: dict[Any, Any], rows: Rows
     ) -> None:
         body = self.bodies.get(("request", chain_of(foreign), chain_of(chain), channel, nonce))
         hashed = b"not shown" if body is None else blake2b(body.payload)
@@ -380,7 +301,7 @@ class KernelLog:
         if back:
             self.log("Transfer", chain, **{**where, "channel_id": -1 - channel}, kind="out", amount=back)
 
-    def _settled(self, chain: int, foreign: int, channel: int, nonce: int, tags: dict[Any, str], rows: _Rows) -> None:
+    def _settled(self, chain: int, foreign: int, channel: int, nonce: int, tags: dict[Any, str], rows: Rows) -> None:
         body = self.bodies.get(("response", chain_of(foreign), chain_of(chain), channel, nonce))
         hashed = b"not shown" if body is None else blake2b(body.payload)
         reply = None if body is None else body.message.payload
@@ -409,7 +330,7 @@ class KernelLog:
         if ok and back:
             self.log("Transfer", chain, **{**where, "channel_id": -1 - channel}, kind="in", amount=back)
 
-    def _paid(self, chain: int, rows: _Rows) -> None:
+    def _paid(self, chain: int, rows: Rows) -> None:
         """What operators have more than before is told per channel as it is due; what is left over, of the first."""
         due: dict[tuple[int, int], int] = defaultdict(int)
         deleted = [row for row in rows.gone_responses if row["source"] == chain]
@@ -472,54 +393,3 @@ class KernelLog:
             outbox=outbox,
             deposits=deposits(state),
         )
-
-
-class _Rows:
-    """What changed in a block."""
-
-    def __init__(self, before: State, state: State) -> None:
-        self.channels = Table(state["channels"], "chain", "foreign", "channel")
-        self.old_channels = Table(before["channels"], "chain", "foreign", "channel")
-        old_responses, responses = before["responses"], state["responses"]
-        self.new_requests = list(row_dicts(_without(state["outbox"], before["outbox"])))
-        self.gone_requests = Table(_without(before["outbox"], state["outbox"]), *LANE_KEYS)
-        self.responses = Table(_without(responses, old_responses), *LANE_KEYS)
-        self.gone_responses = list(row_dicts(_without(old_responses, responses)))
-        self.new_channels = [row for key, row in self.channels.items() if key not in self.old_channels]
-        self.inbox: list[tuple[tuple[int, int, int], int, int]] = []
-        self.answers: list[tuple[tuple[int, int, int], int, int]] = []
-        for (chain, foreign, channel), row in sorted(self.channels.items()):
-            old = self.old_channels.get((chain, foreign, channel), {"next_inbox": 0, "next_response": 0})
-            self.inbox.append(((chain, foreign, channel), old["next_inbox"], row["next_inbox"]))
-            self.answers.append(((chain, foreign, channel), old["next_response"], row["next_response"]))
-
-
-def _without(rows: Frame, others: Frame) -> Frame:
-    return rows.slice(0, 0) if rows is others else rows.filter(lookup(others, rows, INDEXED) < 0)
-
-
-def _encoded(brought: Any, row: int) -> bytes | None:
-    try:
-        one = replace(brought, envelopes=brought.envelopes.slice(row, row + 1))
-        return bytes(encode_envelopes(one).to_pylist()[0])
-    except InvalidInput:  # it is none of the wire
-        return None
-
-
-def _shown(proof: tuple[bytes, ...], root: bytes, x: Any, kind: str) -> bytes:
-    key = (outbox_key if kind == "request" else responses_key)(x.dst, x.channel_id, x.nonce)
-    return read_storage(root, proof, key)
-
-
-def deposits(state: State) -> dict[tuple[Chain, Chain, int], int]:
-    """What is held by channel; together it is what chains say that they have reserved."""
-    held = {}
-    total: Counter[int] = Counter()
-    for row in row_dicts(state["channels"]):
-        if row["has_owner"] and row["state"] != ChannelState.CLOSED and row["reserve"]:
-            held[chain_of(row["chain"]), chain_of(row["foreign"]), row["channel"]] = row["reserve"]
-            total[row["chain"]] += row["reserve"]
-    money = state["money"]
-    for chain, amount in zip(money["chain"].tolist(), joined(money, "reserved"), strict=True):
-        assert amount == total[chain], "what is reserved is not what channels hold (G9)"
-    return held

@@ -213,8 +213,8 @@ class Network:
         before = self.history[CONSENSUS][-1].number - self.options.archiving_depth
         for s in self.history[CONSENSUS]:
             if before < s.number <= c.block - self.options.archiving_depth:
-                now = {"root": s.trie.root, "confirmed_at": c.block}
-                c.events.append(Event("Final", CONSENSUS, s.number, c.block, **now))
+                final = Event("Final", CONSENSUS, s.number, c.block, root=s.trie.root, confirmed_at=c.block)
+                c.events.append(final)
         self._seal(CONSENSUS)
 
     def _domain_block(self, domain: Chain) -> None:
