@@ -73,7 +73,7 @@ from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.outside import Outside, joined, read_carried
 from causeway.protocols.xdm.planned import Planned
 from causeway.protocols.xdm.provable import NOTHING, Provable, move_anchor, moved_tries, what_is_provable
-from causeway.protocols.xdm.relay import Proved, next_move, prove
+from causeway.protocols.xdm.relay import Proved, next_move, prove, waits_for_abandoned
 from causeway.protocols.xdm.signing import ChainSigners
 from causeway.protocols.xdm.state import State, state_of_frames, state_tables
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
@@ -382,7 +382,7 @@ class XdmKernel(HostedForGood):
             proved.more
             or bool((queues["next_index"] > queues["begin"]).any())
             or len(state["envelopes"])
-            or (proved.abandoned and len(state["waiting"]))
+            or waits_for_abandoned(state["waiting"], proved.abandoned)
             or is_pending(state["allow_updates"])
             or bool((state["claims"]["origin"] == np.uint64(context.number)).any())
             or waits_outside(state, self.network)

@@ -1,0 +1,66 @@
+"""Forks times parts: a network is the same after every tick, into however many buckets its chains are cut."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from causeway.model.ledger import REVERTED
+from causeway.protocols.waking import earliest
+from causeway.protocols.xdm.relay import ABANDONED
+from tests.property.xdm_mixed import KINDS, mixed, play
+from tests.unit.xdm_network import Network
+
+QUICK, LONG = (14, 40), (40, 120)
+"""In how many blocks users call, and how many rounds are played at most."""
+
+CASES = [
+    *(pytest.param(seed, QUICK, id=f"{seed}") for seed in (2, 21)),
+    *(pytest.param(seed, (20, 105), marks=pytest.mark.slow, id=f"{seed}") for seed in range(100, 137)),
+    *(pytest.param(seed, LONG, marks=pytest.mark.slow, id=f"{seed}-long") for seed in range(200, 210)),
+]
+
+
+@pytest.mark.parametrize(("seed", "length"), CASES)
+def test_a_network_with_forks_is_the_same_however_it_is_cut(seed: int, length: tuple[int, int]) -> None:
+    blocks, rounds = length
+    keywords, calls = mixed(seed, blocks)
+    chains = len(keywords["chains"])
+    nets = {"whole": Network(**keywords), "each chain": Network(**keywords, cuts=chains)}
+    if seed % 3 == 0:
+        nets["some together"] = Network(**keywords, cuts=random.Random(seed).choice([2, 3]))
+    if seed % 5 == 0:
+        nets["forgetful"] = Network(**keywords, forgetful=True)
+    assert play(nets, calls, blocks, rounds) > blocks
+    assert length != QUICK or len(nets["whole"].logs[REVERTED])
+
+
+def test_the_mix_has_all_kinds_of_trouble() -> None:
+    kinds = Counter(fault[0] for seed in range(50) for fault in mixed(seed, 20)[0]["faults"])
+    assert kinds.keys() == {*KINDS, "reorg"}
+
+
+CHAINS = {
+    "consensus": {},
+    "a": {11: "caller", 12: "echo"},
+    "b": {21: "caller", 22: "echo"},
+    "c": {31: "caller", 32: "echo"},
+}
+
+
+@pytest.mark.parametrize("cuts", [1, 2, 3, 4])
+def test_what_some_chains_give_up_wakes_no_others(cuts: int) -> None:
+    """a and b open a channel to each other at once, and give up; c waits for one that it opens much later."""
+    ends = [("a", "b", 0), ("b", "a", 0), ("c", "a", 300)]
+    planned = [{"tick": tick, "chain": one, "foreign": other} for one, other, tick in ends]
+    net = Network(CHAINS, cuts=cuts, options={"channels": "initiate", "channel_calls": planned})
+    net.call(31, 12)
+    net.block()
+    ticks, abandoned = [], []
+    while net.tick < 300:
+        net.sleep(earliest(*(result.wake for result in net.results)) or 0)
+        ticks.append(net.tick)
+        abandoned += [net.tick] if ABANDONED in net.events(last=True)["reason"].to_pylist() else []
+    assert ticks[-2:] == [*abandoned, 300]
