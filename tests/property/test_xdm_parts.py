@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_the_mix_has_all_kinds_of_trouble() -> None:
     assert kinds.keys() == {*KINDS, "reorg"}
 
 
-CHAINS = {
+CHAINS: dict[str, dict[int, Any]] = {
     "consensus": {},
     "a": {11: "caller", 12: "echo"},
     "b": {21: "caller", 22: "echo"},
@@ -64,3 +65,15 @@ def test_what_some_chains_give_up_wakes_no_others(cuts: int) -> None:
         ticks.append(net.tick)
         abandoned += [net.tick] if ABANDONED in net.events(last=True)["reason"].to_pylist() else []
     assert ticks[-2:] == [*abandoned, 300]
+
+
+@pytest.mark.parametrize("tick", [12, 14])
+def test_what_is_dropped_when_a_fork_comes_is_gone_whoever_else_has_something(tick: int) -> None:
+    """What was to come to b is dropped in the tick of the fork; what was to come to c comes in the next block."""
+    lost: tuple[Any, ...] = ("drop", "a", "b", 0, tick, {})
+    fork: tuple[Any, ...] = ("reorg", None, None, tick, tick, {"depth": 2})
+    options = {"archiving_depth": 5, "challenge_period": 3}
+    nets = {cuts: Network(CHAINS, balance=10**6, cuts=cuts, options=options, faults=[lost, fork]) for cuts in (1, 4)}
+    calls = {block: [(11, receiver, b"x", 0, "call") for receiver in (22, 32)] for block in range(tick + 2)}
+    play(nets, calls, tick + 2, tick + 2)
+    assert nets[1].logs[REVERTED] and not len(nets[1].state["late_nodes"])

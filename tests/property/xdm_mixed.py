@@ -18,6 +18,9 @@ from tests.unit.xdm_network import Network
 Calls = dict[int, list[tuple[int, int, bytes, int, str]]]
 """By block what users call: caller, receiver, body, amount, method."""
 
+Placed = str | tuple[str, dict[str, Any]]
+
+SPECIAL = "tests.property.xdm_programs:Special"
 CARRIERS = ("drop", "delay", "reorder", "replay", "tamper")
 KINDS = (*CARRIERS, "halt", "halt", "bundle", "fraud", "fraud")
 
@@ -38,10 +41,10 @@ def mixed(seed: int, blocks: int) -> tuple[dict[str, Any], Calls]:
     for block in range(blocks):
         for _ in range(rng.randrange(5)):
             ends = rng.choice(callers), rng.choice([*callers, *echoes, 999])
-            body = bytes([block % 256]) * rng.choice([0, 3, 60])
+            body = rng.choice([b"", bytes([block % 256]) * 60, b"!no", b"*fails"])
             method = rng.choice(["call", "call", "call", "transporter.transfer"])
             calls.setdefault(block, []).append((*ends, body, rng.choice([0, 0, 7, 10**6, 10**30]), method))
-    chains = {name: {one: "caller", other: "echo"} for name, (one, other) in programs.items()}
+    chains = {name: {one: "caller", other: _answering(rng, echoes, other)} for name, (one, other) in programs.items()}
     balance = rng.choice([0, 10**7])
     return {"chains": chains, "options": options, "balance": balance, "faults": faults, "seed": seed}, calls
 
@@ -84,7 +87,19 @@ def _options(rng: random.Random, names: list[str], blocks: int) -> dict[str, Any
             do = rng.choice(["add", "remove"])
             lists.append({"tick": rng.randrange(blocks), "chain": one, "foreign": other, "do": do})
         options |= {"allowlist": "on", "allowlist_calls": lists}
+    if rng.random() < 0.3:
+        options |= {"initiate_by": "signed", "close_by": "owner_or_root"}
+        for call in planned:
+            call["by"] = 10 * names.index(call["chain"]) + 1 if rng.random() < 0.9 else "root"
     return {**options, "channel_calls": planned}
+
+
+def _answering(rng: random.Random, echoes: list[int], own: int) -> Placed:
+    """Return what a program that is called does: it echoes, or fails at times, or asks others before it answers."""
+    some = [number for number in rng.sample(echoes, min(2, len(echoes))) if number != own]
+    asks, late = ("fan_out", {"targets": some}), ("faulty", {"late_every": 2, "late_by": 3})
+    kinds: list[Placed] = ["echo", "echo", SPECIAL, asks, late]
+    return rng.choice(kinds)
 
 
 def _channel_call(rng: random.Random, names: list[str], blocks: int) -> dict[str, Any]:
@@ -170,7 +185,7 @@ def difference(one: After, other: After) -> str:
     return ", ".join(found)
 
 
-def play(nets: Mapping[str, Network], calls: Calls, blocks: int, rounds: int) -> int:
+def play(nets: Mapping[Any, Network], calls: Calls, blocks: int, rounds: int) -> int:
     """Play networks in lockstep, at most so many rounds, and assert that they are the same after each; return how many
     were played until they came to rest."""
     first = next(iter(nets.values()))

@@ -25,7 +25,7 @@ from causeway.model.ledger import REVERTED_SCHEMA
 from causeway.model.order import groups_of, stable_order
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, Reads, View
-from causeway.protocols.xdm.carrying import LATE, CarrierInterference, Load
+from causeway.protocols.xdm.carrying import LATE, CarrierInterference, Load, in_order, kept_late
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.fault_kinds import CHANCE, DEPTH, MOST, REORG
@@ -34,9 +34,6 @@ from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import (
     BASES_SCHEMA,
     ENVELOPES_SCHEMA,
-    LATE_BASES_SCHEMA,
-    LATE_NODES_SCHEMA,
-    LATE_SCHEMA,
     NODES_SCHEMA,
     POOL_SCHEMA,
     RELAYING_SCHEMA,
@@ -185,26 +182,21 @@ def recalls(view: View) -> Mapping[int, list[int]]:
 
 def _still_carried(state: State, load: Load, context: Context) -> dict[str, Frame]:
     """Return what carriers keep: what they would have brought now comes in the next block."""
-    resting = {name: _not_to(state[name], context.chains) for name in LATE}
-    brought = load.brought
-    rows = brought.envelopes
-    due = np.full(len(rows), context.number + 1, dtype=np.uint64)
-    parts = {
-        "late": [rows.with_columns(due=due).select(LATE_SCHEMA.names)],
-        "late_nodes": [brought.nodes.select(LATE_NODES_SCHEMA.names)],
-        "late_bases": [brought.bases.select(LATE_BASES_SCHEMA.names)],
+    brought, rows = load.brought, load.brought.envelopes
+    now = {
+        "late": rows.with_columns(due=np.full(len(rows), context.number + 1, dtype=np.uint64)),
+        "late_nodes": brought.nodes,
+        "late_bases": brought.bases,
     }
-    found = {}
-    for name, frames in parts.items():
-        keys = STATE_TABLES[name].order
-        joined = concat([resting[name], *frames, *([load.late[name]] if name in load.late else [])])
-        joined = joined.take(stable_order(*(joined[key] for key in keys)))
-        found[name] = joined.take(groups_of(*(joined[key] for key in keys)).starts)
-    return found
-
-
-def _not_to(frame: Frame, chains: Chains) -> Frame:
-    return frame.filter(~np.isin(frame["destination"], chains))
+    found = []
+    for name in LATE:
+        table = STATE_TABLES[name]
+        resting = state[name].filter(~np.isin(state[name]["destination"], context.chains))
+        later = [load.late[name]] if name in load.late else []
+        joined = in_order(concat([resting, now[name].select(table.schema.names), *later]), table.order)
+        found.append(joined.take(groups_of(*(joined[key] for key in table.order)).starts))
+    # Of what is dropped nothing stays, whoever else has something that is late.
+    return kept_late(*found)
 
 
 def reverted_rows(fork: Fork, chains: Chains, context: Context) -> Frame:
