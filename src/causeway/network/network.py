@@ -16,9 +16,9 @@ from causeway.model.text import shown
 from causeway.model.topology import Topology
 from causeway.network.deploy import Deployed, cut, deploy
 from causeway.network.instances import program_state
-from causeway.network.replayed import Replayed
+from causeway.network.replayed import Replayed, require_same_tables
 from causeway.network.scenario import Scenario, load_scenario
-from causeway.pipeline.claim import claim
+from causeway.pipeline.claim import Before, claim, withdraw
 from causeway.pipeline.compaction import compact, latest_compaction, remove_uncommitted, tidy
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor, run_task
@@ -78,17 +78,21 @@ class Network:
         self.lake = Lake.at(place)
         check_reachable(self.lake.storage)
         made = self._made_before(place, resume)
+        before = Before.of(self.lake.storage)
         self._claim = claim(self.lake, waiting)
         try:
             session = self._begin_spark() if scenario.network.executor == "spark" else None
             cores = cores_here() if session is None else self._tasks()
             self._deployed: Deployed = deploy(scenario, place, session, cores, made, secrets)
             self._check_cut(place)
+            if made is not None:
+                require_same_tables(place, self.lake.about()["tables"], self._deployed.about["tables"])
             if session is not None:
                 self._prepare_workers()
             self._recorded = recorded
             self._before = self._open(resume, unfinished)
         except BaseException:
+            withdraw(self._claim, self.lake.storage, before)
             self._let_go()
             raise
 

@@ -75,11 +75,27 @@ def deployment_of(
         deployed = deploy(made, uri, None, 1, cut, secrets, prepared=True)
     except ProgramNotFound as error:
         raise InvalidInput(f"{error}; name the scenario that it lies beside: {option}") from None
-    changed = _changed_tables(about["tables"], deployed.about["tables"])
-    if changed:
-        text = "has other columns than when the lake was made: its program may have changed since"
-        raise LakeError(f"lake: {uri}: table {changed[0]} {text}")
+    require_same_tables(uri, about["tables"], deployed.about["tables"])
     return deployed.deployment
+
+
+def require_same_tables(uri: str, made: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Check that a lake's tables are those of now. What a lake of other tables lacks nobody can tell: executed again or
+    continued, it would silently come to something else. Raises ``LakeError``: it names the table."""
+    tables = [{item["name"]: item for kind in ("logs", "state") for item in about[kind]} for about in (made, now)]
+    changed = [name for name in {**tables[0], **tables[1]} if tables[0].get(name) != tables[1].get(name)]
+    if not changed:
+        return
+    name = changed[0]
+    what = f"table {name} has other columns than when the lake was made"
+    if name not in tables[0]:
+        what = f"it was made without the table {name}"
+    elif name not in tables[1]:
+        what = f"its table {name} is none any more"
+    raise LakeError(
+        f"lake: {uri}: {what}: its program may have changed since, or Causeway; it can be read, but neither continued "
+        "nor executed again"
+    )
 
 
 def _certifications(lake: Lake, height: int) -> dict[int, bytes]:
@@ -92,11 +108,6 @@ def require_keys(about: Mapping[str, Any], secrets: Secrets) -> None:
     """Check that there are keys where validators sign with some that are not drawn. Raises ``InvalidInput``."""
     if LISTED in about["scenario"]["options"] and not secrets.seeds:
         raise InvalidInput("--validator-key: missing; the validators of this lake sign with keys in files")
-
-
-def _changed_tables(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    tables = [{item["name"]: item for kind in ("logs", "state") for item in about[kind]} for about in (made, now)]
-    return [name for name in {**tables[0], **tables[1]} if tables[0].get(name) != tables[1].get(name)]
 
 
 class ReplayBusy(CausewayError):

@@ -15,9 +15,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import IO, Any
 
 from causeway.pipeline.lake import Lake, LakeError
+from causeway.pipeline.layout import LAKE_FILE, TRAFFIC
 from causeway.pipeline.places import ObjectPlace
 from causeway.pipeline.storage import AlreadyExists, Storage, first_line
 
@@ -72,6 +74,8 @@ class WriterClaim:
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_there(file, path):
+                raise BlockingIOError  # whoever had it has withdrawn it just now
         except OSError:
             file.seek(0)
             other = _read(file.read())
@@ -171,6 +175,43 @@ class WriterClaim:
             self._stop.set()
 
 
+@dataclass(frozen=True)
+class Before:
+    """What there was of a lake's folder before it was claimed. ``folders``: those that were missing, the lake's own
+    first, then those that it is in; ``names``: what was in it."""
+
+    folders: tuple[str, ...]
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, storage: Storage) -> Before:
+        """Return what there is now; in an object store there are no folders."""
+        missing: list[str] = []
+        if storage.is_local:
+            folder = storage.absolute("").rstrip("/")
+            while not os.path.lexists(folder):
+                missing.append(folder)
+                folder = os.path.dirname(folder)
+        names = storage.list("") if storage.is_local and not missing else []
+        return cls(tuple(missing), frozenset(names))
+
+
+def withdraw(held: WriterClaim, storage: Storage, before: Before) -> None:
+    """Give a claim up under which no lake was made, and remove what was made for it: the folder is as it was before.
+
+    In an object store the claim stays, given up: whether nobody else has it since cannot be told.
+    """
+    if storage.is_local and not storage.exists(LAKE_FILE):
+        with contextlib.suppress(OSError):  # somebody has put something there
+            if TRAFFIC in storage.list("") and TRAFFIC not in before.names:
+                storage.remove_folder(TRAFFIC)
+            if CLAIM_FILE not in before.names:
+                storage.remove(CLAIM_FILE)
+            for folder in before.folders:
+                os.rmdir(folder)
+    held.release()
+
+
 def claim(lake: Lake, waiting: Callable[[], None] = lambda: None) -> WriterClaim:
     """Claim the right to write a lake, before anything in it is changed.
 
@@ -189,6 +230,14 @@ def claim(lake: Lake, waiting: Callable[[], None] = lambda: None) -> WriterClaim
         raise LakeError(f"lake: {storage.uri} is being written by {other}") from None
     except OSError as error:
         raise LakeError(f"lake: {storage.uri} cannot be written: {first_line(error)}") from error
+
+
+def _is_there(file: IO[bytes], path: str) -> bool:
+    """Return whether an open file is the one that has this path."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _next(before: dict[str, Any], last_epoch: Callable[[], int]) -> int:
