@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,15 +17,24 @@ from rich.live import Live
 from rich.table import Table
 
 from causeway.cli import shell
-from causeway.cli.declared import Command, declared, merged, parts, refuse_others
+from causeway.cli.declared import Command, declared, merged, refuse_others
 from causeway.cli.watch import notes, results
 from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption
+from causeway.protocols.registry import names, protocol
 from causeway.service.journal import AUTOMATIC, Lines, level_of
 
 if TYPE_CHECKING:
     from causeway.service.journal import Journal
     from causeway.service.relay import Progress, Relay, Relaying, RelayOptions
+
+ABOUT = """Carry what goes between two served lakes of one protocol, with proofs, until Ctrl-C.
+
+It keeps no state of its own: it can be killed and restarted at any time, and several can run side by side.
+
+[bold]Example[/bold]: causeway relay http://127.0.0.1:8421 http://127.0.0.1:8422 --once
+
+"""
 
 TO = ("both", "a", "b")
 
@@ -201,9 +211,17 @@ class _View:
 
 
 def _options() -> list[CommandOption]:
-    return merged([relay.options for relay in parts("relay")])
+    """Return the options of all protocols, each once; the help names the protocols of one that not all have."""
+    relays = {name: protocol(name).part("relay") for name in names("relay")}
+    found = []
+    for option in merged([relay.options for relay in relays.values()]):
+        owners = [name for name, relay in relays.items() if option.name in {own.name for own in relay.options}]
+        only = "" if len(owners) == len(relays) else f" Only {', '.join(owners)}."
+        found.append(replace(option, help=option.help + only))
+    return found
 
 
 def build() -> Command:
     """Return the command, with the options of all protocols that have such a process."""
-    return declared(_command, "\n\n".join(relay.about for relay in parts("relay")), {"connection": _options()})
+    carried = [f"Lakes of [bold]{name}[/bold]: {protocol(name).part('relay').about}" for name in names("relay")]
+    return declared(_command, ABOUT + "\n\n".join(carried), {"connection": _options()})

@@ -89,8 +89,8 @@ class RelayOptions:
 class Relay(Protocol):
     """Carries messages between lakes of one protocol. The registry names it; ``causeway relay`` asks it.
 
-    ``about``: what the command says of itself in its help. ``options``: those that the protocol adds. ``columns``: of
-    the table that a person reads, the first one text, the second too, others numbers.
+    ``about``: what it carries, as the command's help says it. ``options``: those that the protocol adds. ``columns``:
+    of the table that a person reads, the first one text, the second too, others numbers.
     """
 
     about: str

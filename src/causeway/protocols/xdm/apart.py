@@ -41,7 +41,7 @@ def require_served(network: Network, options: XdmOptions, planned: Planned, faul
             )
         for end in (fault.source, fault.destination):
             if end in numbers:
-                text = "causeway relay --faults says what happens on the way there, its own lake what it does"
+                text = "causeway relay --fault says what happens on the way there, its own lake what it does"
                 raise InvalidInput(f"faults: kind = {fault.kind!r}: {numbers[end]} is external: {text}")
     for row, call in enumerate(planned.allowlists):
         if call.chain != CONSENSUS_POSITION and (call.chain in external) != network.follows:

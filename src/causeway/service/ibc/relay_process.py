@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 class IbcRelay:
     """Carries packets and receipts between lakes of zones (``service.relay.Relay``)."""
 
-    about = """Carry packets and receipts between two served lakes, with proofs.
-
-    It keeps no state of its own: it can be killed and restarted at any time, and several can run side by side.
-
-    [bold]Example[/bold]: causeway relay http://127.0.0.1:8421 http://127.0.0.1:8422 --once
-    """
+    about = "packets, receipts, time-outs and cleanups, and the headers that prove them."
     options = (
         CommandOption("min_batch", "Wait until so many packets and receipts are there ...", int, 1, least=1),
         CommandOption("max_wait", "... but at most so many blocks.", int, 0, least=0),

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 class XdmRelay:
     """Carries between a lake with the consensus chain and one with domains (``service.relay.Relay``)."""
 
-    about = """Carry the consensus chain's blocks, receipts of domains, and messages between two served lakes, proved.
-
-    It keeps no state of its own: it can be killed and restarted at any time, and several can run side by side.
-
-    [bold]Example[/bold]: causeway relay http://127.0.0.1:8421 http://127.0.0.1:8422 --once
-    """
+    about = "blocks of the consensus chain, receipts of domains, and messages with their responses."
     options: tuple[CommandOption, ...] = ()
     columns = ("direction", "state", "left", "transactions", "carried")
 
