@@ -21,8 +21,8 @@ from tests.unit.xdm_network import Network
         ({"operators": True}, "options.operators: "),
         ({"profile": "other"}, "options.profile: "),
         (
-            {"archiving_depth": 20, "mmr_roots": 20},
-            "options.mmr_roots: 20: a block is final after ",
+            {"archiving_depth": 20, "mmr_roots": 21},
+            "options.mmr_roots: 21: a block is final after ",
         ),
         ({"weights": {"left": {"mesage": 1}}}, "unknown key; did you mean message? "),
     ],
@@ -39,6 +39,15 @@ def test_a_profile_sets_the_defaults_and_what_is_given_wins() -> None:
     assert {name: getattr(deployed, name) for name in DEPLOYED} == DEPLOYED
     given = XdmOptions(profile="deployed", inbox="stored")
     assert (given.inbox, given.fee_model) == ("stored", DEPLOYED["fee_model"])
+
+
+def test_with_as_few_roots_as_are_allowed_messages_come() -> None:
+    """With one less what is proved under a final block would be under a root that is forgotten when it is brought."""
+    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"archiving_depth": 3, "mmr_roots": 5})
+    net.call(1, 2, b"hello")
+    net.settle()
+    assert net.state.programs["caller"]["answered"].tolist() == [1]
+    assert not net.refusals()
 
 
 def test_all_value_of_a_network_has_128_bits() -> None:

@@ -15,6 +15,10 @@ from causeway.protocols.option_values import LARGEST, ProfiledOptions, Texts, on
 MOST_BLOCKS = 2**31
 """No distance in blocks is longer: numbers of blocks have 32 bits on the wire."""
 
+PROVED_AND_BROUGHT = 2
+"""Roots that are remembered beside those of blocks that are not final: that of the final one while operators prove
+under it, and while what they proved is brought."""
+
 MOST_CALLS = 100_000
 """A scenario plans at most so many calls of a kind."""
 
@@ -126,11 +130,12 @@ class XdmOptions(ProfiledOptions):
 
     @model_validator(mode="after")
     def _final_blocks_are_known(self) -> Self:
-        if self.mmr_roots <= self.archiving_depth:
+        if self.mmr_roots < self.archiving_depth + PROVED_AND_BROUGHT:
             raise wrong(
                 "mmr_roots",
-                f"{self.mmr_roots}: a block is final after archiving_depth = {self.archiving_depth} blocks, "
-                f"and nothing is proved under a root that is forgotten; allowed: at least {self.archiving_depth + 1}",
+                f"{self.mmr_roots}: a block is final after archiving_depth = {self.archiving_depth} blocks, what is "
+                "proved under it comes in the block after, and nothing is proved under a root that is forgotten; "
+                f"allowed: at least {self.archiving_depth + PROVED_AND_BROUGHT}",
             )
         return self
 
