@@ -12,6 +12,7 @@ from causeway.model.frame import Frame, empty_frame
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import Tick
+from causeway.protocols.xdm.declared_tables import DECLARED_UNDER_SCHEMA
 from causeway.protocols.xdm.envelopes import decode_envelopes, encode_envelopes
 from causeway.protocols.xdm.errors import Validity
 from causeway.protocols.xdm.kernel import XdmKernel
@@ -57,7 +58,7 @@ def validated(case: dict[str, Any], index: int, strict: Literal["on", "off"]) ->
     topology = Topology(CHAINS_SCHEMA.empty_table(), PROGRAMS_SCHEMA.empty_table())
     kernel = XdmKernel(topology, Programs(topology), XdmOptions(archiving_depth=DEPTH, strict_envelope=strict))
     context = kernel.context(np.array([own], dtype=np.uint32), Tick(1, DEPTH))
-    return read_envelopes(brought, blocks, channels, following, context)
+    return read_envelopes(brought, blocks, empty_frame(DECLARED_UNDER_SCHEMA), channels, following, context)
 
 
 @pytest.mark.parametrize("index", [0, 7, 10])

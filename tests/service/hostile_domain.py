@@ -1,8 +1,8 @@
 """A domain whose operator means harm: it says in its receipts what it likes, and has any storage that it likes.
 
-Two forms. ``Undeclared`` is a domain that executes its blocks as they are, and whose receipts leave out value that went
-to others. ``HostileDomain`` goes its own way: each of its receipts says what the test wants, of a storage that the test
-made, and the test brings what is proved under it.
+Three forms. ``Undeclared`` is a domain that executes its blocks as they are, and whose receipts leave out value that
+went to others. ``HostileDomain`` goes its own way: each of its receipts says what the test wants, of a storage that the
+test made, and the test brings what is proved under it. ``Stranger`` is one of those that a third lake runs.
 """
 
 from __future__ import annotations
@@ -86,14 +86,18 @@ class HostileDomain:
                     self.lakes.relay(way)
             self.lakes.produce()
 
-    def declare(self, **transfers: Mapping[str, int]) -> None:
-        """Sign the receipt of a block after the last one, of the storage as it is, that says this of value, amounts by
-        chain; and wait until it is confirmed and a proof can be made under it."""
-        lakes, views = self.lakes, self.lakes.views
-        known = views["near"].receipted(self.chain)["number"]
+    def _next(self, known: int | None) -> ExecutionReceipt:
+        """Return the receipt of a block after the last one that is known, as a domain that keeps the rules makes it."""
+        views = self.lakes.views
         while not (rows := views["far"].receipts(self.chain, known)["receipts"]):
             self.around()
-        own = ExecutionReceipt.decode(bytes.fromhex(rows[0]["receipt"]))
+        return ExecutionReceipt.decode(bytes.fromhex(rows[0]["receipt"]))
+
+    def declare(self, target: str = "left", **transfers: Mapping[str, int]) -> None:
+        """Sign the receipt of a block after the last one, of the storage as it is, that says this of value, amounts by
+        chain; and wait until it is confirmed and a proof to ``target`` can be made under it."""
+        lakes, views = self.lakes, self.lakes.views
+        own = self._next(views["near"].receipted(self.chain)["number"])
         self.trie = Trie.build(list(self.entries), list(self.entries.values()))
         said = {name: _listed(transfers.get(name, {})) for name in own.fields["transfers"]}
         fields = {**own.fields, "final_state_root": "0x" + self.trie.root.hex(), "transfers": said}
@@ -107,7 +111,7 @@ class HostileDomain:
         assert views["near"].receipted(self.chain)["number"] == fields["domain_block_number"]
         for _ in range(20):
             self.around()
-            if (self._receipt("left") or {}).get("number") == fields["domain_block_number"]:
+            if (self._receipt(target) or {}).get("number") == fields["domain_block_number"]:
                 return
         raise AssertionError("the receipt is not confirmed")
 
@@ -134,6 +138,10 @@ class HostileDomain:
     def _envelope(self, target: str, message: Message) -> CrossDomainMessage:
         anchor = self._anchor(target)
         assert anchor is not None
+        return self.envelope_under(anchor, message)
+
+    def envelope_under(self, anchor: dict[str, Any], message: Message) -> CrossDomainMessage:
+        """Return the envelope of a message that is proved under what a lake answers of a consensus block."""
         item = INBOX_RESPONSES if message.is_response else OUTBOX
         key = message_storage_key(item, message.dst_chain_id, message.channel_id, message.nonce)
         nodes = tuple(sorted(set(prove_storage(self.trie.tries, self.trie.number, [key]).nodes_of(0))))
@@ -151,13 +159,42 @@ class HostileDomain:
         return CrossDomainMessage(*ends, message.channel_id, message.nonce, Proof(mmr, nodes, receipt), tag)
 
 
+FOURTH = """
+[[chains]]
+name = "fourth"
+external = true
+[[programs]]
+name = "dave"
+chain = "fourth"
+program = "caller"
+balance = 100_000
+"""
+"""What both lakes' scenarios say of the domain of a third lake."""
+
+CHAINS = [*HOME, "fourth"]
+DAVE = 7
+"""The number of the stranger's program."""
+
+
+class Stranger(HostileDomain):
+    """The domain ``fourth`` of ``FOURTH``, which neither lake runs."""
+
+    def __init__(self, lakes: DomainLakes) -> None:
+        super().__init__(lakes, "fourth")
+
+    def _next(self, known: int | None) -> ExecutionReceipt:
+        (first, *_) = self.lakes.views["far"].receipts("right", None)["receipts"]
+        like = ExecutionReceipt.decode(bytes.fromhex(first["receipt"]))
+        return replace(like, fields={**like.fields, "domain_block_number": 1 if known is None else known + 1})
+
+
 def id_of(chain: str) -> ChainId:
     """Return a chain of the tests as messages name it."""
-    return ChainId(None if chain == "main" else list(HOME).index(chain) - 1)
+    return ChainId(None if chain == "main" else CHAINS.index(chain) - 1)
 
 
 def _name(chain: ChainId) -> str:
-    return "main" if chain.domain is None else list(HOME)[chain.domain + 1]
+    return CHAINS[0 if chain.domain is None else chain.domain + 1]
 
 
 def _listed(amounts: Mapping[str, int]) -> list[dict[str, Any]]:

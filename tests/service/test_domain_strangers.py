@@ -18,6 +18,7 @@ from causeway.protocols.xdm.carried import (
     MAX_BLOCKS,
     Blocks,
     Confirmed,
+    ConfirmedDomain,
     Messages,
     Receipts,
     SignedReceipt,
@@ -104,7 +105,17 @@ def test_blocks_that_the_author_did_not_sign_or_that_do_not_follow(lakes: Domain
     assert lakes.views["far"].followed()["best"] == last.number
 
 
-def test_confirmed_receipts_are_proved(lakes: DomainLakes) -> None:
+def shown_of(lakes: DomainLakes, domain: str, receipt: bool = True, declared: bool = True) -> tuple[int, Any]:
+    """Return the block of which the lake that follows is to be shown something next, and what it has of a domain."""
+    anchor = lakes.views["near"].anchor(lakes.views["far"].followed()["final"], domain)
+    nodes = [
+        tuple(bytes.fromhex(node) for node in proof) if wanted else ()
+        for wanted, proof in ((receipt, anchor["receipt"]["proof"]), (declared, anchor["declared"]))
+    ]
+    return anchor["block"], ConfirmedDomain(lakes.ends.place.domain(domain), *nodes)
+
+
+def test_what_a_final_block_has_of_domains_is_proved(lakes: DomainLakes) -> None:
     lakes.around()
     final = lakes.views["far"].followed()["final"]
     lakes.produce(2)
@@ -113,29 +124,40 @@ def test_confirmed_receipts_are_proved(lakes: DomainLakes) -> None:
     honest = handed_over(lakes, Confirmed, "main")
     followed = lakes.views["far"].followed()
     assert followed["final"] > final
-    block = followed["final"]
-    anchor = lakes.views["near"].anchor(block, "right")
-    proof = tuple(bytes.fromhex(node) for node in anchor["receipt"]["proof"])
-    later = Confirmed(anchor["block"], ((1, proof),))
-    if followed["anchor"] == anchor["block"]:
+    block, right = shown_of(lakes, "right")
+    if followed["anchor"] == block:
         assert refused(lakes, "far", "main", honest) == {"Stale": 1}
-        later = replace(later, block=anchor["block"] + 1)
-        assert refused(lakes, "far", "main", later) == {"BlockNotFinal": 1}
+        assert refused(lakes, "far", "main", Confirmed(block + 1, (right,))) == {"BlockNotFinal": 1}
     lakes.produce(2)
     lakes.relay(direction(lakes, "receipts of right"))
     blocks = lakes.read_blocks(lakes.views["far"].followed()["best"])
     assert refused(lakes, "far", "main", blocks) == {"BlocksFollowed": 1}
-    anchor = lakes.views["near"].anchor(lakes.views["far"].followed()["final"], "right")
-    proof = tuple(bytes.fromhex(node) for node in anchor["receipt"]["proof"])
-    good = Confirmed(anchor["block"], ((1, proof),))
-    for row in range(len(proof)):
-        nodes = tuple(sorted((*proof[:row], proof[row][:-1] + bytes([proof[row][-1] ^ 1]), *proof[row + 1 :])))
-        assert refused(lakes, "far", "main", replace(good, proofs=((1, nodes),))) == {"BadProof": 1}
-    assert refused(lakes, "far", "main", replace(good, proofs=((2, proof),))) == {"BadProof": 1}
-    assert refused(lakes, "far", "main", replace(good, proofs=((0, proof),))) == {"InvalidChain": 1}
-    assert refused(lakes, "far", "main", replace(good, proofs=((1, proof), (1, proof)))) == {"InvalidChain": 1}
-    assert refused(lakes, "far", "main", replace(good, block=anchor["block"] - 5)) in ({"Stale": 1}, {"BadProof": 1})
-    assert refused(lakes, "far", "main", good) == {"ReceiptsFollowed": 1}
+    block, right = shown_of(lakes, "right")
+    _, third = shown_of(lakes, "third")
+    for name in ("receipt", "declared"):
+        proof = getattr(right, name)
+        for row in range(len(proof)):
+            nodes = tuple(sorted((*proof[:row], flipped(proof[row], len(proof[row]) - 1), *proof[row + 1 :])))
+            bad = replace(right, **{name: nodes})
+            assert refused(lakes, "far", "main", Confirmed(block, (bad,))) == {"BadProof": 1}
+        missing = replace(right, **{name: proof[1:]})
+        assert refused(lakes, "far", "main", Confirmed(block, (missing,))) == {"BadProof": 1}
+        swapped = replace(right, **{name: getattr(third, name)})
+        assert refused(lakes, "far", "main", Confirmed(block, (swapped,))) == {"BadProof": 1}
+    assert refused(lakes, "far", "main", Confirmed(block, (replace(right, domain=0),))) == {"InvalidChain": 1}
+    assert refused(lakes, "far", "main", Confirmed(block, (right, right))) == {"InvalidChain": 1}
+    assert refused(lakes, "far", "main", Confirmed(block - 5, (right,))) in ({"Stale": 1}, {"BadProof": 1})
+    # A carrier that leaves something out keeps nothing back for good.
+    _, part = shown_of(lakes, "right", declared=False)
+    assert refused(lakes, "far", "main", Confirmed(block, (part,))) == {"ReceiptsFollowed": 1}
+    assert refused(lakes, "far", "main", Confirmed(block, (part,))) == {"Stale": 1}
+    followed = lakes.views["far"].followed()
+    assert (followed["anchor"], followed["receipts"], followed["declared"]) == (block, ["right"], [])
+    lakes.relay(direction(lakes, "blocks of main"))
+    lakes.nodes["far"].produce()
+    followed = lakes.views["far"].followed()
+    assert (followed["anchor"], followed["receipts"], followed["declared"]) == (block, *[["right", "third"]] * 2)
+    assert refused(lakes, "far", "main", Confirmed(block, (right, third))) == {"Stale": 1}
 
 
 # ---- receipts

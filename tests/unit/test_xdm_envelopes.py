@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame, concat, empty_frame
 from causeway.network.opened import OpenedLake, open_lake
 from causeway.programs.runner import Programs
 from causeway.proofs.errors import ProofError
@@ -19,6 +19,7 @@ from causeway.proofs.xdm.confirmation import verify_cross_domain_message
 from causeway.proofs.xdm.envelope import CrossDomainMessage
 from causeway.protocols.contract import Tick
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.declared_tables import DECLARED_UNDER_SCHEMA
 from causeway.protocols.xdm.envelopes import decode_envelopes, encode_envelopes
 from causeway.protocols.xdm.errors import Validity
 from causeway.protocols.xdm.kernel import XdmKernel
@@ -28,6 +29,7 @@ from causeway.protocols.xdm.validate import Brought, Envelopes, read_envelopes, 
 from tests.unit.xdm_lake import make_lake
 
 CHAINS = range(3)
+NOTHING_DECLARED = empty_frame(DECLARED_UNDER_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Shown:
     context: Context
 
     def read(self, brought: Brought) -> Envelopes:
-        return read_envelopes(brought, self.blocks, self.channels, self.next_channels, self.context)
+        return read_envelopes(brought, self.blocks, NOTHING_DECLARED, self.channels, self.next_channels, self.context)
 
     def roots(self) -> dict[tuple[int, bytes], bytes]:
         """Return the root of the mountain range at each block that is known, by number and hash."""

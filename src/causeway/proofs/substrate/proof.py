@@ -215,6 +215,20 @@ def read_value(
     return value, steps
 
 
+def read_entry(root: bytes, nodes: Sequence[bytes], key: bytes) -> bytes | None:
+    """Return the value under ``key``, None where nothing is stored there, from a proof of nothing else.
+
+    Raises:
+        InvalidProof: a node is missing or malformed.
+        UnusedNodesInTheProof: a node is not needed, or given twice.
+        OverLimit: the proof or the key is too long.
+    """
+    reader = ProofReader(root, nodes)
+    value = _decided(reader, key).value
+    reader.require_all_used()
+    return value
+
+
 def require_entry(reader: ProofReader, key: bytes, expected: bytes | None) -> tuple[Step, ...]:
     """Return the path to a key that has this value, or none at all.
 

@@ -49,8 +49,8 @@ def process_block(
     """
     state = apply_allowlists(state, view, context, log)
     state, called = call_channels(state, money, context, log)
-    blocks = view.tables["blocks"]
-    found = read_envelopes(brought, blocks, state["channels"], state["next_channels"], context)
+    channels = state["channels"], state["next_channels"]
+    found = read_envelopes(brought, view.tables["blocks"], view.tables["declared_under"], *channels, context)
     verdicts = pooled(found.rows, validate(found), context.options.pool_tag)
     verdicts, bundles, invalid = judge(found, verdicts, brought, context)
     log_notices(invalid, len(context.network.names), log)

@@ -24,6 +24,9 @@ MAX_BLOCKS = 1_000
 MAX_RECEIPT_BYTES = 64 << 10
 """Longest execution receipt that is carried: the consensus chain keeps it."""
 
+LENGTH_BYTES = 4
+"""Of one node of a proof, at most."""
+
 BLOCKS_A_CALL = 50
 """So many headers are as much work as a message with its proofs, or a receipt."""
 
@@ -31,8 +34,8 @@ WIRE = ScaleTypes(
     {
         "Header": struct(("parent", "H256"), ("number", "u32"), ("state_root", "H256"), ("extrinsics_root", "H256")),
         "Blocks": struct(("headers", "LimitedVec<Header>"), ("signature", "[u8; 64]")),
-        "DomainReceipt": struct(("domain", "u32"), ("proof", "SortedStrings")),
-        "Confirmed": struct(("block", "u32"), ("proofs", "LimitedVec<DomainReceipt>")),
+        "ConfirmedDomain": struct(("domain", "u32"), ("receipt", "SortedStrings"), ("declared", "SortedStrings")),
+        "Confirmed": struct(("block", "u32"), ("domains", "LimitedVec<ConfirmedDomain>")),
         "SignedReceipt": struct(("domain", "u32"), ("receipt", "HexBytes"), ("signature", "[u8; 64]")),
         "Relayed": struct(("response", "bool"), ("envelope", "HexBytes")),
         "Transaction": enum(
@@ -45,7 +48,7 @@ WIRE = ScaleTypes(
     composed=(
         "[u8; 64]",
         "LimitedVec<Header>",
-        "LimitedVec<DomainReceipt>",
+        "LimitedVec<ConfirmedDomain>",
         "LimitedVec<SignedReceipt>",
         "LimitedVec<Relayed>",
     ),
@@ -83,17 +86,31 @@ class Blocks:
 
 
 @dataclass(frozen=True)
+class ConfirmedDomain:
+    """What the state of a consensus block has of a domain, as the nodes of storage proofs: its confirmed ``receipt``,
+    and what was ``declared`` for it, or that nothing was. Without nodes nothing is said."""
+
+    domain: int
+    receipt: tuple[bytes, ...]
+    declared: tuple[bytes, ...]
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes its nodes have, each with its length."""
+        return sum(len(node) + LENGTH_BYTES for node in (*self.receipt, *self.declared))
+
+
+@dataclass(frozen=True)
 class Confirmed:
-    """The receipts that are confirmed in the state of the consensus block of a number: domains with the nodes of their
-    proofs."""
+    """What the state of the consensus block of a number has of domains."""
 
     block: int
-    proofs: tuple[tuple[int, tuple[bytes, ...]], ...]
+    domains: tuple[ConfirmedDomain, ...]
 
     @property
     def calls(self) -> int:
         """Return how much work it is, in calls."""
-        return len(self.proofs)
+        return len(self.domains)
 
 
 @dataclass(frozen=True)
@@ -152,8 +169,11 @@ def _plain(transaction: Transaction) -> Any:
             ]
             return {"Blocks": {"headers": headers, "signature": _hex(transaction.signature)}}
         case Confirmed():
-            proofs = [{"domain": domain, "proof": list(nodes)} for domain, nodes in transaction.proofs]
-            return {"Confirmed": {"block": transaction.block, "proofs": proofs}}
+            domains = [
+                {"domain": one.domain, "receipt": list(one.receipt), "declared": list(one.declared)}
+                for one in transaction.domains
+            ]
+            return {"Confirmed": {"block": transaction.block, "domains": domains}}
         case Receipts():
             receipts = [
                 {"domain": one.domain, "receipt": _hex(one.receipt), "signature": _hex(one.signature)}
@@ -193,8 +213,11 @@ def decode_transaction(data: bytes) -> Transaction:
         )
         return Blocks(headers, _signature(content["signature"]))
     if kind == "Confirmed":
-        _require_count(content["proofs"], MAX_CALLS)
-        return Confirmed(content["block"], tuple((one["domain"], tuple(one["proof"])) for one in content["proofs"]))
+        _require_count(content["domains"], MAX_CALLS)
+        domains = (
+            ConfirmedDomain(one["domain"], tuple(one["receipt"]), tuple(one["declared"])) for one in content["domains"]
+        )
+        return Confirmed(content["block"], tuple(domains))
     _require_count(content, MAX_CALLS)
     if kind == "Receipts":
         return Receipts(

@@ -6,16 +6,21 @@ consensus chain sums up what the receipts of each have said when it confirms the
 value sums up what it took (``drawn``). The difference is what it may still take. A message is proved under a confirmed
 receipt, and what that receipt and those before it say is summed up by then, so value of a domain that keeps the rules
 is never missing.
+
+A lake that follows the consensus chain is shown the entry of each of its domains (``declared_key``) by storage proof,
+and takes no message that is proved under a later block than the entry: so what it knows covers what it takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.proofs.substrate import storage_prefix
 from causeway.protocols.xdm.books import MAX_BALANCE, WORD, Moved
@@ -26,6 +31,7 @@ OWN_PALLET = "Causeway"
 """The pallet of what the reference gives no key."""
 
 _DOMAIN_BYTES, _SUM_BYTES = 4, 16
+_LAST = 2**32 - 1
 
 MODULUS = MAX_BALANCE + 1
 """Sums are kept modulo this. What is declared and not drawn is on its way, and that never passes 128 bits."""
@@ -111,6 +117,27 @@ def encode_declared(rows: Frame) -> bytes:
         (source - 1).to_bytes(_DOMAIN_BYTES, "little") + b"".join(part.to_bytes(_SUM_BYTES, "little") for part in sums)
         for (_, source), sums in sorted(found.items())
     )
+
+
+def decode_declared(destination: int, entry: bytes | None) -> Frame:
+    """Return the rows (``DECLARED_SCHEMA``) of the domain at a position that an entry of ``encode_declared`` has; None:
+    there is none.
+
+    Raises:
+        InvalidInput: it is no such entry.
+    """
+    width = _DOMAIN_BYTES + 2 * _SUM_BYTES
+    data = entry or b""
+    parts = [data[at : at + width] for at in range(0, len(data), width)]
+    sources = [int.from_bytes(part[:_DOMAIN_BYTES], "little") + 1 for part in parts]
+    ascending = all(first < later for first, later in pairwise(sources))
+    if len(data) % width or not ascending or max(sources, default=0) > _LAST:
+        raise InvalidInput(f"declared: {len(data)} bytes: sums of {width} bytes each, by ascending domains, are due")
+    found = {}
+    for source, part in zip(sources, parts, strict=True):
+        words = (part[_DOMAIN_BYTES : _DOMAIN_BYTES + _SUM_BYTES], part[_DOMAIN_BYTES + _SUM_BYTES :])
+        found[destination, source] = Sums(*(int.from_bytes(word, "little") for word in words))
+    return _frame(found, DECLARED_SCHEMA, {"chain": CONSENSUS_POSITION})
 
 
 def sums_of(frame: Frame, pair: tuple[str, str], names: tuple[str, str]) -> dict[Pair, Sums]:

@@ -26,7 +26,12 @@ DECLARED_SCHEMA = pa.schema(
 )
 """One row a pair of domains that different lakes run, as far as the consensus chain has confirmed receipts of
 ``source``: all that these say to have sent to ``destination`` (``out``), and all that they say to have refused of what
-came from there (``refused``). Sums since genesis, of which the lowest 128 bits are kept."""
+came from there (``refused``). Sums since genesis, of which the lowest 128 bits are kept. A lake that follows has those
+of its own domains as ``destination``, as they were proved to it."""
+
+DECLARED_UNDER_SCHEMA = pa.schema([_field("chain", _U32), _field("domain", _U32), _field("number", _U64)])
+"""One row a domain of a lake that follows the consensus chain: the block under which was proved what is ``declared``
+for it. No root depends on it."""
 
 DRAWN_SCHEMA = pa.schema(
     [
@@ -45,6 +50,9 @@ DECLARED, DRAWN = ("chain", "destination", "source"), ("chain", "foreign")
 
 DECLARED_TABLES: dict[str, StateTable] = {
     "declared": StateTable(DECLARED_SCHEMA, "chain", DECLARED, DECLARED, shown=Shown.EVERYONE),
+    "declared_under": StateTable(
+        DECLARED_UNDER_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE
+    ),
     "drawn": StateTable(DRAWN_SCHEMA, "chain", DRAWN, DRAWN),
 }
 """Tables of a state by name, as ``state.STATE_TABLES``."""

@@ -2,9 +2,10 @@
 
 A lake that runs domains only follows the consensus chain. It believes of it what its author has signed, in one chain
 of parents from block 0 on; the leaves of the mountain range, and its roots, it computes from the headers. Which
-receipts are confirmed it reads out of storage proofs under the state root of a final block. What is so known stands in
-the tables that the consensus chain itself would show, at its position: ``blocks``, ``anchor``, ``anchored``. So all
-that judges, proves and derives from it is the same as where all chains are in one lake.
+receipts are confirmed, and what value they declare, it reads out of storage proofs under the state root of a final
+block. What is so known stands in the tables that the consensus chain itself would show, at its position: ``blocks``,
+``anchor``, ``anchored``, ``declared``. So all that judges, proves and derives from it is the same as where all chains
+are in one lake.
 
 The receipts of the domains' blocks are made here, too, each with the hash of the one before it; relay processes bring
 them to the consensus chain.
@@ -14,18 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.ledger import NO_CHAIN
+from causeway.model.order import stable_order
 from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import HashFunction, digest_values
 from causeway.proofs.mmr.range_state import RangeState
 from causeway.proofs.mmr.window import RangeWindow
-from causeway.proofs.substrate.proof import read_value
+from causeway.proofs.substrate.proof import read_entry, read_value
 from causeway.proofs.xdm.envelope import ExecutionReceipt, receipt_storage_key
 from causeway.protocols.contract import View
 from causeway.protocols.digests import digests, hashes
@@ -34,11 +38,14 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.committing import anchor_of
 from causeway.protocols.xdm.consensus import Ranges, anchor_number, first_kept, genesis_range, leaves_of, receipts
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.declared import declared_key, decode_declared
+from causeway.protocols.xdm.declared_tables import DECLARED_SCHEMA, DECLARED_UNDER_SCHEMA
 from causeway.protocols.xdm.errors import CallError
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.proof_lists import encode_lists
 from causeway.protocols.xdm.signing import signed_block
+from causeway.protocols.xdm.small_tables import of_domains, table_of
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import ANCHORED_SCHEMA, BLOCKS_SCHEMA, RANGE_SCHEMA
 
@@ -163,45 +170,72 @@ def _extended(state: State, headers: tuple[BlockHeader, ...], own: list[bytes], 
 
 
 def take_confirmed(state: State, brought: Confirmed, context: Context) -> State:
-    """Return the state in which operators prove under another block of the consensus chain, one that is final.
+    """Return the state with what a block of the consensus chain, one that is final, has of domains: operators prove
+    under it from now on, and what it has of value that is declared covers what is taken.
 
-    Raises ``CallError``: Stale (it is none later than before), BlockNotFinal (nor known), InvalidChain (a domain that
-    is none of here, or is named twice), BadProof (of the receipts).
+    What is brought of the block that is proved under already is added to what was. Raises ``CallError``: Stale (the
+    block is an earlier one, or nothing of it is new), BlockNotFinal (nor known), InvalidChain (a domain that is none of
+    here, or is named twice), BadProof.
     """
     found = provable_row(state["blocks"], context.options)
     if found is None:
         raise CallError("BlockNotFinal")
-    blocks, anchored = state["blocks"], state["anchored"]
+    blocks, anchor = state["blocks"], state["anchor"]
     rows = np.flatnonzero(blocks["number"][: found + 1] == brought.block)
     if not len(rows):
         raise CallError("BlockNotFinal")
-    if len(state["anchor"]) and brought.block <= int(state["anchor"]["number"][0]):
+    known = int(anchor["number"][0]) if len(anchor) else -1
+    if brought.block < known:
         raise CallError("Stale")
-    root = blocks["state_root"][rows[0]].tobytes()
-    own = {int(chain) for chain in context.network.own(np.arange(len(context.network.names), dtype=np.uint32))}
-    numbers: dict[int, int] = {}
-    proofs: dict[int, tuple[bytes, ...]] = {}
-    for domain, nodes in brought.proofs:
-        if domain + 1 not in own or domain + 1 in numbers:
-            raise CallError("InvalidChain")
-        try:
-            receipt = ExecutionReceipt.decode(read_value(root, nodes, receipt_storage_key(domain))[0])
-        except ProofError:
-            raise CallError("BadProof") from None
-        numbers[domain + 1], proofs[domain + 1] = receipt.domain_block_number, nodes
-    domains = sorted(numbers)
-    anchored = Frame(
-        {
-            "chain": np.full(len(domains), CONSENSUS_POSITION, dtype=np.uint32),
-            "domain": np.array(domains, dtype=np.uint32),
-            "number": np.array([numbers[domain] for domain in domains], dtype=np.uint64),
-            "domain_proof": encode_lists([proofs[domain] for domain in domains]).cast(pa.binary()),
-        },
-        len(domains),
-    ).select(ANCHORED_SCHEMA.names)
+    receipts, entries = _read_confirmed(blocks["state_root"][rows[0]].tobytes(), brought, context)
+    anchored, under = state["anchored"], state["declared_under"]
+    if brought.block == known:
+        there, said = (set(frame["domain"].tolist()) for frame in (anchored, under.filter(under["number"] == known)))
+        receipts = {domain: row for domain, row in receipts.items() if domain not in there}
+        entries = {domain: rows for domain, rows in entries.items() if domain not in said}
+        if not receipts and not entries:
+            raise CallError("Stale")
+    else:
+        anchored = anchored.slice(0, 0)
+    declared = state["declared"]
+    kept = declared.filter(~np.isin(declared["destination"], np.array(list(entries), dtype=np.uint32)))
+    every = concat([kept, *(entries[domain] for domain in sorted(entries))]).select(DECLARED_SCHEMA.names)
+    shown = [{"chain": CONSENSUS_POSITION, "domain": domain, "number": brought.block} for domain in entries]
     # The row that operators prove under is made whole with what the newest block says.
-    anchor = anchor_of(Ranges.of(state), int(rows[0]), len(blocks) - 1, found + 1)
-    return state.with_tables(anchor=anchor, anchored=anchored)
+    return state.with_tables(
+        anchor=anchor_of(Ranges.of(state), int(rows[0]), len(blocks) - 1, found + 1),
+        anchored=of_domains(anchored, table_of(list(receipts.values()), ANCHORED_SCHEMA)),
+        declared=every.take(stable_order(every["destination"], every["source"])),
+        declared_under=of_domains(under, table_of(shown, DECLARED_UNDER_SCHEMA)),
+    )
+
+
+def _read_confirmed(
+    root: bytes, brought: Confirmed, context: Context
+) -> tuple[dict[int, dict[str, Any]], dict[int, Frame]]:
+    """Return what is proved of domains under a state root, by their positions: rows of ``ANCHORED_SCHEMA``, and what is
+    declared for them (``DECLARED_SCHEMA``). Raises ``CallError``: InvalidChain, BadProof."""
+    own = {int(chain) for chain in context.network.own(np.arange(len(context.network.names), dtype=np.uint32))}
+    seen = [one.domain + 1 for one in brought.domains]
+    if len(set(seen)) < len(seen) or not own.issuperset(seen):
+        raise CallError("InvalidChain")
+    receipts: dict[int, dict[str, Any]] = {}
+    entries: dict[int, Frame] = {}
+    try:
+        for position, one in zip(seen, brought.domains, strict=True):
+            if one.receipt:
+                receipt = ExecutionReceipt.decode(read_value(root, one.receipt, receipt_storage_key(one.domain))[0])
+                receipts[position] = {
+                    "chain": CONSENSUS_POSITION,
+                    "domain": position,
+                    "number": receipt.domain_block_number,
+                    "domain_proof": encode_lists([one.receipt])[0].as_py(),
+                }
+            if one.declared:
+                entries[position] = decode_declared(position, read_entry(root, one.declared, declared_key(position)))
+    except (ProofError, InvalidInput):
+        raise CallError("BadProof") from None
+    return receipts, entries
 
 
 def provable_row(blocks: Frame, options: XdmOptions) -> int | None:

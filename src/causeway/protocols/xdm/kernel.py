@@ -327,8 +327,7 @@ class XdmKernel(HostedForGood):
             return self._result(made, empty_frame(OUTBOUND_SCHEMA), log.logs(), None, self._gives_up(tick))
         context = replace(context, again=recalls(content.view))
         state = before = indexed(state)
-        external = () if self.network.follows else set(self.network.external.tolist())
-        cover = Cover(content.view.tables["declared"], state["drawn"], external)
+        cover = Cover(content.view.tables["declared"], state["drawn"], set(self.network.external.tolist()))
         tables, money = dict[str, Frame](), Money(state, cover)
         state, ingress = taken_from_pool(state.with_tables(**content.load.late), inputs.ingress, context)
         if len(state["recalled"]):

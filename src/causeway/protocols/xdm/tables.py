@@ -375,7 +375,7 @@ STATE_TABLES: dict[str, StateTable] = {
 
 UNCOMMITTED = (
     *("runs", "history", "relaying", "envelopes", "nodes", "bases", "late", "late_nodes", "late_bases"),
-    *("anchor", "anchored", "tips", "range", "pool", "recalled", "counted"),
+    *("anchor", "anchored", "declared_under", "tips", "range", "pool", "recalled", "counted"),
     *UNKNOWN,
 )
 """Tables that no root commits to: what operators know and bring, what waits in pools, and where things lie."""

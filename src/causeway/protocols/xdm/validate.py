@@ -226,12 +226,29 @@ def kind_is_due(asked: npt.NDArray[np.uint8], state: npt.NDArray[np.int64]) -> M
     return np.asarray(opening | closing | of_endpoint)
 
 
+def _is_covered(bases: Frame, declared_under: Frame, context: Context) -> Mask:
+    """Return which bases are under no later block than what is known of value that is declared, where another lake's
+    domain is the source and this one follows the consensus chain."""
+    limited = (bases["source"] != CONSENSUS_POSITION) & np.isin(bases["source"], context.network.external)
+    if not context.network.follows or not limited.any():
+        return np.ones(len(bases), dtype=bool)
+    known = lookup(declared_under, Frame({"domain": bases["destination"]}, len(bases)), ["domain"])
+    until = np.where(known >= 0, declared_under["number"][known] if len(declared_under) else 0, 0)
+    leaves = LEAVES.decode(bases["leaf"].cast(pa.large_binary())).columns["block_number"]
+    block = leaves.fill_null(0).to_numpy(zero_copy_only=False)
+    return np.asarray(~limited | ((known >= 0) & (block <= until)))
+
+
 def read_envelopes(
-    brought: Brought, blocks: Frame, channels: Frame, next_channels: Frame, context: Context
+    brought: Brought, blocks: Frame, declared_under: Frame, channels: Frame, next_channels: Frame, context: Context
 ) -> Envelopes:
-    """Return what envelopes prove, and the channels that they are judged by."""
+    """Return what envelopes prove, and the channels that they are judged by.
+
+    ``blocks``, ``declared_under``: what the destinations know of the consensus chain.
+    """
     rows, bases = brought.envelopes, brought.bases
     roots, of_leaf, whole_base = proved_roots(bases, blocks, context)
+    whole_base = whole_base & _is_covered(bases, declared_under, context)
     base = lookup(bases, rows, BASE)
     leaf_holds, base_holds = (
         np.asarray(np.where(base >= 0, holds[base] if len(bases) else False, False)) for holds in (of_leaf, whole_base)

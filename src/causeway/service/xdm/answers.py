@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from causeway.protocols.limits import MAX_ITEMS, MAX_PROOF_BYTES
 from causeway.protocols.xdm.carried import MAX_BLOCKS, MAX_RECEIPT_BYTES
-from causeway.service.answers import Answer, ChainAnswers, Digest, Height, Index, Name, hexadecimal_of
+from causeway.service.answers import MAX_CHAINS, Answer, ChainAnswers, Digest, Height, Index, Name, hexadecimal_of
 
 MAX_CHANNELS = 10_000
 MAX_MESSAGES = 1_000
@@ -29,6 +29,7 @@ Block = Annotated[int, Field(strict=True, ge=0, le=MAX_BLOCK)]
 Signature = Annotated[bytes, BeforeValidator(hexadecimal_of(64)), Field(min_length=64)]
 Node = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_PROOF_BYTES))]
 Leaf = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_LEAF_BYTES))]
+Names = Annotated[list[Name], Field(max_length=MAX_CHAINS)]
 Receipt = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_RECEIPT_BYTES))]
 
 
@@ -155,6 +156,7 @@ class AnchorAnswer(Answer):
     leaf_count: Index
     items: Annotated[list[Digest], Field(max_length=MAX_PEAKS)]
     receipt: ConfirmedAnswer | None
+    declared: Annotated[list[Node], Field(max_length=MAX_MEMBERS)]
 
 
 class FollowedAnswer(Answer):
@@ -164,3 +166,5 @@ class FollowedAnswer(Answer):
     best: Block | None
     final: Block | None
     anchor: Block | None
+    receipts: Names
+    declared: Names

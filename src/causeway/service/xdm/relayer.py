@@ -20,7 +20,7 @@ from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
-from causeway.proofs.substrate.proof import read_value
+from causeway.proofs.substrate.proof import read_entry, read_value
 from causeway.proofs.xdm.confirmation import verify_consensus_leaf, verify_cross_domain_message
 from causeway.proofs.xdm.envelope import (
     ConsensusChainMmrProof,
@@ -35,11 +35,13 @@ from causeway.protocols.xdm.carried import (
     BlockHeader,
     Blocks,
     Confirmed,
+    ConfirmedDomain,
     Messages,
     Receipts,
     SignedReceipt,
     encode_transaction,
 )
+from causeway.protocols.xdm.declared import declared_key
 from causeway.protocols.xdm.tags import TAG_BITS
 from causeway.service.http_client import ServiceError
 from causeway.service.relay_steps import Submit
@@ -136,8 +138,9 @@ def relay(direction: Direction, place: Place, memory: Memory, beside: Sequence[s
 
 
 def blocks(direction: Direction, place: Place, domains: Sequence[str]) -> Pass:
-    """Bring blocks of the consensus chain to the lake that follows it, and which receipts of its domains are confirmed
-    in the newest final one: where it has more than one domain, they prove their messages to each other under it."""
+    """Bring blocks of the consensus chain to the lake that follows it, and what a final one has of its domains: the
+    receipts that are confirmed, under which they prove their messages to each other, and what value domains of other
+    lakes have declared for them."""
     followed: FollowedAnswer = yield ReadFollowed(direction.other, place.consensus)
     found: BlocksAnswer = yield ReadBlocks(direction.end, place.consensus, followed.best)
     mark = followed.best, followed.anchor
@@ -149,12 +152,11 @@ def blocks(direction: Direction, place: Place, domains: Sequence[str]) -> Pass:
         if len(found.signature) != 64:
             raise ServiceError(f"{place.consensus}: headers without a signature")
         ready.append((encode_transaction(Blocks(headers, found.signature)), len(headers)))
-    if len(domains) > 1 and followed.final is not None:
+    if followed.final is not None:
         confirmed = yield from _confirmed(direction, place, followed, domains)
         if isinstance(confirmed, str):
             return Passed(State.REFUSED, mark=mark, why=confirmed)
-        if confirmed is not None:
-            ready.append((encode_transaction(confirmed), len(confirmed.proofs)))
+        ready += [(encode_transaction(one), len(one.domains)) for one in confirmed]
     for row, (transaction, count) in enumerate(ready):
         yield Submit(direction.other, place.consensus, transaction, count, last=row == len(ready) - 1)
     state = State.SUBMITTED if ready else State.IDLE
@@ -163,27 +165,38 @@ def blocks(direction: Direction, place: Place, domains: Sequence[str]) -> Pass:
 
 def _confirmed(
     direction: Direction, place: Place, followed: FollowedAnswer, domains: Sequence[str]
-) -> Generator[Step, Any, Confirmed | str | None]:
-    """Return what is confirmed in the block before the newest final one, None where the lake has that; a text says why
-    it is not to be believed."""
+) -> Generator[Step, Any, list[Confirmed] | str]:
+    """Return what the block before the newest final one has of domains, as far as the lake has not got it; a text says
+    why it is not to be believed."""
     assert followed.final is not None
-    proofs = []
+    found: list[ConfirmedDomain] = []
     block = None
     for domain in domains:
+        has_receipt, has_declared = domain in followed.receipts, domain in followed.declared
+        if block is not None and block == followed.anchor and has_receipt and has_declared:
+            continue
         anchor: AnchorAnswer = yield ReadAnchor(direction.end, place.consensus, followed.final, domain)
-        if followed.anchor is not None and anchor.block <= followed.anchor:
-            return None
+        if followed.anchor is not None and anchor.block < followed.anchor:
+            return []
         if block is not None and anchor.block != block:
             raise ServiceError(f"{place.consensus}: two blocks are before {followed.final}")
-        block = anchor.block
-        if anchor.receipt is not None:
-            try:
-                leaf = MmrLeaf.decode(anchor.leaf)
-                read_value(leaf.state_root, tuple(anchor.receipt.proof), receipt_storage_key(place.domain(domain)))
-            except ProofError as error:
-                return f"a proof of {place.consensus} is none: {error}"
-            proofs.append((place.domain(domain), tuple(anchor.receipt.proof)))
-    return Confirmed(block, tuple(proofs)) if block is not None and proofs else None
+        block, number = anchor.block, place.domain(domain)
+        again = block == followed.anchor
+        receipt = () if anchor.receipt is None or (again and has_receipt) else anchor.receipt.proof
+        declared = () if again and has_declared else anchor.declared
+        try:
+            root = MmrLeaf.decode(anchor.leaf).state_root
+            if receipt:
+                read_value(root, receipt, receipt_storage_key(number))
+            if declared:
+                read_entry(root, declared, declared_key(number + 1))
+        except ProofError as error:
+            return f"a proof of {place.consensus} is none: {error}"
+        if receipt or declared:
+            found.append(ConfirmedDomain(number, tuple(receipt), tuple(declared)))
+    if block is None:
+        return []
+    return [Confirmed(block, tuple(batch)) for batch in _batches(found, [one.size for one in found])]
 
 
 def receipts(direction: Direction, place: Place) -> Pass:

@@ -139,14 +139,17 @@ class AnchorAnswer(Answer):
     leaf_count: int
     items: list[Digest]
     receipt: ConfirmedAnswer | None
+    declared: list[Digits] = Field(..., description="The proof of what was declared for another lake's domain.")
 
 
 class FollowedAnswer(Answer):
     """What is known of another lake's consensus chain: its newest block, the newest that is final, the one under which
-    operators here prove."""
+    operators here prove, and of which domains is known what it has."""
 
     chain: str
     height: int
     best: int | None
     final: int | None
     anchor: int | None
+    receipts: list[str] = Field(..., description="Domains whose confirmed receipts are known as of that block.")
+    declared: list[str] = Field(..., description="Domains of which is known what was declared for them by that block.")

@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
@@ -28,6 +29,7 @@ from causeway.protocols.xdm.carried import MAX_BLOCKS
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import Ranges
 from causeway.protocols.xdm.context import block_number
+from causeway.protocols.xdm.declared import declared_key
 from causeway.protocols.xdm.following import provable_row
 from causeway.protocols.xdm.kernel import XdmKernel
 from causeway.protocols.xdm.signing import SIGNED_BYTES
@@ -99,14 +101,23 @@ class Views(LakeViews):
         columns = (rows[name][:MOST_CHANNELS].tolist() for name in names)
         shown = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         blocks = self._table(height, CONSENSUS_POSITION, "blocks")
-        at = len(blocks) - 1
-        if position != CONSENSUS_POSITION:
-            found = provable_row(blocks, self.kernel.options)
-            at = -1 if found is None else found + 1
+        at = self._proved_at(blocks, position, foreign, height)
         under = None if at < 0 or not int(blocks["leaf_count"][at]) else _block(blocks, at)
         best = int(blocks["number"][-1]) if len(blocks) else None
         place = {"chain": chain, "counterparty": counterparty, "height": height}
         return {**place, "best": best, "under": under, "channels": shown}
+
+    def _proved_at(self, blocks: Frame, position: int, foreign: int, height: int) -> int:
+        """Return the row of the consensus block that messages to a chain are proved under now, -1 for none: the newest,
+        the newest final one, or the one after that of which is known what was declared."""
+        if position == CONSENSUS_POSITION:
+            return len(blocks) - 1
+        if not self.network.follows or foreign == CONSENSUS_POSITION:
+            found = provable_row(blocks, self.kernel.options)
+            return -1 if found is None else found + 1
+        under = self._table(height, CONSENSUS_POSITION, "declared_under")
+        rows = np.flatnonzero(np.isin(blocks["number"], under["number"][under["domain"] == position]))
+        return int(rows[0]) + 1 if len(rows) else -1
 
     def messages(
         self, chain: str, counterparty: str, block: int, lanes: list[tuple[int, bool, int]], most: int
@@ -291,7 +302,8 @@ class Views(LakeViews):
 
     def anchor(self, under: int, domain: str | None) -> dict[str, Any]:
         """Return the leaf of the block before the one of the number ``under``, proved under the mountain range of that
-        one; and the receipt of a domain that is confirmed in its state, with its proof.
+        one; and the receipt of a domain that is confirmed in its state, with its proof; of another lake's domain also
+        the proof of what was declared for it.
 
         Raises:
             InvalidInput: the consensus chain is another lake's.
@@ -315,11 +327,15 @@ class Views(LakeViews):
             "leaf_count": leaf_count,
             "items": [item.hex() for item in made.items],
             "receipt": None,
+            "declared": [],
         }
         if domain is None:
             return found
         storage = storage_at(self.opened, CONSENSUS_POSITION, height_of(self.opened, known[at - 1], height))
-        key = receipt_storage_key(self._domain(domain) - 1)
+        position = self._domain(domain)
+        if position in self.network.external:
+            found["declared"] = [node.hex() for node in storage.prove(declared_key(position))]
+        key = receipt_storage_key(position - 1)
         nodes = storage.prove(key)
         try:
             receipt = ExecutionReceipt.decode(read_value(storage.root, nodes, key)[0])
@@ -337,16 +353,23 @@ class Views(LakeViews):
         if not self.network.follows:
             raise InvalidInput(f"chain: {self.consensus} runs here; nothing is followed")
         height = self.height()
-        state = self._state(height, ("blocks", "anchor"))
-        blocks, anchor = state["blocks"], state["anchor"]
+        state = self._state(height, ("blocks", "anchor", "anchored", "declared_under"))
+        blocks, anchor, under = state["blocks"], state["anchor"], state["declared_under"]
         found = provable_row(blocks, self.kernel.options)
+        now = under.filter(np.isin(under["number"], anchor["number"]))
+        receipts, declared = (self._names(rows["domain"]) for rows in (state["anchored"], now))
         return {
             "chain": self.consensus,
             "height": height,
             "best": int(blocks["number"][-1]) if len(blocks) else None,
             "final": None if found is None else int(blocks["number"][found + 1]),
             "anchor": int(anchor["number"][0]) if len(anchor) else None,
+            "receipts": receipts,
+            "declared": declared,
         }
+
+    def _names(self, positions: npt.NDArray[np.uint32]) -> list[str]:
+        return [self.opened.names[position] for position in positions.tolist()]
 
     def _state(self, height: int, names: tuple[str, ...]) -> State:
         return state_of_frames({name: self._table(height, CONSENSUS_POSITION, name) for name in names}, {})

@@ -1,0 +1,129 @@
+"""A domain of a third lake, whose operator means harm: a lake that follows the consensus chain takes of it what its
+confirmed receipts speak of, and no more; and amounts that no sum of a chain can hold end nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.model.ledger import Kind
+from causeway.proofs.xdm.messages import CollectedFee, EndpointRequest, EndpointResponse, Message
+from causeway.protocols.contents import encode_contents
+from causeway.protocols.messages import blank_messages
+from causeway.protocols.xdm.carried import Messages, encode_transaction
+from tests.service.domain_lakes import both, sending
+from tests.service.hostile_domain import DAVE, FOURTH, Stranger, id_of
+from tests.service.test_domain_lakes import executed_again, issued
+from tests.service.test_domain_value import FEE, POOR, account, booked, stopped
+
+PROGRAMS = {"right": (3, 4, "bob"), "left": (1, 2, "alice"), "main": (0, 0, "treasury")}
+"""A program that is credited, one that is called, the name of the first, by chain."""
+
+
+def transfer(target: str, nonce: int, amount: int, fee: int = FEE) -> Message:
+    """Return a transfer to the program of a chain that is credited."""
+    ends = ((id_of("fourth"), DAVE), (id_of(target), PROGRAMS[target][0]))
+    places = (chain.encode() + bytes(1) + program.to_bytes(32, "little") for chain, program in ends)
+    payload = amount.to_bytes(16, "little") + b"".join(places)
+    request = EndpointRequest(1, 1, payload, CollectedFee(FEE, fee))
+    return Message(id_of("fourth"), id_of(target), 0, nonce, request)
+
+
+def content(target: str, nonce: int, amount: int, *, call: bool) -> Message:
+    """Return a call of a program of a chain, or an answer that comes late, with an amount."""
+    receiver = PROGRAMS[target][1 if call else 0]
+    row = blank_messages(
+        1,
+        kind=int(Kind.REQUEST if call else Kind.RESPONSE),
+        sender=DAVE,
+        receiver=receiver,
+        amount_high=amount >> 64,
+        amount_low=amount & 2**64 - 1,
+    )
+    (payload,) = encode_contents(row).to_pylist()
+    fees = CollectedFee(FEE, FEE) if call else CollectedFee(0, 0)
+    return Message(id_of("fourth"), id_of(target), 0, nonce, EndpointRequest(2, 2, payload, fees))
+
+
+def test_a_lake_that_follows_takes_of_a_third_lakes_domain_what_it_declared(tmp_path: Path) -> None:
+    with both(tmp_path, options=POOR, more=FOURTH) as lakes:
+        fourth = Stranger(lakes)
+        lakes.produce()
+        given = account(lakes, "bob", "right")
+        for nonce in range(4):
+            fourth.holds(transfer("right", nonce, 100))
+        fourth.declare("right", transfers_out={"right": 2 * FEE + 150})
+        assert fourth.deliver(transfer("right", 0, 100)) == {}
+        assert account(lakes, "bob", "right") == given + 100
+        assert fourth.deliver(transfer("right", 1, 100)) == {"BalanceUnderflow": 1}
+        fourth.declare("right", transfers_out={"right": FEE + 50})
+        # Another block is final, of which this lake does not know what was declared: what is proved under it waits.
+        lakes.produce(2)
+        lakes.submit("far", "main", encode_transaction(lakes.read_blocks(lakes.views["far"].followed()["best"])))
+        lakes.nodes["far"].produce()
+        followed = lakes.views["far"].followed()
+        later = lakes.views["near"].anchor(followed["final"], "fourth")
+        assert later["block"] > followed["anchor"]
+        envelope = fourth.envelope_under(later, transfer("right", 2, 100)).encode()
+        before = lakes.refusals("far").get("BadProof", 0)
+        lakes.submit("far", "right", encode_transaction(Messages((envelope,), (False,))))
+        lakes.nodes["far"].produce()
+        assert lakes.refusals("far")["BadProof"] == before + 1
+        # 50 were left, and 52 more are declared: the fee and 100.
+        assert fourth.deliver(transfer("right", 2, 100)) == {}
+        assert account(lakes, "bob", "right") == given + 200
+        assert fourth.deliver(transfer("right", 3, 100))["FailedToNoteTransferIn"] == 1
+        (row,) = lakes.views["far"].channels("right", "fourth", None)["channels"]
+        assert row["next_inbox"] == 4
+        fourth.around(12)
+        assert stopped(lakes) == []
+        assert booked(lakes)["BALANCE", "right", ""] == issued(lakes, "right")
+        executed_again(lakes)
+
+
+HALF, WHOLE = 2**127 - 1, 2**128 - 1
+
+
+def huge(target: str) -> list[Message]:
+    """Return messages whose amounts no sum of a chain holds together, nor some of them alone."""
+    amounts = (HALF, HALF, HALF, WHOLE)
+    found = [transfer(target, nonce, amount) for nonce, amount in enumerate(amounts)]
+    found += [content(target, 4 + row, WHOLE, call=True) for row in range(2)]
+    found += [content(target, 6 + row, WHOLE, call=False) for row in range(2)]
+    return [*found, transfer(target, 8, HALF, 2**64 - 1), transfer(target, 9, HALF, 2**64 - 1)]
+
+
+def answered_hugely(nonce: int) -> Message:
+    """Return a response to a call of ``left`` that gives back more than came."""
+    payload = content("left", nonce, WHOLE, call=False).payload
+    assert isinstance(payload, EndpointRequest)
+    return Message(id_of("fourth"), id_of("left"), 0, nonce, EndpointResponse(payload.payload))
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param("right", marks=pytest.mark.slow), "left", pytest.param("main", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("declares", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_amounts_that_no_sum_holds_end_nothing(tmp_path: Path, target: str, declares: bool) -> None:
+    """Even the fees of those that declare nothing are refused; of the others all but the fees."""
+    sends = {"near": sending("alice", "dave", 2, amount=10)}
+    with both(tmp_path, sends, options=POOR, more=FOURTH) as lakes:
+        lakes.produce()
+        fourth = Stranger(lakes)
+        messages = huge(target)
+        answers = [answered_hugely(nonce) for nonce in range(2)] if target == "left" else []
+        for message in (*messages, *answers):
+            fourth.holds(message)
+        fourth.declare(target, transfers_out={target: 6 * FEE} if declares else {})
+        had = account(lakes, PROGRAMS[target][2], target)
+        refused = fourth.deliver(*messages, *answers)
+        assert refused["FailedToNoteTransferIn"] == (2 if declares else 8)
+        # What came late is refused, too, and so is what answers give back.
+        assert refused["BalanceUnderflow"] == (6 if declares else 0) + 2 + len(answers)
+        assert account(lakes, PROGRAMS[target][2], target) == had
+        fourth.around(12)
+        assert stopped(lakes) == []
+        if target != "main":
+            assert booked(lakes)["BALANCE", target, ""] == issued(lakes, target)
+        executed_again(lakes)
