@@ -16,6 +16,7 @@ from causeway.model.frame import Frame, empty_frame
 from causeway.model.ledger import Kind
 from causeway.model.order import U64
 from causeway.protocols.contract import Chains
+from causeway.protocols.draws import Draw, drawn
 
 FORGE = "forge"
 HALT = "halt"
@@ -123,9 +124,8 @@ class Interference:
         if not self._faults.skip:
             return skipped
         for chain in np.unique(destination).tolist():
-            key = np.array([self._seed, int(self._numbers[chain])], dtype=np.uint64)
-            generator = np.random.Generator(np.random.Philox(key=key, counter=[height, 1, 0, 0]))
-            draws = generator.random(len(self._numbers))
+            words = drawn(Draw.SKIPPED, self._seed, int(self._numbers[chain]), height)
+            draws = np.random.Generator(words).random(len(self._numbers))
             mine = destination == chain
             skipped[mine] = draws[source[mine]] < self._faults.skip
         return skipped

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from causeway.model.frame import Frame
 from causeway.model.joins import codes
 from causeway.model.order import U64, groups_of, stable_order
+from causeway.protocols.draws import Draw, drawn
 from causeway.protocols.ic.check_slice import SliceError, check_slices
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
@@ -88,9 +89,8 @@ def turns(slices: Frame, context: Context) -> U64:
     found = np.zeros(len(slices), dtype=np.uint64)
     numbers = context.registry.subnets
     for chain in np.unique(slices["destination"]).tolist():
-        key = np.array([context.seed, int(numbers[chain])], dtype=np.uint64)
-        generator = np.random.Generator(np.random.Philox(key=key, counter=[context.height, 2, 0, 0]))
-        order = np.argsort(generator.random(len(numbers)), kind="stable")
+        words = drawn(Draw.TURNS, context.seed, int(numbers[chain]), context.height)
+        order = np.argsort(np.random.Generator(words).random(len(numbers)), kind="stable")
         turn = np.empty(len(numbers), dtype=np.uint64)
         turn[order] = np.arange(len(numbers), dtype=np.uint64)
         mine = slices["destination"] == chain

@@ -21,6 +21,7 @@ from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.proofs.ic.messages import RejectCode
 from causeway.protocols.contract import NO_HOST
+from causeway.protocols.draws import Draw, drawn
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.commitment import segments_of
 from causeway.protocols.ic.context import Context
@@ -225,8 +226,7 @@ def routing_order(queued: Frame, context: Context) -> Rows:
 
 def draw(seed: int, subnet: int, height: int) -> int:
     """Return a subnet's random word of the round: the first raw one of NumPy's Philox (``docs/protocols/ic.md``)."""
-    generator = np.random.Philox(key=np.array([seed, subnet], dtype=np.uint64), counter=height)
-    return int(generator.random_raw())
+    return int(drawn(Draw.WORD, seed, subnet, height).random_raw())
 
 
 def _room(state: State, queued: Frame, onward: Frame, context: Context) -> Mask:

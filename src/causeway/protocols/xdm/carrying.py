@@ -19,6 +19,7 @@ from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.order import groups_of, stable_order
 from causeway.protocols.contract import Chains, View
+from causeway.protocols.draws import Draw, drawn
 from causeway.protocols.interference import DROP, HALT, PASSIVE, REPLAY, TAMPER, Interference
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
@@ -45,9 +46,6 @@ LATE = ("late", "late_nodes", "late_bases")
 """The tables of what carriers bring later."""
 
 _ROWS = ("destination", "source", "substream", "index")
-_SALT = 3
-_FRAUD_SALT = 4
-_BUNDLE_SALT = 5
 _FORGED = 2**62
 """Bases of forged envelopes have numbers from here on."""
 _TAMPERED, _BUNDLED = 1, 2**61 + 1
@@ -118,9 +116,8 @@ class CarrierInterference(Interference):
             if fault.kind != FRAUD or not fault.acts(tick) or fault.source is None:
                 continue
             position = self.positions[fault.source]
-            key = np.array([self._seed, fault.source], dtype=np.uint64)
-            generator = np.random.Generator(np.random.Philox(key=key, counter=[height, _FRAUD_SALT, number, 0]))
-            if position in chains and generator.random() < fault.args[CHANCE]:
+            words = drawn(Draw.FRAUD, self._seed, fault.source, height, number)
+            if position in chains and np.random.Generator(words).random() < fault.args[CHANCE]:
                 found.append((position, fault))
         return found
 
@@ -132,9 +129,8 @@ class CarrierInterference(Interference):
         picked = np.zeros(len(rows), dtype=bool)
         at = np.flatnonzero((rows["destination"] == chain) & (rows["base"] % np.uint64(2) == 0))
         if len(at) and chain in context.chains:
-            key = np.array([self._seed, fault.source], dtype=np.uint64)
-            draw = np.random.Generator(np.random.Philox(key=key, counter=[context.height, _BUNDLE_SALT, 0, 0]))
-            picked[at[draw.integers(len(at))]] = True
+            words = drawn(Draw.BUNDLE, self._seed, fault.source, context.height)
+            picked[at[np.random.Generator(words).integers(len(at))]] = True
         return chain, picked
 
     def picked(self, fault: Fault, rows: Frame, height: int) -> npt.NDArray[np.bool_]:
@@ -149,9 +145,8 @@ class CarrierInterference(Interference):
         groups = groups_of(rows["destination"][at])
         first = np.zeros(len(groups), dtype=np.uint64)
         for row, chain in enumerate(rows["destination"][at][groups.starts].tolist()):
-            key = np.array([self._seed, int(self._numbers[chain])], dtype=np.uint64)
-            generator = np.random.Generator(np.random.Philox(key=key, counter=[height, _SALT, 0, 0]))
-            first[row] = generator.integers(every)
+            words = drawn(Draw.PICKED, self._seed, int(self._numbers[chain]), height)
+            first[row] = np.random.Generator(words).integers(every)
         found = np.zeros(len(rows), dtype=bool)
         found[at[groups.ranks().astype(np.uint64) % np.uint64(every) == groups.spread(first)]] = True
         return found

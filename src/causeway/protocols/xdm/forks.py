@@ -25,6 +25,7 @@ from causeway.model.ledger import REVERTED_SCHEMA
 from causeway.model.order import groups_of, stable_order
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, Reads, View
+from causeway.protocols.draws import Draw, drawn
 from causeway.protocols.xdm.carrying import LATE, CarrierInterference, Load, in_order, kept_late
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
@@ -40,7 +41,6 @@ from causeway.protocols.xdm.tables import (
     STATE_TABLES,
 )
 
-_SALT = 5
 _REACH = 4
 
 
@@ -91,8 +91,7 @@ def _depth(interference: CarrierInterference, context: Context) -> int:
         if CHANCE not in fault.args:
             found = max(found, int(fault.args[DEPTH]))
             continue
-        key = np.array([context.seed, place], dtype=np.uint64)
-        draws = np.random.Generator(np.random.Philox(key=key, counter=[context.tick, _SALT, 0, 0]))
+        draws = np.random.Generator(drawn(Draw.FORK, context.seed, place, context.tick))
         if draws.random() < float(fault.args[CHANCE]):
             found = max(found, 1 + int(draws.integers(int(fault.args[MOST]))))
     return found

@@ -1,0 +1,36 @@
+"""Where kernels draw random numbers: Philox-4x64 keyed by (seed, place) and counted by (when, what is drawn, which).
+
+Each of these draws has a number of its own here, so that no two of them ever see the same words.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, unique
+
+import numpy as np
+
+
+@unique
+class Draw(IntEnum):
+    """What is drawn, and of what: the place is a chain's number where nothing else is said, the time a height."""
+
+    WORD = 0
+    """A chain's random word of a round."""
+    SKIPPED = 1
+    """From which sources a destination takes nothing."""
+    TURNS = 2
+    """The order in which a destination takes up sources."""
+    PICKED = 3
+    """Which of the messages brought to a destination a fault begins with."""
+    FRAUD = 4
+    """Whether a fault of a chain's block happens; which: its number in the scenario."""
+    BUNDLE = 5
+    """Which message in a chain's bundle is altered."""
+    FORK = 6
+    """Whether the best fork changes, and by how many blocks; place: the fault among those that act, time: a tick."""
+
+
+def drawn(what: Draw, seed: int, place: int, when: int, which: int = 0) -> np.random.Philox:
+    """Return the words that are drawn once; equal arguments give equal ones."""
+    key = np.array([seed, place], dtype=np.uint64)
+    return np.random.Philox(key=key, counter=np.array([when, what, which, 0], dtype=np.uint64))
