@@ -31,17 +31,12 @@ def lake_table(lake: Lake, height: int, table: str) -> pa.Table:
     manifest = lake.manifest(height)
     schema = SCHEMAS[table]
     if table == "roots":
-        runs = _read(lake, manifest.state["runs"], [*schema.names, "height"])
+        runs = pa.concat_tables(lake.state(manifest, "runs")).select([*schema.names, "height"])
         content = runs.filter(pc.equal(runs["height"], pa.scalar(height, pa.uint64()))).select(schema.names)
     else:
-        files = manifest.log[table] if table in manifest.log else manifest.state.get(table, {})
-        content = _read(lake, files, schema.names)
+        parts = lake.log_rows(table, manifest) if table in manifest.log else lake.state(manifest, table)
+        content = pa.concat_tables([part.select(schema.names) for part in parts], promote_options="none")
     return content.cast(schema).sort_by([(key, "ascending") for key in ORDER[table]])
-
-
-def _read(lake: Lake, files: object, columns: list[str]) -> pa.Table:
-    paths = files.values() if isinstance(files, dict) else ()
-    return pa.concat_tables([lake.storage.read_table(file, columns) for file in paths], promote_options="none")
 
 
 def extract(uri: str, height: int, folder: str, workload: Workload) -> None:

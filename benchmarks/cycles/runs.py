@@ -102,8 +102,7 @@ def run_cycles(work: Calls, partitions: int, executor: Made, lake_folder: str | 
 
 def _require_answered(lake: Lake, last: Manifest, work: Calls) -> None:
     answered = rejected = 0
-    for path in last.state["program_caller"].values():
-        table = lake.storage.read_table(path, ["answered", "rejected"])
+    for table in lake.state(last, "program_caller"):
         answered += pc.sum(table["answered"]).as_py()
         rejected += pc.sum(table["rejected"]).as_py()
     if (answered, rejected) != (work.cycles, 0):

@@ -65,8 +65,8 @@ def roots(lake: Lake) -> list[list[Any]]:
 
 def rows(net: Network, table: str, height: int | None = None) -> list[dict[str, Any]]:
     manifest = net.lake.manifest(net.height if height is None else height)
-    paths = manifest.state.get(table, {})
-    return [row for key in sorted(paths, key=int) for row in net.lake.storage.read_table(paths[key]).to_pylist()]
+    parts = manifest.state.get(table, {})
+    return [row for key in sorted(parts, key=int) for row in net.lake.part(manifest, parts[key]).to_pylist()]
 
 
 def play(net: Network, *, cold: bool = False, fork: bool = False) -> None:

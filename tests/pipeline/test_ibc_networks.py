@@ -148,8 +148,8 @@ def test_what_timed_out_waits_for_nobody(tmp_path: Path, spark: SparkSession) ->
 
 
 def rows_of(net: object, table: str) -> list[dict[str, object]]:
-    manifest, storage = net.manifest, net.lake.storage  # type: ignore[attr-defined]
-    return [row for path in manifest.state[table].values() for row in storage.read_table(path).to_pylist()]
+    tables = net.lake.state(net.manifest, table)  # type: ignore[attr-defined]
+    return [row for part in tables for row in part.to_pylist()]
 
 
 @pytest.mark.parametrize(

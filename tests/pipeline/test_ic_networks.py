@@ -129,8 +129,7 @@ def test_a_balance_past_128_bits_does_not_end_the_network(tmp_path: Path) -> Non
     net = opened(tmp_path, BASE + hoards + SCRIPT + "".join(send(f"h{place}", "4", tick=place) for place in range(4)))
     net.run()
     manifest = net.lake.manifest(net.height)
-    files = manifest.state["accounts"].values()
-    states = [row for path in files for row in net.lake.storage.read_table(path).to_pylist()]
+    states = [row for table in net.lake.state(manifest, "accounts") for row in table.to_pylist()]
     words = ("balance_over", "balance_high", "balance_low")
     held = [sum(row[word] << 64 * (2 - place) for place, word in enumerate(words)) for row in states]
     assert sum(held) == 5 * start, "no value is lost"

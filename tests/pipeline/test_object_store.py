@@ -111,7 +111,7 @@ def test_a_lake_in_a_store_is_the_lake_in_a_folder(tmp_path: Path) -> None:
     assert vacuum(Lake.at(uri), keep_every=4, keep_last=2).files > 0
     assert check(Lake.at(uri)).damaged == ()
     lake = Lake.at(uri)
-    path = next(iter(lake.last_manifest().state["accounts"].values()))
+    path = next(iter(lake.last_manifest().state["accounts"].values())).rows[0]
     content = bytearray(lake.storage.read_bytes(path))
     content[len(content) // 2] ^= 4
     lake.storage.put(path, bytes(content))

@@ -14,6 +14,11 @@ from causeway.network.carriers import carrier_summary
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
 from causeway.network.recheck import Recheck
+from causeway.network.source import register
+from causeway.pipeline.bucket import forget_states
+from causeway.pipeline.check import check
+from causeway.pipeline.lake import root_of
+from causeway.pipeline.vacuum import vacuum
 from causeway.protocols.xdm.errors import Validity
 from tests.pipeline.test_run import network, roots, uncompacted
 
@@ -93,6 +98,68 @@ def test_a_run_that_is_broken_off_goes_on_to_the_same_roots(
     broken.run()
     assert roots(broken.lake) == roots(whole.lake)
     assert whole.summary()["pending"] == 0
+
+
+REORGS = """
+[[faults]]
+kind = "reorg"
+chance = 0.04
+most = 1
+"""
+
+LONGER = 40
+"""Ticks in which responses come back, too."""
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_table_in_several_files_is_what_it_is_in_one(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    """Whoever reads it, at whichever height, also after a run was broken off and after a vacuum."""
+    (tmp_path / "whole").mkdir()
+    text = BUSY_DOMAINS.replace("[network]", "[network]\ncommit_every = 1") + REORGS
+    monkeypatch.setattr("causeway.pipeline.bucket.LEAST_IN_PARTS", 1 << 40)
+    whole = network(tmp_path / "whole", text, "in_process", partitions)
+    whole.run(ticks=LONGER)
+    monkeypatch.setattr("causeway.pipeline.bucket.LEAST_IN_PARTS", 1)
+    monkeypatch.setattr("causeway.pipeline.bucket.MOST_HELD", 30)
+    parted = network(tmp_path, text, "in_process", partitions)
+    for ticks in range(8, LONGER + 8, 8):
+        parted.run(ticks=ticks)
+        forget_states()
+    lakes = whole.lake, parted.lake
+    assert root_of(whole.lake, whole.manifest) == root_of(parted.lake, parted.manifest)
+    most = 0
+    for height in parted.lake.heights():
+        for table, keys in ((name, parted.tables.state_tables()[name].order) for name in ("outbox", "responses")):
+            manifests = [lake.manifest(height) for lake in lakes]
+            rows = [lake.state(manifest, table) for lake, manifest in zip(lakes, manifests, strict=True)]
+            order = [(key, "ascending") for key in keys]
+            first, second = (pa.concat_tables(parts).sort_by(order) if parts else None for parts in rows)
+            assert first == second, (table, height)
+            most = max(most, *(len(parts.files) for parts in manifests[1].state.get(table, {}).values()), 0)
+    assert most > 4
+    if partitions == 1:
+        return
+    named = next(height for height in parted.lake.heights()[::-1] if _gone(parted, "outbox", height))
+    expected = whole.state("outbox", named).collect()
+    assert Counter(parted.state("outbox", named).collect()) == Counter(expected) and expected
+    register(spark)
+    source = spark.read.format("causeway").option("table", "outbox").option("height", str(named))
+    assert Counter(source.load(parted.lake.storage.uri).collect()) == Counter(expected)
+    assert Recheck(open_lake(parted.lake.storage.uri)).execute(0, parted.height) is None
+    found = check(parted.lake)
+    assert (found.damaged, found.strays) == ((), ())
+    assert vacuum(parted.lake, keep_every=4, keep_last=2).files > 0
+    assert check(parted.lake).damaged == ()
+    Recheck(open_lake(parted.lake.storage.uri)).roots(4)
+    assert parted.lake.freed(3) is not None
+    parted.run()
+    assert parted.summary()["pending"] == 0
+
+
+def _gone(net: Network, table: str, height: int) -> bool:
+    return any(parts.gone for parts in net.lake.manifest(height).state.get(table, {}).values())
 
 
 PLANNED = """

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
+from causeway.proofs.substrate import trie_heap, trie_heap_loops
 from causeway.proofs.substrate import tries as module
 from causeway.proofs.substrate.byte_columns import byte_column
 from causeway.proofs.substrate.byte_order import ascending_order
@@ -22,6 +23,8 @@ from causeway.proofs.substrate.trie_arena import ENTRIES, HEAP_END, LIVE_BYTES, 
 from causeway.proofs.substrate.trie_proofs import prove, prove_storage
 from causeway.proofs.substrate.tries import Tries
 from tests.property.test_substrate_definition import proof, root
+
+REPACK = trie_heap_loops.repack
 
 State = dict[bytes, bytes]
 LENGTHS = [0, 1, 2, 20, 26, 28, 29, 30, 31, 32, 33, 34, 64, 70]
@@ -130,7 +133,10 @@ class Kept:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_tries_and_their_copies_go_through_any_batches(seed: int) -> None:
+def test_tries_and_their_copies_go_through_any_batches(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if seed % 2:  # windows of heaps however small they are
+        monkeypatch.setattr(trie_heap, "SMALL_HEAP", 0)
+        monkeypatch.setattr(trie_heap, "STRETCHES", 16 + seed)
     kept = Kept(random.Random(seed))
     kept.open()
     for _ in range(12):
@@ -161,6 +167,32 @@ def test_a_state_that_stays_as_large_takes_no_more_room() -> None:
         assert arena.counters[HEAP_END] <= arena.heap.nbytes
     assert tries.count(number) == 500
     assert sizes[-1] == sizes[10]
+
+
+def test_a_heap_of_which_little_is_held_is_used_again_where_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries come and go in order, but for one in fifty that stays; those are moved aside, and are what they were."""
+    packed = []
+    monkeypatch.setattr(trie_heap, "SMALL_HEAP", 0)
+
+    def repack(arena: Any, heap: Any) -> None:
+        packed.append(len(heap))
+        REPACK(arena, heap)
+
+    monkeypatch.setattr(trie_heap_loops, "repack", repack)
+    tries, chance, held = Tries(), random.Random(8), dict[bytes, bytes]()
+    number = int(tries.open(1)[0])
+    for tick in range(120):
+        came = {nonce.to_bytes(8, "little"): chance.randbytes(chance.randrange(120)) for nonce in _nonces(tick)}
+        gone = {nonce.to_bytes(8, "little") for nonce in _nonces(tick - 5) if tick >= 5 and nonce % 50}
+        held = {key: value for key, value in {**held, **came}.items() if key not in gone}
+        tries.update(number, [*came, *gone], [*came.values(), *[None] * len(gone)])
+        keys, values = tries.items(number)
+        assert dict(zip(keys.to_pylist(), values.to_pylist(), strict=True)) == held
+    assert len(packed) < 20, "the heap was packed whole again and again"
+
+
+def _nonces(tick: int) -> range:
+    return range(100 * tick, 100 * tick + 100)
 
 
 def test_copies_share_what_they_do_not_change() -> None:

@@ -80,8 +80,7 @@ def ticks_of(net: Network) -> list[int]:
 
 def waiting(net: Network) -> bool:
     """Whether a packet waits for its receipt."""
-    paths = net.manifest.state["queues"].values()
-    queues = [row for path in paths for row in net.lake.storage.read_table(path).to_pylist()]
+    queues = [row for table in net.lake.state(net.manifest, "queues") for row in table.to_pylist()]
     return any(row["next_index"] > row["begin"] for row in queues if row["substream"] == 1)
 
 

@@ -135,10 +135,7 @@ def test_no_tick_is_executed_on_what_is_damaged(made: Path, tmp_path: Path) -> N
     """Whatever the next tick reads: the last height's state and logs, its manifest, and the head."""
     draw = random.Random(3)
     manifest = Lake.at(str(made)).last_manifest()
-    read = sorted(
-        {path for files in manifest.state.values() for path in files.values()}
-        | {*manifest.outside.values(), *manifest.exchanged()}
-    )
+    read = sorted({*manifest.state_files(), *manifest.outside.values(), *manifest.exchanged()})
     for number, name in enumerate([*read, "manifests/0000000014.json", "head", "lake.json", "chains.parquet"]):
         (tmp_path / str(number)).mkdir()
         for name_beside in ("scenario.toml", "packets.csv"):
@@ -192,7 +189,7 @@ def test_state_that_does_not_have_its_header_s_root_is_refused_also_when_it_is_s
         shutil.copy(made.parent / name, tmp_path)
     lake = copied(made, tmp_path)
     storage, last = Storage(str(lake)), Lake.at(str(lake)).last_manifest()
-    path = last.state["accounts"]["0"]
+    (path,) = last.state["accounts"]["0"].files
     table = storage.read_table(path)
     altered = table.set_column(
         table.schema.get_field_index("balance_low"),
@@ -335,7 +332,7 @@ def test_a_vacuum_frees_state_and_nothing_else(made: Path, tmp_path: Path) -> No
     opened = open_lake(str(tmp_path / "lake"))
     for height in range(TICKS + 1):
         manifest = lake.manifest(height)
-        paths = [path for files in manifest.state.values() for path in files.values()]
+        paths = manifest.state_files()
         if height in kept:
             assert all(lake.storage.exists(path) for path in paths), height
             Recheck(opened).roots(height)

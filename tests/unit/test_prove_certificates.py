@@ -308,7 +308,7 @@ def test_states_that_are_gone_or_still_to_come_are_told_apart(tmp_path: Path) ->
 def test_a_lake_that_was_tampered_with_proves_nothing(tmp_path: Path) -> None:
     opened = open_lake(make_lake(tmp_path, until=3))
     manifest, bucket = opened.manifest(), opened.bucket(opened.position("left"))
-    path = Path(opened.lake.storage.uri) / manifest.state["certified_data"][bucket]
+    path = Path(opened.lake.storage.uri) / manifest.state["certified_data"][bucket].rows[0]
     table = pq.read_table(path)
     data = pa.array([b"other"] * len(table), table.schema.field("data").type)
     pq.write_table(table.set_column(table.schema.get_field_index("data"), table.schema.field("data"), data), path)

@@ -369,7 +369,7 @@ def test_a_lake_that_was_tampered_with_proves_nothing(cli: Run, tmp_path: Path) 
     store = store_at(opened, "A", 2)
     with pytest.raises(LakeDamaged, match=r"outbound-.* bytes where .* were written; the last whole height is 1"):
         store.prove(index_key("B", Purpose.SEND, 5))
-    queues = opened.manifest(2).state["queues"][opened.bucket(0)]
+    (queues,) = opened.manifest(2).state["queues"][opened.bucket(0)].files
     _rewritten(Path(place) / queues, lambda table: _with(table, "next_index", 9))
     code, _, err = cli(
         "prove", place, "--chain", "A", "--counterparty", "B", "--queue", "send", "--tail", "--height", 2

@@ -84,8 +84,7 @@ def script() -> str:
 
 
 def rows(net: Network, table: str) -> list[dict[str, Any]]:
-    paths = net.lake.manifest(net.height).state.get(table, {})
-    return [row for path in paths.values() for row in net.lake.storage.read_table(path).to_pylist()]
+    return [row for part in net.lake.state(net.lake.manifest(net.height), table) for row in part.to_pylist()]
 
 
 @pytest.fixture(scope="module")

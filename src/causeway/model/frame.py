@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -137,6 +137,18 @@ class Frame:
         arrays = [_to_arrow(self[name], kind) for name, kind in _fields(schema)]
         # A table of one batch: made of arrays, it costs three times as much.
         return pa.Table.from_batches([pa.RecordBatch.from_arrays(arrays, schema=schema)], schema)
+
+    def changed_since(self, before: Frame) -> Changes | None:
+        """Return how this frame came from an earlier one; None where it does not know, as most frames."""
+        return None
+
+
+class Changes(NamedTuple):
+    """How a frame came from an earlier one, of which no two rows have one key: rows that were ``added``, and the keys
+    of those that are ``gone``. No row has a key that a row had before it."""
+
+    added: Frame
+    gone: Frame
 
 
 class MadeFrame(Frame):

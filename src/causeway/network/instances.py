@@ -27,8 +27,7 @@ def program_state(lake: Lake, manifest: Manifest, topology: Topology, name: str)
     program = found[0]["program"]
     if program is None:
         return None
-    for path in manifest.state.get(f"program_{program}", {}).values():
-        table = lake.table(manifest, path)
+    for table in lake.state(manifest, f"program_{program}"):
         rows = table.filter(pc.equal(table["program"], found[0]["number"])).to_pylist()
         if rows:
             scalar = issubclass(program_class(program), Program)

@@ -194,8 +194,13 @@ class OpenedLake:
         if manifest.height < manifest.last:
             rows = self.replayed.tables(manifest.height, table)[int(bucket)]
             return _chosen(rows if columns is None else rows.select(columns), chosen) if rows.num_rows else None
-        path = manifest.state.get(table, {}).get(bucket)
-        return None if path is None else select(self.lake, path, manifest.files[path], columns, chosen)
+        parts = manifest.state.get(table, {}).get(bucket)
+        if parts is None:
+            return None
+        if parts.whole:
+            return select(self.lake, parts.rows[0], manifest.files[parts.rows[0]], columns, chosen)
+        rows = self.lake.part(manifest, parts)
+        return _chosen(rows if columns is None else rows.select(columns), chosen)
 
     def log_rows(
         self,

@@ -24,7 +24,6 @@ def stopped_chains(lake: Lake, manifest: Manifest) -> tuple[Stopped, ...]:
     A protocol whose chains can stop has a state table ``stopped`` (``chain``, ``height``, ``cause``).
     """
     names = [item["name"] for item in lake.about()["chains"]]
-    files = manifest.state.get("stopped", {}).values()
-    rows = [row for path in files for row in lake.table(manifest, path).to_pylist()]
+    rows = [row for table in lake.state(manifest, "stopped") for row in table.to_pylist()]
     rows.sort(key=lambda row: (row["height"], row["chain"]))
     return tuple(Stopped(names[row["chain"]], int(row["height"]), row["cause"]) for row in rows)

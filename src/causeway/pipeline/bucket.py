@@ -19,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import CausewayError
-from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.frame import Changes, Frame, concat, empty_frame
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.group import Group
 from causeway.pipeline.heights import GENESIS, Said, next_tick, tick_after
 from causeway.pipeline.lake import Lake, Manifest
-from causeway.pipeline.layout import HEIGHTS, height_folder
+from causeway.pipeline.layout import GONE, HEIGHTS, height_folder
+from causeway.pipeline.manifests import Parts
 from causeway.pipeline.offers import (
     ENTRIES,
     EVERYONE,
@@ -42,10 +43,17 @@ from causeway.pipeline.rounds import Rounds, begun, executed, moved_state, said_
 from causeway.pipeline.schemas import stamped_schema
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import WHOLE_BYTES
-from causeway.protocols.contract import HEADERS_SCHEMA, RoundResult, Shown, Tick
+from causeway.protocols.contract import HEADERS_SCHEMA, RoundResult, Shown, StateTable, Tick
 
 ROW_GROUP = 1 << 16
 """Rows of a group of a log file: its rows ascend by height, so that who asks for one height reads few groups."""
+
+LEAST_IN_PARTS = 4096
+"""A state table of fewer rows is written whole."""
+
+MOST_HELD = 3
+MOST_FILES = 64
+"""A state table is written whole again before its files hold so many times its rows, or are so many."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Written:
     """
 
     bucket: int
-    state: Mapping[str, str]
+    state: Mapping[str, Parts]
     log: Mapping[str, str]
     said: Sequence[tuple[Tick, Said]]
     files: Mapping[str, Seal]
@@ -71,7 +79,7 @@ class _Kept:
     that is alone, the rounds that it made."""
 
     height: int
-    files: Mapping[str, str]
+    files: Mapping[str, Parts]
     state: Any
     rounds: Rounds | None = None
 
@@ -83,7 +91,7 @@ files. Of the lakes only the last two."""
 
 def genesis(deployment: Deployment, lake: Lake, bucket: int) -> Written:
     """Write a bucket's state at height 0."""
-    return _written(deployment, lake, bucket, GENESIS, begun(deployment, bucket), {}, {})
+    return _written(deployment, lake, bucket, GENESIS, begun(deployment, bucket), _NOTHING_BEFORE, {})
 
 
 def run_bucket(deployment: Deployment, lake: Lake, bucket: int, before: Manifest, group: Group) -> Written:
@@ -97,8 +105,8 @@ def run_bucket(deployment: Deployment, lake: Lake, bucket: int, before: Manifest
     tick, outside = group.first, group.outside
     state, files, warm = _state(reader, tick)
     result = executed(reader, state, tick, outside)
-    unchanged = _unchanged(files, state, result.state)
-    return replace(_written(deployment, lake, bucket, tick, result, unchanged, before.files), warm=warm)
+    stored = _Stored(files, state.frames())
+    return replace(_written(deployment, lake, bucket, tick, result, stored, before.files), warm=warm)
 
 
 def _run_group(reader: Reader, group: Group) -> Written:
@@ -129,17 +137,35 @@ def _run_group(reader: Reader, group: Group) -> Written:
         tick, outside = tick_after(rounds.line, following, deployment.traffic), NOTHING
     made = [rounds.made[tick.height] for tick, _ in said]
     writer = _Writer(deployment, lake, reader.bucket, made)
-    unchanged = _unchanged(files, began, rounds.states[reader.bucket])
-    written = writer.write(rounds.states[reader.bucket], said, unchanged, before.files, None)
+    stored = _Stored(files, began.frames())
+    written = writer.write(rounds.states[reader.bucket], said, stored, before.files, None)
     rounds.forget(rounds.line.height)
     _keep(lake, reader.bucket, _Kept(rounds.line.height, written.state, rounds.states[reader.bucket], rounds))
     return replace(written, warm=kept is not None)
 
 
-def _unchanged(files: Mapping[str, str], before: Any, now: Any) -> dict[str, str]:
-    """Return the files of the tables that are what they were."""
-    own, frames = before.frames(), now.frames()
-    return {name: path for name, path in files.items() if own.get(name) is frames.get(name)}
+@dataclass(frozen=True)
+class _Stored:
+    """What a bucket's state was, and the files that hold it."""
+
+    files: Mapping[str, Parts]
+    frames: Mapping[str, Frame]
+
+    def changes(self, name: str, frame: Frame) -> Changes | None:
+        """Return how a table changed where that is to be written, None where the whole table is."""
+        if name not in self.files or name not in self.frames or len(frame) < LEAST_IN_PARTS:
+            return None
+        changes = frame.changed_since(self.frames[name])
+        if changes is None or self.held(name) + len(changes.added) > MOST_HELD * len(frame):
+            return None
+        return changes if len(self.files[name].files) < MOST_FILES else None
+
+    def held(self, name: str) -> int:
+        """Return how many rows the files with a table's rows have."""
+        return len(self.frames[name]) if self.files[name].whole else self.files[name].held
+
+
+_NOTHING_BEFORE = _Stored({}, {})
 
 
 def _kept(reader: Reader, *, taken: bool = False) -> _Kept | None:
@@ -163,7 +189,7 @@ def _states(lake: Lake) -> dict[int, _Kept]:
     return _STATES.use((lake.storage.uri, lake.identity), dict)
 
 
-def _state(reader: Reader, tick: Tick) -> tuple[Any, Mapping[str, str], bool]:
+def _state(reader: Reader, tick: Tick) -> tuple[Any, Mapping[str, Parts], bool]:
     """Return the state of a reader's bucket for a tick, the files that hold it as it is, and whether it was in
     memory."""
     moved = moved_state(reader, tick)
@@ -186,13 +212,13 @@ def _written(
     bucket: int,
     tick: Tick,
     result: RoundResult[Any],
-    unchanged: Mapping[str, str],
+    before: _Stored,
     known: Mapping[str, Seal],
 ) -> Written:
     """Write what one tick gave a bucket."""
     writer = _Writer(deployment, lake, bucket, [Made.of(tick, [result])])
     offering = offered(deployment, bucket, result)
-    written = writer.write(result.state, [(tick, said_of(result))], unchanged, known, offering)
+    written = writer.write(result.state, [(tick, said_of(result))], before, known, offering)
     _keep(lake, bucket, _Kept(tick.height, written.state, result.state))
     return written
 
@@ -210,29 +236,48 @@ class _Writer:
         self,
         state: Any,
         said: Sequence[tuple[Tick, Said]],
-        unchanged: Mapping[str, str],
+        before: _Stored,
         known: Mapping[str, Seal],
         offering: Offering | None,
     ) -> Written:
-        """Write the state after the last height, but for tables whose files are ``unchanged`` (their seals are
-        ``known``), and the logs. ``offering``: what is offered to the others, where there are others."""
+        """Write the state after the last height, as far as it is not what it was ``before`` (the seals of these files
+        are ``known``), and the logs. ``offering``: what is offered to the others, where there are others."""
         self._storage.make_folder(self._folder)
-        files = dict(unchanged)
+        files: dict[str, Parts] = {}
+        frames = state.frames()
         for name, table in self._deployment.kernel.tables().items():
-            frame = state.frames()[name]
-            if name not in files and len(frame):
-                files[name] = self._path(name)
-                rows = frame.to_table(table.schema)
-                self._seals[files[name]] = self._storage.write_table(files[name], rows, sync=False)
+            if name in before.files and before.frames.get(name) is frames[name]:
+                files[name] = before.files[name]
+            elif len(frames[name]):
+                files[name] = self._write_state(name, table, frames[name], before)
         log = self._write_logs(offering)
         written = [*self._seals]
         if offering is not None and (seal := offering.spill(self._storage, self._path("offers", ""))) is not None:
             self._seals[self._path("offers", "")] = seal
             written.append(self._path("offers", ""))
         self._storage.sync([*written, self._folder, HEIGHTS])
-        seals = {**{path: known[path] for path in unchanged.values()}, **self._seals}
+        named = {path for parts in files.values() for path in parts.files}
+        seals = {**{path: known[path] for path in named if path in known}, **self._seals}
         offers = Offers() if offering is None else offering.offers()
         return Written(self._bucket, files, log, said, seals, offers)
+
+    def _write_state(self, name: str, table: StateTable, frame: Frame, before: _Stored) -> Parts:
+        """Write a state table: what changed in it where it knows that, else the whole; return its files."""
+        changes = before.changes(name, frame)
+        if changes is None:
+            return Parts((self._write_frame(name, frame, table.schema),))
+        (rows, gone, _), held = before.files[name], before.held(name)
+        if len(changes.added):
+            rows = (*rows, self._write_frame(name, changes.added, table.schema))
+        if len(changes.gone):
+            keys = pa.schema([table.schema.field(key) for key in table.order])
+            gone = (*gone, self._write_frame(name + GONE, changes.gone, keys))
+        return Parts(rows, gone, held + len(changes.added))
+
+    def _write_frame(self, name: str, frame: Frame, schema: pa.Schema) -> str:
+        path = self._path(name)
+        self._seals[path] = self._storage.write_table(path, frame.to_table(schema), sync=False)
+        return path
 
     def _write_logs(self, offering: Offering | None) -> dict[str, str]:
         kernel = self._deployment.kernel

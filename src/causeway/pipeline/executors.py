@@ -23,6 +23,7 @@ from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.group import CommitEvery, Group
 from causeway.pipeline.heights import Said
 from causeway.pipeline.lake import Lake, LakeDamaged, Manifest
+from causeway.pipeline.manifests import parts_from
 from causeway.pipeline.offers import Offers, Part
 from causeway.pipeline.placement import Place, executors_of, numbered, on_one_machine
 from causeway.pipeline.recent import Recent
@@ -159,6 +160,7 @@ def written_from(content: str, offers: bytes) -> Written:
     if "error" in found:
         raise _error_of(found)
     found["said"] = [(Tick(**tick), Said(*said)) for tick, said in found["said"]]
+    found["state"] = {name: parts_from(parts) for name, parts in found["state"].items()}
     found["files"] = {path: seal_from(seal) for path, seal in found["files"].items()}
     found["offers"] = Offers(tuple(Part(*part) for part in found["offers"]), offers)
     return Written(**found)

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from causeway.model.frame import from_table
+from causeway.model.joins import codes
 from causeway.pipeline.lake_manifests import LakeManifests
 from causeway.pipeline.layout import (
     COMPACTED,
@@ -43,7 +45,7 @@ from causeway.pipeline.layout import (
     compaction_path,
     volume_path,
 )
-from causeway.pipeline.manifests import Compacted, Manifest, decoded, encoded
+from causeway.pipeline.manifests import Compacted, Manifest, Parts, decoded, encoded
 from causeway.pipeline.sealed import Seal, seal_from, seal_of
 from causeway.pipeline.storage import AlreadyExists, Storage, first_line, row_groups_with
 
@@ -94,6 +96,20 @@ class Lake(LakeManifests):
     def table(self, manifest: Manifest, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a file that a manifest names, verified. Raises ``LakeDamaged``, ``Freed``."""
         return self.sealed_table(path, manifest.files[path], columns)
+
+    def part(self, manifest: Manifest, parts: Parts) -> pa.Table:
+        """Return the rows of a state table that ``parts`` of a manifest have, verified; out of several files they are
+        in no order. Raises ``LakeDamaged``, ``Freed``."""
+        rows = pa.concat_tables([self.table(manifest, path) for path in parts.rows])
+        if not parts.gone:
+            return rows
+        gone = from_table(pa.concat_tables([self.table(manifest, path) for path in parts.gone]))
+        ours, theirs = codes(gone.names, from_table(rows.select(gone.names)), gone)
+        return rows.filter(pa.array(~np.isin(ours, theirs)))
+
+    def state(self, manifest: Manifest, table: str) -> list[pa.Table]:
+        """Return the rows of a state table at the last height of a commit, a table a bucket, as ``part`` has them."""
+        return [self.part(manifest, parts) for parts in manifest.state.get(table, {}).values()]
 
     def outside(self, manifest: Manifest) -> dict[str, tuple[str, Seal]]:
         """Return what was recorded for the tick of a height: kind -> file and its seal."""

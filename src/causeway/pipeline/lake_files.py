@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from causeway.pipeline.layout import (
-    FORMAT,
+    GONE,
     HEAD_FILE,
     HEIGHTS,
     LAKE_FILE,
+    READABLE,
     Freed,
     Head,
     LakeDamaged,
@@ -98,9 +99,10 @@ class LakeFiles:
                 self._of_this_version(content)
 
     def _of_this_version(self, content: Mapping[str, Any]) -> None:
-        if content.get("format") != FORMAT:
+        if content.get("format") not in READABLE:
             raise LakeError(
-                f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads format {FORMAT}"
+                f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads formats "
+                f"{' and '.join(map(str, READABLE))}"
             )
 
     def exists(self) -> bool:
@@ -147,7 +149,7 @@ class LakeFiles:
         """Return the error that says that a file is missing, or that a vacuum took it."""
         folder, _, name = path.rpartition("/")
         if folder.startswith(f"{HEIGHTS}/") and "-" in name:
-            table = name.rsplit("-", 2)[0]
+            table = name.rsplit("-", 2)[0].removesuffix(GONE)
             state = {item["name"].replace(":", ".") for item in self.about()["tables"]["state"]}
             # A commit's state is of its last height; of two heights in a row a vacuum keeps at most one.
             first = int(folder.split("/")[1])

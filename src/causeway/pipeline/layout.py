@@ -10,7 +10,12 @@ from causeway.model.errors import InvalidInput
 from causeway.pipeline.manifests import decoded, encoded
 from causeway.pipeline.sealed import Seal
 
-FORMAT = 6
+FORMAT = 7
+READABLE = (6, FORMAT)
+"""Formats of lakes that are read and gone on with; one of format 6 has no state table in several files yet."""
+
+GONE = ".gone"
+"""What stands behind the name of a state table in the names of files with keys of rows that are gone."""
 """The version of this layout; a lake of another is refused."""
 
 LAKE_FILE = "lake.json"

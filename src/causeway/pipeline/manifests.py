@@ -60,6 +60,33 @@ class Exchange(NamedTuple):
     sections: tuple[Section, ...]
 
 
+class Parts(NamedTuple):
+    """The files with a bucket's rows of a state table: those in ``rows``, but for rows whose keys stand in ``gone``.
+
+    ``held``: how many rows the files of ``rows`` have, where there are several.
+    """
+
+    rows: tuple[str, ...]
+    gone: tuple[str, ...] = ()
+    held: int = 0
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return all of them."""
+        return self.rows + self.gone
+
+    @property
+    def whole(self) -> bool:
+        """Return whether one file has just the table's rows."""
+        return len(self.rows) == 1 and not self.gone
+
+
+def parts_from(content: Sequence[Any]) -> Parts:
+    """Return parts from what JSON has of them."""
+    rows, gone, held = content
+    return Parts(tuple(rows), tuple(gone), held)
+
+
 @dataclass(frozen=True)
 class Line:
     """What is known of one committed height.
@@ -82,7 +109,7 @@ class Manifest:
     """What one commit consists of: one height, or many that follow each other. It is looked at from one of them
     (``at``), by default the last.
 
-    ``number``: counts the commits of a lake. ``lines``: its heights. ``last_state``: table -> bucket -> file, at the
+    ``number``: counts the commits of a lake. ``lines``: its heights. ``last_state``: table -> bucket -> files, at the
     last of them. ``log``: log table -> bucket -> file with the rows of all of them. ``totals``: how many rows each log
     table has by the last. ``outside``: kind -> file of what was recorded for the tick, of a commit of one height.
     ``exchange``: what the buckets offer each other, None where there is one. ``offers``: bucket -> file of what it
@@ -90,12 +117,13 @@ class Manifest:
     digest of the manifest before, of ``lake.json`` for the first. ``epoch``: which claim on the lake it was written
     under. ``compacted``: how far the log tables were compacted by then. ``seen``: which of its heights is looked at.
 
-    In the file every name of a file has its seal behind it: [file, length, digests].
+    In the file every name of a file has its seal behind it: [file, length, digests]. The files of a state table are
+    one such, or an object with ``rows``, ``gone`` and ``held`` (``Parts``).
     """
 
     number: int
     lines: tuple[Line, ...]
-    last_state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    last_state: Mapping[str, Mapping[str, Parts]] = field(default_factory=dict)
     log: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
     outside: Mapping[str, str] = field(default_factory=dict)
@@ -128,7 +156,7 @@ class Manifest:
         return self.line.rows
 
     @property
-    def state(self) -> Mapping[str, Mapping[str, str]]:
+    def state(self) -> Mapping[str, Mapping[str, Parts]]:
         """Return the files of the state at the height that is looked at, which must be the last of the commit."""
         if self.height < self.last:
             raise AssertionError(f"the state at height {self.height} is in no file: it is made by a replay")
@@ -157,8 +185,11 @@ class Manifest:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
         fields["heights"], fields["state"] = _columns(self.lines), fields.pop("last_state")
         fields["compacted"] = [self.compacted.last, self.compacted.digest]
-        for name in ("state", "log"):
-            fields[name] = {table: self._sealed(files) for table, files in fields[name].items()}
+        fields["state"] = {
+            table: {key: self._sealed_parts(parts) for key, parts in files.items()}
+            for table, files in fields["state"].items()
+        }
+        fields["log"] = {table: self._sealed(files) for table, files in fields["log"].items()}
         for name in ("outside", "offers"):
             fields[name] = self._sealed(fields[name])
         if self.exchange is not None:
@@ -169,7 +200,7 @@ class Manifest:
 
     def state_files(self) -> list[str]:
         """Return the files of the state at the last height."""
-        return [path for files in self.last_state.values() for path in files.values()]
+        return [path for files in self.last_state.values() for parts in files.values() for path in parts.files]
 
     def exchanged(self) -> list[str]:
         """Return the files with what the buckets offer each other, and nothing else."""
@@ -177,6 +208,10 @@ class Manifest:
 
     def _sealed(self, files: Mapping[str, str]) -> dict[str, list[Any]]:
         return {key: [path, *self.files[path]] for key, path in files.items()}
+
+    def _sealed_parts(self, parts: Parts) -> Any:
+        rows, gone = ([[path, *self.files[path]] for path in paths] for paths in (parts.rows, parts.gone))
+        return rows[0] if parts.whole else {"rows": rows, "gone": gone, "held": parts.held}
 
     @cached_property
     def digest(self) -> str:
@@ -190,12 +225,20 @@ class Manifest:
         digest = found.pop("digest")
         files: dict[str, Seal] = {}
 
-        def named(sealed: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+        def named(sealed: Mapping[Any, Sequence[Any]]) -> dict[Any, str]:
             files.update({path: seal_from(seal) for path, *seal in sealed.values()})
             return {key: path for key, (path, _, _) in sealed.items()}
 
-        for name in ("state", "log"):
-            found[name] = {table: named(sealed) for table, sealed in found[name].items()}
+        def parts(sealed: Any) -> Parts:
+            if isinstance(sealed, list):
+                return Parts(tuple(named({"": sealed}).values()))
+            rows, gone = (tuple(named(dict(enumerate(sealed[name]))).values()) for name in ("rows", "gone"))
+            return Parts(rows, gone, sealed["held"])
+
+        found["state"] = {
+            table: {key: parts(sealed) for key, sealed in files.items()} for table, files in found["state"].items()
+        }
+        found["log"] = {table: named(sealed) for table, sealed in found["log"].items()}
         for name in ("outside", "offers"):
             found[name] = named(found[name])
         if (exchange := found["exchange"]) is not None:

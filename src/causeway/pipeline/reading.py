@@ -18,6 +18,7 @@ from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.layout import manifest_path
+from causeway.pipeline.manifests import Parts
 from causeway.pipeline.offers import EVERYONE, HEADERS, Taken
 from causeway.pipeline.record import NOTHING, Outside
 from causeway.pipeline.schemas import stamped_schema
@@ -100,7 +101,7 @@ class Reader:
 
     def _state_at(self, bucket: int, manifest: Manifest) -> Any:
         files = files_of(manifest, bucket)
-        tables = {name: self.lake.table(manifest, path) for name, path in files.items()}
+        tables = {name: self.lake.part(manifest, parts) for name, parts in files.items()}
         return state_of(self.deployment.kernel, tables)
 
     def check_roots(self, bucket: int, state: Any) -> None:
@@ -316,7 +317,7 @@ def _as_seen(rows: pa.Table) -> Frame:
     return frame.with_columns(**stamps)
 
 
-def files_of(manifest: Manifest, bucket: int) -> dict[str, str]:
+def files_of(manifest: Manifest, bucket: int) -> dict[str, Parts]:
     """Return the files that hold a bucket's state at a height, by table."""
     key = str(bucket)
     return {name: files[key] for name, files in manifest.state.items() if key in files}

@@ -14,6 +14,7 @@ from causeway.pipeline.group import Group
 from causeway.pipeline.heights import line_of
 from causeway.pipeline.lake import Compacted, Lake, Manifest
 from causeway.pipeline.layout import height_folder
+from causeway.pipeline.manifests import Parts
 from causeway.pipeline.offers import write_exchange
 from causeway.pipeline.record import NOTHING, Outside
 
@@ -72,12 +73,12 @@ def _committed(lake: Lake, claim: WriterClaim | None, manifest: Manifest) -> Man
 
 def assembled(number: int, written: Sequence[Written], outside: Outside = NOTHING) -> Manifest:
     """Return the manifest of what all buckets wrote, and of what was recorded for its tick."""
-    state: dict[str, dict[str, str]] = {}
+    state: dict[str, dict[str, Parts]] = {}
     log: dict[str, dict[str, str]] = {}
     spilled: dict[str, str] = {}
     for part in written:
-        for table, path in part.state.items():
-            state.setdefault(table, {})[str(part.bucket)] = path
+        for table, parts in part.state.items():
+            state.setdefault(table, {})[str(part.bucket)] = parts
         for table, path in part.log.items():
             log.setdefault(table, {})[str(part.bucket)] = path
         spilled |= {str(part.bucket): path for path in part.offers.files()}

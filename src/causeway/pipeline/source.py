@@ -86,6 +86,14 @@ class Between(InputPartition):
     height: int
 
 
+@dataclass
+class Several(InputPartition):
+    """A bucket's rows of a state table that lie in several files, at the last height of a commit."""
+
+    height: int
+    bucket: str
+
+
 class Asked:
     """What the options ask for: a table of a lake. ``state_at``: executes heights again, None where nothing does."""
 
@@ -134,12 +142,19 @@ class Asked:
             raise freed
         if manifest.height < manifest.last:
             return [Between(manifest.height)]
-        return [File(path, manifest.files[path]) for path in manifest.state.get(self.table, {}).values()]
+        parts = manifest.state.get(self.table, {})
+        return [
+            File(one.rows[0], manifest.files[one.rows[0]]) if one.whole else Several(manifest.height, key)
+            for key, one in parts.items()
+        ]
 
     def rows(self, part: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Return the rows of a part, verified, in the types that Spark has for them."""
         if isinstance(part, Between):
             table = pa.concat_tables(between(self.lake, self.state_at, part.height, self.table))
+        elif isinstance(part, Several):
+            manifest = self.lake.manifest(part.height)
+            table = self.lake.part(manifest, manifest.state[self.table][part.bucket])
         else:
             assert isinstance(part, File)
             table = _table(self.lake, part)

@@ -158,8 +158,16 @@ class LakeTables:
         """Return the rows of a state table, of all buckets or of one."""
         if manifest.height == manifest.last:
             files = manifest.state.get(table, {})
-            paths = [path for key, path in files.items() if bucket is None or key == str(bucket)]
-            return self._read({path: manifest.files[path] for path in paths}, schema)
+            found = [parts for key, parts in files.items() if bucket is None or key == str(bucket)]
+            rows, gone = (
+                {path: manifest.files[path] for paths in of_buckets for path in paths}
+                for of_buckets in ([parts.rows for parts in found], [parts.gone for parts in found])
+            )
+            if not gone:
+                return self._read(rows, schema)
+            keys = list(self._schemas.state_table(table).order)
+            left = self._read(gone, pa.schema([schema.field(key) for key in keys]))
+            return self._read(rows, schema).join(left, keys, "leftanti").select(*schema.names)
         parts = between(self._lake, self._state_at, manifest.height, table)
         made = pa.concat_tables(parts if bucket is None else [parts[bucket]])
         if not made.num_rows:

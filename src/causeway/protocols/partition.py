@@ -19,10 +19,10 @@ State = TypeVar("State", bound=ChainState)
 
 
 def state_of(kernel: Kernel[State, Any], tables: Mapping[str, pa.Table]) -> State:
-    """Return the state whose tables these are; a table that is absent is empty."""
+    """Return the state whose tables these are, in any order; a table that is absent is empty."""
     return kernel.state(
         {
-            name: from_table(tables[name]) if name in tables else empty_frame(table.schema)
+            name: in_order(table, from_table(tables[name])) if name in tables else empty_frame(table.schema)
             for name, table in kernel.tables().items()
         }
     )

@@ -151,6 +151,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             prover="causeway.proving.xdm.prover:PROVER",
             loops=(
                 "causeway.proofs.substrate.trie_loops",
+                "causeway.proofs.substrate.trie_heap_loops",
                 "causeway.proofs.substrate.trie_read_loops",
                 "causeway.proofs.substrate.many_loops",
                 "causeway.proofs.substrate.byte_loops",

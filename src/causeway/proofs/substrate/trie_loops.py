@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.compiled import BYTE_ROWS, BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled
-from causeway.proofs.distinct.loops import copy_bytes
+from causeway.model.compiled import BYTE_ROWS, BYTES, INT64, NOTHING, ROWS, ROWS_OUT, compiled
 from causeway.proofs.substrate.node import WIDTH
 from causeway.proofs.substrate.trie_arena import (
     BLOCK,
@@ -22,14 +21,11 @@ from causeway.proofs.substrate.trie_arena import (
     DIGEST,
     DIRTY,
     DIRTY_NODES,
-    ENTRIES,
     ENTRY,
-    ENTRY_HOLDERS,
     FIRST_DEAD_ENTRY,
     FIRST_DEAD_NODE,
     FREE_ENTRY,
     FREE_NODE,
-    HEAP_END,
     HEIGHT,
     HOLDERS,
     KEY_BYTES,
@@ -46,7 +42,6 @@ from causeway.proofs.substrate.trie_arena import (
 from causeway.proofs.substrate.trie_node_loops import (
     ARENA,
     bury_node,
-    bytes_of,
     free_block,
     new_block,
     new_entry,
@@ -339,20 +334,6 @@ def release_tries(arena: Any, tries: Any) -> None:
                     if nodes[child, HOLDERS] == 0:
                         bury_node(arena, child)
             free_block(arena, block)
-
-
-@compiled(NOTHING, [ARENA, BYTES_OUT], allocates=False)
-def repack(arena: Any, heap: Any) -> None:
-    """Write the entries that are held into another heap, one behind the other."""
-    entries = arena.entries
-    at = 0
-    for entry in range(arena.counters[ENTRIES]):
-        if entries[entry, ENTRY_HOLDERS] > 0:
-            offset, count = entries[entry, OFFSET], bytes_of(arena, entry)
-            copy_bytes(arena.heap, offset, heap, at, count)
-            entries[entry, OFFSET] = at
-            at += count
-    arena.counters[HEAP_END] = at
 
 
 @compiled(NOTHING, [ARENA, ROWS, ROWS_OUT], allocates=False)

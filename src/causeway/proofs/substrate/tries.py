@@ -31,9 +31,7 @@ from causeway.proofs.substrate.trie_arena import (
     DIRTY_NODES,
     ENTRIES,
     ENTRY_HOLDERS,
-    HEAP_END,
     KEY_BYTES,
-    LIVE_BYTES,
     NODES,
     NONE,
     STATE,
@@ -44,6 +42,7 @@ from causeway.proofs.substrate.trie_arena import (
     with_nodes,
     with_tries,
 )
+from causeway.proofs.substrate.trie_heap import with_heap
 
 PIECE = 1 << 14
 """Nodes are encoded in pieces of this many, so that what is written and hashed is still in the cache."""
@@ -79,6 +78,7 @@ class Tries:
 
     def __init__(self) -> None:
         self._arena = empty_arena()
+        self._heap_stop = 0
         self._versions = np.empty(0, dtype=np.uint8)
         self._closed: list[int] = []
         self._unused: deque[int] = deque()
@@ -330,17 +330,8 @@ class Tries:
 
     def _make_room(self, entries: int, heap_bytes: int) -> None:
         """Make room for new entries, and as many nodes as they mostly take."""
-        from causeway.proofs.substrate import trie_loops
-
         arena = with_entries(with_nodes(self._arena, 2 * entries), entries)
-        end = int(arena.counters[HEAP_END])
-        if end + heap_bytes > len(arena.heap):
-            # What is not held any more is left behind.
-            live = int(arena.counters[LIVE_BYTES])
-            heap = np.empty(live + live // 2 + heap_bytes + heap_bytes // 2, dtype=np.uint8)
-            trie_loops.repack(arena, heap)
-            arena = arena._replace(heap=heap)
-        self._arena = arena
+        self._arena, self._heap_stop = with_heap(arena, self._heap_stop, heap_bytes)
 
     def _close_unused(self) -> None:
         unused = [self._unused.popleft() for _ in range(len(self._unused))]

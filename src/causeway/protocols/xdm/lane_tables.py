@@ -16,16 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.deferred import Column
-from causeway.model.frame import Frame, concat
-from causeway.model.joins import lookup, over
+from causeway.model.frame import Changes, Frame, concat
+from causeway.model.joins import codes, lookup, over
 from causeway.model.order import U64, Rows, distinct, groups_of, stable_order
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import INDEXED
 
 LEAST_RECENT = 4096
-RECENT_SHARE = 32
-"""Rows that came lately are kept beside the others, until they are so many and one of so many of these."""
+RECENT_SHARE = 2
+"""Rows that came lately are kept beside the others, until they are so many more than one of so many of these: then all
+are put in order, which costs as much as there are."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,33 @@ class Delta:
     gone: Sequence[Frame] = ()
 
 
+class _Step:
+    """What came and went in one change of a table, and the change before it, as far as someone may ask for it.
+
+    ``rows``: of this change and all before it. ``origin``: the frame that a table was made of, which changed nothing.
+    """
+
+    __slots__ = ("added", "before", "gone", "origin", "rows")
+
+    def __init__(
+        self, before: _Step | None, added: Frame | None = None, gone: Frame | None = None, origin: Frame | None = None
+    ) -> None:
+        self.added, self.gone, self.origin = added, gone, origin
+        self.rows = sum(len(frame) for frame in (added, gone) if frame is not None)
+        self.before = before
+        if before is not None:
+            self.rows += before.rows
+
+    def bounded(self, length: int) -> _Step:
+        """Return the step; where it has more rows than a table of ``length`` rows is worth, one that knows nothing."""
+        return self if self.rows <= LEAST_REMEMBERED + REMEMBERED * length else _Step(None)
+
+
+LEAST_REMEMBERED = 8192
+REMEMBERED = 2
+"""A table remembers the last so many rows that came and went, and so many times as many as it has."""
+
+
 class LaneTable(Frame):
     """A table of messages by lane and ``index``, two of which agree in no row, with an index over its lanes.
 
@@ -133,11 +161,14 @@ class LaneTable(Frame):
     they were added. ``delta``: what this table changed.
     """
 
-    __slots__ = ("_levels", "_made", "delta", "lanes")
+    __slots__ = ("_levels", "_made", "_step", "delta", "lanes")
 
-    def __init__(self, lanes: Frame, levels: tuple[_Level, _Level], length: int, delta: Delta | None) -> None:
+    def __init__(
+        self, lanes: Frame, levels: tuple[_Level, _Level], length: int, delta: Delta | None, step: _Step
+    ) -> None:
         self.lanes = lanes
         self.delta = delta
+        self._step = step
         self._levels = levels
         self._length = length
         self._made: dict[str, Column] | None = None
@@ -145,13 +176,13 @@ class LaneTable(Frame):
     @classmethod
     def of(cls, rows: Frame) -> LaneTable:
         """Return a table with an index: itself, if it has one."""
-        return rows if isinstance(rows, LaneTable) else cls._of(rows, None)
+        return rows if isinstance(rows, LaneTable) else cls._of(rows, None, _Step(None, origin=rows))
 
     @classmethod
-    def _of(cls, rows: Frame, delta: Delta | None) -> LaneTable:
+    def _of(cls, rows: Frame, delta: Delta | None, step: _Step) -> LaneTable:
         groups = groups_of(*(rows[name] for name in LANE))
         lanes = rows.select(LANE).take(groups.starts)
-        found = cls(lanes, (_Level.of(rows, lanes), _Level.of(rows.slice(0, 0), lanes)), len(rows), delta)
+        found = cls(lanes, (_Level.of(rows, lanes), _Level.of(rows.slice(0, 0), lanes)), len(rows), delta, step)
         found._made = {name: rows.column(name) for name in rows.names}
         return found
 
@@ -167,11 +198,20 @@ class LaneTable(Frame):
             self._made = {name: every.column(name) for name in every.names}
         return self._made
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns in order."""
+        return self._levels[0].rows.names
+
+    def slice(self, start: int, stop: int) -> Frame:
+        """Return rows ``start`` to ``stop``; no rows at all without making columns for it."""
+        return super().slice(start, stop) if start < stop else self._levels[0].rows.slice(0, 0)
+
     def settled(self) -> LaneTable:
         """Return the same table as one that has changed nothing yet."""
         if self.delta is None:
             return self
-        found = LaneTable(self.lanes, self._levels, self._length, None)
+        found = LaneTable(self.lanes, self._levels, self._length, None, self._step)
         found._made = self._made
         return found
 
@@ -235,9 +275,10 @@ class LaneTable(Frame):
         rows = np.sort(rows)
         split = int(np.searchsorted(rows, self._split))
         levels = self._levels[0].without(rows[:split]), self._levels[1].without(rows[split:] - self._split)
-        delta = self._delta
-        delta = Delta(delta.since, delta.added, (*delta.gone, self.rows_at(rows)))
-        return LaneTable(self.lanes, levels, len(self) - len(rows), delta)
+        delta, gone, length = self._delta, self.rows_at(rows), len(self) - len(rows)
+        keys = Frame({name: gone[name] for name in INDEXED})
+        step = _Step(self._step, gone=keys).bounded(length)
+        return LaneTable(self.lanes, levels, length, Delta(delta.since, delta.added, (*delta.gone, gone)), step)
 
     def with_rows(self, rows: Frame) -> LaneTable:
         """Return the table with more rows; none of them has the lane and index of another, be it one that has gone."""
@@ -245,14 +286,39 @@ class LaneTable(Frame):
             return self
         rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
         delta = Delta(self._delta.since, (*self._delta.added, rows), self._delta.gone)
+        step = _Step(self._step, added=rows).bounded(len(self) + len(rows))
         old, recent = self._levels
         changed = old.alive is not None or len(recent.rows) > 0
         many = len(recent.rows) + len(rows) > LEAST_RECENT + len(old.rows) // RECENT_SHARE
         if changed and (many or self._made is not None):
-            return LaneTable._of(_frame_of(self), None)._joined(rows, delta)
-        return self._joined(rows, delta)
+            return LaneTable._of(_frame_of(self), None, step)._joined(rows, delta, step)
+        return self._joined(rows, delta, step)
 
-    def _joined(self, rows: Frame, delta: Delta) -> LaneTable:
+    def changed_since(self, before: Frame) -> Changes | None:
+        """Return how this table came from an earlier one, and forget how that one came to be; None where it is not
+        known."""
+        if len(self) == 0:
+            return None
+        asked = before._step if isinstance(before, LaneTable) else None
+        added, gone = [], []
+        step = self._step
+        while step is not asked and (asked is not None or step.origin is not before):
+            if step.added is not None:
+                added.append(step.added)
+            if step.gone is not None:
+                gone.append(step.gone)
+            if step.before is None:
+                return None
+            step = step.before
+        step.before, step.rows = None, 0
+        first = self.rows_at(_NO_ROWS)
+        came, went = concat([first, *reversed(added)]), concat([first.select(INDEXED), *reversed(gone)])
+        if len(came) and len(went):
+            ours, theirs = codes(INDEXED, came, went)
+            came, went = came.filter(~np.isin(ours, theirs)), went.filter(~np.isin(theirs, ours))
+        return Changes(came, went)
+
+    def _joined(self, rows: Frame, delta: Delta, step: _Step) -> LaneTable:
         """Return the table with more rows, in order, among those that came lately."""
         groups = groups_of(*(rows[name] for name in LANE))
         coming = rows.select(LANE).take(groups.starts)
@@ -260,7 +326,7 @@ class LaneTable(Frame):
         first = rows["index"][groups.starts[known >= 0]]
         if any((level.at(known[known >= 0], first) < level.ends[known[known >= 0]]).any() for level in self._levels):
             every = concat([_frame_of(self), rows])
-            return LaneTable._of(every.take(stable_order(*(every[name] for name in INDEXED))), delta)
+            return LaneTable._of(every.take(stable_order(*(every[name] for name in INDEXED))), delta, step)
         lanes, (old, recent), length = self.lanes, self._levels, len(self) + len(rows)
         if (known < 0).any():
             lanes = concat([lanes, coming.filter(known < 0)])
@@ -269,7 +335,7 @@ class LaneTable(Frame):
         if len(left := recent.remaining()):
             rows = concat([left, rows])
             rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
-        return LaneTable(lanes, (old, _Level.of(rows, lanes)), length, delta)
+        return LaneTable(lanes, (old, _Level.of(rows, lanes)), length, delta, step)
 
     @property
     def _split(self) -> int:
@@ -279,6 +345,9 @@ class LaneTable(Frame):
     @property
     def _delta(self) -> Delta:
         return self.delta if self.delta is not None else Delta(self)
+
+
+_NO_ROWS: Rows = np.empty(0, dtype=np.int64)
 
 
 def _frame_of(table: LaneTable) -> Frame:

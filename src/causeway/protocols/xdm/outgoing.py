@@ -241,12 +241,16 @@ def _charged(
         queued["sender"][rows], return_index=True, return_inverse=True, return_counts=True
     )
     at = np.searchsorted(accounts["program"], senders)
-    each = list(zip(joined(accounts.take(at), "balance"), fees[rows][first].tolist(), counts.tolist(), strict=True))
-    # Of each sender so many can be paid that something is left.
-    paid = np.array([min(max(balance - 1, 0) // fee, count) if fee else count for balance, fee, count in each])
-    left = (balance - fee * done for (balance, fee, _), done in zip(each, paid.tolist(), strict=True))
     high, low = accounts["balance_high"].copy(), accounts["balance_low"].copy()
-    high[at], low[at] = split(left)
+    balances, each, most = low[at], fees[rows][first], counts.astype(np.uint64)
+    if high[at].any():
+        balances = np.array(joined(accounts.take(at), "balance"), dtype=object)
+        each, most = each.astype(object), most.astype(object)
+    # Of each sender so many can be paid that something is left.
+    paid = np.where(each > 0, np.minimum((np.maximum(balances, 1) - 1) // np.maximum(each, 1), most), most)
+    left = balances - each * paid
+    high[at], low[at] = split(left.tolist())
+    paid = paid.astype(np.int64)
     order = np.argsort(which, kind="stable")
     rank = np.empty(len(rows), dtype=np.int64)
     rank[order] = groups_of(which[order]).ranks()

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from causeway.network.carriers import CarrierSummary
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.ibc.fees import COUNTS, OUTSIDER
@@ -110,6 +108,4 @@ def waiting(backlogs: Sequence[Backlog]) -> str:
 
 
 def _rows(lake: Lake, manifest: Manifest, table: str) -> list[dict[str, Any]]:
-    files = manifest.state.get(table, {}).values()
-    tables: list[pa.Table] = [lake.table(manifest, path) for path in files]
-    return [row for part in tables for row in part.to_pylist()]
+    return [row for part in lake.state(manifest, table) for row in part.to_pylist()]

@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
-
 from causeway.network.carriers import CarrierSummary
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.xdm.counted import Counted
@@ -86,6 +84,4 @@ def _lines(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rows(lake: Lake, manifest: Manifest, table: str) -> list[dict[str, Any]]:
-    files = manifest.state.get(table, {}).values()
-    tables: list[pa.Table] = [lake.table(manifest, path) for path in files]
-    return [row for part in tables for row in part.to_pylist()]
+    return [row for part in lake.state(manifest, table) for row in part.to_pylist()]
