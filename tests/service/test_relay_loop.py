@@ -182,18 +182,24 @@ def test_lost_late_and_doubled_transactions_cost_fees_alone(tmp_path: Path, seed
 def test_an_altered_proof_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         before = lakes.lane("right")["receipt"]
+        names = []
 
         def alter(step: Submit) -> None:
             transaction = wire.Transaction.FromString(step.transaction)
             for call in transaction.calls:
                 if call.WhichOneof("call") == "receive":
                     call.receive.value = call.receive.value[:-1] + bytes([call.receive.value[-1] ^ 1])
-            lakes.submit("right", 1, transaction.SerializeToString())
+            names.append(lakes.submit("right", 1, transaction.SerializeToString()).hash)
 
         lakes.relay("right", submit=alter)
         assert lakes.lane("right")["receipt"] == before
         # Only the first was in turn: the reference looks at proofs after the order.
         assert lakes.refused("right") == {"InvalidProof": 1, "OutOfOrder": 4}
+        told = lakes.nodes["right"].outcome(names[-1])["faults"]
+        assert {one["why"]: (one["count"], one["where"]) for one in told} == {
+            "InvalidProof": (1, "right"),
+            "OutOfOrder": (4, "right"),
+        }
         lakes.until_idle()
         lakes.check(5)
 

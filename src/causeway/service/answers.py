@@ -94,6 +94,7 @@ class FaultAnswer(Answer):
     what: Name
     why: Text
     count: Height
+    where: Text = ""
 
 
 class OutcomeAnswer(Answer):

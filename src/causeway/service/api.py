@@ -148,12 +148,13 @@ class TakenAnswer(Answer):
 
 
 class FaultAnswer(Answer):
-    """What a block refused of what a sender asked for, or a program failed on."""
+    """What a block refused of what a sender asked for or carried, or a program failed on."""
 
-    program: str
+    program: str = Field(..., description="Its name; empty for what was carried.")
     what: Literal["refused", "failed"]
     why: str = Field(..., description="The refusal's name, or the program's error.")
     count: int
+    where: str = Field(..., description="On which chain, and of what was carried which item.")
 
 
 class OutcomeAnswer(Answer):

@@ -62,22 +62,32 @@ class LakeViews:
         """Return what the block of a height refused, or a program failed on, of what a sender (by number) asked for.
 
         ``program``: its name; ``what``: ``refused``, a call of the program's, or ``failed``, the program itself on the
-        message; ``why``: the refusal's name, or the error; ``count``: how often. A block does not tell whose message
-        led to a call: where others asked the same program in it, refusals of theirs are told, too.
+        message; ``why``: the refusal's name, or the error; ``count``: how often; ``where``: on which chain. A block
+        does not tell whose message led to a call: where others asked the same program in it, refusals of theirs are
+        told, too.
         """
         manifest, opened = self.manifest(height), self.opened
         numbers = opened.topology.chains["number"].to_numpy()
         asked = Record(opened.lake).rows(opened.lake.outside(manifest), "ingress", numbers)
         asked = asked.filter(pc.equal(asked["sender"], pa.scalar(sender, pa.uint64())))
-        found: Counter[tuple[str, str, str]] = Counter()
+        found: Counter[tuple[str, str, str, str]] = Counter()
         ends = set(zip(asked["chain"].to_pylist(), asked["receiver"].to_pylist(), strict=True))
         by_number = {int(item["number"]): row for row, item in enumerate(opened.about["chains"])}
         for chain, program in sorted(ends):
             name, position = opened.program_names.get(program) or str(program), by_number[chain]
-            found.update((name, *fault) for fault in self._refused(height, position, program))
-            found.update((name, *fault) for fault in self._failed(height, position, program, sender))
-        names = ("program", "what", "why")
+            where = opened.names[position]
+            found.update((name, *fault, where) for fault in self._refused(height, position, program))
+            found.update((name, *fault, where) for fault in self._failed(height, position, program, sender))
+        names = ("program", "what", "why", "where")
         return [{**dict(zip(names, key, strict=True)), "count": count} for key, count in sorted(found.items())]
+
+    def refused(self, height: int, chain: str, carrier: int, transaction: bytes) -> list[dict[str, Any]]:
+        """Return what the block of a height refused of a transaction that ``carrier`` (by number) brought to ``chain``,
+        as ``outcome`` does of a message; ``program`` is empty, ``where``: the chain, and which item of it.
+
+        Protocols whose chains take transactions have their own.
+        """
+        raise InvalidInput(f"transaction: {self.opened.protocol} has none that are carried")
 
     def _refused(self, height: int, position: int, program: int) -> Iterator[tuple[str, str]]:
         refused = int(Event.SENT | Event.REJECTED)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
@@ -238,7 +240,8 @@ class Node:
             return Taken(name, WAITING, None) if name in self._waiting else None
 
     def outcome(self, name: str) -> dict[str, Any]:
-        """Return what the block that has a message, by its hash, refused of it (``LakeViews.outcome``).
+        """Return what the block that has a message, by its hash, refused of it (``LakeViews.outcome``); so of what was
+        carried (``LakeViews.refused``).
 
         Raises:
             NotFound: no such message is in a block, as far as is remembered.
@@ -246,9 +249,29 @@ class Node:
         found = self.find(name)
         if found is None or found.height is None:
             raise NotFound(f"hash: {name[:80]}: no such message was in a block of late")
-        sender = self.senders.sender_of(name, found.height)
-        faults = [] if sender is None else self.views.outcome(found.height, sender_number(sender))
+        faults: list[dict[str, Any]] = []
+        sent = self.senders.sent(name, found.height)
+        if sent is not None:
+            carried = self._carried(name, found.height, *sent)
+            if carried is None:
+                faults = self.views.outcome(found.height, sender_number(sent[0]))
+            else:
+                faults = self.views.refused(found.height, carried[0], carrier_number(sent[0]), carried[1])
         return {"hash": name, "height": found.height, "faults": faults}
+
+    def _carried(self, name: str, height: int, sender: bytes, nonce: int) -> tuple[str, bytes] | None:
+        """Return the chain and the transaction that have a hash, of those in the block of a height; None for a user's
+        message."""
+        lake = self.network.lake
+        names = {number: chain for chain, number in self.chains.items()}
+        numbers = np.array(list(names), dtype=np.uint64)
+        rows = Record(lake).rows(lake.outside(lake.manifest(height)), "carried", numbers)
+        for row in rows.filter(pc.equal(rows["carrier"], carrier_number(sender))).to_pylist():
+            chain, digits = names[row["chain"]], row["payload"].hex()
+            for content in ({"transaction": digits}, {"transaction": digits.upper()}):
+                if Signed(self.opened.lake.identity, TRANSACTION, chain, sender, nonce, content).hash == name:
+                    return chain, row["payload"]
+        return None
 
     def sender(self, public: str) -> dict[str, Any]:
         """Return what is known of the sender with a public key (hexadecimal): its numbers, and its last nonce."""

@@ -186,11 +186,11 @@ class Senders:
         """Return the height of the block that has a message, None for one that is not remembered."""
         return self._heights.get(name)
 
-    def sender_of(self, name: str, height: int) -> bytes | None:
-        """Return the public key of who sent a message that the block of a height has."""
+    def sent(self, name: str, height: int) -> tuple[bytes, int] | None:
+        """Return the public key of who sent a message that the block of a height has, and its nonce."""
         path = self._record.lake.manifest(height).outside.get("taken")
         rows = [] if path is None else self._record.read("taken", path).to_pylist()
-        return next((row["sender"] for row in rows if row["hash"].hex() == name), None)
+        return next(((row["sender"], row["nonce"]) for row in rows if row["hash"].hex() == name), None)
 
     def _take(self, key: bytes, nonce: int) -> None:
         if key in self._carriers:

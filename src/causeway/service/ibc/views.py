@@ -285,6 +285,13 @@ class Views(LakeViews):
             accounts.append({**who, **{name: int(rows[name][row]) for name in COUNTS}})
         return {"chain": chain, "height": height, "relayers": accounts}
 
+    def refused(self, height: int, chain: str, carrier: int, transaction: bytes) -> list[dict[str, Any]]:
+        """Return what the block of a height refused of what a relayer brought (``LakeViews.refused``): a block does not
+        tell which of its transactions had it."""
+        counts = self.refusals(chain, height, carrier)["refused"]
+        fixed = {"program": "", "what": "refused", "where": chain}
+        return [{**fixed, "why": why, "count": count} for why, count in sorted(counts.items())]
+
     def refusals(self, chain: str, height: int, relayer: int | None = None) -> dict[str, Any]:
         """Return how many calls were refused in the block of a height, by the error's name; of one relayer, or of all.
 

@@ -25,7 +25,7 @@ from causeway.proofs.substrate import prove_storage
 from causeway.proofs.substrate.proof import read_value
 from causeway.proofs.xdm.envelope import ExecutionReceipt, receipt_storage_key
 from causeway.protocols.limits import DIGITS, MAX_ANSWER_BYTES, MAX_ITEMS
-from causeway.protocols.xdm.carried import MAX_BLOCKS
+from causeway.protocols.xdm.carried import MAX_BLOCKS, decode_transaction
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import Ranges
 from causeway.protocols.xdm.context import block_number
@@ -39,6 +39,7 @@ from causeway.protocols.xdm.wire import message_keys
 from causeway.proving.xdm.storage import height_of, storage_at
 from causeway.service.lake_views import LakeViews
 from causeway.service.requests import NotFound
+from causeway.service.xdm.refused import faults_of, refused_items
 
 MOST_CHANNELS = 10_000
 """Channels of a pair of chains that are told of."""
@@ -180,6 +181,11 @@ class Views(LakeViews):
         found = every.filter(keep)
         order = np.lexsort((found["index"], found["substream"]))
         return found.take(order[:MOST_MESSAGES])
+
+    def refused(self, height: int, chain: str, carrier: int, transaction: bytes) -> list[dict[str, Any]]:
+        """Return what the block of a height refused of a transaction (``LakeViews.refused``)."""
+        found = refused_items(self.opened, height, self.opened.position(chain), decode_transaction(transaction))
+        return faults_of(found, chain)
 
     # ---- receipts
 
