@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import schemathesis
 
+from causeway.network.opened import OpenedLake
 from causeway.service.api import application
 from tests.service.domain_lakes import DomainLakes, both, sending
 from tests.service.test_api import Http
@@ -49,3 +50,57 @@ def test_a_whole_number_is_one_however_it_is_written(lakes: DomainLakes) -> None
     for block in ("3.5", "1e300", "true", '"3"'):
         answer = ask(block)
         assert answer.status_code == 400 and answer.json()["text"].startswith("body: block: "), block
+
+
+def test_lanes_are_found_however_they_are_named(lakes: DomainLakes) -> None:
+    views = lakes.views["near"]
+    block = lakes.views["far"].channels("right", "left", None)["best"] - 5
+
+    def found(*lanes: tuple[int, bool, int], most: int = 10) -> list[tuple[int, bool, int]]:
+        shown = views.messages("left", "right", block, list(lanes), most)["messages"]
+        return [(one["channel"], one["response"], one["nonce"]) for one in shown]
+
+    both_of_it = [(0, False, 0), (0, False, 1)]
+    assert found((0, False, 0)) == found((7, True, 0), (0, False, 0), (3, False, 0)) == both_of_it
+    assert found((0, False, 1)) == both_of_it[1:] and found((0, False, 2)) == found((0, True, 0)) == []
+    # One that is named twice is looked for twice.
+    assert found((0, False, 1), (0, False, 0), most=1) == both_of_it
+
+
+def test_what_prometheus_is_told_is_read_once(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of many pairs of chains is no table a pair."""
+    views, node = lakes.views["near"], lakes.nodes["near"]
+    reads: list[str] = []
+    read = OpenedLake.chosen_rows
+
+    def counted(opened: OpenedLake, manifest: Any, table: str, *rest: Any) -> Any:
+        reads.append(table)
+        return read(opened, manifest, table, *rest)
+
+    expected = {
+        (chain, other, str(row["channel"])): row["count"]
+        for chain in views.own()
+        for other in views.opened.names
+        if other != chain
+        for row in views.channels(chain, other, None)["channels"]
+    }
+    assert len(expected) == 6 and expected["left", "right", "0"] == 2
+    monkeypatch.setattr(OpenedLake, "chosen_rows", counted)
+    waiting, best = node.endpoint.metrics(views.height())
+    labels = ("chain", "counterparty", "channel")
+    assert {tuple(one.labels[name] for name in labels): one.value for one in waiting.samples} == expected
+    assert {one.labels["chain"] for one in best.samples} == set(views.own())
+    assert sorted(reads) == ["blocks", "channels"]
+
+
+def test_of_a_chain_that_makes_no_blocks_nothing_is_read(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    receipts = lakes.views["far"].receipts("right", None)["receipts"]
+    blocks = lakes.views["near"].blocks(None)["headers"]
+    assert len(receipts) > 5 and len(blocks) > 5
+    assert lakes.views["far"].receipts("right", receipts[-3]["number"])["receipts"] == receipts[-2:]
+    assert lakes.views["near"].blocks(blocks[-3]["number"])["headers"] == blocks[-2:]
+    newest = blocks[-1]["number"]
+    monkeypatch.setattr(OpenedLake, "log_rows", lambda *_, **__: pytest.fail("a height is read"))
+    assert lakes.views["near"].blocks(newest)["headers"] == []
+    last = lakes.views["far"].table(lakes.views["far"].height(), 2, "tips")["number"][0]
+    assert lakes.views["far"].receipts("right", int(last))["receipts"] == []

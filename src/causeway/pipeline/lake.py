@@ -97,19 +97,21 @@ class Lake(LakeManifests):
         """Return a file that a manifest names, verified. Raises ``LakeDamaged``, ``Freed``."""
         return self.sealed_table(path, manifest.files[path], columns)
 
-    def part(self, manifest: Manifest, parts: Parts) -> pa.Table:
+    def part(self, manifest: Manifest, parts: Parts, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of a state table that ``parts`` of a manifest have, verified; out of several files they are
-        in no order. Raises ``LakeDamaged``, ``Freed``."""
-        rows = pa.concat_tables([self.table(manifest, path) for path in parts.rows])
+        in no order. ``columns``: those that are wanted; all without. Raises ``LakeDamaged``, ``Freed``."""
         if not parts.gone:
-            return rows
+            return pa.concat_tables([self.table(manifest, path, columns) for path in parts.rows])
         gone = from_table(pa.concat_tables([self.table(manifest, path) for path in parts.gone]))
+        read = None if columns is None else list(dict.fromkeys((*columns, *gone.names)))
+        rows = pa.concat_tables([self.table(manifest, path, read) for path in parts.rows])
         ours, theirs = codes(gone.names, from_table(rows.select(gone.names)), gone)
-        return rows.filter(pa.array(~np.isin(ours, theirs)))
+        rows = rows.filter(pa.array(~np.isin(ours, theirs)))
+        return rows if columns is None else rows.select(columns)
 
-    def state(self, manifest: Manifest, table: str) -> list[pa.Table]:
+    def state(self, manifest: Manifest, table: str, columns: Sequence[str] | None = None) -> list[pa.Table]:
         """Return the rows of a state table at the last height of a commit, a table a bucket, as ``part`` has them."""
-        return [self.part(manifest, parts) for parts in manifest.state.get(table, {}).values()]
+        return [self.part(manifest, parts, columns) for parts in manifest.state.get(table, {}).values()]
 
     def outside(self, manifest: Manifest) -> dict[str, tuple[str, Seal]]:
         """Return what was recorded for the tick of a height: kind -> file and its seal."""

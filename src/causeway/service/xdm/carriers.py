@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from causeway.network.carriers import CarrierSummary
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.xdm.counted import Counted
@@ -36,12 +38,16 @@ _SPOKEN = {
 }
 
 
+_HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
+"""Fees have 64 bits, their sum may have more."""
+
+
 def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     """Return what is told of a lake at a height after a run (``network.carriers``)."""
     proofs = {name: {"checked": 0, "old_root": 0} for name in PROOFS.values()}
     refused: dict[str, int] = defaultdict(int)
     others = dict.fromkeys(_OTHERS.values(), 0)
-    for row in _rows(lake, manifest, "counted"):
+    for row in (row for part in lake.state(manifest, "counted") for row in part.to_pylist()):
         what = Counted(row["what"])
         if what in PROOFS:
             proofs[PROOFS[what]]["checked"] += row["count"]
@@ -50,9 +56,9 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
             refused[Validity(row["error"]).name] += row["count"]
         else:
             others[_OTHERS[what]] += row["count"]
-    kept, fees = 0, 0
-    for row in _rows(lake, manifest, "responses"):
-        kept, fees = kept + 1, fees + row["fee"]
+    held = [part["fee"].to_numpy() for part in lake.state(manifest, "responses", ["fee"])]
+    kept = sum(map(len, held))
+    fees = sum((int((part >> _HALF).sum()) << 32) + int((part & _LOW).sum()) for part in held)
     content = {
         "proofs": proofs,
         "refused_envelopes": dict(sorted(refused.items())),
@@ -81,7 +87,3 @@ def _lines(content: Mapping[str, Any]) -> Iterator[str]:
     held = content["not_acknowledged"]
     if held["responses"]:
         yield f"{held['responses']:,} responses not acknowledged, for which fees of {held['fees']:,} are held."
-
-
-def _rows(lake: Lake, manifest: Manifest, table: str) -> list[dict[str, Any]]:
-    return [row for part in lake.state(manifest, table) for row in part.to_pylist()]

@@ -89,13 +89,11 @@ class XdmEndpoint:
             "causeway_channel_waiting", "Requests without a response.", labels=("chain", "counterparty", "channel")
         )
         best = GaugeMetricFamily("causeway_consensus_block", "The newest consensus block known.", labels=("chain",))
-        for chain in self.views.own():
-            for counterparty in self.views.opened.names:
-                if counterparty == chain:
-                    continue
-                found = self.views.channels(chain, counterparty, height)
-                for row in found["channels"]:
-                    waiting.add_metric([chain, counterparty, str(row["channel"])], row["count"])
-            if found["best"] is not None:
-                best.add_metric([chain], found["best"])
+        names = self.views.opened.names
+        for position, foreign, channel, count in self.views.waiting(height):
+            waiting.add_metric([names[position], names[foreign], str(channel)], count)
+        number = self.views.best(height)
+        if number is not None:
+            for chain in self.views.own():
+                best.add_metric([chain], number)
         yield from (waiting, best)
