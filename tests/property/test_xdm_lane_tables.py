@@ -38,6 +38,7 @@ def test_a_table_says_how_it_came_from_the_one_that_was_written(seed: int, monke
     """What came and went since is all that is to be written; of a table that it did not come from it says nothing."""
     if seed % 4 == 3:
         monkeypatch.setattr(lane_tables, "LEAST_REMEMBERED", 4)
+        monkeypatch.setattr(lane_tables, "REMEMBERED", 0)
     rng = random.Random(seed)
     first: Frame = rows_of([(lane, 0, 0, number) for lane in range(3) for number in range(40)])
     written, held, there = first, set(keys_of(first)), set(keys_of(first))
@@ -63,6 +64,18 @@ def test_a_table_says_how_it_came_from_the_one_that_was_written(seed: int, monke
         written, held = table, set(there)
     assert known > 4 if seed % 4 != 3 else known < 40
     assert written.changed_since(first) is None, "what came before is forgotten"
+
+
+def test_what_was_written_counts_no_more_for_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long messages come and go, each time only these are to be written."""
+    monkeypatch.setattr(lane_tables, "LEAST_REMEMBERED", 8)
+    table = LaneTable.of(rows_of([(0, 0, 0, number) for number in range(10)]))
+    for number in range(10, 200):
+        written = table
+        table = table.with_rows(rows_of([(0, 0, 0, number)]))
+        table = table.without(table.find(rows_of([(0, 0, 0, number - 10)]))).settled()
+        changes = table.changed_since(written)
+        assert changes is not None and (len(changes.added), len(changes.gone)) == (1, 1), number
 
 
 @pytest.mark.parametrize("seed", range(16))

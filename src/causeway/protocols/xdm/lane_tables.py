@@ -129,7 +129,8 @@ class Delta:
 class _Step:
     """What came and went in one change of a table, and the change before it, as far as someone may ask for it.
 
-    ``rows``: of this change and all before it. ``origin``: the frame that a table was made of, which changed nothing.
+    ``rows``: of this change and all before it that are known. ``origin``: the frame that a table was made of, which
+    changed nothing.
     """
 
     __slots__ = ("added", "before", "gone", "origin", "rows")
@@ -310,6 +311,8 @@ class LaneTable(Frame):
             if step.before is None:
                 return None
             step = step.before
+        if step is not self._step:
+            self._step.rows -= step.rows
         step.before, step.rows = None, 0
         first = self.rows_at(_NO_ROWS)
         came, went = concat([first, *reversed(added)]), concat([first.select(INDEXED), *reversed(gone)])
