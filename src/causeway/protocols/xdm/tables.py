@@ -102,9 +102,11 @@ OPEN_CALLS_SCHEMA = pa.schema(
         _field("callback", UINT64),
         _field("amount_high", UINT64),
         _field("amount_low", UINT64),
+        _field("answered", pa.uint8()),
     ]
 )
-"""One row a call of ``sender`` on ``chain`` that the other chain has taken and whose answer comes later."""
+"""One row a call of ``sender`` on ``chain`` that the other chain has taken and whose answer comes later; ``answered`` 1
+where it came before the response that says that the call was taken, until that comes."""
 
 ALLOWLIST_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32)])
 """One row a chain ``foreign`` with which ``chain`` exchanges messages (``ChainAllowlist``)."""
