@@ -145,7 +145,11 @@ def test_a_process_started_again_brings_nothing_twice(tmp_path: Path) -> None:
     ("options", "more", "text"),
     [
         ('[[options.allowlist_calls]]\ntick = 0\nchain = "right"\nforeign = "left"', "", "allowlist_calls.0: right"),
-        ("", '[[faults]]\nkind = "drop"\nsource = "left"\ndestination = "right"', "right is external"),
+        (
+            "",
+            '[[faults]]\nkind = "drop"\nsource = "left"\ndestination = "right"',
+            "right is external: causeway relay --fault says",
+        ),
         ("", '[[faults]]\nkind = "halt"\nchain = "right"', "right is external"),
         ("", '[options.validator_keys]\nnone = ["' + 64 * "0" + '"]', 'validator_keys: "none"'),
         ("", '[options.validator_keys]\nleft = ["' + 64 * "0" + '"]', "left: its secret key is not here"),
