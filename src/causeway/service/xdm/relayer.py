@@ -220,16 +220,16 @@ def messages(direction: Direction, place: Place, memory: Memory) -> Pass:
     theirs: ChannelsAnswer = yield ReadChannels(direction.other, direction.target, direction.source)
     ours: ChannelsAnswer = yield ReadChannels(direction.end, direction.source, direction.target)
     due = due_between(ours, theirs)
-    waited = memory.waited(due, theirs.best, theirs.height)
+    waited, longest = memory.waited(due, theirs.best, theirs.height), place.limits.longest_wait
     if not due:
         memory.lanes.clear()
         return Passed(State.IDLE)
     passed: Passed = yield from _brought(direction, place, memory, theirs, due)
-    if waited < place.limits.longest_wait or passed.why:
+    if waited < longest or passed.why:
         return passed
     ((channel, response), (expected, _)), what = min(due.items()), direction.target
     lane = f"channel {channel}, {'responses' if response else 'requests'} from nonce {expected} on"
-    why = f"{what} has taken nothing in {waited} blocks of what {direction.source} says that there is: {lane}"
+    why = f"{what} has taken nothing in {longest} blocks of what {direction.source} says that there is: {lane}"
     return replace(passed, in_vain=True, why=why)
 
 
