@@ -173,6 +173,7 @@ class BeaconKernel:
     logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, "applied": APPLIED}
     header_heights: ClassVar[int] = 3
     past_heights: ClassVar[int] = KEPT_BLOCKS
+    held_heights: ClassVar[int] = KEPT_BLOCKS
 
     def chains(self) -> Sequence[str]:
         """Return the names."""

@@ -30,7 +30,7 @@ from causeway.model.ledger import EVENTS_SCHEMA, REVERTED, Event
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
-from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, Plan, RoundResult, Tick, View
+from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, Nearest, Plan, RoundResult, Tick, View
 from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, state_of, union
 from causeway.protocols.xdm.chains import complete
@@ -169,7 +169,8 @@ class Network:
             rows = {name: self._rows(name, spans) for name, spans in reads.rows.items()}
             again = self._told_again(reads.ingress)
             offered, own = self._offered(reads.offered), empty_frame(OUTBOUND_SCHEMA)
-            inputs: Inputs[State] = Inputs(told, carried, offered, own, rows, past, again=again)
+            nearest = {name: self._nearest(name, asked, at) for name, asked in reads.nearest.items()}
+            inputs: Inputs[State] = Inputs(told, carried, offered, own, rows, past, again=again, nearest=nearest)
             results.append(self.kernel.round(state, group, plan, inputs, tick))
         self.results = results
         self.states = [result.state for result in results]
@@ -201,6 +202,28 @@ class Network:
                     }
                     found.append(rows.with_columns(**when))
         return concat(found)
+
+    def _nearest(self, name: str, asked: Frame, at: int) -> dict[int, Nearest[State]]:
+        """Return what is at hand at heights: of odd ones the state, of even ones that of an earlier one and the log."""
+        found = {}
+        for height in np.unique(asked["height"]).tolist():
+            chains = asked["chain"][asked["height"] == height]
+            stand = self._standing(height)
+            nearest = max(one for one in stand if one == height * (height % 2) or one % 8 == 0)
+            rest = np.array([one for one in stand if one > nearest], dtype=np.uint64)
+            spans = Frame({"chain": np.repeat(chains, len(rest)), "first": np.tile(rest, len(chains))})
+            rows = self._rows(name, spans.with_columns(last=spans["first"]))
+            state = part(self.kernel, self.past[nearest], chains, at)
+            found[height] = Nearest(state, rows.take(np.argsort(rows["height"], kind="stable")))
+        return found
+
+    def _standing(self, height: int) -> set[int]:
+        """Return the heights up to one that no fork up to it has taken back."""
+        gone: set[int] = set()
+        for when, _, frame in self.logs[REVERTED]:
+            if when <= height:
+                gone |= set(range(int(frame["first"][0]), int(frame["last"][0]) + 1))
+        return set(range(height + 1)) - gone
 
     def _offered(self, ranges: Frame) -> Frame:
         found = [empty_frame(OUTBOUND_SCHEMA)]

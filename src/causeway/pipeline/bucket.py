@@ -117,7 +117,7 @@ def _run_group(reader: Reader, group: Group) -> Written:
     if rounds is None:
         state = reader.state(reader.bucket, verified=True) if kept is None else kept.state
         rounds = Rounds(deployment, lake, before, {reader.bucket: state})
-    rounds.before = before
+    rounds.go_on_from(before)
     began, held, started = rounds.states[reader.bucket], rounds.held, time.monotonic()
     said: list[tuple[Tick, Said]] = []
     tick, outside = group.first, group.outside

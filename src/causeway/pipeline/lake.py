@@ -215,7 +215,13 @@ class Lake(LakeManifests):
     def log_rows(self, table: str, manifest: Manifest, bucket: int | None = None) -> list[pa.Table]:
         """Return the rows of a log table at the height that a manifest is looked at from, compacted or not: all, or
         some that hold those of ``bucket``."""
-        return [self._rows_at(path, seal, manifest) for path, seal in self._files_with(table, manifest, bucket).items()]
+        files = self._files_with(table, manifest, bucket)
+        return [self._rows_of(path, seal, manifest, manifest.height, manifest.height) for path, seal in files.items()]
+
+    def rows_between(self, table: str, manifest: Manifest, first: int, last: int) -> list[pa.Table]:
+        """Return the rows of a log table at the heights of a commit from ``first`` to ``last``, of all buckets."""
+        files = self._files_with(table, manifest, None)
+        return [self._rows_of(path, seal, manifest, first, last) for path, seal in files.items()]
 
     def commit_rows(self, table: str, manifest: Manifest) -> list[pa.Table]:
         """Return the rows of a log table at all heights of a commit, and perhaps at others."""
@@ -230,11 +236,11 @@ class Lake(LakeManifests):
             return self._log_files_of(table, manifest)
         return {path: manifest.files[path] for path in mine}
 
-    def _rows_at(self, path: str, seal: Seal, manifest: Manifest) -> pa.Table:
-        """Return a log file's rows at the height that a manifest is looked at from; row groups without are not read."""
+    def _rows_of(self, path: str, seal: Seal, manifest: Manifest, first: int, last: int) -> pa.Table:
+        """Return a log file's rows at heights of a commit; row groups without any are not read."""
         with self.open_parquet(path, seal, manifest.first - 1) as file:
-            groups = row_groups_with(file, "height", manifest.height, manifest.height + 1)
-            return at_height(file.read_row_groups(groups, use_threads=False), manifest.height)
+            groups = row_groups_with(file, "height", first, last + 1)
+            return at_heights(file.read_row_groups(groups, use_threads=False), first, last)
 
     def replaced(self, manifest: Manifest, paths: Sequence[str]) -> bool:
         """Return whether log files of a commit are gone because a compaction replaced them."""
@@ -245,10 +251,15 @@ class Lake(LakeManifests):
 
 def at_height(rows: pa.Table, height: int) -> pa.Table:
     """Return the rows of a height of log rows, which ascend by height in every file."""
+    return at_heights(rows, height, height)
+
+
+def at_heights(rows: pa.Table, first: int, last: int) -> pa.Table:
+    """Return the rows of the heights from ``first`` to ``last``."""
     heights = rows["height"].to_numpy()
-    if not len(heights) or heights[0] == heights[-1] == height:
+    if not len(heights) or (first <= heights[0] and heights[-1] <= last):
         return rows
-    start, end = np.searchsorted(heights, [height, height + 1])
+    start, end = np.searchsorted(heights, [first, last + 1])
     return rows.slice(start, end - start)
 
 

@@ -66,8 +66,9 @@ class Reader:
     """Reads for one bucket at the tick after the height ``before``; all that it reads from the lake is verified.
 
     ``states``: the states of all buckets at that height, where they are in memory; else they are read. ``made``: what
-    was made at heights, where it is in memory. ``earlier``: returns the tick of an earlier height and the states of all
-    buckets at it; without it they are read.
+    was made at heights, where it is in memory. ``held``: ticks and states of heights before it that are in memory;
+    ``earlier``: returns those of any earlier height; without it they are read. ``committed``: the last height that the
+    lake is known to have, without it ``before``.
     """
 
     deployment: Deployment
@@ -77,6 +78,13 @@ class Reader:
     states: Mapping[int, Any] | None = None
     made: Mapping[int, Made] = field(default_factory=dict)
     earlier: Callable[[int], tuple[int, Mapping[int, Any]]] | None = None
+    held: Mapping[int, tuple[int, Mapping[int, Any]]] = field(default_factory=dict)
+    committed: Manifest | None = None
+
+    @property
+    def base(self) -> Manifest:
+        """The last height that the lake is known to have."""
+        return self.before if self.committed is None else self.committed
 
     @cached_property
     def taken(self) -> Taken | None:
@@ -94,12 +102,14 @@ class Reader:
         """
         if self.states is not None:
             return self.states[bucket]
-        state = self._state_at(bucket, self.before)
+        state = self.state_at(self.before, bucket)
         if verified:
             self.check_roots(bucket, state)
         return state
 
-    def _state_at(self, bucket: int, manifest: Manifest) -> Any:
+    def state_at(self, manifest: Manifest, bucket: int | None = None) -> Any:
+        """Return the state that a commit has at its last height, of this bucket or another. Raises ``LakeDamaged``."""
+        bucket = self.bucket if bucket is None else bucket
         files = files_of(manifest, bucket)
         tables = {name: self.lake.part(manifest, parts) for name, parts in files.items()}
         return state_of(self.deployment.kernel, tables)
@@ -156,7 +166,7 @@ class Reader:
             if (made := self.made.get(height)) is not None:
                 frames.append(made.headers.with_columns(height=np.uint64(height)).select(SEEN_HEADERS_SCHEMA.names))
                 continue
-            manifest = self._manifest(height)
+            manifest = self.manifest(height)
             if (offered := self._offered_headers(manifest)) is not None:
                 frames.append(offered.with_columns(height=np.uint64(height)).select(SEEN_HEADERS_SCHEMA.names))
                 continue
@@ -175,7 +185,8 @@ class Reader:
             taken = Taken.of(self.lake, manifest, exchange, [EVERYONE])
         return None if taken is None else taken.rows(HEADERS, HEADERS_SCHEMA)
 
-    def _manifest(self, height: int) -> Manifest:
+    def manifest(self, height: int) -> Manifest:
+        """Return the manifest that has a committed height, looked at from it."""
         if height not in self._manifests:
             self._manifests[height] = self.lake.manifest(height)
         return self._manifests[height]
@@ -202,7 +213,7 @@ class Reader:
             if height in self.made:
                 found.append(_within(self.made[height].outbound, parts))
                 continue
-            manifest = self._manifest(height)
+            manifest = self.manifest(height)
             bucket_of = self.deployment.buckets_of(parts["source"])
             for source in np.unique(bucket_of).tolist():
                 found.append(self._from(manifest, source, parts.filter(bucket_of == source), exchanged))
@@ -253,8 +264,25 @@ class Reader:
             rows = made.logs.get(table, empty_frame(self.deployment.kernel.logs[table]))
             stamps = {"height": np.uint64(height), "tick": np.uint64(made.tick.tick)}
             return rows.with_columns(**stamps).select(schema.names)
-        tables = self.lake.log_rows(table, self._manifest(height), self.bucket)
+        tables = self.lake.log_rows(table, self.manifest(height), self.bucket)
         return _as_seen(pa.concat_tables([schema.empty_table(), *(rows.select(schema.names) for rows in tables)]))
+
+    def logged(self, table: str, first: int, last: int) -> Frame:
+        """Return what this bucket, and with it others, logged at the heights from ``first`` to ``last``, by height."""
+        schema = stamped_schema(self.deployment.kernel.logs[table])
+        found, height = [_as_seen(schema.empty_table())], first
+        while height <= last:
+            if height in self.made:
+                found.append(self._log_at(table, height))
+                height += 1
+                continue
+            manifest = self.manifest(height)
+            end = min(last, manifest.last)
+            rows = self.lake.rows_between(table, manifest, height, end)
+            found += [_as_seen(some.select(schema.names)) for some in rows]
+            height = end + 1
+        joined = concat(found)
+        return joined.take(stable_order(joined["height"]))
 
     def ingress(self, asked: Frame) -> pa.Table:
         """Return the messages from users that came at earlier heights (``HEIGHTS_SCHEMA``), by height."""
@@ -265,7 +293,7 @@ class Reader:
             if (made := self.made.get(one)) is not None:
                 tick, outside = made.tick.tick, made.outside
             else:
-                manifest = self._manifest(one)
+                manifest = self.manifest(one)
                 tick, outside = manifest.tick, self.lake.outside(manifest)
             found.append(self.deployment.ingress(tick, outside, chains))
         return pa.concat_tables(found)
@@ -279,7 +307,7 @@ class Reader:
                 tick, states = self.earlier(height)
                 state = states[self.bucket]
             else:
-                tick, state = self._manifest(height).tick, self._state_at(self.bucket, self._manifest(height))
+                tick, state = self.manifest(height).tick, self.state_at(self.manifest(height))
             found[height] = part(self.deployment.kernel, state, chains, tick)
         return found
 

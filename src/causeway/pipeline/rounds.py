@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.model.frame import Frame, concat, empty_frame, from_table
-from causeway.model.ledger import Event, Kind
+from causeway.model.ledger import REVERTED, Event, Kind
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.heights import Said, line_of, tick_after
 from causeway.pipeline.lake import Lake, LakeError, at_height
 from causeway.pipeline.manifests import Line, Manifest
+from causeway.pipeline.nearest import nearest
 from causeway.pipeline.reading import Made, Reader, different_chains
 from causeway.pipeline.record import Outside
 from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Tick
@@ -35,7 +37,8 @@ def executed(reader: Reader, state: Any, tick: Tick, outside: Outside) -> RoundR
     offered, again = reader.entries(plan.reads)
     rows, past = reader.rows(plan.reads.rows), reader.past(plan.reads.past)
     headers, before = reader.headers(plan.reads.headers), reader.ingress(plan.reads.ingress)
-    inputs = Inputs(ingress, carried, offered, again, rows, past, headers, before)
+    at_hand = nearest(reader, plan.reads.nearest)
+    inputs = Inputs(ingress, carried, offered, again, rows, past, headers, before, at_hand)
     return kernel.round(state, chains, plan, inputs, tick)
 
 
@@ -68,14 +71,18 @@ def _of_carriers(events: Frame) -> int:
 HELD = 64 << 20
 """So many bytes of what was made at committed heights are kept in memory, and no more."""
 
+SPARSE = 64
+"""Of the heights that are not committed, further back than ``held_heights``, every so many's state is in memory."""
+
 
 @dataclass
 class Rounds:
     """The heights of all buckets after ``before``, made one by one in memory.
 
     ``states``: of all buckets at the last height. ``made``: what was made at heights that may be asked for again; what
-    is not there is read from the lake. ``past``: ticks and states of earlier heights that may be asked for. ``held``:
-    the bytes of what is ``made``. ``said``: what each bucket says of the last height, once one was made.
+    is not there is read from the lake. ``past``: ticks and states of earlier heights that may be asked for, of the last
+    ``held_heights`` all. ``held``: the bytes of what is ``made``. ``said``: what each bucket says of the last height,
+    once one was made. ``committed``: the last height that the lake has.
     """
 
     deployment: Deployment
@@ -86,6 +93,10 @@ class Rounds:
     past: dict[int, tuple[int, dict[int, Any]]] = field(default_factory=dict)
     held: int = 0
     said: Sequence[Said] = ()
+    committed: Manifest = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.committed = self.before
 
     @property
     def line(self) -> Line:
@@ -103,22 +114,30 @@ class Rounds:
         return results
 
     def _reader(self, bucket: int) -> Reader:
-        return Reader(self.deployment, self.lake, bucket, self.before, self.states, self.made, self._earlier)
+        where = self.deployment, self.lake, bucket, self.before, self.states, self.made
+        return Reader(*where, self._earlier, self.at_hand(), self.committed)
+
+    def at_hand(self) -> dict[int, tuple[int, dict[int, Any]]]:
+        """Return the ticks and states of the heights that are in memory."""
+        return {**self.past, self.line.height: (self.line.tick, self.states)}
 
     def _earlier(self, height: int) -> tuple[int, dict[int, Any]]:
-        """Return the tick of an earlier height, and the states at it."""
-        if height == self.line.height:
-            return self.line.tick, self.states
-        if height not in self.past:
+        """Return the tick of an earlier height, and the states at it.
+
+        What is not in memory is in the lake; with it those before it are kept that may be asked for, too.
+        """
+        if height not in (found := self.at_hand()):
             manifest = self.lake.manifest(height)
-            self.past[height] = manifest.tick, replayed(self.deployment, self.lake, manifest)
-        return self.past[height]
+            if manifest.height == manifest.last:
+                found = {height: (manifest.tick, states_of(self.deployment, self.lake, manifest))}
+            else:
+                found = _replayed(self.deployment, self.lake, manifest).at_hand()
+            self.past |= found
+        return found[height]
 
     def _take(self, tick: Tick, results: Sequence[RoundResult[Any]], outside: Outside) -> None:
-        back = self.deployment.kernel.past_heights
-        if back:
-            self.past[self.line.height] = self.line.tick, self.states
-            self.past = {height: found for height, found in self.past.items() if height + back >= tick.height}
+        self.past[self.line.height] = self.line.tick, self.states
+        self.past = {height: found for height, found in self.past.items() if self._may_be_asked(height, tick.height)}
         self.states = {bucket: result.state for bucket, result in enumerate(results)}
         made = self.made[tick.height] = Made.of(tick, results, outside)
         self.held += made.held
@@ -126,10 +145,19 @@ class Rounds:
         # No manifest need name it yet: all of it is in memory.
         self.before = Manifest(-1, (line_of(tick, self.said),))
 
+    def _may_be_asked(self, height: int, last: int) -> bool:
+        """Return whether the state of a height is kept in memory, after a round of the height ``last``."""
+        kernel, back = self.deployment.kernel, last - height
+        sparse = height > self.committed.height and height % SPARSE == 0
+        return back <= kernel.held_heights or (sparse and back <= kernel.past_heights)
+
+    def go_on_from(self, committed: Manifest) -> None:
+        """Take note that the lake has the last height."""
+        self.before = self.committed = committed
+
     def forget(self, committed: int) -> None:
         """Forget of the heights up to ``committed`` what nobody will ask for, and what is too much: the lake has it."""
         line, shown = self.line, self.deployment.kernel.header_heights
-        self.past = {height: found for height, found in self.past.items() if height > committed}
         needed = min(line.height - shown + 1, line.height if line.needs is None else line.needs)
         for height in sorted(self.made):
             if height > committed or (height >= needed and self.held <= HELD):
@@ -209,7 +237,7 @@ def replay(rounds: Rounds, last: int) -> Iterator[tuple[Manifest, Sequence[Round
         results = rounds.run(tick_after(rounds.line, commit.tick, traffic, outside), outside)
         committed.compare(commit, results)
         yield commit, results
-        rounds.before = commit  # the lake has what is forgotten, and this says where
+        rounds.go_on_from(commit)  # the lake has what is forgotten, and this says where
         rounds.forget(height)
 
 
@@ -231,8 +259,42 @@ def replayed(deployment: Deployment, lake: Lake, manifest: Manifest) -> dict[int
     """
     if manifest.height == manifest.last:
         return states_of(deployment, lake, manifest)
-    before = lake.numbered(manifest.number - 1)
-    rounds = Rounds(deployment, lake, before, states_of(deployment, lake, before))
-    for _ in replay(rounds, manifest.height):
-        pass
-    return rounds.states
+    return _replayed(deployment, lake, manifest).states
+
+
+def _replayed(deployment: Deployment, lake: Lake, manifest: Manifest) -> Rounds:
+    """Return the rounds that lead to the height that a manifest is looked at from.
+
+    What forks in between went back to, and is in no file, is made first, and what forks on the way to that went back
+    to: so each height is executed once at most, and no replay needs another one.
+    """
+    past: dict[int, tuple[int, dict[int, Any]]] = {}
+    for commit in reversed(_needed(lake, manifest)):
+        before = lake.numbered(commit.number - 1)
+        rounds = Rounds(deployment, lake, before, states_of(deployment, lake, before), past=past)
+        for _ in replay(rounds, commit.height):
+            pass
+        past = rounds.at_hand()
+    return rounds
+
+
+def _needed(lake: Lake, manifest: Manifest) -> list[Manifest]:
+    """Return the commits whose heights a replay executes, descending, each looked at from the last one of these."""
+    found, needed = list[Manifest](), {manifest.number: manifest.height}
+    while needed:
+        number = max(needed)
+        commit = lake.numbered(number).at(needed.pop(number))
+        found.append(commit)
+        for back in _gone_back_to(lake, commit):
+            if back.number < number and back.height < back.last:
+                needed[back.number] = max(back.height, needed.get(back.number, back.height))
+    return found
+
+
+def _gone_back_to(lake: Lake, commit: Manifest) -> Iterator[Manifest]:
+    """Yield what chains went back to (``REVERTED_SCHEMA``) at the heights of a commit up to the one that it is looked
+    at from."""
+    if any(REVERTED in line.rows for line in commit.lines):
+        for rows in lake.rows_between(REVERTED, commit, commit.first, commit.height):
+            for first in pc.unique(rows["first"]).to_pylist():
+                yield lake.manifest(first - 1)

@@ -138,16 +138,18 @@ class Reads:
 
     ``offered``: outbound entries of any chain to them (``RANGES_SCHEMA``). ``own``: outbound entries of their own, that
     the round must see again. ``rows``: of log tables, the rows of the chains at heights (``HEIGHTS_SCHEMA``).
-    ``past``: the heights at which a chain's own state is wanted (``PAST_SCHEMA``). ``headers``: the heights at which
-    the headers of any chain are wanted, those of which the view does not show (``PAST_SCHEMA``). ``ingress``: the
-    earlier heights of which the messages from users are wanted again, because a chain has abandoned them
-    (``HEIGHTS_SCHEMA``).
+    ``past``: the heights at which a chain's own state is wanted (``PAST_SCHEMA``). ``nearest``: by log table, heights
+    for which a chain's own state of an earlier height will do, with what the table has of the blocks since
+    (``PAST_SCHEMA``): nothing is executed for it. ``headers``: the heights at which the headers of any chain are
+    wanted, those of which the view does not show (``PAST_SCHEMA``). ``ingress``: the earlier heights of which the
+    messages from users are wanted again, because a chain has abandoned them (``HEIGHTS_SCHEMA``).
     """
 
     offered: Frame = field(default_factory=lambda: empty_frame(RANGES_SCHEMA))
     own: Frame = field(default_factory=lambda: empty_frame(RANGES_SCHEMA))
     rows: Mapping[str, Frame] = field(default_factory=dict)
     past: Frame = field(default_factory=lambda: empty_frame(PAST_SCHEMA))
+    nearest: Mapping[str, Frame] = field(default_factory=dict)
     headers: Frame = field(default_factory=lambda: empty_frame(PAST_SCHEMA))
     ingress: Frame = field(default_factory=lambda: empty_frame(HEIGHTS_SCHEMA))
 
@@ -180,6 +182,16 @@ class Plan(Generic[Content]):
 
 
 @dataclass(frozen=True)
+class Nearest(Generic[State]):
+    """What is at hand of chains at a height: their ``state`` then, or at an earlier height that none of them has
+    abandoned since, and the ``rows`` of a log table of the heights after that one, with their ``height`` and ``tick``,
+    by height, but for what was abandoned."""
+
+    state: State
+    rows: Frame
+
+
+@dataclass(frozen=True)
 class Inputs(Generic[State]):
     """What a round takes in.
 
@@ -187,8 +199,9 @@ class Inputs(Generic[State]):
     (``CARRIED_SCHEMA``), in the order in which they came. Then what the plan asked for: ``offered`` and ``own``, rows
     of the kernel's ``outbound`` columns, in an order that depends on how chains are cut into buckets; ``rows``, by log
     table, with their ``height`` and ``tick``, those of one chain in the order in which it logged them; ``past``, by
-    height, the states of the chains for which that height was asked; ``headers`` (``SEEN_HEADERS_SCHEMA``); ``again``,
-    messages from users that came to the chains at earlier heights (``INGRESS_SCHEMA``), by height.
+    height, the states of the chains for which that height was asked; ``nearest``, by log table and height;
+    ``headers`` (``SEEN_HEADERS_SCHEMA``); ``again``, messages from users that came to the chains at earlier heights
+    (``INGRESS_SCHEMA``), by height.
     """
 
     ingress: pa.Table
@@ -199,6 +212,7 @@ class Inputs(Generic[State]):
     past: Mapping[int, State] = field(default_factory=dict)
     headers: Frame = field(default_factory=lambda: empty_frame(SEEN_HEADERS_SCHEMA))
     again: pa.Table = field(default_factory=INGRESS_SCHEMA.empty_table)
+    nearest: Mapping[str, Mapping[int, Nearest[State]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -234,7 +248,14 @@ class Kernel(Protocol[State, Content]):
 
     @property
     def past_heights(self) -> int:
-        """Return how many heights back a plan may ask for a chain's own state (``Reads.past``); 0: never."""
+        """Return how many heights back a plan may ask for a chain's own state (``Reads.past``, ``Reads.nearest``); 0:
+        never."""
+        ...
+
+    @property
+    def held_heights(self) -> int:
+        """Return of how many of the last heights a plan may ask for the state itself (``Reads.past``): a process that
+        makes heights keeps so many states in memory, and reads or executes nothing for them."""
         ...
 
     @property

@@ -101,6 +101,7 @@ class IbcKernel(HostedForGood):
     logs: ClassVar[Mapping[str, pa.Schema]] = LEDGER_LOGS
     header_heights: ClassVar[int] = 1
     past_heights: ClassVar[int] = 0
+    held_heights: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         check_tick(self.tick_ns)

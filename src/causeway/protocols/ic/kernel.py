@@ -87,6 +87,7 @@ class IcKernel:
     outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
     logs: ClassVar[Mapping[str, pa.Schema]] = LEDGER_LOGS
     past_heights: ClassVar[int] = 0
+    held_heights: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         check_tick(self.tick_ns)

@@ -77,6 +77,7 @@ class IcmpKernel(HostedForGood):
     logs: ClassVar[Mapping[str, pa.Schema]] = LEDGER_LOGS
     header_heights: ClassVar[int] = 1
     past_heights: ClassVar[int] = 0
+    held_heights: ClassVar[int] = 0
 
     @cached_property
     def network(self) -> Network:

@@ -168,10 +168,10 @@ class XdmKernel(HostedForGood):
         # What follows the consensus chain waits for relay processes, too, as long as its blocks are remembered there.
         carried = self.options.mmr_roots if self.network.follows else 0
         waits = self.options.archiving_depth + self.options.challenge_period + self.interference.longest_fraud
-        return waits + BETWEEN + carried + self._halted + self._reach
+        return waits + BETWEEN + carried + self._halted + self.held_heights
 
     @property
-    def _reach(self) -> int:
+    def held_heights(self) -> int:
         """Return over how many heights the network may go back."""
         return reach(self.options) + self._halted if self.interference.has_forks else 0
 
@@ -248,7 +248,7 @@ class XdmKernel(HostedForGood):
         context = self.context(chains, tick)
         outside = read_carried(carried, every, chains, context)
         load = bring(state, view, self.interference, context)
-        fork = fork_at(view, self.interference, context, self._reach)
+        fork = fork_at(view, self.interference, context, self.held_heights)
         if fork is not None:
             content = XdmPlan(chains, load, outside, view, NOTHING, None, fork)
             return Plan(reads_of(fork, every, context), content, EventLog().logs()["events"])
@@ -261,7 +261,7 @@ class XdmKernel(HostedForGood):
         queues = state["queues"]
         local = queues.filter((queues["next_index"] > queues["begin"]) & np.isin(queues["source"], chains))
         ranges = local.with_columns(end=local["next_index"])
-        reads = Reads(offered=located(ranges, state["runs"]), rows=rows, past=provable.past())
+        reads = Reads(offered=located(ranges, state["runs"]), rows=rows, nearest={"storage": provable.wanted()})
         return Plan(reads, XdmPlan(chains, load, outside, view, provable, due), EventLog().logs()["events"])
 
     def round(
@@ -340,11 +340,8 @@ class XdmKernel(HostedForGood):
             state, tables["receipts"], notices = settled
             state = count_notices(state, notices)
             log_notices(notices, len(self.network.names), log)
-        past = {
-            chain: part(self, inputs.past[height], np.array([chain], dtype=np.uint32), 0)
-            for chain, height in content.provable.rebuilt.items()
-        }
-        tries = moved_tries(before, content.provable, past, inputs.rows, context)
+        nearest = content.provable.at_hand(self, inputs)
+        tries = moved_tries(before, content.provable, nearest, inputs.rows, context)
         state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
         tables["value"] = money.log()
         proved = prove(state, tries, content.view, context)

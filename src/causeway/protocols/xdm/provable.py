@@ -1,7 +1,8 @@
 """Under which blocks operators prove now, and the tries of the storage of these blocks (XDM reference X-4, X-5).
 
 The trie of a chain's provable block was kept when the block was made. Where it was not, an earlier one is moved on by
-the log of storage changes; where none is at hand it is built from the tables of that block's height.
+the log of storage changes; where none is at hand it is built from the tables of that block's height, or from those of
+an earlier one and the log since.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from causeway.model.frame import Frame, empty_frame
-from causeway.protocols.contract import Chains, View
+from causeway.protocols.contract import AnyKernel, Chains, Inputs, Nearest, View
+from causeway.protocols.partition import part
 from causeway.protocols.xdm.chain_tries import NOWHERE, ChainTries, tries_of
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import anchor_number
@@ -38,12 +40,21 @@ class Provable:
     rebuilt: Mapping[int, int]
     spans: tuple[tuple[int, int, int], ...]
 
-    def past(self) -> Frame:
-        """Return the states that are needed (``chain``, ``height``)."""
+    def wanted(self) -> Frame:
+        """Return at which heights chains' states are needed, or earlier ones with what the log has since
+        (``PAST_SCHEMA``)."""
         columns = np.array(list(self.rebuilt.items()), dtype=np.int64).reshape(-1, 2)
         return Frame(
             {"chain": columns[:, 0].astype(np.uint32), "height": columns[:, 1].astype(np.uint64)}, len(columns)
         )
+
+    def at_hand(self, kernel: AnyKernel, inputs: Inputs[State]) -> dict[int, Nearest[State]]:
+        """Return what was read for each chain whose trie is built anew."""
+        found = {}
+        for chain, height in self.rebuilt.items():
+            then = inputs.nearest["storage"][height]
+            found[chain] = replace(then, state=part(kernel, then.state, np.array([chain], dtype=np.uint32), 0))
+        return found
 
     def rows(self) -> dict[str, Frame]:
         """Return the rows of the log that are needed, as spans of heights."""
@@ -90,11 +101,15 @@ def _next_anchor(state: State, context: Context) -> int | None:
 
 
 def moved_tries(
-    state: State, provable: Provable, past: Mapping[int, State], logged: Mapping[str, Frame], context: Context
+    state: State,
+    provable: Provable,
+    nearest: Mapping[int, Nearest[State]],
+    logged: Mapping[str, Frame],
+    context: Context,
 ) -> ChainTries:
     """Return the tries of the chains of a block, those that operators prove under moved on to what is provable now.
 
-    ``past``: the rows of each chain whose trie is built anew, at the height of its provable block; ``logged``: what
+    ``nearest``: of each chain whose trie is built anew, what is at hand of it at its provable block; ``logged``: what
     ``Provable.rows`` asked for.
     """
     tries = tries_of(state, context)
@@ -104,9 +119,10 @@ def moved_tries(
     tries.height = NOWHERE
     for chain, number in provable.numbers.items():
         tries.show(chain, number)
-    for chain, then in past.items():
+    for chain, then in nearest.items():
         one = replace(context, chains=np.array([chain], dtype=np.uint32))
-        tries.move(changes(None, then, one), {})
+        tries.move(changes(None, then.state, one), {})
+        tries.move(then.rows.filter(then.rows["chain"] == chain), {})
     if "storage" in logged:
         rows = logged["storage"]
         tries.move(rows.filter(rows["chain"] != CONSENSUS_POSITION), {})
