@@ -6,7 +6,7 @@ What carriers bring can be held, changed and added to, as whole envelopes of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,8 @@ from tests.unit.xdm_network import Network
 ACCOUNTS = (b"alice", b"bob", b"root", b"exact", b"alive", b"poor")
 ECHO, NOWHERE = 8, 9
 """On each chain a program of ``ACCOUNTS`` each, then one that echoes, then the number of one that is not installed."""
+FORGED, FORGER = 2**62, "forger"
+"""Above which bases are of what bad operators bring, and what they are called."""
 SPECIAL = "tests.property.xdm_programs:Special"
 WIDTH = 1_000
 _MEMORY = ("relaying", "envelopes", "nodes", "bases")
@@ -50,10 +52,12 @@ def number_of(chain: Chain, name: bytes) -> int:
 def kernel_options(options: Options, weights: Mapping[Chain, tuple[int, int]], names: list[str]) -> dict[str, Any]:
     """The options of the kernel that say what those of the oracle say."""
     assert options.price == 1 and options.existential_deposit == 1 and options.longevity == Options.longevity
+    assert options.max_messages == Options.max_messages
     same = (
         *("fee_model", "v0_mint", "initiate_by", "close_by", "inbox", "allowlist", "strict_envelope", "pool_tag"),
         *("trust_tag", "force_close", "archiving_depth", "challenge_period", "max_outgoing_messages", "relay_fee"),
         *("fee_multiplier", "mmr_roots", "resubmit_after", "message_weight", "response_weight", "minimum_transfer"),
+        "weight_per_unit",
     )
     own = {}
     for chain, pair in weights.items():
@@ -68,7 +72,6 @@ def kernel_options(options: Options, weights: Mapping[Chain, tuple[int, int]], n
         **given,
         "channel_reserve_fee": options.reserve,
         "reserve_portion_percent": options.reserve_portion,
-        "weight_per_unit": 1,
         "weights": own,
         "endowment": 0,
         "root_balance": FUNDS[b"root"],
@@ -91,6 +94,8 @@ class Driven(Network):
         self.rogue: list[Callable[[State], State]] = []
         self.air: list[tuple[int, Kind, bytes]] = []
         """Whole envelopes on their way: the block that they come to, what they are, and their bytes."""
+        self.bundled: dict[int, int] = {}
+        """The ticks in which the operator of a chain puts all that is brought into its bundle, unchecked."""
         self.unread: list[tuple[Kind, bytes]] = []
         """Those of the last block that no chain can read: they come to none."""
         super().__init__(*args, **rest)
@@ -101,6 +106,14 @@ class Driven(Network):
 
     def tell(self, caller: int, payload: bytes) -> None:
         self._told.append((self._number[self._host[caller]], caller, 0, "call", payload))
+
+    def set_allowlists(self, lists: Mapping[Chain, Iterable[Chain]]) -> None:
+        """Begin with allow lists that no call has made."""
+        pairs = sorted((position_of(c), position_of(f)) for c, others in lists.items() for f in others)
+        columns = np.array(pairs, dtype=np.uint32).reshape(-1, 2)
+        rows = Frame({"chain": columns[:, 0], "foreign": columns[:, 1]}, len(pairs))
+        self.rogue.append(lambda state: state.with_tables(allowlist=rows))
+        self.apply_rogue()
 
     # ---- a block
 
@@ -143,18 +156,18 @@ class Driven(Network):
         brought, now = plan.content.load.brought, self.tick + 1
         fresh = since(brought.envelopes["base"]) == now
         pooled, honest = brought.envelopes.filter(~fresh), brought.envelopes.filter(fresh)
-        plain = self.relaying and self.gossip is None and self.copies == 1
+        plain = self.relaying and self.gossip is None and self.copies == 1 and now - 1 not in self.bundled
         due = [item for item in self.air if item[0] <= now]
         if plain and not due:
             return plan
         if self.relaying and len(honest):
             response = (honest["substream"] & np.uint64(1)).tolist()
-            ends = (honest["source"].tolist(), honest["destination"].tolist())
+            ends = (honest["source"].tolist(), honest["destination"].tolist(), (honest["base"] >= FORGED).tolist())
             rows = zip(encode_envelopes(replace(brought, envelopes=honest)).to_pylist(), response, *ends, strict=True)
-            for data, answers, source, destination in rows:
+            for data, answers, source, destination, forged in rows:
                 kind: Kind = "response" if answers else "request"
                 for copy in range(self.copies):
-                    relayer = f"{chain_of(source)}/{copy}"
+                    relayer = FORGER if forged else f"{chain_of(source)}/{copy}"
                     hook = self.gossip or (lambda data, kind, dst, relayer: [(0, data)])
                     for delay, altered in hook(data, kind, chain_of(destination), relayer):
                         self.air.append((now + delay, kind, altered))
@@ -172,6 +185,9 @@ class Driven(Network):
         nodes = concat([held[0], found.nodes.select(held[0].names)])
         bases = concat([held[1], found.bases.select(held[1].names)])
         found = Brought(all_rows, in_order(nodes, (*BASE, "number")), in_order(bases, BASE))
+        bundled = self.bundled.get(self.tick)
+        if bundled is not None and bundled in plan.content.running:
+            found = replace(found, unchecked=np.array([bundled], dtype=np.uint32))
         return replace(plan, content=replace(plan.content, load=replace(plan.content.load, brought=found)))
 
     # ---- the past

@@ -87,3 +87,13 @@ def stored_in(logs: list[tuple[int, int, Frame]], block: int) -> dict[tuple[int,
             if row["present"]:
                 found.setdefault((row["chain"], row["key"]), row["value"])
     return found
+
+
+def in_call_order(sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Requests as programs made them, as far as their tables tell: calls of one program in their order, and those of
+    one channel by their nonces."""
+    lanes: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for row in sorted(sent, key=lambda row: -row["index"]):
+        lanes.setdefault((row["destination"], row["substream"]), []).append(row)
+    called = sorted(sent, key=lambda row: (row["sender"], row["callback"]))
+    return [lanes[row["destination"], row["substream"]].pop() for row in called]

@@ -300,10 +300,8 @@ def test_both_sides_close_at_once() -> None:
     """Hazard 14: each request to close meets a closed channel."""
     net = run(network(initiate(0), close(30), close(30, chain="B", foreign="A")), 60)
     assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
-    assert [(chain, why) for chain, why in notices(net) if why == "InvalidCall"][:2] == [
-        ("A", "InvalidCall"),
-        ("B", "InvalidCall"),
-    ]
+    refused = [(chain, why) for chain, why in notices(net) if why == "InvalidCall"]
+    assert sorted(refused[:2]) == [("A", "InvalidCall"), ("B", "InvalidCall")]
     assert net.state["outbox"]["asked"].tolist() == [1, 1]
     assert [one for one in notices(net) if one[1] == "RequestAbandoned"] == [
         ("A", "RequestAbandoned"),

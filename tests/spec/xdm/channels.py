@@ -123,7 +123,8 @@ def fees_in(payload: Payload) -> CollectedFee:
 
 def fees(c: ChainNode, handler: Handler, relay_fee: int | None) -> CollectedFee:
     """3.8. Decision: the relay fee of v0 is the channel's, which is why a channel has one."""
-    message, response = handler.message_weight * c.options.price, handler.response_weight * c.options.price
+    message = c.options.weight_to_fee(handler.message_weight)
+    response = c.options.weight_to_fee(handler.response_weight)
     if c.options.fee_model == "v1":
         found = CollectedFee(response * c.options.fee_multiplier, message * c.options.fee_multiplier)
     else:
@@ -232,7 +233,7 @@ def update_consensus_chain_allowlist(c: ChainNode, caller: Account, operation: s
 def initiate_domain_update_chain_allowlist(
     c: ChainNode, caller: Account, domain: Chain, operation: str, chain: Chain
 ) -> None:
-    """Decision: the checks stand in the order in which X-1 names them; only an addition must be registered."""
+    """Decision: the checks stand in the order in which X-1 names them."""
     with transaction(c):
         if c.domains.get(domain) != caller:
             raise XdmError("NotDomainOwner")
@@ -240,7 +241,7 @@ def initiate_domain_update_chain_allowlist(
             raise XdmError("OperationNotAllowed")
         if chain == domain:
             raise XdmError("InvalidAllowedChain")
-        if operation == "Add" and chain != CONSENSUS and chain not in c.domains:
+        if chain != CONSENSUS and chain not in c.domains:
             raise XdmError("InvalidChain")
         allow, remove = c.state.domain_updates.get(domain, (frozenset(), frozenset()))
         one = frozenset([chain])

@@ -62,8 +62,11 @@ def transfer(c: ChainNode, sender: Account, dst: Chain, receiver: Account, amoun
 
 @dataclass
 class Transporter:
+    """`credit`: what credits an account; a chain may know some accounts only (InvalidAccountId)."""
+
     message_weight: int
     response_weight: int
+    credit: Callable[[ChainNode, Account, int], None] = credit
 
     def message(
         self, c: ChainNode, src: Chain, key: tuple[int, int], req: EndpointRequest, pre_check: XdmError | None
@@ -99,7 +102,7 @@ class Transporter:
         account = t.receiver[1]
         if len(account) != c.account_size:
             raise XdmError("InvalidAccountId")
-        credit(c, account, t.amount)
+        self.credit(c, account, t.amount)
         note_transfer_in(c, t.amount, src)
         channel, nonce = key
         c.log("Transfer", foreign=src, channel_id=channel, nonce=nonce, kind="in", amount=t.amount, to=account)

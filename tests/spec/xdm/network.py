@@ -1,8 +1,7 @@
 """A whole network: the consensus chain and domains, block by block; pools, gossip, forks (1.4, 3.9, X-4).
 
 One step is one consensus block. In it: gossip arrives at the pools; the block takes receipts, then relayed items, then
-late answers of programs, then calls; every domain with an operator at work derives a block from it; relayers act on the
-new best block.
+calls; every domain with an operator at work derives a block from it; relayers act on the new best block.
 
 Decisions. Every consensus block has a bundle of every domain at work, so that D counts consensus blocks too. A block
 applies relayed items ascending by (requests before responses, source, channel, nonce), then calls in their order. Calls
@@ -23,7 +22,6 @@ from .consensus import (
     prove_fraud,
     register_domain,
     submit_receipt,
-    unconfirmed,
     with_parent,
 )
 from .endpoints import TRANSPORTER, Program, Transporter
@@ -33,7 +31,6 @@ from .guarantees import Record
 from .keys import blake2b
 from .mmr import Mmr, keccak256
 from .options import Options
-from .programs import Programs
 from .proofs import Kind
 from .relay import refuse, submit, validate
 from .relayers import Relayer
@@ -91,7 +88,7 @@ class Network:
     gossip: Gossip = at_once
 
     def __post_init__(self) -> None:
-        self.view = View()
+        self.view = self._view()
         self.mmr = Mmr()
         self.salt = 0
         self.chains: dict[Chain, ChainNode] = {}
@@ -104,6 +101,8 @@ class Network:
         self.bundles: dict[Chain, tuple[Bundle, ...]] = {}
         """What the receipts of domains' next blocks say of their bundles."""
         self.frauds: dict[tuple[Chain, int], Callable[[Receipt], Receipt]] = {}
+        self.found_after: dict[tuple[Chain, int], int] = {}
+        """After how many blocks a fraud is proved, where it is not the option's."""
         self.offline: set[Chain] = set()
         self.supply: dict[int, dict[Chain, int]] = {}
         self.issuance: dict[tuple[Chain, int], int] = {}
@@ -116,6 +115,9 @@ class Network:
         self._seal(CONSENSUS)
         self._sample()
         self.relayers = [Relayer(d, f"{d}/{i}") for d in range(self.domains) for i in range(self.relayers_each)]
+
+    def _view(self) -> View:
+        return View()
 
     @property
     def consensus(self) -> ChainNode:
@@ -168,10 +170,10 @@ class Network:
         return encode_leaf(MmrLeaf(number, s.hash, s.trie.root, blake2b(little(number, 4))))
 
     def _receipt(self, domain: Chain) -> Receipt:
-        s = self.history[domain][-1]
-        at_hash = self.view.hashes.get(s.at, bytes(32))
+        s, at = self.history[domain][-1], self._derived_from()
+        at_hash = self.view.hashes.get(at, bytes(32))
         moves = (s.state.transfers_in, s.state.transfers_out, s.state.claimed, s.state.rejected)
-        own = (s.number, s.hash, blake2b(b"extrinsics"), bytes(32), s.at, at_hash, s.trie.root)
+        own = (s.number, s.hash, blake2b(b"extrinsics"), bytes(32), at, at_hash, s.trie.root)
         bundles = self.bundles.pop(domain, ())
         er = Receipt(*own, bundles, (), bytes(32), 0, 0, s.state.burned, {}, *map(dict, moves))
         self.receipts[domain, s.number] = er
@@ -182,7 +184,7 @@ class Network:
 
     def step(self, count: int = 1) -> None:
         for _ in range(count):
-            self._consensus_block()
+            self._consensus_block(self.view.best + 1)
             for domain in range(self.domains):
                 if domain not in self.offline:
                     self._domain_block(domain)
@@ -197,12 +199,20 @@ class Network:
         s.updated_channels, s.burned = set(), 0
         s.transfers_in, s.transfers_out, s.claimed, s.rejected = {}, {}, {}, {}
 
-    def _consensus_block(self) -> None:
+    def _derived_from(self) -> int:
+        """The consensus block that domains' blocks are derived from."""
+        return self.view.best
+
+    def _derived(self) -> list[Chain]:
+        """The domains whose blocks have applied what was pending before this block (X-1)."""
+        return [d for d in range(self.domains) if self.history[d][-1].at == self.view.best]
+
+    def _consensus_block(self, number: int) -> None:
         c = self.consensus
-        derived = [d for d in range(self.domains) if self.history[d][-1].at == self.view.best]
-        self.view.best += 1
+        derived = self._derived()
+        self.view.best = number
         self._begin(c)
-        for domain in derived:  # their blocks have applied what was pending; what is left is empty, not absent (X-1)
+        for domain in derived:  # what is left is empty, not absent (X-1)
             c.state.domain_updates[domain] = NOTHING
         self._arrive()
         for domain in range(self.domains):
@@ -211,7 +221,6 @@ class Network:
         for domain in range(self.domains):
             confirm_receipts(c, domain)
         self._relayed(c)
-        self._answered_late(c)
         self._called(c)
         before = self.history[CONSENSUS][-1].number - self.options.archiving_depth
         for s in self.history[CONSENSUS]:
@@ -220,13 +229,16 @@ class Network:
                 c.events.append(final)
         self._seal(CONSENSUS)
 
+    def _pending(self, domain: Chain) -> tuple[frozenset[Chain], frozenset[Chain]]:
+        """The updates of its allow list that a domain's block applies."""
+        return self.consensus.state.domain_updates[domain]
+
     def _domain_block(self, domain: Chain) -> None:
         c = self.chains[domain]
         self._begin(c)
-        pending = self.consensus.state.domain_updates[domain]
+        pending = self._pending(domain)
         apply_allowlist_updates(c, pending, pending if pending != NOTHING else None)
         self._relayed(c)
-        self._answered_late(c)
         self._called(c)
         self._seal(domain)
         self._receipt(domain)
@@ -238,17 +250,28 @@ class Network:
         for s in self.history[domain]:
             if s.number > c.state.head_receipt[domain]:
                 er = with_parent(c, domain, self.receipts[domain, s.number])
-                if (domain, s.number) not in c.state.pruned:
-                    er = self.frauds.get((domain, s.number), lambda honest: honest)(er)
+                if (domain, s.number) not in c.state.pruned and self._lies(domain, s.number):
+                    er = self.frauds[domain, s.number](er)
                 submit_receipt(c, domain, er)
+
+    def _lies(self, domain: Chain, number: int) -> bool:
+        """Whether the first receipt of a domain's block is false."""
+        return (domain, number) in self.frauds
+
+    def false_receipts(self, domain: Chain, state: State) -> list[int]:
+        """The blocks of a domain whose receipts in a state of the consensus chain are not those of its execution."""
+        found = []
+        for (d, number), er in state.receipts.items():
+            if d == domain and replace(er, parent_receipt_hash=bytes(32)) != self.receipts[domain, number]:
+                found.append(number)
+        return sorted(found)
 
     def _find_frauds(self, domain: Chain) -> None:
         """Honest operators compare every receipt with their own execution."""
         c = self.consensus
-        for number in unconfirmed(c, domain):
-            er, honest = c.state.receipts[domain, number], self.receipts[domain, number]
-            late = c.block - c.state.receipts_at[domain, number] >= self.options.fraud_found_after
-            if late and replace(er, parent_receipt_hash=bytes(32)) != honest:
+        for number in self.false_receipts(domain, c.state):
+            after = self.found_after.get((domain, number), self.options.fraud_found_after)
+            if c.block - c.state.receipts_at[domain, number] >= after:
                 prove_fraud(c, domain, number)
                 return
 
@@ -266,11 +289,6 @@ class Network:
                 function(c, *arguments)
             except XdmError as error:
                 c.log("Refused", call=function.__name__, error=error.name)
-
-    def _answered_late(self, c: ChainNode) -> None:
-        for handler in c.handlers.values():
-            if isinstance(handler, Programs):
-                handler.answer_late(c)
 
     def send(self, data: bytes, kind: Kind, dst: Chain, relayer: str) -> None:
         """A relayer gossips an item."""

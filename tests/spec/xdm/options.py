@@ -14,7 +14,8 @@ NONCES_A_CHANNEL = 257
 
 @dataclass(frozen=True)
 class Options:
-    """Options and parameters of a network. `price` is WeightToFee: fee units a unit of weight.
+    """Options and parameters of a network. `price` over `weight_per_unit` is WeightToFee: fee units a unit of weight.
+    Decision: what is less than a unit is nobody's; a weight is made a fee before it is multiplied (v1).
 
     `proof_form` is not here: this oracle has the enum only. `flush_ack` neither: the reference names it and gives it no
     format.
@@ -36,6 +37,7 @@ class Options:
     max_messages: int = U256
     relay_fee: int = 7
     price: int = 1
+    weight_per_unit: int = 1
     fee_multiplier: int = 5
     reserve: int = 10
     reserve_portion: int = 20
@@ -47,3 +49,6 @@ class Options:
     fraud_found_after: int = 2
     message_weight: int = 11
     response_weight: int = 5
+
+    def weight_to_fee(self, weight: int) -> int:
+        return weight * self.price // self.weight_per_unit

@@ -258,7 +258,7 @@ def fee_to_mint(c: ChainNode, m: Message, call: EndpointCall) -> int:
     ch = c.state.channels.get((m.src, m.channel_id))
     handler = c.handlers.get(call.req.dst_endpoint)
     weight = handler.message_weight if handler else 0
-    return (ch.fee if ch and ch.fee is not None else c.options.relay_fee) + weight * c.options.price
+    return (ch.fee if ch and ch.fee is not None else c.options.relay_fee) + c.options.weight_to_fee(weight)
 
 
 def mint(c: ChainNode, m: Message, call: EndpointCall) -> None:
@@ -358,7 +358,7 @@ def deliver(c: ChainNode, item: Early, q: Message) -> None:
     elif isinstance(q.payload, EndpointCall) and isinstance(r.payload, EndpointResponse):
         fee = c.state.outbox_fee.pop((r.src, r.channel_id, r.nonce), 0)
         c.state.outbox_fees_on_hold = less(c.state.outbox_fees_on_hold, fee)
-        pay_operators(c, r.src, r.channel_id, r.nonce, fee)
+        pay_operators(c, r.src, r.channel_id, r.nonce, fee, "response")
         handler = c.handlers.get(q.payload.req.src_endpoint)
         if handler is None:
             raise XdmError("NoMessageHandler")
@@ -381,7 +381,7 @@ def less(held: int, amount: int) -> int:
     return held - amount
 
 
-def pay_operators(c: ChainNode, foreign: Chain, channel: int, nonce: int, amount: int) -> None:
+def pay_operators(c: ChainNode, foreign: Chain, channel: int, nonce: int, amount: int, kind: str) -> None:
     """Equal parts for the operators who submitted the receipt. Decisions: in this network every operator of a domain
     submits every receipt, and a consensus block has one author; the units that are left go one each to the first."""
     share, left = divmod(amount, len(c.operators))
@@ -389,7 +389,7 @@ def pay_operators(c: ChainNode, foreign: Chain, channel: int, nonce: int, amount
         part = share + (i < left)
         if part:
             credit(c, account, part)
-            c.log("FeePay", foreign=foreign, channel_id=channel, nonce=nonce, amount=part, to=account)
+            c.log("FeePay", foreign=foreign, channel_id=channel, nonce=nonce, kind=kind, amount=part, to=account)
 
 
 def acknowledge(c: ChainNode, src: Chain, channel: int, n: int | None) -> None:
@@ -404,4 +404,4 @@ def acknowledge(c: ChainNode, src: Chain, channel: int, n: int | None) -> None:
         k -= 1
     if total > 0:
         c.state.inbox_fees_on_hold = less(c.state.inbox_fees_on_hold, total)
-        pay_operators(c, src, channel, n, total)
+        pay_operators(c, src, channel, n, total, "acknowledgement")

@@ -79,12 +79,6 @@ class State:
     deposits: dict[ChannelKey, int] = field(default_factory=dict)
     outgoing_transfers: dict[Key, bytes] = field(default_factory=dict)
     undecodable_transfers: int = 0
-    # the endpoint of programs (`programs`): callers and numbers of calls that wait for their answers, and whose answers
-    # came before their responses; what programs have not answered; answers that wait for a channel with room
-    open_calls: dict[tuple[int, int], int] = field(default_factory=dict)
-    answered_calls: set[tuple[int, int]] = field(default_factory=set)
-    unanswered: dict[tuple[int, int, int], Any] = field(default_factory=dict)
-    late_answers: dict[Chain, tuple[Any, ...]] = field(default_factory=dict)
     # a domain's block, for its receipt
     transfers_in: dict[Chain, int] = field(default_factory=dict)
     transfers_out: dict[Chain, int] = field(default_factory=dict)
@@ -104,6 +98,9 @@ class State:
     """Blocks of domains whose receipts a fraud proof has taken away once."""
     unbooked: set[Chain] = field(default_factory=set)
     """Domains of which the books have refused a receipt."""
+    # what endpoints keep beside: value that programs have in hand, on no account; immutable values by key
+    in_hand: int = 0
+    notes: dict[Any, Any] = field(default_factory=dict)
 
     def copy(self) -> "State":
         values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -120,8 +117,9 @@ def storage(s: State) -> dict[bytes, bytes]:
 
 
 def issuance(s: State) -> int:
-    """All value of a chain: on accounts, deposited, and the fees on hold, which are on no account."""
-    return sum(s.balances.values()) + sum(s.deposits.values()) + s.inbox_fees_on_hold + s.outbox_fees_on_hold
+    """All value of a chain: on accounts, deposited, in hand, and the fees on hold, which are on no account."""
+    held = s.in_hand + s.inbox_fees_on_hold + s.outbox_fees_on_hold
+    return sum(s.balances.values()) + sum(s.deposits.values()) + held
 
 
 class Handler(Protocol):

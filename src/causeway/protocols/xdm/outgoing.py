@@ -27,6 +27,7 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import MESSAGES, OUTBOX_FEES, Money, Purse, joined, split
+from causeway.protocols.xdm.placing import in_turn
 from causeway.protocols.xdm.relay import given_up
 from causeway.protocols.xdm.state import MAX_NONCE, NOBODY, Asked, ChannelState, State, substream
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, INDEXED, OUTBOX_SCHEMA, RUNS_SCHEMA, WAITING_SCHEMA
@@ -124,6 +125,7 @@ def _into_channels(
     hopeless = np.full(len(queued), context.options.calls_wait == "off")
     room_left = channels["max_outgoing"].astype(np.int64) - channels["count"].astype(np.int64)
     never = given_up(state["relaying"])
+    offers = list[list[tuple[int, int]]]()
     for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
         chain, foreign = int(queued["source"][start]), int(queued["destination"][start])
         own = _between(channels, chain, foreign)
@@ -132,7 +134,9 @@ def _into_channels(
             asked = _is_asked(channels.take(own)) & ~_is_given_up(chain, foreign, channels["channel"][own], never)
             may_open = bool(asked.any()) or _may_open(chain, foreign, channels.take(own), shown, context)
             hopeless[start : start + count] |= not may_open
-        place = np.repeat(is_open, np.clip(room_left[is_open], 0, count))[:count]
+        room = np.clip(room_left[is_open], 0, count)
+        offers.append(list(zip(is_open.tolist(), room.tolist(), strict=True)))
+        place = np.repeat(is_open, room)[:count]
         row_of[start : start + len(place)] = place
     placed = row_of >= 0
     refused = np.zeros(len(queued), dtype=bool)
@@ -141,25 +145,32 @@ def _into_channels(
         placed &= ~refused
     # A call that waits no longer for any channel, because none is left, is refused; an answer is kept.
     of_call = queued["kind"] == Kind.REQUEST
-    reasons = np.where(hopeless & of_call & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
-    reasons[refused & of_call] = _REASONS.index(NOT_ALLOWED)
-    costly = placed & of_call & context.fees.over[queued["source"]]
-    reasons[costly] = _REASONS.index(FEES_OVERFLOW)
-    placed &= ~costly
-    over = placed & _is_past_the_last(row_of, placed, channels)
-    reasons[over & of_call] = _REASONS.index(NONCE_OVERFLOW)
-    placed &= ~over
     chain = queued["source"]
+    costly = placed & of_call & context.fees.over[chain]
+    placed &= ~costly
     src_fee = np.where(of_call, context.fees.src[chain], np.uint64(0))
     dst_fee = np.where(of_call, context.fees.dst[chain], np.uint64(0))
-    state, poor = _charged(state, queued, placed & of_call, src_fee + dst_fee)
+    charged, poor = _charged(state, queued, placed & of_call, src_fee + dst_fee)
+    if len(poor):
+        able = ~refused & ~(of_call & context.fees.over[chain])
+        has = _balances(state["accounts"], queued["sender"][of_call])
+        row_of, poor = in_turn(queued, groups, offers, able, (src_fee + dst_fee).tolist(), has)
+        placed = row_of >= 0
+        charged, _ = _charged(state, queued, placed & of_call, src_fee + dst_fee)
+    state = charged
+    reasons = np.where(hopeless & of_call & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
+    reasons[refused & of_call] = _REASONS.index(NOT_ALLOWED)
+    reasons[costly] = _REASONS.index(FEES_OVERFLOW)
     reasons[poor] = _REASONS.index(NO_FUNDS)
-    placed[poor] = False
+    over = placed & _is_past_the_last(row_of, placed, channels)
+    reasons[over & of_call] = _REASONS.index(NONCE_OVERFLOW)
+    state = _uncharged(state, queued, over & of_call, src_fee + dst_fee)
+    placed &= ~over
     state, unnoted = _unnoted(state, queued, placed, src_fee, dst_fee, money)
     reasons[of_call & (unnoted == 0)] = _REASONS.index(NOT_NOTED)
     reasons[of_call & (unnoted > 0)] = _REASONS.index(FEES_OVERFLOW)
     placed &= unnoted < 0
-    # Those behind one that could not pay move up.
+    # Those behind one that could not be noted move up.
     row_of = _moved_up(row_of, placed, groups)
     sent = queued.with_columns(row=row_of, src_fee=src_fee, dst_fee=dst_fee).filter(placed)
     state, outbound = _stored(state, sent, money, context)
@@ -268,13 +279,26 @@ def _unnoted(
     amounts = tuple(np.where(placed, queued[name], np.uint64(0)) for name in ("amount_low", "amount_high"))
     parts = [(np.where(placed, dst_fee, zero), zero), (amounts[0], amounts[1])]
     found = money.unnoted(Moved.OUT, queued["source"], queued["destination"], parts, whole=True)
-    back = np.flatnonzero((found >= 0) & (queued["kind"] == Kind.REQUEST))
-    if len(back):
-        accounts = state["accounts"]
-        at = positions_in(accounts["program"], queued["sender"][back])
-        after = credited(accounts, at, zero[back], src_fee[back] + dst_fee[back])
-        state = state.with_tables(accounts=after)
-    return state, found
+    back = (found >= 0) & (queued["kind"] == Kind.REQUEST)
+    return _uncharged(state, queued, back, src_fee + dst_fee), found
+
+
+def _balances(accounts: Frame, programs: U64) -> dict[int, int]:
+    """Return what programs have."""
+    senders = np.unique(programs)
+    rows = accounts.take(positions_in(accounts["program"], senders))
+    return dict(zip(senders.tolist(), joined(rows, "balance"), strict=True))
+
+
+def _uncharged(state: State, queued: Frame, back: npt.NDArray[np.bool_], fees: U64) -> State:
+    """Return the state in which senders have the fees of some calls back."""
+    rows = np.flatnonzero(back)
+    if len(rows) == 0:
+        return state
+    accounts = state["accounts"]
+    at = positions_in(accounts["program"], queued["sender"][rows])
+    after = credited(accounts, at, np.zeros(len(rows), dtype=np.uint64), fees[rows])
+    return state.with_tables(accounts=after)
 
 
 def _stored(state: State, sent: Frame, money: Money, context: Context) -> tuple[State, Frame]:

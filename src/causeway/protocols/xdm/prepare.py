@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.joins import lookup
 from causeway.model.order import groups_of, stable_order
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.errors import OK, Validity
@@ -65,10 +66,7 @@ def prepare(state: State, found: Envelopes, verdicts: npt.NDArray[np.int64], sto
     again[1:] = True
     for key in _KEYS:
         again[1:] &= messages[key][1:] == messages[key][:-1]
-    if again.any():
-        rows = messages.filter(again)
-        refused.append((rows.select([*LANE, "index"]), np.full(len(rows), Validity.INVALID_NONCE, dtype=np.int64)))
-        messages = messages.filter(~again)
+    copies, messages = messages.filter(again), messages.filter(~again)
     bodies = decode_bodies(messages["body"].cast(pa.large_binary()))
     channels = state["channels"]
     known = channel_rows(channels, messages["destination"], messages["source"], channel_of(messages["substream"]))
@@ -79,13 +77,6 @@ def prepare(state: State, found: Envelopes, verdicts: npt.NDArray[np.int64], sto
         states = np.where(known >= 0, channels["state"][known].astype(np.int64), -1)
     else:
         expected, states = np.zeros(len(messages), dtype=np.uint64), np.full(len(messages), -1, dtype=np.int64)
-    if not stored:
-        wrong = ~response & (messages["index"] > expected) & ~kind_is_due(bodies.asked, states)
-        if wrong.any():
-            rows, right = messages.filter(wrong), np.flatnonzero(~wrong)
-            refused.append((rows.select([*LANE, "index"]), np.full(len(rows), Validity.InvalidCall, dtype=np.int64)))
-            messages, bodies = messages.take(right), bodies_at(bodies, right)
-            response, expected, states = response[right], expected[right], states[right]
     groups = groups_of(*(messages[key] for key in _KEYS[:3]))
     due = messages["index"] == expected + groups.ranks().astype(np.uint64)
     stale = messages["index"] < expected
@@ -102,17 +93,26 @@ def prepare(state: State, found: Envelopes, verdicts: npt.NDArray[np.int64], sto
             _in_turn(start, start + int(groups.counts[group]), bodies, errors, states, due, dropped)
     if dropped.any():
         rows = messages.filter(dropped)
-        refused.append((rows.select([*LANE, "index"]), np.full(len(rows), Validity.InvalidCall, dtype=np.int64)))
+        same = lookup(rows, copies, _KEYS) >= 0  # a nonce is not used up, so each copy is refused for what it is
+        refused.append(_told(rows, Validity.InvalidCall))
+        refused.append(_told(copies.filter(same), Validity.InvalidCall))
+        copies = copies.filter(~same)
+    if len(copies):
+        refused.append(_told(copies, Validity.INVALID_NONCE))
     accepted = due & ~dropped
     rest = messages.filter(~accepted & ~dropped & ~stale)
     if not stored and len(rest):
-        refused.append((rest.select([*LANE, "index"]), np.full(len(rest), Validity.Future, dtype=np.int64)))
+        refused.append(_told(rest, Validity.Future))
         rest = empty_frame(EARLY_SCHEMA)
     taken = np.flatnonzero(accepted)
     early = rest.select(EARLY_SCHEMA.names) if len(rest) or len(waiting) else waiting
     return Accepted(
         messages.select([*LANE, "index", "tag"]).take(taken), bodies_at(bodies, taken), states[taken], early, refused
     )
+
+
+def _told(rows: Frame, code: Validity) -> tuple[Frame, npt.NDArray[np.int64]]:
+    return rows.select([*LANE, "index"]), np.full(len(rows), code, dtype=np.int64)
 
 
 def _in_turn(

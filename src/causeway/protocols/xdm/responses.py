@@ -21,6 +21,7 @@ from causeway.protocols.xdm.money import INBOX_FEES, MESSAGES, Money, Purse
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import NOBODY, RESPONSE, Asked, State, channel_of, substream
 from causeway.protocols.xdm.tables import INDEXED, RESPONSES_SCHEMA
+from causeway.protocols.xdm.tags import answered_endpoints
 from causeway.protocols.xdm.wire import ENDPOINT, PROTOCOL
 
 LEFT_BEHIND = "ResponsesLeft"
@@ -75,6 +76,8 @@ def store_responses(
             shown = merged.take(order)
     of_endpoint = requests.asked == Asked.ENDPOINT
     channel = channel_of(rows["substream"])
+    trusted = context.options.trust_tag == "on"
+    endpoints = answered_endpoints(rows["tag"], requests.endpoint, trusted=trusted)
     responses = Frame(
         {
             "source": rows["destination"],
@@ -85,7 +88,7 @@ def store_responses(
             "layer": np.where(of_endpoint, ENDPOINT, PROTOCOL).astype(np.uint8),
             "asked": requests.asked,
             "error": requests.error,
-            "endpoint": requests.endpoint,
+            "endpoint": np.where(of_endpoint, endpoints, requests.endpoint),
             "payload": pa.compute.if_else(
                 pa.array(of_endpoint & (requests.error == OK)), content, pa.scalar(b"", pa.large_binary())
             ).cast(pa.binary()),

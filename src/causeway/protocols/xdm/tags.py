@@ -8,12 +8,16 @@ import numpy as np
 
 from causeway.model.frame import Frame
 from causeway.model.order import U64
-from causeway.protocols.xdm.errors import OK, MessengerError, of_messenger
+from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.state import Asked
 from causeway.protocols.xdm.wire import ENDPOINT
 
 TAG_BITS = 3
 """Bits of the variant, below the endpoint's number."""
+
+
+NO_ENDPOINT = 2**64 - 1
+"""The endpoint of responses whose requests came under no tag of one; no tag has room for this number."""
 
 
 class Tag(IntEnum):
@@ -48,11 +52,19 @@ def response_tags(layer: np.ndarray, error: np.ndarray, asked: np.ndarray, endpo
 
 
 def tags_of(table: str, rows: Frame) -> U64:
-    """Return the tags of messages in ``outbox`` or ``responses``. The response to a request that came under a tag that
-    did not match has none: its tag follows from the request's (3.4)."""
+    """Return the tags of messages in ``outbox`` or ``responses``."""
     if table == "outbox":
         return request_tags(rows["asked"], rows["dst_endpoint"])
     tags = response_tags(rows["layer"], rows["error"], rows["asked"], rows["endpoint"])
-    unmatched = rows["error"] == of_messenger(MessengerError.WeightTagNotMatch)
-    found: U64 = np.where(unmatched, np.uint64(Tag.NONE), tags)
+    found: U64 = np.where(rows["endpoint"] == np.uint64(NO_ENDPOINT), np.uint64(Tag.NONE), tags)
+    return found
+
+
+def answered_endpoints(tags: U64, dst_endpoint: U64, *, trusted: bool) -> U64:
+    """Return of which endpoint the responses to requests of endpoints say that they are: that of the request's tag,
+    where tags are ``trusted``, and then ``NO_ENDPOINT`` where it is no tag of such a request (3.4)."""
+    if not trusted:
+        return dst_endpoint
+    of_request = tags & np.uint64(2**TAG_BITS - 1) == np.uint64(Tag.ENDPOINT_REQUEST)
+    found: U64 = np.where(of_request, tags >> np.uint64(TAG_BITS), np.uint64(NO_ENDPOINT))
     return found

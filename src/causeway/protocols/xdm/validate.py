@@ -205,6 +205,12 @@ def _is_of_kind(found: Envelopes) -> Mask:
     return np.asarray(found.bodies.response == found.is_response)
 
 
+def _may_come(found: Envelopes) -> Mask:
+    early = found.rows["index"] != found.expected
+    judged = ~found.is_response & ~(early & (found.context.options.inbox == "stored"))
+    return np.asarray(~judged | kind_is_due(found.bodies.asked, found.state))
+
+
 CHECKS: tuple[Check[Validity, Envelopes], ...] = (
     Check(Validity.BadProof, "3.4, 1", lambda found: found.leaf_holds),
     Check(Validity.InvalidCall, "3.5", _is_there),
@@ -213,9 +219,11 @@ CHECKS: tuple[Check[Validity, Envelopes], ...] = (
     Check(Validity.BadProof, "3.4, 6 and 7", _is_read),
     Check(Validity.BadProof, "3.4, 7; D-7", _is_itself),
     Check(Validity.InvalidCall, "3.4, 8", _is_of_kind),
+    Check(Validity.InvalidCall, "3.4, 8", _may_come),
     Check(Validity.IN_FUTURE_NONCE, "3.4, 9", _is_near),
 )
-"""What does not depend on the messages before it; the rest of step 8 is judged when a message's turn comes (D-3)."""
+"""What does not depend on the messages before it; where early ones are stored, their kind is judged when their turn
+comes (D-3)."""
 
 
 def kind_is_due(asked: npt.NDArray[np.uint8], state: npt.NDArray[np.int64]) -> Mask:

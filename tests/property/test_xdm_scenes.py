@@ -1,0 +1,54 @@
+"""Random networks on kernel and oracle at once: equal after every tick, proved all that is provable, and sound."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.property.xdm_carriers import honest
+from tests.property.xdm_pair import Pair
+from tests.property.xdm_scenes import THEMES, Scene, scene
+from tests.spec.xdm.guarantees import violations
+
+QUICK = {**dict.fromkeys(THEMES, 0), "fees": 2, "closing": 2, "waiting": 1, "pool": 1}
+"""The seed of each theme that is always played."""
+OCCURS: dict[str, tuple[str, ...]] = {
+    "fees": ("fees that do not divide", "Refused BadProof", "FeePay"),
+    "forks": ("fork",),
+    "halts": ("halt", "fork"),
+    "frauds": ("FraudProved", "forged"),
+    "bundles": ("InvalidBundle", "Refused InvalidBundle"),
+    "lists": ("Refused ChainNotAllowed",),
+    "closing": ("ChannelClosed", "InboxMessageResponse InvalidChannelState"),
+    "waiting": ("waits",),
+    "pool": ("pool",),
+    "everything": ("fork", "halt", "FraudProved"),
+}
+"""What a theme is for: it must occur in the scene that is always played."""
+
+
+def played(made: Scene) -> Pair:
+    """The scene, and what comes after it until everything is answered."""
+    pair = Pair(made)
+    pair.step(made.blocks)
+    pair.faults = honest
+    for _ in range(8):
+        pair.step(6)
+        if pair.rests():
+            break
+    assert violations(pair.log.record()) == []
+    assert violations(pair.model.record()) == []
+    return pair
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_kernel_and_oracle_agree_after_every_tick(theme: str) -> None:
+    pair = played(scene(QUICK[theme], theme))
+    missing = [what for what in OCCURS[theme] if not pair.seen[what]]
+    assert not missing, f"never occurred: {missing}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", THEMES)
+def test_kernel_and_oracle_agree_in_many_networks(theme: str) -> None:
+    for seed in range(1, 25):
+        played(scene(seed, theme))
