@@ -10,7 +10,8 @@ from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
 from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
-from causeway.pipeline.lake import Lake, root_of
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.roots import root_of
 from causeway.pipeline.storage import Storage
 from tests.counting import counted_reads
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
 from causeway.pipeline import bucket
-from causeway.pipeline.lake import root_of
+from causeway.pipeline.roots import root_of
 from causeway.service.ibc.carriers import backlogs, relayed, relayers, waiting
 from tests.pipeline.test_ic_networks import call, opened, program, rows, send
 from tests.pipeline.test_roots import EXAMPLES, ROOTS

@@ -26,9 +26,10 @@ from causeway.network.scenario import load_scenario
 from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
 from causeway.pipeline.claim import CLAIM_FILE, WriterClaim, claim
-from causeway.pipeline.lake import Lake, LakeDamaged, LakeError, root_of
+from causeway.pipeline.lake import Lake, LakeDamaged, LakeError
 from causeway.pipeline.places import AlreadyExists, ObjectPlace, place_at
 from causeway.pipeline.reach import check_reachable, check_readable
+from causeway.pipeline.roots import root_of
 from causeway.pipeline.storage import Storage
 from causeway.pipeline.summary import summary_in_process
 from causeway.pipeline.vacuum import vacuum

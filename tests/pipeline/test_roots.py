@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from causeway.network.network import Network
-from causeway.pipeline.lake import root_of
+from causeway.pipeline.roots import root_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

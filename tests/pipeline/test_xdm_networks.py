@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from causeway.network.recheck import Recheck
 from causeway.network.source import register
 from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
-from causeway.pipeline.lake import root_of
+from causeway.pipeline.roots import root_of
 from causeway.pipeline.vacuum import vacuum
 from causeway.protocols.xdm.errors import Validity
 from tests.pipeline.test_run import network, roots, uncompacted
@@ -160,6 +161,49 @@ def test_a_table_in_several_files_is_what_it_is_in_one(
 
 def _gone(net: Network, table: str, height: int) -> bool:
     return any(parts.gone for parts in net.lake.manifest(height).state.get(table, {}).values())
+
+
+STANDING = """
+[[faults]]
+kind = "reorg"
+tick = 12
+depth = 2
+
+[[faults]]
+kind = "halt"
+chain = "d1"
+from = 7
+until = 11
+"""
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_root_has_every_chain_also_one_that_makes_no_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
+) -> None:
+    """A chain that is halted has that of its last block, and after a fork all have those of the blocks before it."""
+    if not compacted:
+        uncompacted(monkeypatch)
+    text = BUSY_DOMAINS.replace("[network]", "[network]\ncommit_every = 1").replace("depth = 2", "depth = 3")
+    text = text.split("[[faults]]")[0]
+    net = network(tmp_path, text + STANDING + "[traffic]" + BUSY_DOMAINS.split("[traffic]")[1], "in_process", 2)
+    net.run(ticks=40 if compacted else 13)
+    of_height: dict[int, dict[int, bytes]] = {height: {} for height in net.lake.heights()}
+    for height, known in of_height.items():
+        for table in net.lake.log_rows("headers", net.lake.manifest(height)):
+            known.update(zip(table["chain"].to_pylist(), table["root"].to_pylist(), strict=True))
+    halted = net.tables.position("d1")
+    height = next(number for number, known in of_height.items() if halted not in known)
+    assert {height + 1, height + 2} <= {number for number, known in of_height.items() if halted not in known}
+    wanted = {**of_height[height + 2], halted: of_height[height - 1][halted]}
+    assert root_of(net.lake, net.lake.manifest(height + 2)) == _digest(wanted)
+    forked = next(number for number, known in of_height.items() if not known)
+    stand = {chain: root for known in range(forked - 2) for chain, root in of_height[known].items()}
+    assert root_of(net.lake, net.lake.manifest(forked)) == _digest(stand)
+
+
+def _digest(roots_of_chains: dict[int, bytes]) -> str:
+    return hashlib.sha256(b"".join(root for _, root in sorted(roots_of_chains.items()))).hexdigest()
 
 
 PLANNED = """

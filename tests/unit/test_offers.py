@@ -17,11 +17,12 @@ from causeway.network.scenario import load_scenario
 from causeway.pipeline import offers
 from causeway.pipeline.bucket import forget_states, run_bucket
 from causeway.pipeline.group import Group
-from causeway.pipeline.lake import Lake, LakeDamaged, root_of
+from causeway.pipeline.lake import Lake, LakeDamaged
 from causeway.pipeline.layout import height_folder
 from causeway.pipeline.offers import EVERYONE, Taken
 from causeway.pipeline.places import LocalPlace
 from causeway.pipeline.reading import Reader
+from causeway.pipeline.roots import root_of
 from causeway.protocols.contract import Tick
 
 BUSY = """

@@ -10,7 +10,7 @@ import pytest
 from causeway.network.network import Network
 from causeway.pipeline import bucket
 from causeway.pipeline.heights import Said, line_of
-from causeway.pipeline.lake import root_of
+from causeway.pipeline.roots import root_of
 from causeway.protocols.contract import Tick
 
 SCENARIO = """

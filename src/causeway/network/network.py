@@ -24,10 +24,11 @@ from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor, run_task
 from causeway.pipeline.group import EACH_HEIGHT, CommitEvery, Group
 from causeway.pipeline.heights import next_tick, tick_after
-from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
+from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.masters import cores_here
 from causeway.pipeline.reach import check_reachable, check_readable
 from causeway.pipeline.record import NOTHING, Outside, Record
+from causeway.pipeline.roots import root_of
 from causeway.pipeline.run import commit_genesis, run_group
 from causeway.pipeline.session import begin_session, open_one, open_session, prepare_workers, tasks_asked
 from causeway.pipeline.summary import fits_in_process, summary_in_process
@@ -368,7 +369,7 @@ class Network:
         return self.tables.summary()
 
     def root(self) -> str:
-        """Return one digest over the last roots of all chains (``lake.root_of``)."""
+        """Return one digest over the last roots of all chains (``roots.root_of``)."""
         return root_of(self.lake, self._before)
 
     def close(self) -> None:

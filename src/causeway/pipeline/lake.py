@@ -14,7 +14,6 @@ and ``head`` says how far the chain went. What does not fit is a ``LakeDamaged``
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -263,13 +262,4 @@ def at_heights(rows: pa.Table, first: int, last: int) -> pa.Table:
     return rows.slice(start, end - start)
 
 
-def root_of(lake: Lake, manifest: Manifest) -> str:
-    """Return one digest over the roots of all chains at a height, in the order of their positions, as hex."""
-    tables = [table.select(["chain", "root"]) for table in lake.log_rows("headers", manifest)]
-    rows = sorted(
-        row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
-    )
-    return hashlib.sha256(b"".join(root for _, root in rows)).hexdigest()
-
-
-__all__ = ["Compacted", "Freed", "Lake", "LakeDamaged", "LakeError", "Manifest", "at_height", "root_of"]
+__all__ = ["Compacted", "Freed", "Lake", "LakeDamaged", "LakeError", "Manifest", "at_height"]

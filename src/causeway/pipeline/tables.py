@@ -14,11 +14,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from causeway.model.text import unknown
 from causeway.pipeline import calls
-from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
+from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.ledger import ledger, taken_back
 from causeway.pipeline.places import workers
 from causeway.pipeline.reach import check_readable
 from causeway.pipeline.reverted import reverted
+from causeway.pipeline.roots import root_of
 from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateAt, StateTable, TableSchemas, between, chain_position
 from causeway.pipeline.sealed import Seal, seal_from
 from causeway.pipeline.spark_types import as_spark, spark_schema
@@ -261,7 +262,7 @@ class LakeTables:
         return query_spark(calls.CALLS, self.remaining("outbound", heights), self.remaining("events", heights))
 
     def root(self) -> str:
-        """Return one digest over the last roots of all chains (``lake.root_of``)."""
+        """Return one digest over the last roots of all chains (``roots.root_of``)."""
         return root_of(self._lake, self.manifest())
 
 
