@@ -138,6 +138,9 @@ def test_a_table_in_several_files_is_what_it_is_in_one(
             order = [(key, "ascending") for key in keys]
             first, second = (pa.concat_tables(parts).sort_by(order) if parts else None for parts in rows)
             assert first == second, (table, height)
+            some = parted.lake.state(manifests[1], table, ["index"])
+            assert [part.column_names for part in some] == [["index"]] * len(some)
+            assert [part["index"] for part in some] == [part["index"] for part in rows[1]]
             most = max(most, *(len(parts.files) for parts in manifests[1].state.get(table, {}).values()), 0)
     assert most > 4
     if partitions == 1:

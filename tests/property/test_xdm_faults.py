@@ -163,6 +163,18 @@ def test_two_sources_with_one_channel_and_nonce_are_two_messages_unless_the_tag_
     assert played("without_src") == Counter(AlreadyImported=1)
 
 
+def test_a_request_that_can_never_be_taken_keeps_no_place_in_a_pool_that_lacks_the_source() -> None:
+    """Hazard 9: a and c both initiate, so that a's request for channel 0 of c is refused whenever it comes."""
+    chains = {"consensus": {}, "a": {11: "caller"}, "b": {21: "caller"}, "c": {32: "echo"}}
+    opening = [{"tick": 0, "chain": one, "foreign": other} for one, other in ("ac", "ca", "bc")]
+    options = {"channels": "initiate", "channel_calls": opening, "pool_tag": "without_src", "resubmit_after": 40}
+    net = Network(chains, balance=10**6, options=options)
+    net.call(21, 32)
+    net.block(39)
+    assert "AlreadyImported" not in {reason for _, reason in net.refusals()}
+    assert net.idle(), "b's call was answered before anything is proved again"
+
+
 @pytest.mark.parametrize(
     ("weights", "drift"), [({}, 0), ({"b": {"message": 50_000_000}}, 4), ({"a": {"message": 50_000_000}}, -4)]
 )

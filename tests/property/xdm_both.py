@@ -15,26 +15,26 @@ from typing import Any
 
 from causeway.protocols.xdm.books import Book
 from causeway.protocols.xdm.money import joined
+from causeway.protocols.xdm.state import State
 from tests.property.xdm_driven import ECHO, WIDTH, number_of
 from tests.property.xdm_kernel_engine import Kernel
 from tests.property.xdm_kernel_rows import position_of, row_dicts
 from tests.property.xdm_networks import ALICE, FUNDS, ROOT
-from tests.property.xdm_programs import PROGRAMS_ENDPOINT, Call, Programs, account, encode
-from tests.spec.xdm.channels import close_channel, initiate_channel, send_message
+from tests.spec.xdm.channels import close_channel, initiate_channel
 from tests.spec.xdm.endpoints import transfer
 from tests.spec.xdm.errors import XdmError
 from tests.spec.xdm.events import Event
 from tests.spec.xdm.keys import CHANNELS, INBOX_RESPONSES, OUTBOX, confirmed_key
 from tests.spec.xdm.network import Network
 from tests.spec.xdm.options import Options
+from tests.spec.xdm.programs import PROGRAMS, Call, Programs, account, call
 from tests.spec.xdm.proofs import Kind
 from tests.spec.xdm.relayers import prove
-from tests.spec.xdm.state import ChainNode, note_transfer_out, storage, subtract, transaction
+from tests.spec.xdm.state import ChainNode, storage
 from tests.spec.xdm.values import (
     CONSENSUS,
     Chain,
     CrossDomainMessage,
-    EndpointRequest,
     Tag,
     decode_leaf,
     decode_receipt,
@@ -46,10 +46,15 @@ ROOT_ACCOUNT = account(2**64 - 1)
 SAME = (OUTBOX, INBOX_RESPONSES, CHANNELS)
 """What of the storage is compared to the byte."""
 Alter = Callable[[CrossDomainMessage], CrossDomainMessage]
+Carriers = Callable[[CrossDomainMessage, Kind], list[tuple[int, Alter]]]
+"""Of an item the copies that arrive: blocks of delay, and what is altered."""
 
 
 class _Oracle(Network):
-    """The oracle with the accounts and endpoints of the kernel; calls about channels come first in a block."""
+    """The oracle with the accounts and endpoints of the kernel; calls about channels come first in a block, and what
+    runtimes do that do not keep to the rules (``rogues``)."""
+
+    rogues: tuple[Callable[[ChainNode], None], ...] = ()
 
     def _add(self, chain: Chain) -> None:
         super()._add(chain)
@@ -59,15 +64,28 @@ class _Oracle(Network):
         c.state.balances = {account(number_of(chain, name)): FUNDS[name] for name in (b"alice", b"bob")}
         c.state.balances[c.root] = FUNDS[b"root"]
         weights = self.weights.get(chain, (self.options.message_weight, self.options.response_weight))
-        c.handlers[PROGRAMS_ENDPOINT] = Programs(*weights, here={first + ECHO})
+        c.handlers[PROGRAMS] = Programs(*weights, {first + ECHO}, home=lambda number: number // WIDTH - 1)
+
+    def _arrive(self) -> None:
+        """Of two chains' items with one identity in a block the pool takes that of the first chain (D-8)."""
+        self.air.sort(key=lambda item: source_of(item[3]))
+        super()._arrive()
 
     def _relayed(self, c: ChainNode) -> None:
-        first = [call for call in self.calls[c.chain_id] if call[0] in (initiate_channel, close_channel)]
+        at_first = (initiate_channel, close_channel, *self.rogues)
+        first = [call for call in self.calls[c.chain_id] if call[0] in at_first]
         later = [call for call in self.calls[c.chain_id] if call not in first]
         self.calls[c.chain_id] = first
         self._called(c)
         super()._relayed(c)
         self.calls[c.chain_id] = later
+
+
+def source_of(data: bytes) -> Chain:
+    try:
+        return decode_xdm(data).src
+    except XdmError:
+        return CONSENSUS
 
 
 class Both:
@@ -77,7 +95,7 @@ class Both:
         for relayer in self.oracle.relayers:
             relayer.working = False
         self.kernel.gossip(self._carried)
-        self.faults: Callable[[CrossDomainMessage], list[tuple[int, Alter]]] = honest
+        self.faults: Carriers = honest
         self.callbacks: Counter[int] = Counter()
         self.entries: dict[Chain, dict[bytes, bytes]] = defaultdict(dict)
         self.burned: Counter[Chain] = Counter()
@@ -103,6 +121,12 @@ class Both:
         named = account(number_of(dst, receiver)) if receiver.rstrip() in FUNDS else receiver
         self.oracle.call(chain, self._transfer, number_of(chain, by), dst, named, amount)
 
+    def rogue(self, chain: Chain, at_oracle: Callable[[ChainNode], None], at_kernel: Callable[[State], State]) -> None:
+        """Change a chain's state before its next block, against the rules."""
+        self.oracle.rogues = (*self.oracle.rogues, at_oracle)
+        self.oracle.call(chain, at_oracle)
+        self.kernel.net.rogue.append(at_kernel)
+
     def _account(self, chain: Chain, by: bytes) -> bytes:
         return ROOT_ACCOUNT if by == ROOT else account(number_of(chain, by))
 
@@ -114,16 +138,8 @@ class Both:
         return self.callbacks[caller] - 1
 
     def _call(self, c: ChainNode, caller: int, dst: Chain, payload: bytes, amount: int) -> None:
-        callback, sender = self._attach(c, caller, amount), account(caller)
-        receiver = WIDTH * position_of(dst) + ECHO
-        content = encode(Call(callback, caller, receiver, amount, 0, b"call", payload))
-        with transaction(c):
-            subtract(c.state.balances, sender, amount, "LowBalance")
-            request = EndpointRequest(PROGRAMS_ENDPOINT, PROGRAMS_ENDPOINT, content)
-            channel, nonce = send_message(c, sender, dst, request)
-            if amount:
-                note_transfer_out(c, amount, dst)
-                c.log("Transfer", foreign=dst, channel_id=channel, nonce=nonce, kind="out", amount=amount, by=sender)
+        callback = self._attach(c, caller, amount)
+        call(c, dst, Call(callback, caller, WIDTH * position_of(dst) + ECHO, amount, 0, b"call", payload))
 
     def _transfer(self, c: ChainNode, caller: int, dst: Chain, receiver: bytes, amount: int) -> None:
         self._attach(c, caller, amount)
@@ -137,7 +153,7 @@ class Both:
         made_at = x.proof.consensus.consensus_block_number
         own = prove(self.oracle, kind, x.src, dst, x.channel_id, x.nonce, described, made_at, x.tag)
         found = []
-        for delay, alter in self.faults(x):
+        for delay, alter in self.faults(x, kind):
             self.oracle.air.append((now + delay, dst, kind, encode_xdm(alter(own)), "carrier"))
             found.append((delay, encode_xdm(alter(x))))
         return found
@@ -260,6 +276,8 @@ _COLUMNS = {
     "FeeMint": ("nonce", "amount"),
     "ResponseDeleted": ("nonce",),
     "Transfer": ("nonce", "kind", "amount"),
+    "CallSent": ("by", "nonce"),
+    "CallAnswered": ("by", "nonce", "result"),
 }
 
 
@@ -269,8 +287,9 @@ def _told(events: list[Event]) -> dict[tuple[Any, ...], list[tuple[Any, ...]]]:
         if e.event in _COLUMNS:
             what = tuple(getattr(e, name) for name in _COLUMNS[e.event])
             found[e.event, e.chain, e.foreign, e.channel_id].append((e.at, *what))
-    # In one block the answers of operators' payments may be told in another order than they were deleted in.
-    return {key: sorted(rows) if key[0] == "ResponseDeleted" else rows for key, rows in found.items()}
+    # In one block what is deleted, sent and answered in several channels may be told in another order.
+    unordered = ("ResponseDeleted", "CallSent", "CallAnswered")
+    return {key: sorted(rows) if key[0] in unordered else rows for key, rows in found.items()}
 
 
 def _refusals(events: list[Event]) -> list[tuple[Any, ...]]:
@@ -286,7 +305,7 @@ def _refusals(events: list[Event]) -> list[tuple[Any, ...]]:
 # Faults of carriers
 
 
-def honest(x: CrossDomainMessage) -> list[tuple[int, Alter]]:
+def honest(x: CrossDomainMessage, kind: Kind) -> list[tuple[int, Alter]]:
     return [(0, as_it_is)]
 
 
@@ -329,7 +348,7 @@ class Faults:
     def __init__(self, rng: random.Random, strength: float, tags: bool) -> None:
         self.rng, self.strength, self.tags = rng, strength, tags
 
-    def __call__(self, x: CrossDomainMessage) -> list[tuple[int, Alter]]:
+    def __call__(self, x: CrossDomainMessage, kind: Kind) -> list[tuple[int, Alter]]:
         rng = self.rng
         if rng.random() >= self.strength:
             return [(0, as_it_is)]

@@ -32,13 +32,13 @@ from tests.property.xdm_driven import ACCOUNTS, ECHO, NOWHERE, SPECIAL, WIDTH, D
 from tests.property.xdm_kernel_log import KernelLog
 from tests.property.xdm_kernel_rows import chain_of, position_of, row_dicts
 from tests.property.xdm_networks import ALICE, FUNDS, ROOT
-from tests.property.xdm_programs import account
 from tests.spec.xdm.endpoints import encode_account
 from tests.spec.xdm.events import Event
 from tests.spec.xdm.guarantees import Record
 from tests.spec.xdm.keys import confirmed_key, outbox_key, responses_key
 from tests.spec.xdm.network import PROGRAM, Gossip
 from tests.spec.xdm.options import Options
+from tests.spec.xdm.programs import account
 from tests.spec.xdm.proofs import Kind
 from tests.spec.xdm.state import Channel, ChannelState
 from tests.spec.xdm.trie import Trie

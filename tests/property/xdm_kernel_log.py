@@ -18,7 +18,7 @@ from causeway.model.ledger import Kind, Via
 from causeway.protocols.xdm.books import Book
 from causeway.protocols.xdm.errors import OK, name_of
 from causeway.protocols.xdm.money import joined
-from causeway.protocols.xdm.state import Asked, ChannelState, State
+from causeway.protocols.xdm.state import NOBODY, Asked, ChannelState, State
 from causeway.protocols.xdm.tables import INDEXED
 from tests.property.xdm_kernel_rows import Rows, chain_of, deposits, in_call_order, row_dicts, stored_in
 from tests.property.xdm_programs import answered_amount, program_failed
@@ -26,6 +26,7 @@ from tests.property.xdm_shown import Lane, Proved, shown
 from tests.spec.xdm.events import Event
 from tests.spec.xdm.guarantees import Record
 from tests.spec.xdm.keys import blake2b, outbox_key, responses_key
+from tests.spec.xdm.programs import PROGRAMS, account
 from tests.spec.xdm.relay import result_of
 from tests.spec.xdm.values import (
     CONSENSUS,
@@ -49,7 +50,7 @@ NUMBERED = {
 """What the oracle calls refusals that the reference numbers, and the pool's."""
 KINDS = {Asked.CHANNEL_OPEN: "open", Asked.CHANNEL_CLOSE: "close", Asked.ENDPOINT: "endpoint"}
 CLOSED, TAG, STUCK = "ChannelClosed", "WeightTagNotMatch", "FailedToNoteTransferIn"
-UNSETTLED = (TAG, "InvalidChannelState")
+UNSETTLED = (TAG, "InvalidChannelState", "InvalidMessagePayload")
 
 
 class KernelLog:
@@ -64,10 +65,12 @@ class KernelLog:
         self.hashes: dict[int, bytes] = {}
         self.bodies: dict[Lane, Proved] = {}
         self._unfinal: list[tuple[Chain, int]] = []
-        self._last_final = 0
+        self._last_final = -1
         self._sent: dict[tuple[int, ...], int] = {}
         self._back: dict[tuple[int, ...], int] = {}
         self._operators: dict[int, int] = {}
+        self._called: dict[tuple[int, int], int] = {}
+        """Calls of programs to other chains, and the height that has them."""
         self._marks: dict[int, tuple[int, list[tuple[Chain, int]], int, dict[int, int]]] = {}
         self.before = net.state
         for row in row_dicts(net.state["channels"]):
@@ -99,6 +102,7 @@ class KernelLog:
             self._finals(before, state)
         for chain in sorted(self._made):
             self._chain(chain, rows)
+        self._answered_calls()
         self._sample(at)
 
     def _go_back(self, height: int) -> None:
@@ -110,6 +114,7 @@ class KernelLog:
         for known in (self.roots, self.hashes, self.supply):
             for number in [number for number in known if number > best]:
                 del known[number]
+        self._called = {name: at for name, at in self._called.items() if at <= height}
 
     def log(self, event: str, chain: int, **columns: Any) -> None:
         self.events.append(Event(event, chain_of(chain), self._made[chain], self._at, **columns))
@@ -145,13 +150,11 @@ class KernelLog:
 
     def _finals(self, before: State, state: State) -> None:
         depth = self.net.kernel.options.archiving_depth
-        final = [n for n in self.roots if self._last_final < n <= self._at - depth or n == 0 == self._last_final]
+        final = [n for n in self.roots if self._last_final < n <= self._at - depth]
         for number in sorted(final):
-            if number == 0 and any(e.event == "Final" and e.chain == CONSENSUS for e in self.events[-40:]):
-                continue
             root = self.roots[number]
             self.events.append(Event("Final", CONSENSUS, number, self._at, root=root, confirmed_at=self._at))
-            self._last_final = max(self._last_final, number)
+            self._last_final = number
         books = state["books"]
         balances = books.filter(books["what"] == Book.BALANCE)
         booked = dict(zip(balances["source"].tolist(), joined(balances, "amount"), strict=True))
@@ -228,7 +231,7 @@ class KernelLog:
             elif row["reason"] == STUCK:
                 lane = {"foreign": chain_of(where[0]), "channel_id": where[1], "nonce": row["index"]}
                 self.log("Refused", chain, **lane, call="relay_message", error=STUCK)
-            elif row["reason"] in UNSETTLED and row["events"] & Bit.REJECTED:
+            elif row["reason"] in UNSETTLED and row["events"] & Bit.REJECTED and row["sender"] == NOBODY:
                 tags[*where, row["index"]] = row["reason"]
         return closed, tags
 
@@ -263,6 +266,9 @@ class KernelLog:
         self.log("OutboxMessage", chain, **where, payload_hash=hashed, kind=kind, **fees, last_delivered=last)
         if kind == "endpoint":
             self.log("FeeBurn", chain, **where, amount=row["dst_fee"])
+        if row["dst_endpoint"] == PROGRAMS and row["sender"] != NOBODY:
+            self._called[row["sender"], row["callback"]] = self.net.height
+            self.log("CallSent", chain, foreign=where["foreign"], by=account(row["sender"]), nonce=row["callback"])
         amount = row["amount_high"] << 64 | row["amount_low"]
         self._sent[chain, foreign, channel, nonce] = amount
         if amount:
@@ -331,6 +337,14 @@ class KernelLog:
         back = self._back.get((foreign, chain, channel, nonce), 0)
         if ok and back:
             self.log("Transfer", chain, **{**where, "channel_id": -1 - channel}, kind="in", amount=back)
+
+    def _answered_calls(self) -> None:
+        """What programs were told of their calls to other chains."""
+        for row in row_dicts(self.net.events(last=True)):
+            name = row["receiver"], row["callback"]
+            if row["events"] & Bit.ANSWERED and row["via"] == Via.LANE and name in self._called:
+                where = {"foreign": chain_of(row["source"]), "by": account(name[0]), "nonce": name[1]}
+                self.log("CallAnswered", row["chain"], **where, result="Err" if row["code"] else "Ok")
 
     def _paid(self, chain: int, rows: Rows) -> None:
         """What operators have more than before is told per channel as it is due; what is left over, of the first."""

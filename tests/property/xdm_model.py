@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from tests.property.xdm_driven import ACCOUNTS, ECHO, WIDTH, number_of
 from tests.property.xdm_kernel_rows import position_of
 from tests.property.xdm_networks import FUNDS, ROOT
-from tests.property.xdm_programs import PROGRAMS_ENDPOINT, Call, account, encode
 from tests.property.xdm_scene_programs import Programs, Transfers, credit_known
 from tests.property.xdm_scenes import Ask, ChannelAsk, ListAsk, Scene
 from tests.spec.xdm.channels import (
@@ -27,6 +26,7 @@ from tests.spec.xdm.endpoints import TRANSPORTER, Transfer, encode_transfer
 from tests.spec.xdm.errors import XdmError
 from tests.spec.xdm.network import Network, Pooled
 from tests.spec.xdm.options import Options
+from tests.spec.xdm.programs import PROGRAMS, Call, account, encode
 from tests.spec.xdm.proofs import verify_mmr
 from tests.spec.xdm.relay import refuse, submit, validate
 from tests.spec.xdm.state import (
@@ -120,7 +120,7 @@ class Model(Network):
         c.state.balances[c.root] = FUNDS[b"root"]
         weights = (self.options.message_weight, self.options.response_weight)
         here = {first + place for place in (*range(len(ACCOUNTS)), ECHO)}
-        programs = c.handlers[PROGRAMS_ENDPOINT] = Programs(*weights, here=here)
+        programs = c.handlers[PROGRAMS] = Programs(*weights, here=here)
         known = credit_known({account(number) for number in here})
         c.handlers[TRANSPORTER] = Transfers(*weights, credit=known, programs=programs)
         if not scene.open:
@@ -331,7 +331,7 @@ class Model(Network):
     def _called(self, c: ChainNode) -> None:
         """Programs have back what was refused in the block before, then they run, then what they sent goes out."""
         notes = c.state.notes
-        programs = c.handlers[PROGRAMS_ENDPOINT]
+        programs = c.handlers[PROGRAMS]
         assert isinstance(programs, Programs)
         for sender, amount in notes.pop(RETURNED, ()):
             subtract_in_hand(c, amount)
@@ -384,7 +384,7 @@ class Model(Network):
             endpoint = TRANSPORTER
             content = encode_transfer(Transfer(call.amount, (c.chain_id, call.sender), (call.dst, call.named)))
         else:
-            endpoint = PROGRAMS_ENDPOINT
+            endpoint = PROGRAMS
             sender = int.from_bytes(call.sender[:8], "little")
             content = encode(Call(call.callback, sender, call.receiver, call.amount, 0, b"call", call.payload))
         request = EndpointRequest(endpoint, endpoint, content)

@@ -29,12 +29,12 @@ from tests.property.xdm_kernel_log import KernelLog
 from tests.property.xdm_kernel_rows import chain_of, position_of, row_dicts
 from tests.property.xdm_model import Model
 from tests.property.xdm_networks import FUNDS, ROOT
-from tests.property.xdm_programs import account
 from tests.property.xdm_proving import Proving
 from tests.property.xdm_same import Sides
 from tests.property.xdm_scene_programs import VARIOUS
 from tests.property.xdm_scenes import Ask, Scene
 from tests.spec.xdm.endpoints import encode_account
+from tests.spec.xdm.programs import account
 from tests.spec.xdm.proofs import Kind
 from tests.spec.xdm.relayers import prove
 from tests.spec.xdm.values import CONSENSUS, Chain, decode_leaf, decode_xdm, encode_xdm

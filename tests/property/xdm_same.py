@@ -16,9 +16,9 @@ from tests.property.xdm_driven import ACCOUNTS, ECHO, WIDTH, Driven
 from tests.property.xdm_kernel_log import KernelLog
 from tests.property.xdm_kernel_rows import position_of, row_dicts
 from tests.property.xdm_model import ROOT_ACCOUNT, WAITING, Model
-from tests.property.xdm_programs import account
 from tests.spec.xdm.events import Event
 from tests.spec.xdm.keys import CHANNELS, INBOX_RESPONSES, OUTBOX, confirmed_key, twox128
+from tests.spec.xdm.programs import account
 from tests.spec.xdm.scale import compact, little, u128, u256
 from tests.spec.xdm.state import State, issuance, storage
 from tests.spec.xdm.values import CONSENSUS, Chain, decode_receipt, decode_xdm, encode_chain, encode_message

@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from causeway.programs.scalar import Context, Program, Reject, Request
-from tests.property.xdm_programs import HANDLER_FAILED, REJECTED, Answer, Call, account, decode, encode
 from tests.spec.xdm.channels import credit
 from tests.spec.xdm.endpoints import Transporter, decode_transfer
 from tests.spec.xdm.errors import DispatchError, XdmError
+from tests.spec.xdm.programs import Answer, Call, account, decode, encode
 from tests.spec.xdm.state import Account, ChainNode, note_claimed, note_rejected, note_transfer_in, note_transfer_out
 from tests.spec.xdm.values import Chain, EndpointRequest
 
+REJECTED, HANDLER_FAILED = 4, 5
 VARIOUS = "tests.property.xdm_scene_programs:Various"
 
 

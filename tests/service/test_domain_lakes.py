@@ -14,6 +14,8 @@ from causeway.network.opened import open_lake
 from causeway.network.recheck import Recheck
 from causeway.network.scenario import load_scenario
 from causeway.protocols.xdm.books import Book
+from causeway.protocols.xdm.carried import Messages, encode_transaction
+from causeway.proving.xdm.messages import prove_message
 from causeway.service.node import Node, Pace
 from causeway.service.xdm.relayer import State
 from tests.service.domain_lakes import HOME, DomainLakes, both, scenario_text, sending
@@ -143,7 +145,11 @@ def test_a_process_started_again_brings_nothing_twice(tmp_path: Path) -> None:
     ("options", "more", "text"),
     [
         ('[[options.allowlist_calls]]\ntick = 0\nchain = "right"\nforeign = "left"', "", "allowlist_calls.0: right"),
-        ("", '[[faults]]\nkind = "drop"\nsource = "left"\ndestination = "right"', "right is external"),
+        (
+            "",
+            '[[faults]]\nkind = "drop"\nsource = "left"\ndestination = "right"',
+            "right is external: causeway relay --fault says",
+        ),
         ("", '[[faults]]\nkind = "halt"\nchain = "right"', "right is external"),
         ("", '[options.validator_keys]\nnone = ["' + 64 * "0" + '"]', 'validator_keys: "none"'),
         ("", '[options.validator_keys]\nleft = ["' + 64 * "0" + '"]', "left: its secret key is not here"),
@@ -162,3 +168,30 @@ def test_the_consensus_chain_is_named_by_every_lake(tmp_path: Path) -> None:
     path.write_text(scenario_text("near").replace('role = "consensus"', ""))
     with pytest.raises(InvalidInput, match="one consensus chain: name it in every scenario"):
         Node(load_scenario(path), str(tmp_path / "near"), Pace(0, on_demand=True))
+
+
+def test_what_a_lake_that_follows_has_for_others_is_proved_out_of_it(tmp_path: Path) -> None:
+    """As what its relay process brings is, and taken as such; what others have is proved out of their lakes."""
+    with both(tmp_path, {"far": sending("bob", "echo-left", 2)}) as lakes:
+        opened = lakes.nodes["far"].opened
+        with pytest.raises(InvalidInput, match="no block of main that is final was carried to this lake"):
+            prove_message(opened, "right", "left", nonce=0)
+        held = [way for way in lakes.ends.directions if str(way) != "right>left"]
+        for _ in range(11):
+            for way in held:
+                lakes.relay(way)
+            lakes.produce()
+        shown = prove_message(opened, "right", "left", nonce=1)
+        under = lakes.views["near"].channels("left", "right", None)["under"]
+        assert shown.envelope.proof.consensus_chain_mmr_proof.consensus_block_number <= under["number"]
+        for chain in ("main", "left"):
+            with pytest.raises(InvalidInput, match=f"chain: another lake runs {chain}: what it sends is proved"):
+                prove_message(opened, chain, "right", nonce=0)
+        with pytest.raises(InvalidInput, match="has no request 2 in channel 0"):
+            prove_message(opened, "right", "left", nonce=2)
+        first = prove_message(opened, "right", "left", nonce=0)
+        both_of_it = tuple(one.envelope.encode() for one in (first, shown))
+        lakes.submit("near", "left", encode_transaction(Messages(both_of_it, (False, False))))
+        lakes.nodes["near"].produce()
+        assert lakes.views["near"].channels("left", "right", None)["channels"][0]["next_inbox"] == 2
+        assert "BadProof" not in lakes.refusals("near")

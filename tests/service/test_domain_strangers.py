@@ -115,6 +115,10 @@ def shown_of(lakes: DomainLakes, domain: str, receipt: bool = True, declared: bo
     return anchor["block"], ConfirmedDomain(lakes.ends.place.domain(domain), *nodes)
 
 
+def _known(followed: dict[str, Any], what: str) -> dict[str, int]:
+    return {one["domain"]: one["block"] for one in followed[what]}
+
+
 def test_what_a_final_block_has_of_domains_is_proved(lakes: DomainLakes) -> None:
     lakes.around()
     final = lakes.views["far"].followed()["final"]
@@ -125,7 +129,7 @@ def test_what_a_final_block_has_of_domains_is_proved(lakes: DomainLakes) -> None
     followed = lakes.views["far"].followed()
     assert followed["final"] > final
     block, right = shown_of(lakes, "right")
-    if followed["anchor"] == block:
+    if _known(followed, "receipts") == {"right": block, "third": block}:
         assert refused(lakes, "far", "main", honest) == {"Stale": 1}
         assert refused(lakes, "far", "main", Confirmed(block + 1, (right,))) == {"BlockNotFinal": 1}
     lakes.produce(2)
@@ -152,12 +156,44 @@ def test_what_a_final_block_has_of_domains_is_proved(lakes: DomainLakes) -> None
     assert refused(lakes, "far", "main", Confirmed(block, (part,))) == {"ReceiptsFollowed": 1}
     assert refused(lakes, "far", "main", Confirmed(block, (part,))) == {"Stale": 1}
     followed = lakes.views["far"].followed()
-    assert (followed["anchor"], followed["receipts"], followed["declared"]) == (block, ["right"], [])
+    assert _known(followed, "receipts")["right"] == block > _known(followed, "declared")["right"]
+    assert _known(followed, "receipts")["third"] < block, "of the other domain what was known is"
     lakes.relay(direction(lakes, "blocks of main"))
     lakes.nodes["far"].produce()
     followed = lakes.views["far"].followed()
-    assert (followed["anchor"], followed["receipts"], followed["declared"]) == (block, *[["right", "third"]] * 2)
+    assert _known(followed, "receipts") == _known(followed, "declared") == {"right": block, "third": block}
     assert refused(lakes, "far", "main", Confirmed(block, (right, third))) == {"Stale": 1}
+
+
+@pytest.mark.parametrize(("comes", "shows"), [("first", "one domain"), ("last", "nothing")])
+def test_who_shows_less_than_there_is_of_each_new_block_stops_nobody(tmp_path: Path, comes: str, shows: str) -> None:
+    """Anyone may bring blocks that their author signed, and proofs out of what is public, ahead of those who relay."""
+    sends = {"near": sending("alice", "echo-right", 2), "far": sending("bob", "echo-third", 2, tick=1)}
+    with both(tmp_path, sends) as lakes:
+        lakes.produce()
+        for _ in range(40):
+            if comes == "first":
+                _ahead(lakes, shows)
+            for way in lakes.ends.directions:
+                lakes.relay(way)
+            if comes == "last":
+                _ahead(lakes, shows)
+            lakes.produce()
+        assert lakes.refusals("far").get("Stale", 0) > 5, "the stranger's come into blocks"
+        assert [lakes.program(name)["answered"] for name in ("alice", "bob")] == [2, 2]
+
+
+def _ahead(lakes: DomainLakes, shows: str) -> None:
+    known = lakes.views["far"].followed()["best"]
+    blocks = lakes.read_blocks(known)
+    lakes.submit("far", "main", encode_transaction(blocks), relayer=66)
+    best = blocks.headers[-1].number if blocks.headers else known
+    if best is None or best < 4:
+        return
+    found = lakes.views["near"].anchor(best - 2, "right")
+    proof = found["receipt"]["proof"] if found["receipt"] is not None and shows == "one domain" else []
+    domain = ConfirmedDomain(lakes.ends.place.domain("right"), tuple(map(bytes.fromhex, proof)), ())
+    lakes.submit("far", "main", encode_transaction(Confirmed(found["block"], (domain,))), relayer=66)
 
 
 # ---- receipts

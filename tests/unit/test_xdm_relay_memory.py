@@ -67,8 +67,8 @@ def test_what_is_due_follows_from_both_sides_channels() -> None:
     assert due_between(theirs, ours) == {(0, False): (7, 8), (0, True): (4, 9)}
 
 
-def status(own: str, chains: str = "main left right", agreed: int = 1) -> StatusAnswer:
-    numbers = {"archiving_depth": 2, "challenge_period": 3, "max_future_nonces": 256}
+def status(own: str, chains: str = "main left right", agreed: int = 1, depth: int = 2) -> StatusAnswer:
+    numbers = {"archiving_depth": depth, "challenge_period": 3, "max_future_nonces": 256}
     options = OptionsAnswer(**numbers, channels_per_block=15, resubmit_after=15)
     named = [ChainAnswer(name=name, external=name not in own.split()) for name in chains.split()]
     return StatusAnswer(chains=named, consensus="main", agreed=f"{agreed:064x}", options=options)  # type: ignore[arg-type]
@@ -94,6 +94,11 @@ def test_the_directions_between_two_lakes() -> None:
         (status("left"), status("right"), "neither runs the consensus chain"),
         (status("main left"), status("right", "main right left"), "do not have the same chains"),
         (status("main left"), status("right", agreed=2), "differ in their options"),
+        (
+            status("main left"),
+            status("right", agreed=2, depth=7),
+            "options.archiving_depth: 2 in the lake of http://a, 7 in that of http://b",
+        ),
     ],
 )
 def test_lakes_that_do_not_go_together(a: StatusAnswer, b: StatusAnswer, text: str) -> None:

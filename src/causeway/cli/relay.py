@@ -176,7 +176,7 @@ class _View:
         self._live = (
             Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal and not as_json else None
         )
-        self._told: dict[str, int] = {}
+        self._told: dict[str, tuple[int, int, str]] = {}
 
     @property
     def shown(self) -> bool:
@@ -186,8 +186,10 @@ class _View:
     def update(self, progress: Progress) -> None:
         """Show what a pass came to."""
         way = str(progress.direction)
-        if self._as_json and (progress.transactions != self._told.get(way, 0) or progress.why):
-            self._told[way] = progress.transactions
+        said = progress.transactions, progress.failures, progress.why
+        known = self._told.get(way, (0, 0, ""))
+        if self._as_json and (said[0] != known[0] or (progress.why and said != known)):
+            self._told[way] = said
             print(json.dumps(progress.as_json()), flush=True)
         elif self._live is not None:
             self._live.update(self.table(self.progress))

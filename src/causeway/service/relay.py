@@ -20,11 +20,13 @@ from causeway.service.keys import Key
 class Progress(Protocol):
     """What a process did in one direction, and what it last saw there.
 
-    ``transactions``: how many it submitted. ``state``, ``why``: in a word, and what keeps it from going on.
+    ``transactions``: how many it submitted; ``failures``: passes that failed, one after the other, up to the last.
+    ``state``, ``why``: in a word, and what keeps it from going on.
     """
 
     direction: Any
     transactions: int
+    failures: int
     state: str
     why: str
 

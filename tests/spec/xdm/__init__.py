@@ -13,7 +13,8 @@ it. Where the reference is silent, the docstring beside the code says what was d
 | channels | 3.1, 3.2, 3.3, 3.7, 3.8; X-1, X-2 |
 | proofs | 3.4 steps 1, 6, 7; D-6, D-7 |
 | relay | 3.4, 3.5, 3.6; D-3, D-4, D-9 |
-| endpoints | X-3 transporter, programs |
+| endpoints | X-3 transporter, and one that answers at once |
+| programs | calls between programs, answered at once or later (a decision) |
 | consensus | receipts, challenge period, fraud proofs |
 | relayers | 3.10, X-5 |
 | network | blocks, pools, gossip, forks of all chains |

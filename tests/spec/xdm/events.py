@@ -5,7 +5,8 @@ Decisions. `at` is the consensus block that a row's block came from, so that row
 bytes. FeeBurn has what is burned for the other chain (dst_fee); what stays here on hold is `src_fee` of OutboxMessage.
 FeePay has one row an operator and names the nonce whose answer or acknowledgement caused it. Beyond 1.1: `Transfer`
 (kind out, in, back; X-3), without which G7 and G8 could not be checked from the log, and ReceiptConfirmed, where a book
-moves. A deposit's moves are (held, released, burned).
+moves; `CallSent` and `CallAnswered`, what programs call over there (`by`: the program's account, `nonce`: the number of
+its call). A deposit's moves are (held, released, burned).
 """
 
 from dataclasses import dataclass

@@ -121,7 +121,22 @@ def g3_one_answer(record: Record) -> list[str]:
     odd = (record.outbox or set()) ^ (sent.keys() - back.keys())
     if record.outbox is not None and any(p[0] not in record.missing for p in odd):
         stuck.append(f"G3: the outboxes and the log differ in {sorted(odd)}")
-    return stuck
+    return stuck + calls_are_answered_once(record)
+
+
+def calls_are_answered_once(record: Record) -> list[str]:
+    """What programs are told, by a response or by a request of its own: no answer without its call, none twice."""
+    violations = []
+    waiting: set[tuple[Chain, Chain | None, bytes | None, int | None]] = set()
+    for e in rows(record, "CallSent", "CallAnswered"):
+        name = (e.chain, e.foreign, e.by, e.nonce)
+        if e.event == "CallSent":
+            waiting.add(name)
+        elif name in waiting:
+            waiting.remove(name)
+        else:
+            violations.append(f"G3: call {e.nonce} of {e.by!r} on {e.chain} was answered and did not wait for it")
+    return violations
 
 
 def g4_finality_first(record: Record) -> list[str]:
@@ -363,6 +378,12 @@ def violations(record: Record) -> list[str]:
 
 
 # What is no violation, and is reported
+
+
+def waiting_calls(record: Record) -> list[tuple[Chain, bytes | None, int | None]]:
+    """Calls of programs that have no answer: at the end of a run that came to rest with open channels, none (L1)."""
+    done = {(e.chain, e.by, e.nonce) for e in rows(record, "CallAnswered")}
+    return sorted({(e.chain, e.by, e.nonce) for e in rows(record, "CallSent")} - done)
 
 
 def abandoned(record: Record) -> list[Place]:

@@ -1,7 +1,8 @@
 """A whole network: the consensus chain and domains, block by block; pools, gossip, forks (1.4, 3.9, X-4).
 
 One step is one consensus block. In it: gossip arrives at the pools; the block takes receipts, then relayed items, then
-calls; every domain with an operator at work derives a block from it; relayers act on the new best block.
+late answers of programs, then calls; every domain with an operator at work derives a block from it; relayers act on the
+new best block.
 
 Decisions. Every consensus block has a bundle of every domain at work, so that D counts consensus blocks too. A block
 applies relayed items ascending by (requests before responses, source, channel, nonce), then calls in their order. Calls
@@ -31,6 +32,7 @@ from .guarantees import Record
 from .keys import blake2b
 from .mmr import Mmr, keccak256
 from .options import Options
+from .programs import Programs
 from .proofs import Kind
 from .relay import refuse, submit, validate
 from .relayers import Relayer
@@ -221,6 +223,7 @@ class Network:
         for domain in range(self.domains):
             confirm_receipts(c, domain)
         self._relayed(c)
+        self._answered_late(c)
         self._called(c)
         before = self.history[CONSENSUS][-1].number - self.options.archiving_depth
         for s in self.history[CONSENSUS]:
@@ -239,6 +242,7 @@ class Network:
         pending = self._pending(domain)
         apply_allowlist_updates(c, pending, pending if pending != NOTHING else None)
         self._relayed(c)
+        self._answered_late(c)
         self._called(c)
         self._seal(domain)
         self._receipt(domain)
@@ -289,6 +293,11 @@ class Network:
                 function(c, *arguments)
             except XdmError as error:
                 c.log("Refused", call=function.__name__, error=error.name)
+
+    def _answered_late(self, c: ChainNode) -> None:
+        for handler in c.handlers.values():
+            if isinstance(handler, Programs):
+                handler.answer_late(c)
 
     def send(self, data: bytes, kind: Kind, dst: Chain, relayer: str) -> None:
         """A relayer gossips an item."""

@@ -14,9 +14,6 @@ ARRIVALS = [*LANE, "index", *MESSAGE_COLUMNS, "via"]
 REJECTED = 16
 """The code of an answer that the protocol itself made, because the request was refused."""
 
-OPEN_CALL = ("chain", "sender", "callback")
-"""What tells an open call of a program from others."""
-
 
 def value_in(arrivals: Frame, money: Money) -> None:
     """Issue the value that calls and answers bring: a program has it in hand with a call, on its account with an

@@ -51,7 +51,7 @@ def process_block(
     state, called = call_channels(state, money, context, log)
     channels = state["channels"], state["next_channels"]
     found = read_envelopes(brought, view.tables["blocks"], view.tables["declared_under"], *channels, context)
-    verdicts = pooled(found.rows, validate(found), context.options.pool_tag)
+    verdicts = pooled(found, validate(found))
     verdicts, bundles, invalid = judge(found, verdicts, brought, context)
     log_notices(invalid, len(context.network.names), log)
     if len(bundles) or len(state["bundles"]):

@@ -118,6 +118,7 @@ def _anchored(state: State, tries: ChainTries, context: Context) -> State:
         {
             "chain": np.zeros(len(there), dtype=np.uint32),
             "domain": np.array(there, dtype=np.uint32),
+            "block": np.repeat(anchor["number"], len(there)),
             "number": np.array(numbers, dtype=np.uint64),
             "domain_proof": encode_lists([proofs.nodes_of(row) for row in range(len(there))]).cast(pa.binary()),
         },

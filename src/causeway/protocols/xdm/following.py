@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import NO_CHAIN
 from causeway.model.order import stable_order
@@ -47,7 +47,7 @@ from causeway.protocols.xdm.proof_lists import encode_lists
 from causeway.protocols.xdm.signing import signed_block
 from causeway.protocols.xdm.small_tables import of_domains, table_of
 from causeway.protocols.xdm.state import State
-from causeway.protocols.xdm.tables import ANCHORED_SCHEMA, BLOCKS_SCHEMA, RANGE_SCHEMA
+from causeway.protocols.xdm.tables import ANCHOR_SCHEMA, ANCHORED_SCHEMA, BLOCKS_SCHEMA, RANGE_SCHEMA
 
 FOLLOWED, PROVED = "BlocksFollowed", "ReceiptsFollowed"
 """What notices say of headers, and of confirmed receipts, that were taken."""
@@ -170,44 +170,43 @@ def _extended(state: State, headers: tuple[BlockHeader, ...], own: list[bytes], 
 
 
 def take_confirmed(state: State, brought: Confirmed, context: Context) -> State:
-    """Return the state with what a block of the consensus chain, one that is final, has of domains: operators prove
-    under it from now on, and what it has of value that is declared covers what is taken.
+    """Return the state with what a block of the consensus chain, one that is final, has of domains: operators of a
+    domain whose receipt it shows prove under it from now on, and what it has of value that is declared covers what is
+    taken.
 
-    What is brought of the block that is proved under already is added to what was. Raises ``CallError``: Stale (the
-    block is an earlier one, or nothing of it is new), BlockNotFinal (nor known), InvalidChain (a domain that is none of
-    here, or is named twice), BadProof.
+    What is known of a domain is as of the latest block of which that was brought, whatever is brought of others: who
+    brings less than there is keeps nothing from anyone. Raises ``CallError``: Stale (nothing of it is new),
+    BlockNotFinal (nor known), InvalidChain (a domain that is none of here, or is named twice), BadProof.
     """
     found = provable_row(state["blocks"], context.options)
     if found is None:
         raise CallError("BlockNotFinal")
-    blocks, anchor = state["blocks"], state["anchor"]
+    blocks = state["blocks"]
     rows = np.flatnonzero(blocks["number"][: found + 1] == brought.block)
     if not len(rows):
         raise CallError("BlockNotFinal")
-    known = int(anchor["number"][0]) if len(anchor) else -1
-    if brought.block < known:
-        raise CallError("Stale")
     receipts, entries = _read_confirmed(blocks["state_root"][rows[0]].tobytes(), brought, context)
     anchored, under = state["anchored"], state["declared_under"]
-    if brought.block == known:
-        there, said = (set(frame["domain"].tolist()) for frame in (anchored, under.filter(under["number"] == known)))
-        receipts = {domain: row for domain, row in receipts.items() if domain not in there}
-        entries = {domain: rows for domain, rows in entries.items() if domain not in said}
-        if not receipts and not entries:
-            raise CallError("Stale")
-    else:
-        anchored = anchored.slice(0, 0)
+    has, knows = _blocks_of(anchored, "block"), _blocks_of(under, "number")
+    receipts = {domain: row for domain, row in receipts.items() if has.get(domain, -1) < brought.block}
+    entries = {domain: rows for domain, rows in entries.items() if knows.get(domain, -1) < brought.block}
+    if not receipts and not entries:
+        raise CallError("Stale")
     declared = state["declared"]
     kept = declared.filter(~np.isin(declared["destination"], np.array(list(entries), dtype=np.uint32)))
     every = concat([kept, *(entries[domain] for domain in sorted(entries))]).select(DECLARED_SCHEMA.names)
     shown = [{"chain": CONSENSUS_POSITION, "domain": domain, "number": brought.block} for domain in entries]
-    # The row that operators prove under is made whole with what the newest block says.
-    return state.with_tables(
-        anchor=anchor_of(Ranges.of(state), int(rows[0]), len(blocks) - 1, found + 1),
+    taken = state.with_tables(
         anchored=of_domains(anchored, table_of(list(receipts.values()), ANCHORED_SCHEMA)),
         declared=every.take(stable_order(every["destination"], every["source"])),
         declared_under=of_domains(under, table_of(shown, DECLARED_UNDER_SCHEMA)),
     )
+    return _proved_under(taken, context)
+
+
+def _blocks_of(rows: Frame, column: str) -> dict[int, int]:
+    """Return the number of a block in a table with a row a domain, by the domain's position."""
+    return dict(zip(rows["domain"].tolist(), rows[column].tolist(), strict=True))
 
 
 def _read_confirmed(
@@ -228,6 +227,7 @@ def _read_confirmed(
                 receipts[position] = {
                     "chain": CONSENSUS_POSITION,
                     "domain": position,
+                    "block": brought.block,
                     "number": receipt.domain_block_number,
                     "domain_proof": encode_lists([one.receipt])[0].as_py(),
                 }
@@ -247,12 +247,15 @@ def provable_row(blocks: Frame, options: XdmOptions) -> int | None:
 
 
 def _proved_under(state: State, context: Context) -> State:
-    """Return the state with the anchor under the newest blocks; without one whose block is not remembered any more."""
-    anchor, blocks = state["anchor"], state["blocks"]
-    if len(anchor) == 0:
-        return state
-    row = lookup(blocks, anchor.select(["number"]), ["number"])
+    """Return the state with the blocks that domains' receipts are of under the newest blocks; without receipts whose
+    block is not remembered any more."""
+    anchored, blocks = state["anchored"], state["blocks"]
+    if len(anchored) == 0:
+        return state.with_tables(anchor=state["anchor"].slice(0, 0)) if len(state["anchor"]) else state
     found = provable_row(blocks, context.options)
-    if row[0] < 0 or found is None:
-        return state.with_tables(anchor=anchor.slice(0, 0), anchored=state["anchored"].slice(0, 0))
-    return state.with_tables(anchor=anchor_of(Ranges.of(state), int(row[0]), len(blocks) - 1, found + 1))
+    row = lookup(blocks, Frame({"number": anchored["block"]}, len(anchored)), ["number"])
+    there = row >= 0 if found is not None else np.zeros(len(row), dtype=bool)
+    ranges, final = Ranges.of(state), 0 if found is None else found + 1
+    anchors = [anchor_of(ranges, at, len(blocks) - 1, final) for at in np.unique(row[there]).tolist()]
+    anchor = concat([empty_frame(ANCHOR_SCHEMA), *anchors])
+    return state.with_tables(anchor=anchor, anchored=anchored.filter(there))

@@ -20,7 +20,7 @@ from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.model.value import Holder, Why
 from causeway.protocols.contents import ANSWER, CALL, accepted, decode_contents
 from causeway.protocols.messages import LANE
-from causeway.protocols.xdm.arrivals import ARRIVALS, OPEN_CALL, REJECTED, value_in
+from causeway.protocols.xdm.arrivals import ARRIVALS, REJECTED, value_in
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.channels import INITIATED, OPENED, close_for_peer
 from causeway.protocols.xdm.context import Context
@@ -28,6 +28,7 @@ from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT, TRANSPORTER_ENDP
 from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, of_messenger
 from causeway.protocols.xdm.money import INBOX_FEES, Money, Purse
 from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.open_calls import take_late_answers
 from causeway.protocols.xdm.prechecks import request_errors
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.settling import settle
@@ -210,7 +211,7 @@ def _requests(
     good &= ~short
     # Who waits for an answer that is refused is told why: it never comes again.
     answers = np.flatnonzero(of_endpoint & ~transfer & formed & (variant == ANSWER))
-    late, state, unknown = _late_answers(state, messages, rows, answers)
+    late, state, unknown = take_late_answers(state, messages, rows, answers)
     error[unknown[good[unknown]]] = of_messenger(MessengerError.InvalidMessagePayload)
     good[unknown] = False
     calls = np.flatnonzero(good & (variant == CALL))
@@ -259,30 +260,3 @@ def _minted(rows: Frame, bodies: Bodies, variant: npt.NDArray[np.int8], context:
     handled = of_programs | (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
     found = np.where(handled, context.fees.dst[rows["destination"]], np.uint64(context.fees.relay))
     return np.where((variant == ANSWER) & of_programs, np.uint64(0), found)
-
-
-def _late_answers(
-    state: State, messages: Frame, rows: Frame, at: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], State, npt.NDArray[np.int64]]:
-    """Return which late answers somebody waits for, the state without what they end, and which nobody does."""
-    if len(at) == 0:
-        return at, state, at
-    calls = state["open_calls"]
-    asked = Frame(
-        {
-            "chain": rows["destination"][at],
-            "sender": messages["receiver"][at],
-            "callback": messages["callback"][at],
-        },
-        len(at),
-    )
-    found = lookup(calls, asked, OPEN_CALL)
-    known = found >= 0
-    if len(calls):
-        known &= calls["receiver"][found] == messages["sender"][at]
-    first = np.zeros(len(at), dtype=bool)
-    first[np.unique(np.where(known, found, -1), return_index=True)[1]] = True
-    known &= first
-    keep = np.ones(len(calls), dtype=bool)
-    keep[found[known]] = False
-    return at[known], state.with_tables(open_calls=calls.filter(keep)), at[~known]

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.order import U64, Rows, groups_of, numbered, stable_order
 from causeway.proofs.substrate import prove_storage
 from causeway.protocols.contract import View
-from causeway.protocols.digests import digests
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
@@ -305,22 +305,24 @@ def bases_between(pairs: Frame, view: View) -> Frame:
     """Return what the proofs of each pair of chains have in common."""
     anchor, anchored = view.tables["anchor"], view.tables["anchored"]
     to_consensus = pairs["destination"] == CONSENSUS_POSITION
-    best, final = (int(anchor[name][0]) for name in ("best", "final"))
-    proofs = dict(zip(anchored["domain"].tolist(), anchored["domain_proof"].to_pylist(), strict=True))
+    domain = lookup(anchored, Frame({"domain": pairs["source"]}, len(pairs)), ["domain"])
+    known = anchored.take(domain[domain >= 0])
+    under = np.repeat(anchor["number"][:1], len(pairs))  # of the consensus chain: where it runs there is one
+    under[domain >= 0] = known["block"]
+    rows = anchor.take(lookup(anchor, Frame({"number": under}, len(pairs)), ["number"]))
+    proofs = dict(zip(known["domain"].tolist(), known["domain_proof"].to_pylist(), strict=True))
 
-    def chosen(of_best: bytes, of_final: bytes) -> list[bytes]:
-        return [of_best if consensus else of_final for consensus in to_consensus.tolist()]
+    def chosen(of_best: str, of_final: str) -> U64:
+        return np.asarray(np.where(to_consensus, rows[of_best], rows[of_final]), dtype=np.uint64)
 
-    count = len(pairs)
-    hashes = [anchor[name][0].tobytes() for name in ("best_hash", "block_hash")]
-    items = [anchor[name][0].as_py() for name in ("best_items", "final_items")]
+    items = pc.if_else(pa.array(to_consensus), rows["best_items"], rows["final_items"])
     return pairs.with_columns(
-        block=np.where(to_consensus, np.uint64(best), np.uint64(final)),
-        block_hash=digests(chosen(hashes[0], hashes[1])),
-        leaf=pa.array([anchor["leaf"][0].as_py()] * count, pa.binary()),
-        leaf_index=np.full(count, int(anchor["leaf_index"][0]), dtype=np.uint64),
-        leaf_count=np.where(to_consensus, anchor["best_leaves"][0], anchor["final_leaves"][0]).astype(np.uint64),
-        items=pa.array(chosen(items[0], items[1]), pa.binary()),
+        block=chosen("best", "final"),
+        block_hash=np.where(to_consensus[:, None], rows["best_hash"], rows["block_hash"]),
+        leaf=rows["leaf"],
+        leaf_index=rows["leaf_index"],
+        leaf_count=chosen("best_leaves", "final_leaves"),
+        items=items,
         domain_proof=pa.array([proofs.get(chain, b"") for chain in pairs["source"].tolist()], pa.binary()),
     ).select(BASES_SCHEMA.names)
 

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Frame, concat, repeated
+from causeway.model.frame import Frame, repeated
 from causeway.model.ledger import Kind, Via
-from causeway.model.order import positions_in, stable_order
+from causeway.model.order import positions_in
 from causeway.model.value import Holder, Why
-from causeway.protocols.contents import ANSWER, CALL, decode_contents
+from causeway.protocols.contents import ACCEPTED, ANSWER, CALL, decode_contents
 from causeway.protocols.execution import credited
 from causeway.protocols.messages import LANE
-from causeway.protocols.xdm.arrivals import ARRIVALS, OPEN_CALL, REJECTED, value_in
+from causeway.protocols.xdm.arrivals import ARRIVALS, REJECTED, value_in
 from causeway.protocols.xdm.books import WORD, Moved
 from causeway.protocols.xdm.channels import OPENED
 from causeway.protocols.xdm.context import Context
@@ -26,9 +26,10 @@ from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import OUTBOX_FEES, Money, Purse, joined
 from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.open_calls import settle_answered, with_open_calls
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.state import NOBODY, Asked, ChannelState, State, channel_of, channel_rows
-from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, OPEN_CALLS_SCHEMA
+from causeway.protocols.xdm.tables import CHANNELS_SCHEMA
 from causeway.protocols.xdm.tags import Tag, response_tags
 from causeway.protocols.xdm.wire import ENDPOINT
 
@@ -72,13 +73,17 @@ def settle(
     failed = bodies.error != OK
     # Under a tag that does not match nobody is told of the response, and what would come back is lost.
     transfer = (settled["asked"] == Asked.ENDPOINT) & (settled["src_endpoint"] == TRANSPORTER_ENDPOINT)
-    is_call = (of_endpoint | transfer) & (settled["sender"] != NOBODY) & ~wrong
+    # Of a call that was answered before, a chain that keeps the rules says that it is accepted: it does nothing more.
+    state, before = settle_answered(state, settled)
+    belied = before & ~wrong & (failed | (variant != ACCEPTED))
+    unfit += [_unsettled(rows, row, MessengerError.InvalidMessagePayload) for row in np.flatnonzero(belied).tolist()]
+    is_call = (of_endpoint | transfer) & (settled["sender"] != NOBODY) & ~wrong & ~before
     answered = is_call & ~failed & (transfer | (variant == ANSWER))
     unreadable = ~failed & ~transfer & ((variant == CALL) | (variant < 0))
     refused = is_call & (failed | unreadable | (answered & ~_within(messages, settled)))
     answered &= ~refused
     waits = is_call & ~refused & ~answered
-    state = _with_open_calls(state, settled.filter(waits))
+    state = with_open_calls(state, settled.filter(waits))
     given = np.flatnonzero(answered | refused)
     back = refused[given]
     texts = error_texts(bodies.error[given])
@@ -206,11 +211,3 @@ def _result(settled: Frame, row: int, error: int) -> Notice:
     number = int(channel_of(settled["substream"][row : row + 1])[0])
     what = name_of(error) if error != OK else OPENED
     return Notice(chain, foreign, what, number, index, refused=error != OK)
-
-
-def _with_open_calls(state: State, settled: Frame) -> State:
-    if len(settled) == 0:
-        return state
-    added = settled.with_columns(chain=settled["source"]).select(OPEN_CALLS_SCHEMA.names)
-    calls = concat([state["open_calls"], added])
-    return state.with_tables(open_calls=calls.take(stable_order(*(calls[name] for name in OPEN_CALL))))

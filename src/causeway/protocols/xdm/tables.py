@@ -102,9 +102,11 @@ OPEN_CALLS_SCHEMA = pa.schema(
         _field("callback", UINT64),
         _field("amount_high", UINT64),
         _field("amount_low", UINT64),
+        _field("answered", pa.uint8()),
     ]
 )
-"""One row a call of ``sender`` on ``chain`` that the other chain has taken and whose answer comes later."""
+"""One row a call of ``sender`` on ``chain`` that the other chain has taken and whose answer comes later; ``answered`` 1
+where it came before the response that says that the call was taken, until that comes."""
 
 ALLOWLIST_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32)])
 """One row a chain ``foreign`` with which ``chain`` exchanges messages (``ChainAllowlist``)."""
@@ -240,13 +242,20 @@ ANCHOR_SCHEMA = pa.schema(
 )
 """What operators prove under from the next block on (X-5): the consensus block ``number``, which is final, and its leaf
 under the mountain range of ``best``, the newest block, and of ``final``, the newest that is final, and the hash of each
-of the two. No row as long as no block is final."""
+of the two. No row as long as no block is final; one, but where another lake runs the consensus chain: there one a block
+that the receipts in ``anchored`` are of."""
 
 ANCHORED_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("domain", U32), _field("number", UINT64), _field("domain_proof", BYTES)]
+    [
+        _field("chain", U32),
+        _field("domain", U32),
+        _field("block", UINT64),
+        _field("number", UINT64),
+        _field("domain_proof", BYTES),
+    ]
 )
-"""The receipt that is confirmed in the state of the anchor's block, of each domain: the number of its block, and the
-proof of it."""
+"""The receipt that is confirmed in the state of the consensus block ``block``, of each domain: the number of its block,
+and the proof of it. ``anchor`` has that block."""
 
 MONEY_SCHEMA = pa.schema(
     [
@@ -356,7 +365,7 @@ STATE_TABLES: dict[str, StateTable] = {
     "receipted": StateTable(RECEIPTED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
     "confirmed": StateTable(CONFIRMED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain")),
     "unbooked": StateTable(UNBOOKED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
-    "anchor": StateTable(ANCHOR_SCHEMA, "chain", ("chain",), ("chain",), shown=Shown.EVERYONE),
+    "anchor": StateTable(ANCHOR_SCHEMA, "chain", ("chain", "number"), ("chain",), shown=Shown.EVERYONE),
     "anchored": StateTable(ANCHORED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
     "money": StateTable(MONEY_SCHEMA, "chain", ("chain",), ("chain",)),
     "operators": StateTable(OPERATORS_SCHEMA, "chain", ("chain", "operator"), ("chain",)),

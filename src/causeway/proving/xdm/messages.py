@@ -14,10 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+
 from causeway.model.errors import InvalidInput
 from causeway.network.opened import OpenedLake
 from causeway.pipeline.lake import LakeError
 from causeway.proofs.errors import ProofError
+from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.substrate.errors import MissingValue
 from causeway.proofs.substrate.proof import read_value
 from causeway.proofs.xdm.confirmation import verify_cross_domain_message
@@ -27,6 +31,7 @@ from causeway.proofs.xdm.envelope import (
     ConsensusChainMmrProof,
     CrossDomainMessage,
     ExecutionReceipt,
+    MmrLeaf,
     Proof,
     message_storage_key,
     receipt_storage_key,
@@ -44,6 +49,7 @@ from causeway.proofs.xdm.messages import (
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import Ranges, anchor_number
 from causeway.protocols.xdm.context import block_number
+from causeway.protocols.xdm.proof_lists import decode_lists
 from causeway.protocols.xdm.state import Asked
 from causeway.proving.xdm.storage import Storage, gone_back_to, height_of, kernel_of, state_at, storage_at
 
@@ -90,18 +96,26 @@ def prove_message(
         InvalidInput: there are no such chains, nothing is final yet, or the message is not in the storage.
         LakeError: the height is not committed, or the lake is not what was written.
     """
-    kernel_of(opened)
+    network = kernel_of(opened).network
     own, foreign = opened.position(source), opened.position(destination)
     if own == foreign:
         raise InvalidInput(f"counterparty: {destination}: messages of a chain to itself are not proved")
+    if own in network.external:
+        raise InvalidInput(f"chain: another lake runs {source}: what it sends is proved out of that one")
     last = gone_back_to(opened, opened.last_height() if height is None else height)
-    anchor = _anchor(opened, last, foreign == CONSENSUS_POSITION)
-    storage = storage_at(opened, CONSENSUS_POSITION, height_of(opened, anchor.number, last))
-    if storage.root != anchor.state_root:
-        raise LakeError(f"lake: {opened.lake.storage.uri}: block {anchor.number} has another state root in its leaf")
-    block, domain_proof = anchor.number, None
-    if own != CONSENSUS_POSITION:
-        receipt, domain_proof = _receipt(opened, storage, own, last)
+    if network.follows:
+        anchor, receipt, domain_proof = _followed(opened, last, own, foreign == CONSENSUS_POSITION)
+    else:
+        anchor = _anchor(opened, last, foreign == CONSENSUS_POSITION)
+        storage = storage_at(opened, CONSENSUS_POSITION, height_of(opened, anchor.number, last))
+        if storage.root != anchor.state_root:
+            where = opened.lake.storage.uri
+            raise LakeError(f"lake: {where}: block {anchor.number} has another state root in its leaf")
+        receipt, domain_proof = None, None
+        if own != CONSENSUS_POSITION:
+            receipt, domain_proof = _receipt(opened, storage, own, last)
+    block = anchor.number
+    if receipt is not None:
         block = receipt.domain_block_number
         storage = storage_at(opened, own, height_of(opened, block, last))
         if storage.root != receipt.final_state_root:
@@ -163,6 +177,35 @@ def _anchor(opened: OpenedLake, height: int, to_consensus: bool) -> Anchor:
     return Anchor(known[at], proof, ranges.blocks["state_root"][at].tobytes(), ranges.window.root(leaf_count))
 
 
+def _followed(
+    opened: OpenedLake, height: int, domain: int, to_consensus: bool
+) -> tuple[Anchor, ExecutionReceipt, tuple[bytes, ...]]:
+    """Return under what operators prove once the blocks of a height are made, in a lake that follows the consensus
+    chain, and the confirmed receipt of a domain with its proof: as far as they were carried here."""
+    names = ("blocks", "anchor", "anchored")
+    state = state_at(opened, opened.lake.manifest(height), CONSENSUS_POSITION, names)
+    blocks, anchor, consensus = state["blocks"], state["anchor"], opened.names[CONSENSUS_POSITION]
+    if len(anchor) == 0:
+        text = f"no block of {consensus} that is final was carried to this lake with what it has of its domains"
+        raise InvalidInput(f"height: {height}: {text}: nothing is proved there")
+    receipts = state["anchored"].filter(state["anchored"]["domain"] == domain)
+    if len(receipts) == 0:
+        raise _unconfirmed(opened, domain, height)
+    which, digest = ("best", "best_hash") if to_consensus else ("final", "block_hash")
+    number, leaf_count = int(anchor[which][0]), int(anchor[f"{which}_leaves"][0])
+    leaf, items = anchor["leaf"][0].as_py(), anchor[f"{which}_items"][0].as_py()
+    parts = tuple(items[at : at + DIGEST_BYTES] for at in range(0, len(items), DIGEST_BYTES))
+    proof = ConsensusChainMmrProof(
+        number, anchor[digest][0].tobytes(), leaf, (int(anchor["leaf_index"][0]),), leaf_count, parts
+    )
+    root = blocks["mmr_root"][np.flatnonzero(blocks["number"] == number)[0]].tobytes()
+    state_root = MmrLeaf.decode(leaf).state_root
+    lists, _ = decode_lists(receipts["domain_proof"].cast(pa.large_binary()))
+    nodes = tuple(lists[0].as_py())
+    receipt = ExecutionReceipt.decode(read_value(state_root, nodes, receipt_storage_key(domain - 1))[0])
+    return Anchor(int(anchor["number"][0]), proof, state_root, root), receipt, nodes
+
+
 def _receipt(
     opened: OpenedLake, consensus: Storage, domain: int, height: int
 ) -> tuple[ExecutionReceipt, tuple[bytes, ...]]:
@@ -172,11 +215,15 @@ def _receipt(
     try:
         return ExecutionReceipt.decode(read_value(consensus.root, nodes, key)[0]), nodes
     except MissingValue:
-        period = kernel_of(opened).options.challenge_period
-        raise InvalidInput(
-            f"height: {height}: no receipt of {opened.names[domain]} is confirmed yet (challenge_period {period}) in a "
-            "block that is final: nothing of it is proved there"
-        ) from None
+        raise _unconfirmed(opened, domain, height) from None
+
+
+def _unconfirmed(opened: OpenedLake, domain: int, height: int) -> InvalidInput:
+    period = kernel_of(opened).options.challenge_period
+    return InvalidInput(
+        f"height: {height}: no receipt of {opened.names[domain]} is confirmed yet (challenge_period {period}) in a "
+        "block that is final: nothing of it is proved there"
+    )
 
 
 def _tag(opened: OpenedLake, message: Message, own: int, foreign: int, channel: int, height: int) -> WeightTag:

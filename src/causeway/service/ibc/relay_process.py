@@ -60,8 +60,8 @@ class IbcRelay:
             LakeClient(b, key=wanted.key_b, ca=wanted.ca) as at_b,
         ):
             try:
-                directions, rules = await directions_between(at_a, at_b, wanted.only, wanted.to)
                 await require_two_lakes(at_a, at_b)
+                directions, rules = await directions_between(at_a, at_b, wanted.only, wanted.to)
             except ServiceError as error:
                 raise LakeDown(str(error)) from None
             relaying = Relaying(

@@ -29,7 +29,6 @@ Block = Annotated[int, Field(strict=True, ge=0, le=MAX_BLOCK)]
 Signature = Annotated[bytes, BeforeValidator(hexadecimal_of(64)), Field(min_length=64)]
 Node = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_PROOF_BYTES))]
 Leaf = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_LEAF_BYTES))]
-Names = Annotated[list[Name], Field(max_length=MAX_CHAINS)]
 Receipt = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_RECEIPT_BYTES))]
 
 
@@ -159,12 +158,18 @@ class AnchorAnswer(Answer):
     declared: Annotated[list[Node], Field(max_length=MAX_MEMBERS)]
 
 
+class KnownAnswer(Answer):
+    """Of which block something of a domain is known (``FollowedAnswer``)."""
+
+    domain: Name
+    block: Block
+
+
 class FollowedAnswer(Answer):
     """``/v1/chains/C/followed``."""
 
     height: Height
     best: Block | None
     final: Block | None
-    anchor: Block | None
-    receipts: Names
-    declared: Names
+    receipts: Annotated[list[KnownAnswer], Field(max_length=MAX_CHAINS)]
+    declared: Annotated[list[KnownAnswer], Field(max_length=MAX_CHAINS)]

@@ -227,23 +227,22 @@ class ConsensusViews(LakeViews):
         if not self.network.follows:
             raise InvalidInput(f"chain: {self.consensus} runs here; nothing is followed")
         height = self.height()
-        state = self._state(height, ("blocks", "anchor", "anchored", "declared_under"))
-        blocks, anchor, under = state["blocks"], state["anchor"], state["declared_under"]
+        state = self._state(height, ("blocks", "anchored", "declared_under"))
+        blocks, anchored, under = state["blocks"], state["anchored"], state["declared_under"]
         found = provable_row(blocks, self.kernel.options)
-        now = under.filter(np.isin(under["number"], anchor["number"]))
-        receipts, declared = (self._names(rows["domain"]) for rows in (state["anchored"], now))
         return {
             "chain": self.consensus,
             "height": height,
             "best": int(blocks["number"][-1]) if len(blocks) else None,
             "final": None if found is None else int(blocks["number"][found + 1]),
-            "anchor": int(anchor["number"][0]) if len(anchor) else None,
-            "receipts": receipts,
-            "declared": declared,
+            "receipts": self._blocks_of(anchored["domain"], anchored["block"]),
+            "declared": self._blocks_of(under["domain"], under["number"]),
         }
 
-    def _names(self, positions: npt.NDArray[np.uint32]) -> list[str]:
-        return [self.opened.names[position] for position in positions.tolist()]
+    def _blocks_of(self, positions: npt.NDArray[np.uint32], numbers: npt.NDArray[np.uint64]) -> list[dict[str, Any]]:
+        """Return domains by name, each with the number of a block."""
+        rows = zip(positions.tolist(), numbers.tolist(), strict=True)
+        return [{"domain": self.opened.names[position], "block": number} for position, number in rows]
 
     def _state(self, height: int, names: tuple[str, ...]) -> State:
         return state_of_frames({name: self.table(height, CONSENSUS_POSITION, name) for name in names}, {})

@@ -39,8 +39,8 @@ class XdmRelay:
             LakeClient(b, key=wanted.key_b, ca=wanted.ca) as at_b,
         ):
             try:
-                ends = await ends_between(at_a, at_b, wanted.only, wanted.to)
                 await require_two_lakes(at_a, at_b)
+                ends = await ends_between(at_a, at_b, wanted.only, wanted.to)
             except ServiceError as error:
                 raise LakeDown(str(error)) from None
             clients = {"a": at_a, "b": at_b}

@@ -143,7 +143,7 @@ def blocks(direction: Direction, place: Place, domains: Sequence[str]) -> Pass:
     lakes have declared for them."""
     followed: FollowedAnswer = yield ReadFollowed(direction.other, place.consensus)
     found: BlocksAnswer = yield ReadBlocks(direction.end, place.consensus, followed.best)
-    mark = followed.best, followed.anchor
+    mark = followed.best, tuple((one.domain, one.block) for one in (*followed.receipts, *followed.declared))
     ready: list[tuple[bytes, int]] = []
     if found.headers:
         headers = tuple(
@@ -169,21 +169,18 @@ def _confirmed(
     """Return what the block before the newest final one has of domains, as far as the lake has not got it; a text says
     why it is not to be believed."""
     assert followed.final is not None
+    receipts, shown = ({one.domain: one.block for one in of} for of in (followed.receipts, followed.declared))
     found: list[ConfirmedDomain] = []
     block = None
     for domain in domains:
-        has_receipt, has_declared = domain in followed.receipts, domain in followed.declared
-        if block is not None and block == followed.anchor and has_receipt and has_declared:
+        if block is not None and min(receipts.get(domain, -1), shown.get(domain, -1)) >= block:
             continue
         anchor: AnchorAnswer = yield ReadAnchor(direction.end, place.consensus, followed.final, domain)
-        if followed.anchor is not None and anchor.block < followed.anchor:
-            return []
         if block is not None and anchor.block != block:
             raise ServiceError(f"{place.consensus}: two blocks are before {followed.final}")
         block, number = anchor.block, place.domain(domain)
-        again = block == followed.anchor
-        receipt = () if anchor.receipt is None or (again and has_receipt) else anchor.receipt.proof
-        declared = () if again and has_declared else anchor.declared
+        receipt = () if anchor.receipt is None or receipts.get(domain, -1) >= block else anchor.receipt.proof
+        declared = () if shown.get(domain, -1) >= block else anchor.declared
         try:
             root = MmrLeaf.decode(anchor.leaf).state_root
             if receipt:
@@ -223,16 +220,16 @@ def messages(direction: Direction, place: Place, memory: Memory) -> Pass:
     theirs: ChannelsAnswer = yield ReadChannels(direction.other, direction.target, direction.source)
     ours: ChannelsAnswer = yield ReadChannels(direction.end, direction.source, direction.target)
     due = due_between(ours, theirs)
-    waited = memory.waited(due, theirs.best, theirs.height)
+    waited, longest = memory.waited(due, theirs.best, theirs.height), place.limits.longest_wait
     if not due:
         memory.lanes.clear()
         return Passed(State.IDLE)
     passed: Passed = yield from _brought(direction, place, memory, theirs, due)
-    if waited < place.limits.longest_wait or passed.why:
+    if waited < longest or passed.why:
         return passed
     ((channel, response), (expected, _)), what = min(due.items()), direction.target
     lane = f"channel {channel}, {'responses' if response else 'requests'} from nonce {expected} on"
-    why = f"{what} has taken nothing in {waited} blocks of what {direction.source} says that there is: {lane}"
+    why = f"{what} has taken nothing in {longest} blocks of what {direction.source} says that there is: {lane}"
     return replace(passed, in_vain=True, why=why)
 
 

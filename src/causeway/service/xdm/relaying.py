@@ -94,7 +94,11 @@ def directions_of(
         raise InvalidInput(f"both lakes run {shared}: it must be external in one of them")
     if names["a"] != names["b"] or one.consensus != two.consensus or one.consensus not in names["a"]:
         raise InvalidInput(f"{where} do not have the same chains: the scenarios declare them in the same order")
-    if one.agreed != two.agreed or one.options != two.options:
+    for name, said in one.options:
+        if said != (other := getattr(two.options, name)):
+            text = f"options.{name}: {said} in the lake of {urls['a']}, {other} in that of {urls['b']}"
+            raise InvalidInput(f"{text}: both scenarios declare the same")
+    if one.agreed != two.agreed:
         raise InvalidInput(f"{where} differ in their options, seed or programs: both scenarios declare the same")
     home = next((end for end in ("a", "b") if one.consensus in own[end]), None)
     if home is None:

@@ -142,14 +142,20 @@ class AnchorAnswer(Answer):
     declared: list[Digits] = Field(..., description="The proof of what was declared for another lake's domain.")
 
 
+class KnownOfDomain(Answer):
+    """The latest block of which something of a domain is known."""
+
+    domain: str
+    block: int
+
+
 class FollowedAnswer(Answer):
-    """What is known of another lake's consensus chain: its newest block, the newest that is final, the one under which
-    operators here prove, and of which domains is known what it has."""
+    """What is known of another lake's consensus chain: its newest block, the newest that is final, and as of which
+    block is known what it has of domains."""
 
     chain: str
     height: int
     best: int | None
     final: int | None
-    anchor: int | None
-    receipts: list[str] = Field(..., description="Domains whose confirmed receipts are known as of that block.")
-    declared: list[str] = Field(..., description="Domains of which is known what was declared for them by that block.")
+    receipts: list[KnownOfDomain] = Field(..., description="Their confirmed receipts: their operators prove under it.")
+    declared: list[KnownOfDomain] = Field(..., description="What was declared for them by then.")
