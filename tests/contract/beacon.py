@@ -25,7 +25,7 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import U64, stable_order
 from causeway.model.queues import Queues
-from causeway.model.section import TickNumber
+from causeway.model.section import LAST_TICK, TickNumber
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
@@ -174,6 +174,7 @@ class BeaconKernel:
     header_heights: ClassVar[int] = 3
     past_heights: ClassVar[int] = KEPT_BLOCKS
     held_heights: ClassVar[int] = KEPT_BLOCKS
+    last_tick: ClassVar[int] = LAST_TICK
 
     def chains(self) -> Sequence[str]:
         """Return the names."""

@@ -44,7 +44,8 @@ def _amount(limit: int, limit_text: str) -> BeforeValidator:
 
 
 U64 = Annotated[int, Field(ge=0, le=U64_MAX)]
-TickNumber = Annotated[int, Field(ge=0, le=2**63 - 1)]
+LAST_TICK = 2**63 - 1
+TickNumber = Annotated[int, Field(ge=0, le=LAST_TICK)]
 ProgramReference = Annotated[
     int | str,
     BeforeValidator(_name_or_number),

@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.errors import InvalidInput
+from causeway.model.section import LAST_TICK
 from causeway.model.topology import Topology
+from causeway.model.traffic import Traffic
 from causeway.network.document import validated
 from causeway.network.scenario import Scenario
 from causeway.network.settings import NOTHING_INSTALLED
@@ -67,6 +69,7 @@ def deploy(
         raise InvalidInput(f"chains: {topology.chains.num_rows} chains, at most {MOST_CHAINS} are allowed")
     beside = look_beside(scenario.path)
     kernel = kernel_of(scenario, topology, secrets)
+    _require_ticks(scenario, traffic, kernel.last_tick)
     installed = topology.programs["program"].drop_null().unique().to_pylist()
     if session is not None and any(":" in name for name in installed):
         give_to_workers(session(), beside)
@@ -132,6 +135,17 @@ def _require_programs(scenario: Scenario) -> None:
                 f'{scenario.path}: {key}: program "{name}" certifies data, which chains of the protocol '
                 f"{scenario.protocol.name} do not certify; those of {' and '.join(names('certifies_data'))} do"
             )
+
+
+def _require_ticks(scenario: Scenario, traffic: Traffic, last: int) -> None:
+    """Check that nothing comes after the last tick for which anything may be planned. Raises ``InvalidInput``."""
+    tick = traffic.next_tick(last + 1) if last < LAST_TICK else None
+    if tick is not None:
+        sends = getattr(scenario.document.traffic, "send", [])
+        row = next((row for row, send in enumerate(sends) if send.tick == tick), None)
+        where = "traffic: a tick" if row is None else f"traffic.send[{row}].tick"
+        text = f"allowed with protocol {scenario.protocol.name}: ticks from 0 to {last}"
+        raise InvalidInput(f"{scenario.path}: {where} = {tick}: {text}")
 
 
 def cut(weights: npt.NDArray[np.float64], count: int) -> tuple[tuple[int, int], ...]:

@@ -245,6 +245,8 @@ class Kernel(Protocol[State, Content]):
     """Columns of outbound entries; ``source``, ``destination``, ``substream``, ``index`` are the first."""
     logs: ClassVar[Mapping[str, pa.Schema]]
     """Log tables by name, those of the ledger among them. Each has a column ``chain``: the chain whose a row is."""
+    last_tick: ClassVar[int]
+    """The last tick for which a scenario may plan anything."""
 
     @property
     def past_heights(self) -> int:

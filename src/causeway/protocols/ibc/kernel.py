@@ -17,6 +17,7 @@ from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame, repeated, repeated_bytes
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, stable_order
+from causeway.model.section import LAST_TICK
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
@@ -102,6 +103,7 @@ class IbcKernel(HostedForGood):
     header_heights: ClassVar[int] = 1
     past_heights: ClassVar[int] = 0
     held_heights: ClassVar[int] = 0
+    last_tick: ClassVar[int] = LAST_TICK
 
     def __post_init__(self) -> None:
         check_tick(self.tick_ns)

@@ -16,6 +16,7 @@ from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
 from causeway.model.ledger import EVENTS_SCHEMA
 from causeway.model.order import U64
+from causeway.model.section import LAST_TICK
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
     RANGES_SCHEMA,
@@ -88,6 +89,7 @@ class IcKernel:
     logs: ClassVar[Mapping[str, pa.Schema]] = LEDGER_LOGS
     past_heights: ClassVar[int] = 0
     held_heights: ClassVar[int] = 0
+    last_tick: ClassVar[int] = LAST_TICK
 
     def __post_init__(self) -> None:
         check_tick(self.tick_ns)

@@ -14,6 +14,7 @@ from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import COLLECTED_MESSAGES, Event, Kind
+from causeway.model.section import LAST_TICK
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
@@ -78,6 +79,7 @@ class IcmpKernel(HostedForGood):
     header_heights: ClassVar[int] = 1
     past_heights: ClassVar[int] = 0
     held_heights: ClassVar[int] = 0
+    last_tick: ClassVar[int] = LAST_TICK
 
     @cached_property
     def network(self) -> Network:

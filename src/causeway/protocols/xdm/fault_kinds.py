@@ -9,9 +9,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from causeway.model.faults import Fault
-from causeway.model.section import U64_MAX, TickNumber
+from causeway.model.section import U64_MAX
 from causeway.protocols.faults import EVERY as ANY
 from causeway.protocols.faults import DropSection, FaultSection, HaltSection, Names, ensure_forward
+from causeway.protocols.xdm.ticks import MOST_BLOCKS, PlannedTick
 
 FRAUD = "fraud"
 BUNDLE = "bundle"
@@ -113,8 +114,8 @@ class FraudSection(FaultSection):
     """
 
     kind: Literal["fraud"] = Field(..., description="This fault.")
-    tick: TickNumber = Field(..., description="The tick of the block whose receipt is false.")
-    until: TickNumber | None = Field(None, description="The last tick of such blocks; without it, `tick` alone.")
+    tick: PlannedTick = Field(..., description="The tick of the block whose receipt is false.")
+    until: PlannedTick | None = Field(None, description="The last tick of such blocks; without it, `tick` alone.")
     chain: str = Field(..., description="Name of the domain.")
     what: Literal["message", "root", "transfers", "bundle"] = Field("message", description="What is false.")
     destination: str = Field(ANY, description='Name of the chain that is robbed, `"*"` for the consensus chain.')
@@ -123,7 +124,7 @@ class FraudSection(FaultSection):
     found_after: int = Field(
         1,
         ge=1,
-        le=2**31,
+        le=MOST_BLOCKS,
         description="How many blocks after it was taken in a fraud proof comes; at most the challenge period.",
     )
     found: bool = Field(True, description="Whether a fraud proof ever comes.")
@@ -148,13 +149,18 @@ class ReorgSection(FaultSection):
     block where the two part: in one tick, or, with ``chance``, in some of those that are run."""
 
     kind: Literal["reorg"] = Field(..., description="This fault.")
-    tick: TickNumber | None = Field(None, description="The tick of it.")
-    depth: int | None = Field(None, ge=1, le=2**31, description="By how many blocks; less than the archiving depth.")
+    tick: PlannedTick | None = Field(None, description="The tick of it.")
+    depth: int | None = Field(
+        None, ge=1, le=MOST_BLOCKS, description="By how many blocks; less than the archiving depth."
+    )
     chance: float | None = Field(None, gt=0, le=0.5, description="In how many of the ticks that are run it happens.")
-    from_tick: TickNumber = Field(0, alias="from", description="With `chance`: its first tick.")
-    until: TickNumber | None = Field(None, description="With `chance`: its last tick; without it, it lasts for ever.")
+    from_tick: PlannedTick = Field(0, alias="from", description="With `chance`: its first tick.")
+    until: PlannedTick | None = Field(None, description="With `chance`: its last tick; without it, it lasts for ever.")
     most: int | None = Field(
-        None, ge=1, le=2**31, description="With `chance`: by how many blocks at most; less than the archiving depth."
+        None,
+        ge=1,
+        le=MOST_BLOCKS,
+        description="With `chance`: by how many blocks at most; less than the archiving depth.",
     )
 
     @model_validator(mode="after")

@@ -78,6 +78,7 @@ from causeway.protocols.xdm.signing import ChainSigners
 from causeway.protocols.xdm.state import State, state_of_frames, state_tables
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
 from causeway.protocols.xdm.tables import RECALLED_SCHEMA
+from causeway.protocols.xdm.ticks import LAST_TICK, check_faults, check_number
 
 BETWEEN = 8
 """Blocks that a message waits for besides, at most: for its receipt, its leaf, and to be seen."""
@@ -124,12 +125,14 @@ class XdmKernel(HostedForGood):
         REVERTED: REVERTED_SCHEMA,
     }
     header_heights: ClassVar[int] = 1
+    last_tick: ClassVar[int] = LAST_TICK
 
     def __post_init__(self) -> None:
         """Check what the options plan against the chains and programs, what is issued, and the frauds of the scenario.
         Raises ``InvalidInput``."""
         check_issued(self.context(self._everywhere, Tick(0, 0)))
         self.interference.check(self.options.challenge_period)
+        check_faults(self.faults.rows)
         check_depths(self.faults.rows, self.options)
         require_served(self.network, self.options, self.planned, self.faults)
         for chain in self.network.own(self._everywhere).tolist():
@@ -246,6 +249,7 @@ class XdmKernel(HostedForGood):
         """Let operators look at what is proved to their chains, and say under which blocks they prove now."""
         every, chains = chains, self.interference.running(self.network.own(chains), tick.tick)
         context = self.context(chains, tick)
+        check_number(context.number)
         outside = read_carried(carried, every, chains, context)
         load = bring(state, view, self.interference, context)
         fork = fork_at(view, self.interference, context, self.held_heights)

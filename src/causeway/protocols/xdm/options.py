@@ -9,15 +9,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, Strict, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from causeway.model.section import ProgramReference, Section, TickNumber
+from causeway.model.section import ProgramReference, Section
 from causeway.protocols.option_values import LARGEST, ProfiledOptions, Texts, only, wrong
-
-MOST_BLOCKS = 2**31
-"""No distance in blocks is longer: numbers of blocks have 32 bits on the wire."""
+from causeway.protocols.xdm.ticks import MOST_BLOCKS, PlannedTick
 
 PROVED_AND_BROUGHT = 2
 """Roots that are remembered beside those of blocks that are not final: that of the final one while operators prove
 under it, and while what they proved is brought."""
+
+MOST_ROOTS = 2**20
+"""Of so many blocks at most the roots are remembered."""
 
 MOST_CALLS = 100_000
 """A scenario plans at most so many calls of a kind."""
@@ -47,7 +48,7 @@ class ChannelCall(Section):
     a ``close`` is about.
     """
 
-    tick: TickNumber
+    tick: PlannedTick
     chain: str
     foreign: str
     do: Literal["initiate", "close"] = "initiate"
@@ -63,7 +64,7 @@ class AllowlistCall(Section):
     the call is made, by default on the consensus chain.
     """
 
-    tick: TickNumber
+    tick: PlannedTick
     chain: str
     foreign: str | DomainNumber
     do: Literal["add", "remove"] = "add"
@@ -93,11 +94,11 @@ class XdmOptions(ProfiledOptions):
     trust_tag: Literal["off", "on"] = "off"
     force_close: Literal["off", "on"] = "off"
     flush_ack: Annotated[Literal["off"], only("off", "the reference names it and gives it no form")] = "off"
-    archiving_depth: int = Field(default=100, ge=1, le=MOST_BLOCKS)
+    archiving_depth: int = Field(default=100, ge=1, le=MOST_ROOTS - PROVED_AND_BROUGHT)
     challenge_period: int = Field(default=14_400, ge=1, le=MOST_BLOCKS)
     max_outgoing_messages: int = Field(default=10_000, ge=1, le=2**32 - 1)
     max_future_nonces: int = Field(default=256, ge=0, le=2**20)
-    mmr_roots: int = Field(default=1_024, ge=1, le=2**20)
+    mmr_roots: int = Field(default=1_024, ge=1, le=MOST_ROOTS)
     channels_per_block: int = Field(default=15, ge=1, le=LARGEST)
     resubmit_after: int = Field(default=15, ge=1, le=MOST_BLOCKS)
     channel_reserve_fee: int = Field(default=100, ge=0, le=LARGEST)
