@@ -14,11 +14,12 @@ from causeway.network.opened import open_lake
 from causeway.network.recheck import Recheck
 from causeway.network.scenario import load_scenario
 from causeway.protocols.xdm.books import Book
-from causeway.protocols.xdm.carried import Messages, encode_transaction
+from causeway.protocols.xdm.carried import Confirmed, Messages, encode_transaction
 from causeway.proving.xdm.messages import prove_message
 from causeway.service.node import Node, Pace
 from causeway.service.xdm.relayer import State
 from tests.service.domain_lakes import HOME, DomainLakes, both, scenario_text, sending
+from tests.service.test_domain_strangers import shown_of
 
 SENDS = {
     "near": sending("alice", "echo-right", 5)
@@ -181,6 +182,14 @@ def test_what_a_lake_that_follows_has_for_others_is_proved_out_of_it(tmp_path: P
             for way in held:
                 lakes.relay(way)
             lakes.produce()
+        # Of this domain alone somebody has shown a later block.
+        lakes.submit("far", "main", encode_transaction(lakes.read_blocks(lakes.views["far"].followed()["best"])))
+        lakes.nodes["far"].produce()
+        block, right = shown_of(lakes, "right")
+        lakes.submit("far", "main", encode_transaction(Confirmed(block, (right,))))
+        lakes.nodes["far"].produce()
+        known = {one["domain"]: one["block"] for one in lakes.views["far"].followed()["receipts"]}
+        assert known["third"] < known["right"] == block
         shown = prove_message(opened, "right", "left", nonce=1)
         under = lakes.views["near"].channels("left", "right", None)["under"]
         assert shown.envelope.proof.consensus_chain_mmr_proof.consensus_block_number <= under["number"]

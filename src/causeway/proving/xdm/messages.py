@@ -184,13 +184,14 @@ def _followed(
     chain, and the confirmed receipt of a domain with its proof: as far as they were carried here."""
     names = ("blocks", "anchor", "anchored")
     state = state_at(opened, opened.lake.manifest(height), CONSENSUS_POSITION, names)
-    blocks, anchor, consensus = state["blocks"], state["anchor"], opened.names[CONSENSUS_POSITION]
-    if len(anchor) == 0:
+    blocks, consensus = state["blocks"], opened.names[CONSENSUS_POSITION]
+    if len(state["anchor"]) == 0:
         text = f"no block of {consensus} that is final was carried to this lake with what it has of its domains"
         raise InvalidInput(f"height: {height}: {text}: nothing is proved there")
     receipts = state["anchored"].filter(state["anchored"]["domain"] == domain)
     if len(receipts) == 0:
         raise _unconfirmed(opened, domain, height)
+    anchor = state["anchor"].filter(state["anchor"]["number"] == receipts["block"][0])
     which, digest = ("best", "best_hash") if to_consensus else ("final", "block_hash")
     number, leaf_count = int(anchor[which][0]), int(anchor[f"{which}_leaves"][0])
     leaf, items = anchor["leaf"][0].as_py(), anchor[f"{which}_items"][0].as_py()
