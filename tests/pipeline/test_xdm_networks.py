@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from causeway.model.errors import InvalidInput
 from causeway.network.carriers import carrier_summary
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
@@ -18,6 +19,7 @@ from causeway.network.recheck import Recheck
 from causeway.network.source import register
 from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
+from causeway.pipeline.lake import Lake
 from causeway.pipeline.roots import root_of
 from causeway.pipeline.vacuum import vacuum
 from causeway.protocols.xdm.errors import Validity
@@ -250,6 +252,10 @@ def test_what_is_planned_before_all_traffic_is_done(tmp_path: Path) -> None:
     net.run()
     assert net.lake.manifest(1).tick == 2
     assert net.summary()["answered"] == 1
+    # Its past lies within commits, and is executed out of all states before: a vacuum would take them.
+    with pytest.raises(InvalidInput, match=r"heights 1 to \d+ are one commit, .* none can be freed"):
+        vacuum(net.lake, keep_every=0, keep_last=1)
+    assert check(net.lake).damaged == () and Lake.at(net.lake.storage.uri).freed(0) is None
 
 
 def test_the_movements_of_value_have_names_and_add_up(tmp_path: Path, spark: SparkSession) -> None:

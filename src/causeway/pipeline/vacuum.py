@@ -37,14 +37,17 @@ def vacuum(lake: Lake, keep_every: int, keep_last: int, progress: Progress = lam
     """Free the state of all heights but multiples of ``keep_every`` (0: of none) and the last ``keep_last``.
 
     More of the last heights are kept where the protocol may ask for its own past. Raises ``InvalidInput`` for numbers
-    that are not allowed, ``LakeError``.
+    that are not allowed, and for a lake whose protocol asks for its own past where that is in no file; ``LakeError``.
     """
     if keep_every < 0:
         raise InvalidInput(f"--keep-every: {keep_every}; allowed: 0 (no height), or every how many heights one stays")
     if keep_last < 1:
         raise InvalidInput(f"--keep-last: {keep_last}; allowed: 1 or more")
-    kept = max(keep_last, LEAST_KEPT, int(lake.about()["past_heights"]) + LEAST_KEPT)
+    past = int(lake.about()["past_heights"])
+    kept = max(keep_last, LEAST_KEPT, past + LEAST_KEPT)
     newest = lake.last_manifest().height
+    if past:
+        _require_own_files(lake)
     with lake.reading("vacuumed"):
         before = vacuums(lake.storage)
     this = Vacuumed(before[-1].number + 1 if before else 0, newest - kept, keep_every)
@@ -68,6 +71,19 @@ def vacuum(lake: Lake, keep_every: int, keep_last: int, progress: Progress = lam
     progress(this.last - first + 1, this.last - first + 1)
     finished(lake.storage, this)
     return Result(this.last, files, freed_bytes)
+
+
+def _require_own_files(lake: Lake) -> None:
+    """Raise ``InvalidInput`` where a commit has several heights. The state between them is made by executing heights,
+    which ask for their own past; that may lie within a commit again, and so on: all of it is needed."""
+    for manifest in lake.chain(0, lake.last_manifest().number):
+        if manifest.first < manifest.last:
+            heights = f"heights {manifest.first} to {manifest.last} are one commit"
+            raise InvalidInput(
+                f"lake: {lake.storage.uri}: {heights}, and its protocol asks for its own past, which is made out of "
+                "the states before: none can be freed. The state of each height is in files, and can be freed, where "
+                "network.commit_every is 1 from the beginning"
+            )
 
 
 def _superseded(lake: Lake, first: int, last: int, taken: list[Vacuumed]) -> Iterator[tuple[int, str, int]]:
