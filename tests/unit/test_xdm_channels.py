@@ -364,6 +364,27 @@ def test_calls_are_refused_when_no_channel_is_to_come() -> None:
     assert notices(net) == [("A", "NoOpenChannel")]
 
 
+@pytest.mark.parametrize(
+    ("by", "faults", "refused"),
+    [
+        ("p3", [], ["BadOrigin", "NoOpenChannel"]),
+        ("root", [("halt", "B", None, 10, 30, {})], ["NoOpenChannel"]),
+        ("p3", [("reorg", None, None, 11, 11, {"depth": 1})], ["BadOrigin", "BadOrigin", "NoOpenChannel"]),
+    ],
+)
+def test_calls_are_refused_when_the_other_side_does_not_initiate(by: str, faults: Any, refused: list[str]) -> None:
+    """Its call fails, or is never made, or a fork takes it back and it fails again; nothing else wakes the network."""
+    net = network(initiate(10, chain="B", foreign="A", by=by), faults=faults)
+    net.call(1, 2)
+    net.block()
+    while outcome(net) == (0, 0):
+        wake = net.results[0].wake
+        assert wake is not None and wake < 20, "the network sleeps, and the call waits"
+        net.sleep(wake)
+    assert outcome(net) == (0, 1) and len(net.state["waiting"]) == 0
+    assert [reason for _, reason in net.refusals()] == refused
+
+
 def test_calls_are_refused_when_operators_give_the_opening_up() -> None:
     """Both sides initiate at once (hazard 9), and no call waits for ever for what can never open."""
     both = initiate(0, by="p1"), initiate(0, chain="B", foreign="A", by="p3")

@@ -70,6 +70,7 @@ from causeway.protocols.xdm.lane_tables import indexed
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.outgoing import hangs_on_this_block
 from causeway.protocols.xdm.outside import Outside, joined, read_carried
 from causeway.protocols.xdm.planned import Planned
 from causeway.protocols.xdm.provable import NOTHING, Provable, move_anchor, moved_tries, what_is_provable
@@ -383,6 +384,7 @@ class XdmKernel(HostedForGood):
             or bool((queues["next_index"] > queues["begin"]).any())
             or len(state["envelopes"])
             or waits_for_abandoned(state["waiting"], proved.abandoned)
+            or hangs_on_this_block(state, context)
             or is_pending(state["allow_updates"])
             or bool((state["claims"]["origin"] == np.uint64(context.number)).any())
             or waits_outside(state, self.network)

@@ -208,8 +208,26 @@ def _may_open(chain: int, foreign: int, own: Frame, shown: Frame, context: Conte
     if not np.isin(theirs["channel"], own["channel"]).all():
         return True
     planned = context.planned
-    since = min(context.again.get(foreign, ()), default=context.tick)
+    since = _first_tick(foreign, context)
     return planned.initiates(chain, foreign, context.tick + 1) or planned.initiates(foreign, chain, since)
+
+
+def _first_tick(chain: int, context: Context) -> int:
+    """Return the first tick whose planned calls a chain may be making in this block, as far as others know."""
+    return min(context.again.get(chain, ()), default=context.tick)
+
+
+def hangs_on_this_block(state: State, context: Context) -> bool:
+    """Return whether calls wait for a channel that another chain was to initiate in this block for the last time: what
+    came of that their chain knows in the next."""
+    waiting, planned = state["waiting"], context.planned
+    starts = groups_of(waiting["source"], waiting["destination"]).starts
+    pairs = zip(waiting["source"][starts].tolist(), waiting["destination"][starts].tolist(), strict=True)
+    return any(
+        planned.initiates(foreign, chain, _first_tick(foreign, context))
+        and not planned.initiates(foreign, chain, context.tick + 1)
+        for chain, foreign in pairs
+    )
 
 
 def _is_given_up(chain: int, foreign: int, channels: U64, never: Frame) -> npt.NDArray[np.bool_]:
