@@ -346,6 +346,44 @@ def test_an_older_channel_is_used_when_the_newest_is_full() -> None:
     assert [channel(net, A, B, number)["count"] for number in (0, 1)] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("waits", "balance", "said"),
+    [
+        # Fees are 4 a call, and a unit stays: the first pays for none, the second for one, the third for all.
+        ("off", (4, 5, 100), ["FundsUnavailable", "", "FundsUnavailable", "", "NoOpenChannel"]),
+        ("on", (4, 5, 100), ["FundsUnavailable", "", "FundsUnavailable", "", "waits"]),
+        ("off", (100, 5, 100), ["", "", "NoOpenChannel", "NoOpenChannel", "NoOpenChannel"]),
+        ("off", (4, 4, 4), ["FundsUnavailable"] * 5),
+    ],
+)
+def test_a_call_that_cannot_be_paid_takes_no_room(waits: str, balance: tuple[int, ...], said: list[str]) -> None:
+    """3.3: each call is one of its own, and what fails has no channel. There is room for two."""
+    chains: dict[str, Placed] = {"A": {1: "caller", 2: "caller", 3: "caller"}, "B": {4: "echo"}}
+    options = {"calls_wait": waits, "max_outgoing_messages": 2, "endowment": 0}
+    net = Network(chains, options=options, balances=dict(zip((1, 2, 3), balance, strict=True)))
+    calls = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1))
+    for caller, _ in calls:
+        net.call(caller, 4)
+    net.block()
+    events = net.events()
+    names = zip(events["sender"].tolist(), events["callback"].tolist(), events["reason"].to_pylist(), strict=True)
+    refused = {(sender, callback): reason for sender, callback, reason in names if reason}
+    kept = set(zip(*(net.state["waiting"][name].tolist() for name in ("sender", "callback")), strict=True))
+    outbox = set(zip(*(net.state["outbox"][name].tolist() for name in ("sender", "callback")), strict=True))
+    assert [refused.get(call, "waits" if call in kept else "") for call in calls] == said
+    assert outbox == {call for call, reason in zip(calls, said, strict=True) if not reason}
+
+
+def test_fees_are_taken_in_the_order_of_calls_whatever_chain_they_go_to() -> None:
+    chains: dict[str, Placed] = {"A": {1: "caller"}, "B": {2: "echo"}, "C": {3: "echo"}}
+    net = Network(chains, options={"endowment": 0, "calls_wait": "off"}, balance=5)
+    net.call(1, 3)
+    net.call(1, 2)
+    net.block()
+    assert net.state["outbox"]["receiver"].tolist() == [3]
+    assert [reason for _, reason in net.refusals()] == ["FundsUnavailable"]
+
+
 def test_calls_wait_for_a_channel_that_is_to_come_from_either_side() -> None:
     net = network(initiate(10, chain="B", foreign="A"))
     net.call(1, 2)
