@@ -21,7 +21,7 @@ from causeway.protocols.xdm.errors import Validity
 from causeway.protocols.xdm.prepare import Accepted
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import BASE, INDEXED, LATE_BASES_SCHEMA, LATE_NODES_SCHEMA, LATE_SCHEMA
-from causeway.protocols.xdm.validate import Brought, Envelopes, kind_is_due
+from causeway.protocols.xdm.validate import Brought, Envelopes
 
 LONGEVITY = 10
 """Blocks after which a message that still waits for its predecessors is dropped."""
@@ -33,15 +33,12 @@ def pooled(found: Envelopes, verdicts: npt.NDArray[np.int64]) -> npt.NDArray[np.
     """Return the verdicts on envelopes after the pool.
 
     ``pool_tag = without_src``: of valid messages with the same channel and nonce that come from different chains in one
-    block only the first chain's is kept; the others are ``AlreadyImported`` until their operators bring them again. A
-    request of a kind that its channel does not take (3.4, 8) is no transaction of the pool.
+    block only the first chain's is kept; the others are ``AlreadyImported`` until their operators bring them again.
     """
-    rows, options = found.rows, found.context.options
-    if options.pool_tag == "with_src":
+    rows = found.rows
+    if found.context.options.pool_tag == "with_src":
         return verdicts
-    judged = (rows["index"] == found.expected) | (options.inbox == "pool")
-    wrong = ~found.is_response & judged & ~kind_is_due(found.bodies.asked, found.state)
-    valid = np.flatnonzero((verdicts == Validity.VALID) & ~wrong)
+    valid = np.flatnonzero(verdicts == Validity.VALID)
     order = valid[stable_order(*(rows[key][valid] for key in (*_TAG, "source")))]
     groups = groups_of(*(rows[key][order] for key in _TAG))
     other = rows["source"][order] != groups.spread(rows["source"][order][groups.starts])
