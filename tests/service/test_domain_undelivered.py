@@ -12,10 +12,10 @@ import pytest
 
 from causeway.proofs.xdm.envelope import ExecutionReceipt
 from causeway.protocols.xdm.carried import Receipts, SignedReceipt, encode_transaction
-from causeway.service.passes import Pacing
+from causeway.service.passes import NOTHING_MOVES, Pacing
 from causeway.service.xdm.memory import Memory
 from causeway.service.xdm.relaying import Progress, Relaying
-from causeway.service.xdm.steps import ReadChannels, Step
+from causeway.service.xdm.steps import ReadBlocks, ReadChannels, Step
 from tests.service.domain_lakes import ENDS, Altered, DomainLakes, both, sending
 from tests.service.hostile_domain import DRAWN
 
@@ -103,6 +103,24 @@ def test_a_domain_of_which_no_receipt_is_confirmed_any_more_is_given_up(tmp_path
         number = honest.domain_block_number
         assert f"the books of main refused the receipt of block {number}" in hopeless["receipts of right"]
         assert hopeless["right>left"].endswith("channel 0, responses from nonce 0 on")
+
+
+def test_a_lake_that_says_the_same_again_and_again_is_given_up_with_a_reason(tmp_path: Path) -> None:
+    """Of its blocks only the first ones ever come; the other lake knows them."""
+    first: list[Any] = []
+
+    def same(step: Step, answer: Any) -> Any:
+        if not isinstance(step, ReadBlocks):
+            return answer
+        if answer.headers and not first:
+            first.append(answer)
+        return first[0] if first else answer
+
+    with both(tmp_path, {"near": sending("alice", "echo-right", 1)}, options=QUICK) as lakes:
+        lakes.produce(2)
+        found = carried_to_the_end(lakes, same)
+        blocks = found["blocks of main"]
+        assert blocks.given_up and blocks.why == NOTHING_MOVES
 
 
 def waited(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:

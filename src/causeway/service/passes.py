@@ -94,6 +94,10 @@ class Progress:
         return self.fruitless
 
 
+NOTHING_MOVES = "what was found and handed over, time after time, changed nothing"
+"""What is said of a direction that is given up where no answer said why."""
+
+
 class Passed(Protocol):
     """What a pass found and did."""
 
@@ -221,7 +225,8 @@ class Passes(ABC, Generic[Way, Result]):
             for progress in running:
                 if progress.vain >= self._pacing.tries:
                     progress.given_up = True
-                    self._journal.error("given-up", direction=progress.direction, why=progress.why or "nothing moves")
+                    progress.why = progress.why or NOTHING_MOVES
+                    self._journal.error("given-up", direction=progress.direction, why=progress.why)
             fruitless = [progress for progress in running if progress.fruitless]
             delayed = any(self._waits(progress) for progress in running if not progress.given_up)
             if not (fruitless or delayed) and before == self._handed_over():
