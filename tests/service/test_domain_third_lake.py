@@ -38,6 +38,7 @@ def content(target: str, nonce: int, amount: int, *, call: bool) -> Message:
         kind=int(Kind.REQUEST if call else Kind.RESPONSE),
         sender=DAVE,
         receiver=receiver,
+        callback=NOBODY_WAITS,
         amount_high=amount >> 64,
         amount_low=amount & 2**64 - 1,
     )
@@ -81,6 +82,9 @@ def test_a_lake_that_follows_takes_of_a_third_lakes_domain_what_it_declared(tmp_
         assert booked(lakes)["BALANCE", "right", ""] == issued(lakes, "right")
         executed_again(lakes)
 
+
+NOBODY_WAITS = 99
+"""A number that no call has: an answer is none to one that is open."""
 
 HALF, WHOLE = 2**127 - 1, 2**128 - 1
 
