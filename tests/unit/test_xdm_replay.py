@@ -19,8 +19,8 @@ from causeway.pipeline import rounds
 from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.lake import Lake
 
-K = 5
 TICKS = 31
+NUMBERS = {"depth": 5, "ticks": TICKS, "traffic": 12}
 
 SCENARIO = """
 [network]
@@ -40,7 +40,7 @@ name = "right"
 [traffic]
 source = "generated"
 messages_per_tick = 1
-ticks = 12
+ticks = {traffic}
 """
 
 FORK = """
@@ -58,7 +58,7 @@ DENSE = "".join(FORK.format(tick=tick, depth=2 + tick // 3 % 3) for tick in rang
 
 def network(folder: Path, name: str, forks: str, every: object, *, resume: bool = False) -> Network:
     path = folder / f"{name}.toml"
-    path.write_text(SCENARIO.format(every=every, ticks=TICKS, depth=K) + forks)
+    path.write_text(SCENARIO.format(every=every, **NUMBERS) + forks)
     return Network(load_scenario(path), str(folder / name), resume=resume)
 
 

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
-from causeway.model.frame import Frame, empty_frame
+from causeway.model.frame import Frame
 from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
 from causeway.pipeline.manifests import Manifest
 from causeway.pipeline.reading import Reader
+from causeway.pipeline.reverted import Reverted
 from causeway.protocols.contract import Chains, Nearest
 from causeway.protocols.partition import part
 
@@ -46,35 +47,27 @@ def _nearest(reader: Reader, table: str, height: int, chains: Chains) -> Nearest
     before = height
     while True:
         here = _at_hand(reader, before)
-        gone = _of(_reverted(reader, here.height + 1, height), chains)
-        left = (gone["first"] <= np.uint64(here.height)) & (gone["last"] >= np.uint64(here.height))
+        gone = _reverted(reader, here.height + 1, height, chains)
+        left = (gone.first <= here.height) & (here.height <= gone.last)
         if not left.any():
             break
-        before = int(gone["first"][left].min()) - 1
+        before = int(gone.first[left].min()) - 1
     rows = _of(reader.logged(table, here.height + 1, height), chains)
+    abandoned = gone.hits(pa.table({name: rows[name] for name in ("height", "chain")}), "chain")
     state = part(reader.deployment.kernel, here.state, chains, here.tick)
-    return Nearest(state, rows.filter(_stand(rows, gone)))
+    return Nearest(state, rows.filter(~abandoned))
 
 
-def _reverted(reader: Reader, first: int, last: int) -> Frame:
-    """Return what was abandoned at heights (``REVERTED_SCHEMA``)."""
-    if REVERTED not in reader.deployment.kernel.logs:
-        return empty_frame(REVERTED_SCHEMA)
-    return reader.logged(REVERTED, first, last)
+def _reverted(reader: Reader, first: int, last: int, chains: Chains) -> Reverted:
+    """Return what chains abandoned at heights."""
+    rows = REVERTED_SCHEMA.empty_table()
+    if REVERTED in reader.deployment.kernel.logs:
+        rows = _of(reader.logged(REVERTED, first, last), chains).select(rows.column_names).to_table(rows.schema)
+    return Reverted.of(rows)
 
 
 def _of(rows: Frame, chains: Chains) -> Frame:
     return rows.filter(np.isin(rows["chain"], chains))
-
-
-def _stand(rows: Frame, gone: Frame) -> npt.NDArray[np.bool_]:
-    """Return which rows of a log table their chains have not abandoned (``REVERTED_SCHEMA``)."""
-    stand = np.ones(len(rows), dtype=bool)
-    columns = (gone[name].tolist() for name in ("chain", "first", "last"))
-    for chain, first, last in zip(*columns, strict=True):
-        inside = (rows["height"] >= np.uint64(first)) & (rows["height"] <= np.uint64(last))
-        stand &= ~(inside & (rows["chain"] == np.uint32(chain)))
-    return stand
 
 
 def _at_hand(reader: Reader, height: int) -> _AtHand:

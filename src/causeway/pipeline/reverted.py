@@ -6,6 +6,7 @@ such rows is read as if there were no such table.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +70,8 @@ class Reverted:
 
     def hits(self, rows: pa.Table, owner: str) -> npt.NDArray[np.bool_]:
         """Return which rows of a log, which has ``height`` and the column ``owner``, were taken back."""
+        if not len(self):
+            return np.zeros(rows.num_rows, dtype=bool)
         starts = (self.chains << _HEIGHT_BITS) | self.first
         height = rows["height"].to_numpy().astype(np.int64)
         asked = (rows[owner].to_numpy().astype(np.int64) << _HEIGHT_BITS) | height
@@ -93,4 +96,15 @@ def reverted(lake: Lake, manifest: Manifest, until: int | None = None) -> Revert
     return found if len(found) else None
 
 
-__all__ = ["COUNTS", "Reverted", "owner_of", "reverted"]
+def gone_back_to(lake: Lake, commit: Manifest) -> Iterator[int]:
+    """Yield the heights that chains went back to at the heights of a commit, up to the one that it is looked at from.
+
+    Raises ``LakeDamaged``.
+    """
+    if any(REVERTED in line.rows for line in commit.lines):
+        for rows in lake.rows_between(REVERTED, commit, commit.first, commit.height):
+            for first in pc.unique(rows["first"]).to_pylist():
+                yield first - 1
+
+
+__all__ = ["COUNTS", "Reverted", "gone_back_to", "owner_of", "reverted"]

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from causeway.model.frame import Frame, concat, empty_frame, from_table
-from causeway.model.ledger import REVERTED, Event, Kind
+from causeway.model.ledger import Event, Kind
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.heights import Said, line_of, tick_after
 from causeway.pipeline.lake import Lake, LakeError, at_height
@@ -19,6 +18,7 @@ from causeway.pipeline.manifests import Line, Manifest
 from causeway.pipeline.nearest import nearest
 from causeway.pipeline.reading import Made, Reader, different_chains
 from causeway.pipeline.record import Outside
+from causeway.pipeline.reverted import gone_back_to
 from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Tick
 from causeway.protocols.partition import part, union
 
@@ -285,16 +285,7 @@ def _needed(lake: Lake, manifest: Manifest) -> list[Manifest]:
         number = max(needed)
         commit = lake.numbered(number).at(needed.pop(number))
         found.append(commit)
-        for back in _gone_back_to(lake, commit):
+        for back in map(lake.manifest, gone_back_to(lake, commit)):
             if back.number < number and back.height < back.last:
                 needed[back.number] = max(back.height, needed.get(back.number, back.height))
     return found
-
-
-def _gone_back_to(lake: Lake, commit: Manifest) -> Iterator[Manifest]:
-    """Yield what chains went back to (``REVERTED_SCHEMA``) at the heights of a commit up to the one that it is looked
-    at from."""
-    if any(REVERTED in line.rows for line in commit.lines):
-        for rows in lake.rows_between(REVERTED, commit, commit.first, commit.height):
-            for first in pc.unique(rows["first"]).to_pylist():
-                yield lake.manifest(first - 1)
