@@ -15,6 +15,7 @@ import pytest
 from causeway.pipeline.cluster import LocalCluster
 from tests.pipeline.kills import KILLS, Runs, environment, executors, python_workers
 from tests.pipeline.test_run import BUSY, BUSY_ZONES, FORK
+from tests.pipeline.test_xdm_networks import BUSY_DOMAINS
 
 LONG = {"ic": BUSY, "ibc": BUSY_ZONES + FORK}
 PROTOCOLS = pytest.mark.parametrize("protocol", LONG)
@@ -52,6 +53,45 @@ def test_kills_of_commands_and_workers_on_spark(tmp_path: Path, protocol: str, c
     runs = Runs(tmp_path, scenario(protocol, 70), *options, others=python_workers)
     killed = runs.kill(runs.whole(), kills=KILLS, seed=3)
     assert set(killed) == {"command", "others"}
+
+
+def forking(ticks: int) -> str:
+    """Return a scenario of so many ticks, in every fourth of which that is run the network goes back."""
+    return (
+        BUSY_DOMAINS.replace("messages_per_tick = 60\nticks = 8", f"messages_per_tick = 4\nticks = {ticks}")
+        .replace("seed = 5", f"seed = 5\nticks = {ticks}")
+        .replace("archiving_depth = 2", "archiving_depth = 5")
+        + REORGS
+    )
+
+
+REORGS = """
+[[faults]]
+kind = "reorg"
+chance = 0.25
+most = 4
+
+[[faults]]
+kind = "halt"
+chain = "d2"
+from = 20
+until = 24
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", CUTS)
+def test_kills_of_networks_with_many_forks(tmp_path: Path, cut: str) -> None:
+    """What a fork goes back to may be in commits before the one that a run goes on from, or in the middle of one."""
+    runs = Runs(tmp_path, forking(60), "--set", 'network.executor="in_process"', *CUTS[cut])
+    assert runs.kill(runs.whole(), kills=KILLS, seed=5) == {"command": KILLS}
+
+
+@pytest.mark.slow
+def test_kills_of_networks_with_many_forks_on_spark(tmp_path: Path) -> None:
+    options = ("--master", "local[2]", *CUTS["many heights a commit"])
+    runs = Runs(tmp_path, forking(60), *options, others=python_workers)
+    assert set(runs.kill(runs.whole(), kills=KILLS, seed=6)) == {"command", "others"}
 
 
 @pytest.fixture(scope="module")
