@@ -12,11 +12,10 @@ from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
-from causeway.proofs.substrate.compact import encode_compact
-from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.substrate.scale import ScaleTypes, enum, struct
 from causeway.proofs.tendermint.keys import SIGNATURE_BYTES
 from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
+from causeway.protocols.xdm.headers import block_hash
 
 MAX_BLOCKS = 1_000
 """Headers in a transaction."""
@@ -67,9 +66,8 @@ class BlockHeader:
 
     @property
     def hash(self) -> bytes:
-        """Return the hash of the block, whose header has an empty digest."""
-        number = encode_compact(self.number)
-        return blake2_256(self.parent + number + self.state_root + self.extrinsics_root + encode_compact(0))
+        """Return the hash of the block."""
+        return block_hash(self.parent, self.number, self.state_root, self.extrinsics_root)
 
 
 @dataclass(frozen=True)

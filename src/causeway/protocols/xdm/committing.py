@@ -18,8 +18,9 @@ from causeway.protocols.digests import digests
 from causeway.protocols.tabled_state import KeptTries
 from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.consensus import Ranges, add_block, anchor_number, block_hash
+from causeway.protocols.xdm.consensus import Ranges, add_block, anchor_number
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.headers import block_hash
 from causeway.protocols.xdm.lane_tables import settled
 from causeway.protocols.xdm.proof_lists import encode_lists
 from causeway.protocols.xdm.state import State

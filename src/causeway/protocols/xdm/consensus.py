@@ -13,8 +13,7 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows, digest_values
 from causeway.proofs.mmr.range_state import RangeState
 from causeway.proofs.mmr.window import RangeWindow
-from causeway.proofs.substrate import encode_compact, limbs_of, numbers_column
-from causeway.proofs.substrate.hashing import blake2_256
+from causeway.proofs.substrate import limbs_of, numbers_column
 from causeway.proofs.xdm import LEAVES, RECEIPTS
 from causeway.protocols.contract import View
 from causeway.protocols.digests import digests, hashes
@@ -24,6 +23,7 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positio
 from causeway.protocols.xdm.claims import claimed
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.declared import Declared
+from causeway.protocols.xdm.headers import block_hash
 from causeway.protocols.xdm.history import runs_of
 from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
 from causeway.protocols.xdm.options import XdmOptions
@@ -53,11 +53,6 @@ proof shows it."""
 
 _LISTS = ("transfers_in", "transfers_out", "rejected_transfers_claimed", "transfers_rejected")
 """Of a receipt, by ``Moved``."""
-
-
-def block_hash(parent: bytes, number: int, state_root: bytes, extrinsics_root: bytes) -> bytes:
-    """Return the hash of a block: Blake2b-256 of its header in SCALE, with an empty digest."""
-    return blake2_256(parent + encode_compact(number) + state_root + extrinsics_root + encode_compact(0))
 
 
 def leaves_of(blocks: Frame) -> pa.LargeBinaryArray:
@@ -281,16 +276,22 @@ def add_block(
     if ranges is None:
         return state.with_tables(blocks=row)
     blocks = concat([state["blocks"], row]).select(BLOCKS_SCHEMA.names)
-    first = first_kept(blocks, context.options)
+    return with_blocks(state, blocks, ranges.window, context.options)
+
+
+def with_blocks(state: State, blocks: Frame, window: RangeWindow, options: XdmOptions) -> State:
+    """Return the state with those of the consensus chain's blocks that are still wanted when the last one is made, and
+    the mountain range before them. ``window``: the range that has the leaves of all."""
+    first = _first_kept(blocks, options)
     if first == 0:
         return state.with_tables(blocks=blocks)
-    start = ranges.window.state(int(blocks["leaf_count"][first])).encode()
-    changed = state["range"].with_columns(range=pa.array([start], pa.binary()))
+    before = window.state(int(blocks["leaf_count"][first])).encode()
+    changed = state["range"].with_columns(range=pa.array([before], pa.binary()))
     return state.with_tables(blocks=blocks.slice(first, len(blocks)), range=changed.select(RANGE_SCHEMA.names))
 
 
-def first_kept(blocks: Frame, options: XdmOptions) -> int:
-    """Return the row of the oldest of the consensus chain's blocks that are still wanted when the last one is made."""
+def _first_kept(blocks: Frame, options: XdmOptions) -> int:
+    """Return the row of the oldest block that is still wanted."""
     number = blocks["number"][-1]
     keep = np.uint64(options.mmr_roots + options.archiving_depth)
     # The anchor's block stays however long ago the network made it.

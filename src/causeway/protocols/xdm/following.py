@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat, empty_frame
@@ -36,7 +35,7 @@ from causeway.protocols.digests import digests, hashes
 from causeway.protocols.xdm.carried import BlockHeader, Blocks, Confirmed, Transaction
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.committing import anchor_of
-from causeway.protocols.xdm.consensus import Ranges, anchor_number, first_kept, genesis_range, leaves_of, receipts
+from causeway.protocols.xdm.consensus import Ranges, anchor_number, genesis_range, leaves_of, receipts, with_blocks
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.declared import declared_key, decode_declared
 from causeway.protocols.xdm.declared_tables import DECLARED_SCHEMA, DECLARED_UNDER_SCHEMA
@@ -47,7 +46,7 @@ from causeway.protocols.xdm.proof_lists import encode_lists
 from causeway.protocols.xdm.signing import signed_block
 from causeway.protocols.xdm.small_tables import of_domains, table_of
 from causeway.protocols.xdm.state import State
-from causeway.protocols.xdm.tables import ANCHOR_SCHEMA, ANCHORED_SCHEMA, BLOCKS_SCHEMA, RANGE_SCHEMA
+from causeway.protocols.xdm.tables import ANCHOR_SCHEMA, ANCHORED_SCHEMA, BLOCKS_SCHEMA
 
 FOLLOWED, PROVED = "BlocksFollowed", "ReceiptsFollowed"
 """What notices say of headers, and of confirmed receipts, that were taken."""
@@ -160,13 +159,7 @@ def _extended(state: State, headers: tuple[BlockHeader, ...], own: list[bytes], 
     # The leaf of a block enters in the next; the first block has a range without leaves.
     roots = digests([window.root(leaves) if leaves else bytes(32) for leaves in leaf_count.tolist()])
     blocks = blocks.with_columns(mmr_root=np.concatenate([known["mmr_root"], roots]) if len(known) else roots)
-    blocks = blocks.select(BLOCKS_SCHEMA.names)
-    first = first_kept(blocks, context.options)
-    if first == 0:
-        return state.with_tables(blocks=blocks)
-    before = window.state(int(blocks["leaf_count"][first])).encode()
-    changed = state["range"].with_columns(range=pa.array([before], pa.binary()))
-    return state.with_tables(blocks=blocks.slice(first, len(blocks)), range=changed.select(RANGE_SCHEMA.names))
+    return with_blocks(state, blocks.select(BLOCKS_SCHEMA.names), window, context.options)
 
 
 def take_confirmed(state: State, brought: Confirmed, context: Context) -> State:
