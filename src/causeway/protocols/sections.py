@@ -16,6 +16,9 @@ from causeway.model.frame import Frame
 from causeway.model.joins import over
 from causeway.model.order import Rows, groups_of
 
+OWN_PALLET = "Causeway"
+"""The pallet of what the references of Substrate chains give no storage key."""
+
 EMPTY_DIGEST = hashlib.sha256(b"").digest()
 
 MANY = 16

@@ -28,10 +28,9 @@ from causeway.protocols.digests import digests
 from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.tables import STATE_TABLES, UNCOMMITTED
-from causeway.protocols.sections import section_digests
+from causeway.protocols.sections import OWN_PALLET, section_digests
 
 PALLET, HEADS, WATERMARKS, UNROUTED = "Parachains", "Heads", "Watermarks", "UnroutedIngress"
-OWN_PALLET = "Causeway"
 
 SECTIONS = tuple(name for name in STATE_TABLES if name not in UNCOMMITTED)
 

@@ -16,7 +16,7 @@ from causeway.proofs.mmr.window import RangeWindow
 from causeway.proofs.substrate import limbs_of, numbers_column
 from causeway.proofs.xdm import LEAVES, RECEIPTS
 from causeway.protocols.contract import View
-from causeway.protocols.digests import digests, hashes
+from causeway.protocols.digests import digests, fixed_column, hashes
 from causeway.protocols.xdm.books import BookError, Books, Moved
 from causeway.protocols.xdm.bundles import inboxed, invalid_ones
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
@@ -59,16 +59,11 @@ def leaves_of(blocks: Frame) -> pa.LargeBinaryArray:
     """Return the leaf (``MmrLeaf``, version 0) that describes each block (``BLOCKS_SCHEMA``)."""
     columns = {
         "block_number": pa.array(blocks["number"].astype(np.uint32)),
-        "block_hash": _fixed(blocks["hash"]),
-        "state_root": _fixed(blocks["state_root"]),
-        "extrinsics_root": _fixed(blocks["extrinsics_root"]),
+        "block_hash": fixed_column(blocks["hash"]),
+        "state_root": fixed_column(blocks["state_root"]),
+        "extrinsics_root": fixed_column(blocks["extrinsics_root"]),
     }
     return LEAVES.encode(columns)
-
-
-def _fixed(rows: np.ndarray) -> pa.FixedSizeBinaryArray:
-    data = pa.py_buffer(np.ascontiguousarray(rows).tobytes())
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(DIGEST_BYTES), len(rows), [None, data])
 
 
 @dataclass(frozen=True)
@@ -105,20 +100,20 @@ def receipts(view: View, state: State, claims: Mapping[int, Mapping[str, Any]]) 
     parent = [parents.get(chain, bytes(DIGEST_BYTES)) for chain in tips["chain"].tolist()]
     zero = numbers_column(np.zeros(count, dtype=np.uint64), U128_BYTES)
     bundles = inboxed(tips["chain"].tolist(), view.tables["bundles"])
-    roots = _fixed(tips["root"])
+    roots = fixed_column(tips["root"])
     columns = {
         "domain_block_number": pa.array(tips["number"].astype(np.uint32)),
-        "domain_block_hash": _fixed(tips["hash"]),
-        "domain_block_extrinsic_root": _fixed(tips["extrinsics_root"]),
-        "parent_domain_block_receipt_hash": _fixed(digests(parent)),
+        "domain_block_hash": fixed_column(tips["hash"]),
+        "domain_block_extrinsic_root": fixed_column(tips["extrinsics_root"]),
+        "parent_domain_block_receipt_hash": fixed_column(digests(parent)),
         "consensus_block_number": pa.array(tips["consensus_number"].astype(np.uint32)),
-        "consensus_block_hash": _fixed(tips["consensus_hash"]),
+        "consensus_block_hash": fixed_column(tips["consensus_hash"]),
         "inboxed_bundles": pa.array(bundles, RECEIPTS.schema.field("inboxed_bundles").type),
         "final_state_root": roots,
         "execution_trace": pa.array(
             [[root] for root in roots.to_pylist()], RECEIPTS.schema.field("execution_trace").type
         ),
-        "execution_trace_root": _fixed(digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(tips["root"]))),
+        "execution_trace_root": fixed_column(digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(tips["root"]))),
         **dict.fromkeys(("consensus_storage_fee", "domain_execution_fee"), zero),
         "burned_balance": _burnt(tips["chain"].tolist(), view.tables["made"]),
         "chain_rewards": pa.array([[]] * count, RECEIPTS.schema.field("chain_rewards").type),

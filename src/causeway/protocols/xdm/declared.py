@@ -23,12 +23,10 @@ import pyarrow as pa
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.proofs.substrate import storage_prefix
+from causeway.protocols.sections import OWN_PALLET
 from causeway.protocols.xdm.books import MAX_BALANCE, WORD, Moved
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.declared_tables import DECLARED_SCHEMA, DRAWN_SCHEMA
-
-OWN_PALLET = "Causeway"
-"""The pallet of what the reference gives no key."""
 
 _DOMAIN_BYTES, _SUM_BYTES = 4, 16
 _LAST = 2**32 - 1

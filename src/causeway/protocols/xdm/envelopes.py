@@ -21,6 +21,7 @@ from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.substrate import limbs_of, numbers_column
 from causeway.proofs.xdm import ENVELOPES
+from causeway.protocols.digests import digests, fixed_column
 from causeway.protocols.xdm.chains import chain_ids, positions_of_ids
 from causeway.protocols.xdm.proof_lists import decode_lists, encode_lists
 from causeway.protocols.xdm.state import MAX_CHANNEL, MAX_NONCE, channel_of, substream
@@ -66,7 +67,7 @@ def encode_envelopes(brought: Brought) -> pa.LargeBinaryArray:
         "nonce": numbers_column(rows["index"], U256_BYTES),
         "proof": pa.array(proof[base]),
         "consensus_block_number": pa.array(bases["block"][base].astype(np.uint32)),
-        "consensus_block_hash": _fixed(bases["block_hash"][base]),
+        "consensus_block_hash": fixed_column(bases["block_hash"][base]),
         "opaque_mmr_leaf": bases["leaf"].take(take).cast(pa.large_binary()),
         "leaf_indices": _lists(np.arange(count + 1), pa.array(bases["leaf_index"][base])),
         "leaf_count": pa.array(bases["leaf_count"][base]),
@@ -153,7 +154,7 @@ def _bases_of(rows: pa.RecordBatch, envelopes: Frame) -> tuple[Frame, U64]:
     columns = {
         **{name: envelopes[name] for name in ENDS},
         "block": rows["consensus_block_number"].to_numpy(zero_copy_only=False).astype(np.uint64),
-        "block_hash": _matrix(rows["consensus_block_hash"]),
+        "block_hash": digests(rows["consensus_block_hash"].to_pylist()),
         "leaf": rows["opaque_mmr_leaf"].cast(pa.binary()),
         "leaf_index": rows["leaf_indices"].flatten().to_numpy(zero_copy_only=False),
         "leaf_count": rows["leaf_count"].to_numpy(zero_copy_only=False),
@@ -216,7 +217,7 @@ def _numbered(column: Any) -> U64:
     """Return a number for each value of a column, the same for the same value."""
     if isinstance(column, np.ndarray) and column.ndim == 1:
         return column.astype(np.uint64)
-    values = _fixed(column) if isinstance(column, np.ndarray) else column
+    values = fixed_column(column) if isinstance(column, np.ndarray) else column
     numbers: U64 = values.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.uint64)
     return numbers
 
@@ -235,15 +236,6 @@ def _lengths(column: pa.Array) -> Rows:
 
 def _lists(offsets: npt.NDArray[np.integer[Any]], values: pa.Array) -> pa.LargeListArray:
     return pa.LargeListArray.from_arrays(pa.array(offsets.astype(np.int64)), values)
-
-
-def _fixed(rows: npt.NDArray[np.uint8]) -> pa.FixedSizeBinaryArray:
-    data = pa.py_buffer(np.ascontiguousarray(rows).tobytes())
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, data])
-
-
-def _matrix(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(b"".join(column.to_pylist()), dtype=np.uint8).reshape(len(column), DIGEST_BYTES)
 
 
 __all__ = ["decode_envelopes", "encode_envelopes"]

@@ -18,12 +18,12 @@ from causeway.model.ledger import Kind
 from causeway.proofs.substrate import prove_storage, storage_prefix
 from causeway.protocols.contract import View
 from causeway.protocols.messages import LANE, blank_messages
+from causeway.protocols.sections import OWN_PALLET
 from causeway.protocols.xdm.carrying import CarrierInterference
 from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.claims import Lie
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.declared import OWN_PALLET
 from causeway.protocols.xdm.endpoints import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.envelopes import encode_envelopes
 from causeway.protocols.xdm.fault_kinds import AMOUNT, FOUND_AFTER, WHAT

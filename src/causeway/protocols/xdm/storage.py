@@ -27,11 +27,12 @@ from causeway.proofs.xdm import (
     receipt_storage_key,
 )
 from causeway.protocols.contract import Chains
+from causeway.protocols.digests import fixed_column
 from causeway.protocols.execution import PROGRAM_TABLE
-from causeway.protocols.sections import Section, hashed_rows
+from causeway.protocols.sections import OWN_PALLET, Section, hashed_rows
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.declared import OWN_PALLET, declared_key, encode_declared
+from causeway.protocols.xdm.declared import declared_key, encode_declared
 from causeway.protocols.xdm.declared_tables import DECLARED, DRAWN
 from causeway.protocols.xdm.endpoints import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.fraud_tables import PRUNED
@@ -177,7 +178,7 @@ def changes(before: State | None, after: State, context: Context, known: KnownSe
                 encode_channels(channels, owners, options.fee_model),
             )
         )
-        counts = _fixed(channels["count"].astype("<u4").view(np.uint8).reshape(-1, _COUNT_BYTES))
+        counts = fixed_column(channels["count"].astype("<u4").view(np.uint8).reshape(-1, _COUNT_BYTES))
         parts.append(_changes(channels["chain"], messenger_keys("OutboxMessageCount", keys), counts))
     rows, _ = _differing(earlier("next_channels"), after["next_channels"], CHANNEL[:2])
     if len(rows):
@@ -335,11 +336,6 @@ def _digests(name: str, frame: Frame, context: Context, before: Section | None) 
     else:
         own = frame[table.owner]
     return hashed_rows(frame, own, context.chains, before)
-
-
-def _fixed(rows: npt.NDArray[np.uint8]) -> pa.Array:
-    width = rows.shape[1]
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows.tobytes())])
 
 
 def _accounts(programs: npt.NDArray[np.uint64], there: npt.NDArray[np.bool_]) -> pa.FixedSizeBinaryArray:

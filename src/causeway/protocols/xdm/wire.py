@@ -14,6 +14,7 @@ from causeway.model.frame import Frame
 from causeway.model.order import U64
 from causeway.proofs.substrate import limbs_of, numbers_column
 from causeway.proofs.xdm import CHANNELS, INBOX_RESPONSES, MESSAGES, OUTBOX, message_map_keys, messenger_keys
+from causeway.protocols.digests import fixed_column
 from causeway.protocols.xdm.chains import chain_ids, positions_of_ids
 from causeway.protocols.xdm.errors import OK, codes_of, dispatch_errors
 from causeway.protocols.xdm.state import RESPONSE, Asked, channel_of, is_response
@@ -73,6 +74,7 @@ def encode_responses(responses: Frame) -> pa.LargeBinaryArray:
     of_module = failed & (variant == 3)
     numbers = np.zeros((count, 4), dtype=np.uint8)
     numbers[:, 0] = number
+    module_error = pc.if_else(pa.array(of_module), fixed_column(numbers), pa.scalar(None, pa.binary(4)))
     columns = {
         **_header(responses),
         "version": pa.array(np.full(count, V1, dtype=np.uint8)),
@@ -81,16 +83,10 @@ def encode_responses(responses: Frame) -> pa.LargeBinaryArray:
         "result": pa.array(failed.astype(np.uint8)),
         "error": _where(failed, variant, pa.uint8()),
         "error_module_index": _where(of_module, module, pa.uint8()),
-        "error_module_error": _fixed(numbers, of_module),
+        "error_module_error": module_error,
         "response": _bytes_where(endpoint & ~failed, responses["payload"]),
     }
     return MESSAGES.encode(columns)
-
-
-def _fixed(rows: npt.NDArray[np.uint8], valid: npt.NDArray[np.bool_]) -> pa.FixedSizeBinaryArray:
-    width = rows.shape[1]
-    column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows.tobytes())])
-    return pc.if_else(pa.array(valid), column, pa.scalar(None, pa.binary(width)))
 
 
 def _header(lanes: Frame) -> dict[str, pa.Array]:
