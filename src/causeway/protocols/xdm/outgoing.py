@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.joins import stretches
 from causeway.model.ledger import Event, Kind
-from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
+from causeway.model.order import U64, Groups, Rows, groups_of, positions_in, stable_order
 from causeway.model.value import Holder, Why
 from causeway.protocols.contents import encode_contents, fits, shortened
 from causeway.protocols.contract import NO_HOST
@@ -242,12 +242,12 @@ def _is_asked(channels: Frame) -> npt.NDArray[np.bool_]:
     return np.asarray(asked & (channels["next_response"] == 0))
 
 
-def _moved_up(row_of: npt.NDArray[np.int64], placed: npt.NDArray[np.bool_], groups: object) -> npt.NDArray[np.int64]:
+def _moved_up(row_of: Rows, placed: npt.NDArray[np.bool_], groups: Groups) -> Rows:
     """Return the channel of each message when those that are not placed leave no gaps in the order of channels."""
     if bool(placed[row_of >= 0].all()):
         return row_of
     after = row_of.copy()
-    for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):  # type: ignore[attr-defined]
+    for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
         part = slice(start, start + count)
         channels = row_of[part][row_of[part] >= 0]
         rows = np.flatnonzero(placed[part]) + start

@@ -1,7 +1,8 @@
 """The relay loop as state machines: they ask questions and hand over transactions, and know no socket and no clock
 (XDM reference 3.10, X-5).
 
-    steps = messages(Direction("a", "left", "right"), "main", "a", limits, Memory())
+    place = Place(consensus="main", home="a", chains=("main", "left", "right"), limits=limits)
+    steps = messages(Direction("a", "left", "right"), place, Memory())
     step = next(steps)
     ... step = steps.send(answer to step) ... until StopIteration, whose value is a ``Passed``
 
