@@ -27,7 +27,7 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, of_messenger
 from causeway.protocols.xdm.money import INBOX_FEES, Money, Purse
-from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.notices import Notice, of_messages
 from causeway.protocols.xdm.open_calls import take_late_answers
 from causeway.protocols.xdm.prechecks import request_errors
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
@@ -92,7 +92,8 @@ def _advanced(
     if opening.any():
         state = _created(state, rows.filter(opening), now.bodies, np.flatnonzero(opening), errors[opening])
         for row in np.flatnonzero(opening).tolist():
-            notices += _created_notices(rows, row, opens=bool(errors[row] == OK))
+            both = (INITIATED, OPENED)[: 1 + bool(errors[row] == OK)]
+            notices += [one for what in both for one in of_messages(rows.slice(row, row + 1), what, at="destination")]
     channels = state["channels"]
     last = groups_of(*(rows[name] for name in LANE))
     ends = rows.take(last.starts + last.counts - 1)
@@ -111,12 +112,6 @@ def _advanced(
         state, more = close_for_peer(state, found, now.state[closing], money, context)
         notices += more
     return state, notices
-
-
-def _created_notices(rows: Frame, row: int, *, opens: bool) -> list[Notice]:
-    chain, foreign = int(rows["destination"][row]), int(rows["source"][row])
-    number = int(channel_of(rows["substream"][row : row + 1])[0])
-    return [Notice(chain, foreign, what, number) for what in (INITIATED, OPENED)[: 1 + opens]]
 
 
 def _created(
@@ -191,7 +186,9 @@ def _requests(
     if (unnoted == 0).any():
         good = unnoted != 0
         answered, arrivals, state, _ = _requests(state, now, at[good], error[good], money, context)
-        return answered, arrivals, state, _failed(rows.filter(~good), held[~good])
+        name, fees = MessengerError.FailedToNoteTransferIn.name, held[~good].tolist()
+        told = of_messages(rows.filter(~good), name, at="destination", amounts=fees, refused=True)
+        return answered, arrivals, state, told
     short = unnoted > 0
     money.move(Why.FEE_MINTED, ends[0], Purse(Holder.ABROAD, ends[1]), INBOX_FEES, held, message=rows)
     if len(moving):
@@ -239,16 +236,6 @@ def _requests(
         state,
         [],
     )  # fmt: skip
-
-
-def _failed(rows: Frame, fees: npt.NDArray[np.uint64]) -> list[Notice]:
-    """Return the notices of requests whose fees the books do not have."""
-    name = MessengerError.FailedToNoteTransferIn.name
-    columns = (rows[key].tolist() for key in ("destination", "source", "substream", "index"))
-    return [
-        Notice(chain, foreign, name, substream >> 1, index, amount=fee, refused=True)
-        for chain, foreign, substream, index, fee in zip(*columns, fees.tolist(), strict=True)
-    ]
 
 
 def _minted(rows: Frame, bodies: Bodies, variant: npt.NDArray[np.int8], context: Context) -> npt.NDArray[np.uint64]:

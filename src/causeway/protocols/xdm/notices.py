@@ -12,6 +12,8 @@ from causeway.model.ledger import NO_CHAIN, Event, Kind
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.xdm.state import NOBODY
 
+_MOST = 2**64 - 1
+
 OPERATOR_SLASHED = "OperatorSlashed"
 """What a notice says of an operator who loses the stake (of which the reference says no amount)."""
 
@@ -29,6 +31,32 @@ class Notice:
     by: int | None = None
     amount: int = 0
     refused: bool = False
+
+
+def of_messages(
+    messages: Frame,
+    what: str | Sequence[str],
+    *,
+    at: str = "source",
+    by: Sequence[int] | None = None,
+    amounts: Sequence[int] | None = None,
+    refused: bool | Sequence[bool] = False,
+) -> list[Notice]:
+    """Return a notice of each message (``LANE_COLUMNS``), on the chain at its ``source`` or its ``destination``.
+
+    ``what``, ``refused``: of all, or of each; ``by``, ``amounts``: of each. Of an amount no more is told than 64 bits
+    hold.
+    """
+    count, other = len(messages), "destination" if at == "source" else "source"
+    columns = (messages[name].tolist() for name in (at, other, "substream", "index"))
+    names = [what] * count if isinstance(what, str) else what
+    programs: Sequence[int | None] = [None] * count if by is None else by
+    errors = [refused] * count if isinstance(refused, bool) else refused
+    rows = zip(*columns, names, programs, [0] * count if amounts is None else amounts, errors, strict=True)
+    return [
+        Notice(chain, foreign, name, substream >> 1, index, program, min(amount, _MOST), error)
+        for chain, foreign, substream, index, name, program, amount, error in rows
+    ]
 
 
 def log_notices(notices: Sequence[Notice], chains: int, log: EventLog) -> None:

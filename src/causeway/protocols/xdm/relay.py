@@ -23,7 +23,7 @@ from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.notices import Notice, of_messages
 from causeway.protocols.xdm.state import ChannelState, State, channel_of, channel_rows, is_response
 from causeway.protocols.xdm.tables import BASES_SCHEMA, ENVELOPES_SCHEMA, NODES_SCHEMA, RELAYING_SCHEMA
 from causeway.protocols.xdm.tags import Tag, tags_of
@@ -151,7 +151,8 @@ def _wanted(
     due = since[(proved > expected) & (since < NEVER)] + np.uint64(options.resubmit_after)
     more = bool(stale.any() or (some & ~chosen).any() or len(taken))
     after = int(due.min()) if len(due) else None
-    return taken, relaying.select(RELAYING_SCHEMA.names), more, after, _abandoned(lanes.filter(stuck), expected[stuck])
+    abandoned = of_messages(lanes.with_columns(index=expected).filter(stuck), ABANDONED)
+    return taken, relaying.select(RELAYING_SCHEMA.names), more, after, abandoned
 
 
 @dataclass(frozen=True)
@@ -218,14 +219,6 @@ def _is_refused_for_ever(waits: _Waiting, again: np.ndarray, expected: U64, view
         messages["tag"][np.maximum(counts.cumsum() - 1, 0)] if len(messages) else np.zeros(len(again), dtype=np.uint64)
     )
     return np.asarray(request & ((tag == Tag.CHANNEL_OPEN) | ((tag == Tag.CHANNEL_CLOSE) & closed)))
-
-
-def _abandoned(lanes: Frame, index: U64) -> list[Notice]:
-    columns = (lanes[name].tolist() for name in ("source", "destination", "substream"))
-    return [
-        Notice(chain, foreign, ABANDONED, substream >> 1, nonce)
-        for chain, foreign, substream, nonce in zip(*columns, index.tolist(), strict=True)
-    ]
 
 
 def waits_for_abandoned(waiting: Frame, abandoned: Sequence[Notice]) -> bool:

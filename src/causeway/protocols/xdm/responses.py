@@ -18,7 +18,7 @@ from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.inbox import Requests
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import INBOX_FEES, MESSAGES, Money, Purse
-from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.notices import Notice, of_messages
 from causeway.protocols.xdm.state import NOBODY, RESPONSE, Asked, State, channel_of, substream
 from causeway.protocols.xdm.tables import INDEXED, RESPONSES_SCHEMA
 from causeway.protocols.xdm.tags import answered_endpoints
@@ -145,9 +145,4 @@ def _left_behind(responses: Frame, starts: Rows, last: Rows) -> list[Notice]:
     """Return a notice for each stretch of responses that was acknowledged and has others of its lane below it."""
     before = starts - 1
     same = np.logical_and.reduce([responses[name][before] == responses[name][starts] for name in LANE])
-    found = []
-    for row in last[(before >= 0) & same].tolist():
-        chain, foreign, index = (int(responses[name][row]) for name in ("source", "destination", "index"))
-        channel = int(channel_of(responses["substream"][row : row + 1])[0])
-        found.append(Notice(chain, foreign, LEFT_BEHIND, channel, index))
-    return found
+    return of_messages(responses.take(last[(before >= 0) & same]), LEFT_BEHIND)

@@ -18,14 +18,14 @@ from causeway.protocols.contents import ACCEPTED, ANSWER, CALL, decode_contents
 from causeway.protocols.execution import credited
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.arrivals import ARRIVALS, REJECTED, value_in
-from causeway.protocols.xdm.books import WORD, Moved
+from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.channels import OPENED
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
-from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_of, of_messenger
+from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_of
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import OUTBOX_FEES, Money, Purse, joined
-from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.notices import Notice, of_messages
 from causeway.protocols.xdm.open_calls import settle_answered, with_open_calls
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.state import NOBODY, Asked, ChannelState, State, channel_of, channel_rows
@@ -54,14 +54,14 @@ def settle(
     # Neither a response to what is not in the outbox nor one of another kind can be proved by a chain that keeps the
     # rules. It uses up its nonce, and does nothing.
     there = own >= 0
-    missing = [_unsettled(rows, row, MessengerError.MissingMessage) for row in np.flatnonzero(~there).tolist()]
+    missing = _unsettled(rows, ~there, MessengerError.MissingMessage)
     rows, bodies, own = rows.filter(there), bodies_at(bodies, np.flatnonzero(there)), own[there]
     settled = outbox.rows_at(own)
     due = response_tags(bodies.layer, bodies.error, settled["asked"], settled["dst_endpoint"])
     other = (bodies.layer == ENDPOINT) != (settled["asked"] == Asked.ENDPOINT)
-    unfit = [_unsettled(rows, row, MessengerError.InvalidMessagePayload) for row in np.flatnonzero(other).tolist()]
+    unfit = _unsettled(rows, other, MessengerError.InvalidMessagePayload)
     mistagged = (rows["tag"] != due) & (due != Tag.NONE) & (context.options.trust_tag == "on") & ~other
-    tags = [_unsettled(rows, row, MessengerError.WeightTagNotMatch) for row in np.flatnonzero(mistagged).tolist()]
+    tags = _unsettled(rows, mistagged, MessengerError.WeightTagNotMatch)
     wrong = other | mistagged
     state, notices = _counted_off(state.with_tables(outbox=outbox.without(own)), settled, bodies.error, wrong)
     paid = settled.filter(~other)
@@ -76,7 +76,7 @@ def settle(
     # Of a call that was answered before, a chain that keeps the rules says that it is accepted: it does nothing more.
     state, before = settle_answered(state, settled)
     belied = before & ~wrong & (failed | (variant != ACCEPTED))
-    unfit += [_unsettled(rows, row, MessengerError.InvalidMessagePayload) for row in np.flatnonzero(belied).tolist()]
+    unfit += _unsettled(rows, belied, MessengerError.InvalidMessagePayload)
     is_call = (of_endpoint | transfer) & (settled["sender"] != NOBODY) & ~wrong & ~before
     answered = is_call & ~failed & (transfer | (variant == ANSWER))
     unreadable = ~failed & ~transfer & ((variant == CALL) | (variant < 0))
@@ -123,12 +123,8 @@ def _booked(arrivals: Frame, back: npt.NDArray[np.bool_], money: Money) -> tuple
     if not short.any():
         return arrivals, []
     lost = arrivals.filter(short)
-    columns = (lost[name].tolist() for name in ("destination", "source", "substream", "index", "receiver"))
-    name = MessengerError.BalanceUnderflow.name
-    notices = [
-        Notice(chain, foreign, name, substream >> 1, index, receiver, min(amount, WORD - 1), refused=True)
-        for chain, foreign, substream, index, receiver, amount in zip(*columns, joined(lost, "amount"), strict=True)
-    ]
+    whose = {"by": lost["receiver"].tolist(), "amounts": joined(lost, "amount")}
+    notices = of_messages(lost, MessengerError.BalanceUnderflow.name, at="destination", **whose, refused=True)
     kept = {name: np.where(short, np.uint64(0), arrivals[name]) for name in ("amount_high", "amount_low")}
     return arrivals.with_columns(**kept), notices
 
@@ -149,17 +145,11 @@ def _returned(state: State, settled: Frame, error: npt.NDArray[np.uint8], money:
     after = credited(accounts, positions_in(accounts["program"], programs), high, low)
     giver, taker = Purse(Holder.ABROAD, chains[1]), Purse(Holder.ACCOUNT, programs)
     money.move(Why.CLAIMED, chains[0], giver, taker, low, high, settled)
-    columns = (settled[name].tolist() for name in ("source", "destination", "substream", "index"))
     names = [
         name_of(code) if has else MessengerError.BalanceUnderflow.name
         for code, has in zip(error.tolist(), booked.tolist(), strict=True)
     ]
-    notices = [
-        Notice(chain, foreign, name, substream >> 1, index, program, min(amount, WORD - 1), refused=True)
-        for chain, foreign, substream, index, name, program, amount in zip(
-            *columns, names, programs.tolist(), joined(settled, "amount"), strict=True
-        )
-    ]
+    notices = of_messages(settled, names, by=programs.tolist(), amounts=joined(settled, "amount"), refused=True)
     return state.with_tables(accounts=after), notices
 
 
@@ -194,20 +184,14 @@ def _counted_off(
     changed = channels.with_columns(count=counts, state=states).select(CHANNELS_SCHEMA.names)
     state = state.with_tables(channels=changed)
     told = opened | ((settled["asked"] != Asked.ENDPOINT) & (error != OK) & ~wrong)
-    late = np.flatnonzero((settled["asked"] == Asked.CHANNEL_OPEN) & (error == OK) & ~wrong & ~opened)
-    closed = [_result(settled, row, of_messenger(MessengerError.InvalidChannelState)) for row in late.tolist()]
-    return state, [*(_result(settled, row, int(error[row])) for row in np.flatnonzero(told).tolist()), *closed]
+    late = (settled["asked"] == Asked.CHANNEL_OPEN) & (error == OK) & ~wrong & ~opened
+    codes = error[told].tolist()
+    names = [name_of(code) or OPENED for code in codes]
+    results = of_messages(settled.filter(told), names, refused=[code != OK for code in codes])
+    closed = of_messages(settled.filter(late), MessengerError.InvalidChannelState.name, refused=True)
+    return state, [*results, *closed]
 
 
-def _unsettled(rows: Frame, row: int, error: MessengerError) -> Notice:
-    """Return the notice of a response (``LANE_COLUMNS``) that is not looked at, and of why (3.5)."""
-    foreign, chain, index = (int(rows[name][row]) for name in ("source", "destination", "index"))
-    return Notice(chain, foreign, error.name, int(channel_of(rows["substream"][row : row + 1])[0]), index, refused=True)
-
-
-def _result(settled: Frame, row: int, error: int) -> Notice:
-    """Return the notice of a response that opens a channel, or is an error."""
-    chain, foreign, index = (int(settled[name][row]) for name in ("source", "destination", "index"))
-    number = int(channel_of(settled["substream"][row : row + 1])[0])
-    what = name_of(error) if error != OK else OPENED
-    return Notice(chain, foreign, what, number, index, refused=error != OK)
+def _unsettled(rows: Frame, chosen: npt.NDArray[np.bool_], error: MessengerError) -> list[Notice]:
+    """Return the notices of responses (``LANE_COLUMNS``) that are not looked at, and of why (3.5)."""
+    return of_messages(rows.filter(chosen), error.name, at="destination", refused=True)
