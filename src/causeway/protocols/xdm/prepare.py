@@ -20,7 +20,16 @@ from causeway.model.order import groups_of, stable_order
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.errors import OK, Validity
 from causeway.protocols.xdm.prechecks import request_errors
-from causeway.protocols.xdm.state import Asked, ChannelState, State, channel_of, channel_rows, is_response
+from causeway.protocols.xdm.state import (
+    Asked,
+    ChannelState,
+    State,
+    channel_of,
+    channel_rows,
+    channel_states,
+    is_response,
+    next_nonces,
+)
 from causeway.protocols.xdm.tables import EARLY_SCHEMA
 from causeway.protocols.xdm.validate import Envelopes, kind_is_due
 from causeway.protocols.xdm.wire import Bodies, decode_bodies
@@ -71,12 +80,7 @@ def prepare(state: State, found: Envelopes, verdicts: npt.NDArray[np.int64], sto
     channels = state["channels"]
     known = channel_rows(channels, messages["destination"], messages["source"], channel_of(messages["substream"]))
     response = is_response(messages["substream"])
-    if len(channels):
-        expected = np.where(response, channels["next_response"][known], channels["next_inbox"][known])
-        expected = np.where(known >= 0, expected, np.uint64(0))
-        states = np.where(known >= 0, channels["state"][known].astype(np.int64), -1)
-    else:
-        expected, states = np.zeros(len(messages), dtype=np.uint64), np.full(len(messages), -1, dtype=np.int64)
+    expected, states = next_nonces(channels, known, response), channel_states(channels, known)
     groups = groups_of(*(messages[key] for key in _KEYS[:3]))
     due = messages["index"] == expected + groups.ranks().astype(np.uint64)
     stale = messages["index"] < expected

@@ -24,7 +24,7 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.notices import Notice, of_messages
-from causeway.protocols.xdm.state import ChannelState, State, channel_of, channel_rows, is_response
+from causeway.protocols.xdm.state import ChannelState, State, channel_of, channel_rows, is_response, next_nonces
 from causeway.protocols.xdm.tables import BASES_SCHEMA, ENVELOPES_SCHEMA, NODES_SCHEMA, RELAYING_SCHEMA
 from causeway.protocols.xdm.tags import Tag, tags_of
 from causeway.protocols.xdm.wire import message_keys
@@ -255,12 +255,7 @@ def _are_here(lanes: Frame, context: Context) -> np.ndarray:
 def _expected(lanes: Frame, view: View) -> U64:
     """Return the nonce that the other side of each lane expects next, as its channel says; 0 without one."""
     channels = view.tables["channels"]
-    rows = _theirs(lanes, channels)
-    if len(channels) == 0:
-        return np.zeros(len(lanes), dtype=np.uint64)
-    of_response = is_response(lanes["substream"])
-    found: U64 = np.where(of_response, channels["next_response"][rows], channels["next_inbox"][rows])
-    return np.where(rows >= 0, found, np.uint64(0))
+    return next_nonces(channels, _theirs(lanes, channels), is_response(lanes["substream"]))
 
 
 def _theirs(lanes: Frame, channels: Frame) -> Rows:

@@ -106,6 +106,22 @@ def channel_rows(channels: Frame, chain: npt.NDArray[Any], foreign: npt.NDArray[
     return lookup(channels, asked, CHANNEL)
 
 
+def next_nonces(channels: Frame, rows: Rows, response: npt.NDArray[np.bool_]) -> U64:
+    """Return the nonce that the chain of each row of ``channels`` takes next, of requests or of responses; 0 for -1, no
+    channel."""
+    if len(channels) == 0:
+        return np.zeros(len(rows), dtype=np.uint64)
+    found = np.where(response, channels["next_response"][rows], channels["next_inbox"][rows])
+    return np.where(rows >= 0, found, np.uint64(0))
+
+
+def channel_states(channels: Frame, rows: Rows) -> npt.NDArray[np.int64]:
+    """Return the state (``ChannelState``) of each row of ``channels``; -1 for -1, no channel."""
+    if len(channels) == 0:
+        return np.full(len(rows), -1, dtype=np.int64)
+    return np.where(rows >= 0, channels["state"][rows].astype(np.int64), -1)
+
+
 def chain_set(chains: Iterable[int]) -> bytes:
     """Return a set of positions of chains as bytes: 4 each, little-endian, ascending."""
     return b"".join(chain.to_bytes(4, "little") for chain in sorted(chains))

@@ -27,7 +27,15 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import Validity
 from causeway.protocols.xdm.proof_lists import decode_lists
-from causeway.protocols.xdm.state import MAX_CHANNEL, Asked, ChannelState, channel_of, is_response
+from causeway.protocols.xdm.state import (
+    MAX_CHANNEL,
+    Asked,
+    ChannelState,
+    channel_of,
+    channel_states,
+    is_response,
+    next_nonces,
+)
 from causeway.protocols.xdm.tables import BASE, CHANNEL
 from causeway.protocols.xdm.wire import Bodies, decode_bodies, message_keys
 
@@ -150,21 +158,12 @@ class Envelopes:
     @cached_property
     def expected(self) -> npt.NDArray[np.uint64]:
         """Return the nonce that comes next in each envelope's lane."""
-        rows = self.channel
-        if not len(self.channels):
-            return np.zeros(len(rows), dtype=np.uint64)
-        names = np.where(self.is_response, self.channels["next_response"][rows], self.channels["next_inbox"][rows])
-        return np.where(rows >= 0, names, np.uint64(0))
+        return next_nonces(self.channels, self.channel, self.is_response)
 
     @cached_property
     def state(self) -> npt.NDArray[np.int64]:
         """Return the state of each envelope's channel (``ChannelState``), -1 where there is none."""
-        if not len(self.channels):
-            return np.full(len(self.rows), -1, dtype=np.int64)
-        found: npt.NDArray[np.int64] = np.where(
-            self.channel >= 0, self.channels["state"][self.channel].astype(np.int64), -1
-        )
-        return found
+        return channel_states(self.channels, self.channel)
 
 
 def _is_known(found: Envelopes) -> Mask:
