@@ -11,6 +11,7 @@ from causeway.model.frame import Frame, concat, repeated, repeated_text
 from causeway.model.joins import lookup
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
 from causeway.model.order import groups_of, positions_in, stable_order
+from causeway.protocols.arrivals import ARRIVALS, from_local, handle
 from causeway.protocols.digests import same
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.icmp.context import Context
@@ -18,10 +19,7 @@ from causeway.protocols.icmp.egress import answers_of, queue_roots, send
 from causeway.protocols.icmp.errors import NO_HANDLER, Validation
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.tables import CURSORS_SCHEMA, POOL_SCHEMA, STATE_TABLES
-from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
-
-ARRIVALS = [*LANE, "index", *MESSAGE_COLUMNS, "via"]
-"""What a program is given, and how it came."""
+from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 
 _NUMBERED = ("destination", "source", "substream", "index")
 
@@ -65,7 +63,8 @@ def process_block(
     block that each chain makes.
     """
     state = _consumed(state, entries)
-    arrivals, state = _local(local, state)
+    arrivals, lanes = from_local(local, state.lanes())
+    state = state.with_lanes(lanes) if len(arrivals) else state
     via = np.full(len(bodies), Via.LANE, dtype=np.uint8)
     came = bodies.with_columns(via=via).select(ARRIVALS)
     state, users = _from_pool(state, context)
@@ -73,7 +72,9 @@ def process_block(
     nobody = ~installed & (came["kind"] == Kind.REQUEST)
     unserved = came.filter(nobody)
     rejects = _unserved(unserved, log)
-    state, produced = _run(state, concat([came.filter(~nobody), arrivals, users]), context, log)
+    given = concat([came.filter(~nobody), arrivals, users])
+    _, outcome, produced = handle(given, context.programs, state["accounts"], state.programs, log)
+    state = state.with_programs(outcome.accounts, outcome.programs)
     return send(state, produced, rejects, numbers, context, log)
 
 
@@ -100,20 +101,6 @@ def _consumed(state: State, entries: Frame) -> State:
     return state.with_tables(cursors=joined.take(order))
 
 
-def _local(offered: Frame, state: State) -> tuple[Frame, State]:
-    """Return what the local lanes hold for programs, calls before answers, and the state without it."""
-    rows = offered.take(stable_order(*(offered[name] for name in LANE_COLUMNS)))
-    rejected = rows["queue_index"] == np.uint64(NO_QUEUE)
-    via = np.where(rejected, np.uint8(Via.SYNTHETIC), np.uint8(Via.LOOPBACK))
-    rows = rows.with_columns(via=via)
-    if len(rows) == 0:
-        return rows.select(ARRIVALS), state
-    groups = groups_of(*(rows[name] for name in LANE))
-    last = rows.take(groups.starts + groups.counts - 1)
-    queues = state.lanes().advance(last.select(LANE), last["index"] + np.uint64(1))
-    return rows.select(ARRIVALS), state.with_lanes(queues)
-
-
 def _from_pool(state: State, context: Context) -> tuple[State, Frame]:
     """Return the state without what users sent to the chains of ``context``, and that as arrivals."""
     pool = state["pool"]
@@ -129,25 +116,3 @@ def _from_pool(state: State, context: Context) -> tuple[State, Frame]:
     )
     state = state.with_tables(pool=pool.filter(~mine).select(POOL_SCHEMA.names)) if count else state
     return state, users.select(ARRIVALS)
-
-
-def _run(state: State, arrivals: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
-    """Return the state after programs handled what arrived, in its order, and what they made."""
-    order = stable_order(arrivals["receiver"])
-    inputs = arrivals.take(order)
-    outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state["accounts"], state.programs)
-    bits = np.full(len(arrivals), int(Event.RECEIVED | Event.EXECUTED), dtype=np.uint16)
-    bits[arrivals["kind"] == Kind.RESPONSE] |= int(Event.ANSWERED)
-    of_user = arrivals["source"] == NO_CHAIN
-    position = np.where(of_user, arrivals["callback"], arrivals["index"])
-    where = {"chain": arrivals["destination"], "via": arrivals["via"], "code": arrivals["code"]}
-    ends = {name: np.where(of_user, np.uint32(NO_CHAIN), arrivals[name]) for name in ("source", "destination")}
-    log.add(event_rows(arrivals.with_columns(**ends), bits, on_lane=True, queue_index=position, **where))
-    failed = order[outcome.failures["row"]]
-    if len(failed):
-        rows = arrivals.take(failed)
-        reason = outcome.failures["text"].dictionary_encode()
-        log.add(event_rows(rows, Event.REJECTED, chain=rows["destination"], queue_index=rows["index"], reason=reason))
-    log.failures(inputs, outcome.raised, inputs["destination"])
-    produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
-    return state.with_programs(outcome.accounts, outcome.programs), produced

@@ -5,11 +5,7 @@ from __future__ import annotations
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.value import Holder, Why
-from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
 from causeway.protocols.xdm.money import Money, Purse
-
-ARRIVALS = [*LANE, "index", *MESSAGE_COLUMNS, "via"]
-"""What a program is given, and how it came."""
 
 REJECTED = 16
 """The code of an answer that the protocol itself made, because the request was refused."""

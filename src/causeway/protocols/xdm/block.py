@@ -11,13 +11,13 @@ import numpy as np
 
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import stretches
-from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
-from causeway.model.order import groups_of, stable_order
+from causeway.model.ledger import COLLECTED_MESSAGES, Event, Kind, Via
+from causeway.model.order import stable_order
+from causeway.protocols.arrivals import from_local, handle
 from causeway.protocols.contract import Inputs, View
 from causeway.protocols.events import EventLog, event_rows, names_column
-from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
+from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 from causeway.protocols.xdm.allowlists import apply_allowlists
-from causeway.protocols.xdm.arrivals import ARRIVALS
 from causeway.protocols.xdm.bundles import judge
 from causeway.protocols.xdm.channels import call_channels
 from causeway.protocols.xdm.context import Context
@@ -66,7 +66,8 @@ def process_block(
     taken = replace(taken, state=count_notices(taken.state, taken.notices))
     log_notices(taken.notices, len(context.network.names), log)
     _log_settled(taken.settled, log)
-    local, state = _local(inputs.offered, taken.state)
+    local, lanes = from_local(inputs.offered, taken.state.local())
+    state = taken.state.with_local(lanes) if len(local) else taken.state
     log_local(local, money)
     users = ingress_arrivals(inputs.ingress, state, context, log)
     state, produced = _run(state, concat([taken.arrivals, local, users]), money, context, log)
@@ -81,41 +82,10 @@ def process_block(
     return money.into(state), outbound.take(order)
 
 
-def _local(offered: Frame, state: State) -> tuple[Frame, State]:
-    """Return what the local lanes hold for programs, calls before answers, and the state without it."""
-    if len(offered) == 0:
-        return offered.with_columns(via=np.empty(0, dtype=np.uint8)).select(ARRIVALS), state
-    rejected = offered["queue_index"] == np.uint64(NO_QUEUE)
-    via = np.where(rejected, np.uint8(Via.SYNTHETIC), np.uint8(Via.LOOPBACK))
-    rows = offered.take(stable_order(*(offered[name] for name in LANE_COLUMNS)))
-    via = via[stable_order(*(offered[name] for name in LANE_COLUMNS))]
-    groups = groups_of(*(rows[name] for name in LANE))
-    last = rows.take(groups.starts + groups.counts - 1)
-    queues = state.local().advance(last.select(LANE), last["index"] + np.uint64(1))
-    state = state.with_local(queues)
-    return rows.with_columns(via=via).select(ARRIVALS), state
-
-
 def _run(state: State, arrivals: Frame, money: Money, context: Context, log: EventLog) -> tuple[State, Frame]:
     """Return the state after programs handled what arrived, in its order, and what they made."""
-    order = stable_order(arrivals["receiver"])
-    inputs = arrivals.take(order)
-    outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state["accounts"], state.programs)
+    inputs, outcome, produced = handle(arrivals, context.programs, state["accounts"], state.programs, log)
     log_handled(inputs, outcome, money, context)
-    bits = np.full(len(arrivals), int(Event.RECEIVED | Event.EXECUTED), dtype=np.uint16)
-    bits[arrivals["kind"] == Kind.RESPONSE] |= int(Event.ANSWERED)
-    of_user = arrivals["source"] == NO_CHAIN
-    position = np.where(of_user, arrivals["callback"], arrivals["index"])
-    where = {"chain": arrivals["destination"], "via": arrivals["via"], "code": arrivals["code"]}
-    ends = {name: np.where(of_user, np.uint32(NO_CHAIN), arrivals[name]) for name in ("source", "destination")}
-    log.add(event_rows(arrivals.with_columns(**ends), bits, on_lane=True, queue_index=position, **where))
-    failed = order[outcome.failures["row"]]
-    if len(failed):
-        rows = arrivals.take(failed)
-        reason = outcome.failures["text"].dictionary_encode()
-        log.add(event_rows(rows, Event.REJECTED, chain=rows["destination"], queue_index=rows["index"], reason=reason))
-    log.failures(inputs, outcome.raised, inputs["destination"])
-    produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
     return state.with_programs(outcome.accounts, outcome.programs), produced
 
 

@@ -18,9 +18,10 @@ from causeway.model.joins import lookup
 from causeway.model.ledger import Via
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.model.value import Holder, Why
+from causeway.protocols.arrivals import ARRIVALS
 from causeway.protocols.contents import ANSWER, CALL, accepted, decode_contents
 from causeway.protocols.messages import LANE
-from causeway.protocols.xdm.arrivals import ARRIVALS, REJECTED, value_in
+from causeway.protocols.xdm.arrivals import REJECTED, value_in
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.channels import INITIATED, OPENED, close_for_peer
 from causeway.protocols.xdm.context import Context

@@ -14,10 +14,11 @@ from causeway.model.frame import Frame, repeated
 from causeway.model.ledger import Kind, Via
 from causeway.model.order import positions_in
 from causeway.model.value import Holder, Why
+from causeway.protocols.arrivals import ARRIVALS
 from causeway.protocols.contents import ACCEPTED, ANSWER, CALL, decode_contents
 from causeway.protocols.execution import credited
 from causeway.protocols.messages import LANE
-from causeway.protocols.xdm.arrivals import ARRIVALS, REJECTED, value_in
+from causeway.protocols.xdm.arrivals import REJECTED, value_in
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.channels import OPENED
 from causeway.protocols.xdm.context import Context
