@@ -85,11 +85,12 @@ ALTERED: tuple[Alter, ...] = (
 
 
 class Faults:
-    """Carriers that misbehave with one in so many envelopes; ``tags``: they alter tags, too."""
+    """Carriers that misbehave with one in so many envelopes; ``tags``: they alter tags, too; ``turn``: which of
+    ``ALTERED`` is the first."""
 
-    def __init__(self, rng: random.Random, strength: float, tags: bool) -> None:
+    def __init__(self, rng: random.Random, strength: float, tags: bool, turn: int = 0) -> None:
         self.rng, self.strength, self.tags = rng, strength, tags
-        self.turn = 0
+        self.turn = turn
 
     def __call__(self, x: CrossDomainMessage) -> Copies:
         rng = self.rng
@@ -99,7 +100,7 @@ class Faults:
         if fault == 0:
             return []
         if fault == 1:
-            return [(rng.randrange(1, 6), as_it_is)]
+            return [(rng.randrange(1, 7), as_it_is)]
         if fault == 2:
             return [(0, as_it_is), (rng.randrange(4), as_it_is)]
         if fault >= 5:

@@ -22,7 +22,7 @@ from causeway.protocols.xdm.envelopes import decode_envelopes, encode_envelopes
 from causeway.protocols.xdm.kernel import XdmPlan
 from causeway.protocols.xdm.options import ChannelCall
 from causeway.protocols.xdm.state import State
-from causeway.protocols.xdm.storage import changes
+from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
 from causeway.protocols.xdm.tables import BASE, ENVELOPES_SCHEMA
 from causeway.protocols.xdm.validate import Brought
 from tests.property.xdm_kernel_rows import chain_of, position_of, row_dicts
@@ -57,7 +57,7 @@ def kernel_options(options: Options, weights: Mapping[Chain, tuple[int, int]], n
         *("fee_model", "v0_mint", "initiate_by", "close_by", "inbox", "allowlist", "strict_envelope", "pool_tag"),
         *("trust_tag", "force_close", "archiving_depth", "challenge_period", "max_outgoing_messages", "relay_fee"),
         *("fee_multiplier", "mmr_roots", "resubmit_after", "message_weight", "response_weight", "minimum_transfer"),
-        "weight_per_unit",
+        *("weight_per_unit", "max_future_nonces"),
     )
     own = {}
     for chain, pair in weights.items():
@@ -92,6 +92,8 @@ class Driven(Network):
         self.relaying, self.copies = True, 1
         self.gossip: Gossip | None = None
         self.rogue: list[Callable[[State], State]] = []
+        self.raw: list[tuple[int, bytes, bytes]] = []
+        """Entries that the runtime of a chain puts into its storage against the rules, before the next block."""
         self.air: list[tuple[int, Kind, bytes]] = []
         """Whole envelopes on their way: the block that they come to, what they are, and their bytes."""
         self.bundled: dict[int, int] = {}
@@ -136,6 +138,15 @@ class Driven(Network):
             if len(rows):
                 self.logs["storage"].append((self.height + 1, self.tick + 1, rows))
             self.states = [after]
+        raw, self.raw = self.raw, []
+        for chain, key, value in raw:
+            columns = {"key": pa.array([key], pa.binary()), "value": pa.array([value], pa.binary())}
+            here = {"chain": np.array([chain], dtype=np.uint32), "present": np.ones(1, dtype=np.uint8)}
+            rows = Frame({**here, **columns}, 1).select(STORAGE_SCHEMA.names)
+            tries = self.states[0].kept.tries
+            assert isinstance(tries, ChainTries)
+            tries.change(rows)
+            self.logs["storage"].append((self.height + 1, self.tick + 1, rows))
 
     def end_block(self) -> None:
         self._keep_leaf()

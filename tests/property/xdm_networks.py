@@ -68,7 +68,8 @@ def run(
     for a in sorted(net.chains):
         for b in sorted(net.chains):
             if a < b:
-                net.call(*rng.choice(((a, initiate_channel, ROOT, b), (b, initiate_channel, ROOT, a))))
+                who = ROOT if options.initiate_by == "root" else ALICE
+                net.call(*rng.choice(((a, initiate_channel, who, b), (b, initiate_channel, who, a))))
     net.step(22)
     net.gossip = Faults(rng, faults)
     for _ in range(blocks):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from causeway.protocols.xdm.relay import given_up
@@ -34,10 +35,12 @@ from tests.property.xdm_same import Sides
 from tests.property.xdm_scene_programs import VARIOUS
 from tests.property.xdm_scenes import Ask, Scene
 from tests.spec.xdm.endpoints import encode_account
+from tests.spec.xdm.keys import outbox_key, responses_key
 from tests.spec.xdm.programs import account
 from tests.spec.xdm.proofs import Kind
 from tests.spec.xdm.relayers import prove
-from tests.spec.xdm.values import CONSENSUS, Chain, decode_leaf, decode_xdm, encode_xdm
+from tests.spec.xdm.trie import Trie
+from tests.spec.xdm.values import CONSENSUS, Chain, CrossDomainMessage, Tag, decode_leaf, decode_xdm, encode_xdm
 
 METHOD = "transporter.transfer"
 
@@ -57,7 +60,9 @@ class Pair:
         self.log = KernelLog(self.net)
         self.proving = Proving(self.model)
         self.seen: Counter[str] = Counter()
-        self.faults: Any = Faults(random.Random(scene.seed), scene.strength, scene.tags)
+        self.shows: dict[tuple[Kind, Chain], list[tuple[int, int, Tag]]] = {}
+        """What is brought after the next honest request or response of a chain: channel, nonce, tag."""
+        self.faults: Any = Faults(random.Random(scene.seed), scene.strength, scene.tags, scene.turn)
         self.sides = Sides(self.model, self.net, self.log, self.seen)
         self.sides.compare()
 
@@ -127,11 +132,35 @@ class Pair:
             self.seen["forged"] += 1
         else:
             self.proving.check_form(x, own, kind, described)
+            self.show(x, kind, described, 3)
         found = []
         for delay, alter in copies:
             self.model.air.append((now + delay, dst, kind, encode_xdm(alter(own)), "carrier"))
             found.append((delay, encode_xdm(alter(x))))
         return found
+
+    def lie(self, chain: Chain, key: bytes, value: bytes) -> None:
+        """Let a chain's runtime put an entry into its storage, before its next block."""
+        self.net.raw.append((position_of(chain), key, value))
+        self.net.apply_rogue()
+        self.model.chains[chain].state.raw[key] = value
+
+    def show(self, x: CrossDomainMessage, kind: Kind, described: int, delay: int) -> None:
+        """Bring what the source's storage has under other keys than that of an envelope, with its proof (``shows``)."""
+        now, made_at = self.net.tick + 1, x.proof.consensus.consensus_block_number
+        wanted, self.shows[kind, x.src] = self.shows.get((kind, x.src), []), []
+        block = described
+        if x.src != CONSENSUS:
+            block = self.model.snapshot(CONSENSUS, described).state.confirmed[x.src].domain_block_number
+        trie = Trie(self.net.storage_at(position_of(x.src), block)) if wanted else None
+        for channel, nonce, tag in wanted:
+            assert trie is not None
+            own = prove(self.model, kind, x.src, x.dst, channel, nonce, described, made_at, tag)
+            key = (outbox_key if kind == "request" else responses_key)(x.dst, channel, nonce)
+            proof = replace(x.proof, message_proof=trie.prove(key))
+            theirs = replace(x, channel_id=channel, nonce=nonce, proof=proof, tag=tag)
+            self.model.air.append((now + delay, x.dst, kind, encode_xdm(own), "carrier"))
+            self.net.air.append((now + delay, kind, encode_xdm(theirs)))
 
     # ---- ticks
 

@@ -77,6 +77,7 @@ class Scene:
     frauds: list[Fraud] = field(default_factory=list)
     bundles: dict[int, Chain] = field(default_factory=dict)
     strength: float = 0.0
+    turn: int = 0
     tags: bool = False
 
     @property
@@ -121,7 +122,8 @@ def options_of(rng: random.Random, parts: tuple[str, ...]) -> Options:
         force_close=rng.choice(["off", "on"]),
         max_outgoing_messages=rng.choice([1, 2]) if "waiting" in parts else 25 if parts else rng.choice([2, 25]),
         resubmit_after=rng.choice([3, 6, 9]),
-        mmr_roots=rng.choice([14, 1024]),
+        mmr_roots=rng.choice([chosen["archiving_depth"] + 4, 1024]),
+        max_future_nonces=rng.choice([1, 2, 256]),
         reserve=rng.choice([10, 13]),
         reserve_portion=rng.choice([20, 25]),
         relay_fee=rng.choice([0, 7]),
@@ -144,6 +146,7 @@ def scene(seed: int, theme: str) -> Scene:
     operators = 3 if theme == "fees" else rng.choice([1, 2, 3])
     made = Scene(seed, options, domains, operators=operators, waits="waiting" in parts)
     made.strength, made.tags = rng.choice([0.3, 0.45]), options.trust_tag == "on" or rng.random() < 0.5
+    made.turn = 4 * list(THEMES).index(theme) + seed
     made.open = "waiting" not in parts and rng.random() < 0.75
     begin = 1 if made.open else 2 * (options.archiving_depth + options.challenge_period) + 10
     made.blocks = begin + 22

@@ -43,9 +43,10 @@ def credit(c: ChainNode, account: Account, amount: int) -> None:
 
 
 def initiate_channel(c: ChainNode, o: Account, dst: Chain, max_outgoing: int | None = None) -> int:
-    """3.1. Decision: with `initiate_by = root` the root account is o, and its deposit is held like anybody's (G9)."""
+    """3.1. Decision: with `initiate_by = root` the root account is o, and its deposit is held like anybody's (G9);
+    with `signed` root, who signs nothing, is none."""
     with transaction(c):
-        if c.options.initiate_by == "root" and o != c.root:
+        if (c.options.initiate_by == "root") != (o == c.root):
             raise XdmError("BadOrigin")
         amount = c.options.reserve
         if c.state.balances.get(o, 0) - amount < c.options.existential_deposit:

@@ -45,6 +45,7 @@ class Options:
     existential_deposit: int = 1
     mmr_roots: int = 1024
     longevity: int = 10
+    max_future_nonces: int = MAX_FUTURE_ALLOWED_NONCES
     resubmit_after: int = 15
     fraud_found_after: int = 2
     message_weight: int = 11

@@ -5,7 +5,7 @@ from dataclasses import replace
 from .channels import close_locally, credit
 from .errors import DispatchError, XdmError, custom, dispatch, name_of
 from .keys import blake2b
-from .options import MAX_FUTURE_ALLOWED_NONCES, U128, U256
+from .options import U128, U256
 from .proofs import Kind, message_root, read_message, verify_mmr
 from .state import ChainNode, Channel, ChannelState, Early, note_transfer_in, subtract, transaction
 from .values import (
@@ -37,7 +37,7 @@ def validate(c: ChainNode, x: CrossDomainMessage, kind: Kind) -> Message:
 
     Decisions. A response for no channel is InvalidCall at step 3, where 3.5 names it. The tag is not compared: D-7 asks
     for it, D-9 derives it instead, and hazard 16 wants what D-9 does. The kind of an early item is checked when its
-    turn comes (D-3), that of any response here.
+    turn comes (D-3), that of any response here, and that it is a request at all: this no channel can change.
     """
     strict = c.options.strict_envelope == "on"
     leaf = verify_mmr(c, x.proof.consensus)
@@ -56,9 +56,11 @@ def validate(c: ChainNode, x: CrossDomainMessage, kind: Kind) -> Message:
     if kind == "response":
         if not isinstance(m.payload, ProtocolResponse | EndpointResponse):
             raise XdmError("InvalidCall")
+    elif not isinstance(m.payload, ChannelOpen | ChannelClose | EndpointCall):
+        raise XdmError("InvalidCall")
     elif x.nonce == next_nonce or c.options.inbox == "pool":
         check_kind(ch, m.payload)
-    if x.nonce > next_nonce + MAX_FUTURE_ALLOWED_NONCES:
+    if x.nonce > next_nonce + c.options.max_future_nonces:
         raise custom(204)
     return m
 

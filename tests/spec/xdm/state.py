@@ -107,6 +107,8 @@ class State:
     # what endpoints keep beside: value that programs have in hand, on no account; immutable values by key
     in_hand: int = 0
     notes: dict[Any, Any] = field(default_factory=dict)
+    raw: dict[bytes, bytes] = field(default_factory=dict)
+    """Entries that a runtime has put into its storage against the rules."""
 
     def copy(self) -> "State":
         values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -119,7 +121,7 @@ def storage(s: State) -> dict[bytes, bytes]:
     entries = {outbox_key(*key): encode_message(m) for key, m in s.outbox.items()}
     entries |= {responses_key(*key): encode_message(m) for key, m in s.inbox_responses.items()}
     entries |= {channel_key(*key): encode_channel(ch) for key, ch in s.channels.items()}
-    return entries | {confirmed_key(domain): encode_receipt(r) for domain, r in s.confirmed.items()}
+    return entries | {confirmed_key(domain): encode_receipt(r) for domain, r in s.confirmed.items()} | s.raw
 
 
 def issuance(s: State) -> int:
