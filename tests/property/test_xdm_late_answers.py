@@ -171,6 +171,22 @@ def test_a_late_answer_to_a_closed_channel_is_refused_and_the_caller_told_once(b
     assert [(e.chain, e.amount) for e in back] == [(1, 40)], "who answered has what it wanted to give back"
 
 
+@pytest.mark.parametrize("blocks", [30, pytest.param(0, marks=slow)])
+def test_a_late_answer_waits_for_another_channel_where_its_own_is_closed(blocks: int) -> None:
+    """The call and its response are of channel 0, the answer comes in channel 1, before the response or after it."""
+    both = opened()
+    both.faults = held("response", 1, 1, blocks)
+    both.call(0, 1, b"~9", 40)
+    both.step(8)
+    both.close(1, 0, 0, ROOT)
+    both.step(10)
+    assert len(both.kernel.net.state["waiting"]) == 1
+    both.initiate(1, 0)
+    ends(both)
+    assert answers(both, 0) == ["Ok"]
+    assert balance(both, 0) == FUNDS[b"alice"] - fees(both)
+
+
 @pytest.mark.parametrize(("first", "answered"), [pytest.param("response", [], marks=slow), ("answer", ["Ok"])])
 def test_a_tag_that_is_altered_on_the_response_loses_only_an_answer_that_has_not_come(
     first: str, answered: list[str]

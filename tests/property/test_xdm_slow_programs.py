@@ -62,3 +62,51 @@ def test_each_call_of_a_slow_program_is_answered_once(seed: int) -> None:
     assert len(net.state["open_calls"]) == 0
     other = Network(**keywords, forgetful=True) if seed % 2 else Network(**keywords, cuts=2 + seed // 2 % 3)
     assert play(other, calls) == roots
+
+
+SLOW: dict[str, Any] = {"A": {1: "caller"}, "B": {2: ("faulty", {"late_every": 1, "late_by": 1})}}
+
+
+def asked(**keywords: Any) -> tuple[Network, tuple[Sums, Record, Replay]]:
+    """Return a network in which a call of a slow program attaches value, and its checks."""
+    net = Network(SLOW, balance=1_000, **keywords)
+    net.call(1, 2, b"slowly", amount=50)
+    return net, (Sums(net), Record(net), Replay(net))
+
+
+def ended(net: Network, checks: Any, limit: int = 120) -> None:
+    """Run until the call has its one answer, and what it attached."""
+    for _ in range(limit):
+        net.block()
+        for one in checks:
+            one.check()
+        if net.idle():
+            break
+    callers = net.state.programs["caller"]
+    assert net.idle() and (callers["answered"].tolist(), callers["rejected"].tolist()) == ([1], [0])
+    assert len(net.state["open_calls"]) == 0
+
+
+@pytest.mark.parametrize("last", [19, 30])
+def test_a_call_is_answered_once_when_its_chain_was_halted_as_both_came(last: int) -> None:
+    """With the defaults of the tests the response comes in block 18 and the answer in block 19."""
+    net, checks = asked(faults=[("halt", "A", None, 17, last, {})])
+    ended(net, checks)
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_a_fork_takes_back_an_answer_that_overtook_its_response(depth: int) -> None:
+    """It was taken before the response, goes with its block, and comes again."""
+    options = {"archiving_depth": 5, "challenge_period": 3, "resubmit_after": 9}
+    net, checks = asked(options=options, faults=[("drop", "B", "A", 24, 24, {"every": 1})])
+    while not net.state["open_calls"]["answered"].any():
+        net.block()
+        for one in checks:
+            one.check()
+        assert net.tick < 40
+    assert net.state.programs["caller"]["answered"].tolist() == [1]
+    net.reorganise(depth)
+    for one in checks:
+        one.check()
+    assert net.state.programs["caller"]["answered"].tolist() == [0]
+    ended(net, checks)
