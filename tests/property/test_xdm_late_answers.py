@@ -179,12 +179,28 @@ def test_a_late_answer_waits_for_another_channel_where_its_own_is_closed(blocks:
     both.call(0, 1, b"~9", 40)
     both.step(8)
     both.close(1, 0, 0, ROOT)
+    both.initiate(1, 0)
     both.step(10)
     assert len(both.kernel.net.state["waiting"]) == 1
-    both.initiate(1, 0)
     ends(both)
     assert answers(both, 0) == ["Ok"]
     assert balance(both, 0) == FUNDS[b"alice"] - fees(both)
+
+
+@pytest.mark.parametrize("closer", [1, pytest.param(0, marks=slow)])
+def test_a_late_answer_without_a_channel_is_given_up_and_the_caller_told_once(closer: Chain) -> None:
+    """The channel is closed before the program answers, by either side."""
+    both = opened()
+    both.call(0, 1, b"~9", 40)
+    both.step(7 if closer else 3)
+    both.close(closer, 1 - closer, 0, ROOT)
+    ends(both)
+    assert answers(both, 0) == ["Err"]
+    assert told(both, "InboxMessageResponse", 0) == [], "no answer travels"
+    assert [e for e in both.kernel.events() if e.event == "Transfer" and e.kind == "back"] == []
+    assert balance(both, 0) == FUNDS[b"alice"] - fees(both) - 40, "what was attached is with who was called"
+    assert both.kernel.net.state["open_calls"]["callback"].tolist() == []
+    assert len(both.kernel.net.state["waiting"]) == 0
 
 
 @pytest.mark.parametrize(("first", "answered"), [pytest.param("response", [], marks=slow), ("answer", ["Ok"])])

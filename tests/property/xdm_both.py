@@ -15,10 +15,11 @@ from typing import Any
 
 from causeway.protocols.xdm.books import Book
 from causeway.protocols.xdm.money import joined
+from causeway.protocols.xdm.relay import given_up
 from causeway.protocols.xdm.state import State
 from tests.property.xdm_driven import ECHO, WIDTH, number_of
 from tests.property.xdm_kernel_engine import Kernel
-from tests.property.xdm_kernel_rows import position_of, row_dicts
+from tests.property.xdm_kernel_rows import chain_of, position_of, row_dicts
 from tests.property.xdm_networks import ALICE, FUNDS, ROOT
 from tests.spec.xdm.channels import close_channel, initiate_channel
 from tests.spec.xdm.endpoints import transfer
@@ -27,7 +28,7 @@ from tests.spec.xdm.events import Event
 from tests.spec.xdm.keys import CHANNELS, INBOX_RESPONSES, OUTBOX, confirmed_key
 from tests.spec.xdm.network import Network
 from tests.spec.xdm.options import Options
-from tests.spec.xdm.programs import PROGRAMS, Call, Programs, account, call
+from tests.spec.xdm.programs import PROGRAMS, Call, Programs, account, call, is_asked
 from tests.spec.xdm.proofs import Kind
 from tests.spec.xdm.relayers import prove
 from tests.spec.xdm.state import ChainNode, storage
@@ -55,6 +56,8 @@ class _Oracle(Network):
     runtimes do that do not keep to the rules (``rogues``)."""
 
     rogues: tuple[Callable[[ChainNode], None], ...] = ()
+    given_up: frozenset[tuple[Chain, Chain, int]] = frozenset()
+    """Channels that operators have ceased to ask for."""
 
     def _add(self, chain: Chain) -> None:
         super()._add(chain)
@@ -64,7 +67,20 @@ class _Oracle(Network):
         c.state.balances = {account(number_of(chain, name)): FUNDS[name] for name in (b"alice", b"bob")}
         c.state.balances[c.root] = FUNDS[b"root"]
         weights = self.weights.get(chain, (self.options.message_weight, self.options.response_weight))
-        c.handlers[PROGRAMS] = Programs(*weights, {first + ECHO}, home=lambda number: number // WIDTH - 1)
+        c.handlers[PROGRAMS] = Programs(*weights, {first + ECHO}, lambda number: number // WIDTH - 1, self._may_open)
+
+    def _consensus_block(self, number: int) -> None:
+        self._shown = {chain: dict(c.state.channels) for chain, c in self.chains.items()}
+        called = [(chain, *call) for chain, calls in self.calls.items() for call in calls]
+        self._asking = {(chain, arguments[1]) for chain, name, arguments in called if name == initiate_channel}
+        super()._consensus_block(number)
+
+    def _may_open(self, c: ChainNode, foreign: Chain) -> bool:
+        """Whether either has asked for a channel, as far as a chain knows, or the other may do so in this block."""
+        own = {n: ch for (f, n), ch in c.state.channels.items() if f == foreign}
+        theirs = [n for (f, n), ch in self._shown[foreign].items() if f == c.chain_id and is_asked(ch)]
+        asked = any(is_asked(ch) and (c.chain_id, foreign, n) not in self.given_up for n, ch in own.items())
+        return asked or any(n not in own for n in theirs) or (foreign, c.chain_id) in self._asking
 
     def _arrive(self) -> None:
         """Of two chains' items with one identity in a block the pool takes that of the first chain (D-8)."""
@@ -162,6 +178,10 @@ class Both:
 
     def step(self, count: int = 1) -> None:
         for _ in range(count):
+            lanes = row_dicts(given_up(self.kernel.net.state["relaying"]))
+            self.oracle.given_up = frozenset(
+                (chain_of(row["source"]), chain_of(row["destination"]), row["substream"] >> 1) for row in lanes
+            )
             self.kernel.step()
             self.oracle.step()
             for chain, c in self.oracle.chains.items():

@@ -342,8 +342,10 @@ class KernelLog:
         """What programs were told of their calls to other chains."""
         for row in row_dicts(self.net.events(last=True)):
             name = row["receiver"], row["callback"]
-            if row["events"] & Bit.ANSWERED and row["via"] == Via.LANE and name in self._called:
-                where = {"foreign": chain_of(row["source"]), "by": account(name[0]), "nonce": name[1]}
+            if row["events"] & Bit.ANSWERED and row["via"] in (Via.LANE, Via.SYNTHETIC) and name in self._called:
+                # The chain itself makes the answer to a call that it gives up.
+                (host,) = self.net.kernel.network.host_of(np.array([row["sender"]], dtype=np.uint64)).tolist()
+                where = {"foreign": chain_of(host), "by": account(name[0]), "nonce": name[1]}
                 self.log("CallAnswered", row["chain"], **where, result="Err" if row["code"] else "Ok")
 
     def _paid(self, chain: int, rows: Rows) -> None:

@@ -26,7 +26,7 @@ from tests.spec.xdm.endpoints import TRANSPORTER, Transfer, encode_transfer
 from tests.spec.xdm.errors import XdmError
 from tests.spec.xdm.network import Network, Pooled
 from tests.spec.xdm.options import Options
-from tests.spec.xdm.programs import PROGRAMS, Call, account, encode
+from tests.spec.xdm.programs import PROGRAMS, Call, account, encode, is_asked
 from tests.spec.xdm.proofs import verify_mmr
 from tests.spec.xdm.relay import refuse, submit, validate
 from tests.spec.xdm.state import (
@@ -423,11 +423,6 @@ class Model(Network):
     def _consensus_block(self, number: int) -> None:
         self._shown = {chain: dict(c.state.channels) for chain, c in self.chains.items()}
         super()._consensus_block(number)
-
-
-def is_asked(ch: Channel) -> bool:
-    """Whether a chain has asked for a channel and has no answer."""
-    return ch.state == ChannelState.INITIATED and ch.next_outbox_nonce > 0 and ch.latest_response is None
 
 
 def subtract_in_hand(c: ChainNode, amount: int) -> None:

@@ -13,6 +13,10 @@ latter comes, it does nothing; one that is not `Accepted` is `InvalidMessagePayl
 An answer that nobody waits for is `InvalidMessagePayload`. Who waits is told, by a reject, when the answer is refused
 for another reason (a closed channel): it never comes again. A response that is Err claims for the program that answered
 what its answer gave back, as the transporter does for who transfers (X-3).
+
+Between two chains without an open channel, of which none may be opened any more, no answer travels. Who answered has
+back what the answer would give back; who called is told by a reject in the next block, with nothing, and its call is
+not open any more.
 """
 
 from collections.abc import Callable
@@ -24,6 +28,7 @@ from .scale import Reader, blob, little, u128
 from .state import (
     Account,
     ChainNode,
+    Channel,
     ChannelState,
     note_claimed,
     note_rejected,
@@ -121,15 +126,27 @@ def take_open_call(c: ChainNode, src: Chain, answer: Answer) -> bool:
     return False
 
 
+def is_asked(ch: Channel) -> bool:
+    """Whether a chain has asked for a channel and has no answer."""
+    return ch.state == ChannelState.INITIATED and ch.next_outbox_nonce > 0 and ch.latest_response is None
+
+
+def asked_for(c: ChainNode, foreign: Chain) -> bool:
+    """Whether a chain has itself asked for a channel."""
+    return any(f == foreign and is_asked(ch) for (f, _), ch in c.state.channels.items())
+
+
 @dataclass
 class Programs:
     """The handler: programs of a chain, by number, all of which echo and give back what was attached. To a payload that
-    begins with `~` and a digit they answer so many blocks later. `home`: the chain that a program is on."""
+    begins with `~` and a digit they answer so many blocks later. `home`: the chain that a program is on; `may_open`:
+    whether a channel with another chain may still be opened."""
 
     message_weight: int
     response_weight: int
     here: set[int]
     home: Callable[[int], Chain]
+    may_open: Callable[[ChainNode, Chain], bool] = asked_for
 
     def message(
         self, c: ChainNode, src: Chain, key: tuple[int, int], req: EndpointRequest, pre_check: XdmError | None
@@ -185,8 +202,23 @@ class Programs:
             sent_now = 0
             while sent_now < len(queued) and send_answer(c, dst, queued[sent_now]):
                 sent_now += 1
-            if queued[sent_now:]:
+            if queued[sent_now:] and not self.is_cut_off(c, dst):
                 c.state.late_answers[dst] = queued[sent_now:]
+        self.give_up_calls(c)
+
+    def is_cut_off(self, c: ChainNode, foreign: Chain) -> bool:
+        channels = [ch for (f, _), ch in c.state.channels.items() if f == foreign]
+        return not any(ch.state == ChannelState.OPEN for ch in channels) and not self.may_open(c, foreign)
+
+    def give_up_calls(self, c: ChainNode) -> None:
+        """Tell who called of the calls that were given up in the block before, and give up others."""
+        for foreign, caller, callback in c.state.given_up:
+            answered(c, foreign, caller, callback, False)
+        gone = [(name, self.home(receiver)) for name, receiver in sorted(c.state.open_calls.items())]
+        gone = [(name, foreign) for name, foreign in gone if self.is_cut_off(c, foreign)]
+        for name, _ in gone:
+            del c.state.open_calls[name]
+        c.state.given_up = tuple((foreign, *name) for name, foreign in gone)
 
     def message_response(
         self, c: ChainNode, dst: Chain, key: tuple[int, int], req: EndpointRequest, result: bytes | DispatchError

@@ -79,10 +79,12 @@ class State:
     deposits: dict[ChannelKey, int] = field(default_factory=dict)
     outgoing_transfers: dict[Key, bytes] = field(default_factory=dict)
     undecodable_transfers: int = 0
-    # the endpoint of programs (`programs`): callers and numbers of calls that wait for their answers, and whose answers
-    # came before their responses; what programs have not answered; answers that wait for a channel with room
+    # the endpoint of programs (`programs`): callers and numbers of calls that wait for their answers, whose answers
+    # came before their responses, and that the chain gives up; what programs have not answered; answers that wait for
+    # a channel with room
     open_calls: dict[tuple[int, int], int] = field(default_factory=dict)
     answered_calls: set[tuple[int, int]] = field(default_factory=set)
+    given_up: tuple[tuple[Chain, int, int], ...] = ()
     unanswered: dict[tuple[int, int, int], Any] = field(default_factory=dict)
     late_answers: dict[Chain, tuple[Any, ...]] = field(default_factory=dict)
     # a domain's block, for its receipt

@@ -69,12 +69,12 @@ from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.lane_tables import indexed
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
+from causeway.protocols.xdm.openings import hangs_on_this_block, waits_for_abandoned
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.outgoing import hangs_on_this_block
 from causeway.protocols.xdm.outside import Outside, joined, read_carried
 from causeway.protocols.xdm.planned import Planned
 from causeway.protocols.xdm.provable import NOTHING, Provable, move_anchor, moved_tries, what_is_provable
-from causeway.protocols.xdm.relay import Proved, next_move, prove, waits_for_abandoned
+from causeway.protocols.xdm.relay import Proved, next_move, prove
 from causeway.protocols.xdm.signing import ChainSigners
 from causeway.protocols.xdm.state import State, state_of_frames, state_tables
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
@@ -383,7 +383,7 @@ class XdmKernel(HostedForGood):
             proved.more
             or bool((queues["next_index"] > queues["begin"]).any())
             or len(state["envelopes"])
-            or waits_for_abandoned(state["waiting"], proved.abandoned)
+            or waits_for_abandoned(state, proved.abandoned, context)
             or hangs_on_this_block(state, context)
             or is_pending(state["allow_updates"])
             or bool((state["claims"]["origin"] == np.uint64(context.number)).any())

@@ -3,10 +3,12 @@
 A call is open from the response that says ``Accepted`` until its answer comes. The two travel in lanes of their own, so
 that the answer may come first, while the call's request is still in the outbox. Only who has taken the call can answer
 it: so the answer is taken as it comes, and the call has a row that says so until the response comes, of which nothing
-is expected any more.
+is expected any more. A call to a chain to which no channel is left is given up.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,7 @@ import numpy.typing as npt
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.order import Rows, groups_of, stable_order
+from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.state import NOBODY, State
@@ -73,6 +76,27 @@ def settle_answered(state: State, settled: Frame) -> tuple[State, npt.NDArray[np
     keep = np.ones(len(calls), dtype=bool)
     keep[found[found >= 0]] = False
     return state.with_tables(open_calls=calls.filter(keep)), found >= 0
+
+
+def open_calls_to(calls: Frame, chain: int, foreign: int, context: Context) -> Rows:
+    """Return which of ``calls`` (``OPEN_CALLS_SCHEMA``) wait on ``chain`` for answers of programs on ``foreign``."""
+    first, end = np.searchsorted(calls["chain"], (chain, chain + 1))
+    host = context.network.host_of(calls["receiver"][first:end])
+    rows: Rows = first + np.flatnonzero((host == foreign) & (calls["answered"][first:end] == 0))
+    return rows
+
+
+def without_cut_off(state: State, pairs: Sequence[tuple[int, int]], context: Context) -> tuple[State, Frame]:
+    """Return the state without the calls that wait for answers between ``pairs`` of chains (the caller's first), and
+    these calls."""
+    calls = state["open_calls"]
+    found = [open_calls_to(calls, chain, foreign, context) for chain, foreign in pairs]
+    gone = np.concatenate([np.empty(0, dtype=np.int64), *found])
+    if len(gone) == 0:
+        return state, calls.slice(0, 0)
+    keep = np.ones(len(calls), dtype=bool)
+    keep[gone] = False
+    return state.with_tables(open_calls=calls.filter(keep)), calls.take(gone)
 
 
 def _with_rows(state: State, calls: Frame, requests: Frame, *, answered: bool) -> State:

@@ -2,6 +2,8 @@
 
 Outcomes for a program's call: into the outbox of the newest open channel with room; kept until there is room, where
 channels are full or not open yet; into the local lane; refused, and then its program gets a reject in the next block.
+What no channel is left for is given up: a late answer, whose program has back what it gave; an open call, whose program
+gets a reject.
 """
 
 from __future__ import annotations
@@ -19,17 +21,19 @@ from causeway.protocols.contents import encode_contents, fits, shortened
 from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.execution import ACCOUNTS_SCHEMA, credited
-from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, NO_QUEUE, OUTBOUND_SCHEMA
+from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, NO_QUEUE, OUTBOUND_SCHEMA, blank_messages
 from causeway.protocols.xdm.allowlists import allows
 from causeway.protocols.xdm.arrivals import REJECTED
-from causeway.protocols.xdm.books import Moved
+from causeway.protocols.xdm.books import WORD, Moved
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import MESSAGES, OUTBOX_FEES, Money, Purse, joined, split
+from causeway.protocols.xdm.notices import Notice, log_notices
+from causeway.protocols.xdm.open_calls import without_cut_off
+from causeway.protocols.xdm.openings import Openings
 from causeway.protocols.xdm.placing import in_turn
-from causeway.protocols.xdm.relay import given_up
-from causeway.protocols.xdm.state import MAX_NONCE, NOBODY, Asked, ChannelState, State, substream
+from causeway.protocols.xdm.state import MAX_NONCE, NOBODY, Asked, State, substream
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, INDEXED, OUTBOX_SCHEMA, RUNS_SCHEMA, WAITING_SCHEMA
 from causeway.protocols.xdm.transporter import REFUSALS, encode_transfers, is_transfer, refusals
 
@@ -77,7 +81,9 @@ def send(
     away = shortened(away, REJECTED)
     queued = concat([waiting.select(away.names), away])
     before = len(waiting)
-    state, sent, kept, refused = _into_channels(state, queued, shown, money, context)
+    openings = Openings(state, shown, context)
+    state, sent, kept, back, refused = _into_channels(state, queued, openings, money, context)
+    state = _given_back(state, back, money, context, log)
     if len(kept) or before:
         groups = groups_of(kept["source"], kept["destination"])
         kept = kept.with_columns(index=groups.ranks().astype(np.uint64)).select(WAITING_SCHEMA.names)
@@ -87,18 +93,49 @@ def send(
     for mask, reason in [*lost, *((unfit == error, error.name) for error in REFUSALS)]:
         failed = concat([failed, rows.filter(mask).select(failed.names)])
         reasons = np.concatenate([reasons, np.full(int(mask.sum()), _REASONS.index(reason))])
-    rejects = _rejects(failed, reasons, log)
-    inside = concat([rows.filter(local & ~nowhere & ~missing & (unfit < 0)), rejects.select(rows.names)])
+    rejects = _rejects(failed, reasons, Event.SENT | Event.REJECTED, log)
+    state, given_up = _given_up(state, openings, context)
+    no_way = np.full(len(given_up), _REASONS.index(NO_OPEN_CHANNEL))
+    rejects = concat([rejects.select(rows.names), _rejects(given_up, no_way, Event.REJECTED, log).select(rows.names)])
+    inside = concat([rows.filter(local & ~nowhere & ~missing & (unfit < 0)), rejects])
     state, own = _into_local(state, inside, np.arange(len(inside)) < len(inside) - len(rejects), context)
     return state, concat([sent.select(OUTBOUND_SCHEMA.names), own.select(OUTBOUND_SCHEMA.names)])
 
 
-def _rejects(failed: Frame, reasons: npt.NDArray[np.int64], log: EventLog) -> Frame:
-    """Return the answers that programs get for calls that were refused; each leaves an event."""
+def _given_up(state: State, openings: Openings, context: Context) -> tuple[State, Frame]:
+    """Return the state without the open calls to which no answer can come any more, and these as requests."""
+    if len(state["open_calls"]) == 0:
+        return state, blank_messages(0, source=np.empty(0, np.uint32), destination=np.empty(0, np.uint32))
+    state, calls = without_cut_off(state, openings.cut_off(), context)
+    named = {name: calls[name] for name in ("sender", "receiver", "callback")}
+    ends = {"source": calls["chain"], "destination": context.network.host_of(calls["receiver"]).view(np.uint32)}
+    return state, blank_messages(len(calls), kind=repeated(np.uint8(Kind.REQUEST), len(calls)), **named, **ends)
+
+
+def _given_back(state: State, answers: Frame, money: Money, context: Context, log: EventLog) -> State:
+    """Return the state in which programs have back what they gave with late answers (``MESSAGE_COLUMNS``, with the
+    chains) that no channel will take; each leaves a notice."""
+    if len(answers) == 0:
+        return state
+    accounts, chain, programs = state["accounts"], answers["source"], answers["sender"]
+    high, low = answers["amount_high"], answers["amount_low"]
+    after = credited(accounts, positions_in(accounts["program"], programs), high, low)
+    money.move(Why.CLAIMED, chain, MESSAGES, Purse(Holder.ACCOUNT, programs), low, high)
+    columns = (answers[name].tolist() for name in ("source", "destination", "sender"))
+    notices = [
+        Notice(one, foreign, NO_OPEN_CHANNEL, by=program, amount=min(amount, WORD - 1), refused=True)
+        for one, foreign, program, amount in zip(*columns, joined(answers, "amount"), strict=True)
+    ]
+    log_notices(notices, len(context.network.names), log)
+    return state.with_tables(accounts=after)
+
+
+def _rejects(failed: Frame, reasons: npt.NDArray[np.int64], events: Event, log: EventLog) -> Frame:
+    """Return the answers that programs get for calls that were refused or given up; each leaves ``events``."""
     if len(failed) == 0:
         return failed
     names = names_column(_REASONS, reasons)
-    log.add(event_rows(failed, Event.SENT | Event.REJECTED, chain=failed["source"], code=REJECTED, reason=names))
+    log.add(event_rows(failed, events, chain=failed["source"], code=REJECTED, reason=names))
     return failed.with_columns(
         destination=failed["source"],
         kind=repeated(np.uint8(Kind.RESPONSE), len(failed)),
@@ -110,30 +147,26 @@ def _rejects(failed: Frame, reasons: npt.NDArray[np.int64], log: EventLog) -> Fr
 
 
 def _into_channels(
-    state: State, queued: Frame, shown: Frame, money: Money, context: Context
-) -> tuple[State, Frame, Frame, tuple[Frame, npt.NDArray[np.int64]]]:
-    """Return the state with requests in the outbox, what is outbound of them, what is kept for later, and what is
-    refused with why."""
+    state: State, queued: Frame, openings: Openings, money: Money, context: Context
+) -> tuple[State, Frame, Frame, Frame, tuple[Frame, npt.NDArray[np.int64]]]:
+    """Return the state with requests in the outbox, what is outbound of them, what is kept for later, the answers that
+    go back, and the calls that are refused with why."""
     none = (queued.slice(0, 0), np.empty(0, dtype=np.int64))
     if len(queued) == 0:
-        return state, _outbound(queued, context), queued, none
+        return state, _outbound(queued, context), queued, queued, none
     order = stable_order(queued["source"], queued["destination"])
     queued = queued.take(order)
     groups = groups_of(queued["source"], queued["destination"])
     channels = state["channels"]
     row_of = np.full(len(queued), -1, dtype=np.int64)
-    hopeless = np.full(len(queued), context.options.calls_wait == "off")
+    no_way = np.zeros(len(queued), dtype=bool)
     room_left = channels["max_outgoing"].astype(np.int64) - channels["count"].astype(np.int64)
-    never = given_up(state["relaying"])
     offers = list[list[tuple[int, int]]]()
     for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
         chain, foreign = int(queued["source"][start]), int(queued["destination"][start])
-        own = _between(channels, chain, foreign)
-        is_open = own[channels["state"][own] == ChannelState.OPEN][::-1]
+        is_open = openings.open(chain, foreign)
         if len(is_open) == 0:
-            asked = _is_asked(channels.take(own)) & ~_is_given_up(chain, foreign, channels["channel"][own], never)
-            may_open = bool(asked.any()) or _may_open(chain, foreign, channels.take(own), shown, context)
-            hopeless[start : start + count] |= not may_open
+            no_way[start : start + count] = not openings.may_come(chain, foreign)
         room = np.clip(room_left[is_open], 0, count)
         offers.append(list(zip(is_open.tolist(), room.tolist(), strict=True)))
         place = np.repeat(is_open, room)[:count]
@@ -143,8 +176,9 @@ def _into_channels(
     if context.options.allowlist == "on":
         refused = ~allows(state["allowlist"], queued["source"], queued["destination"])
         placed &= ~refused
-    # A call that waits no longer for any channel, because none is left, is refused; an answer is kept.
+    # What waits no longer for any channel, because none is left: a call is refused, an answer goes back.
     of_call = queued["kind"] == Kind.REQUEST
+    hopeless = of_call & (no_way | (context.options.calls_wait == "off"))
     chain = queued["source"]
     costly = placed & of_call & context.fees.over[chain]
     placed &= ~costly
@@ -158,7 +192,7 @@ def _into_channels(
         placed = row_of >= 0
         charged, _ = _charged(state, queued, placed & of_call, src_fee + dst_fee)
     state = charged
-    reasons = np.where(hopeless & of_call & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
+    reasons = np.where(hopeless & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
     reasons[refused & of_call] = _REASONS.index(NOT_ALLOWED)
     reasons[costly] = _REASONS.index(FEES_OVERFLOW)
     reasons[poor] = _REASONS.index(NO_FUNDS)
@@ -174,9 +208,10 @@ def _into_channels(
     row_of = _moved_up(row_of, placed, groups)
     sent = queued.with_columns(row=row_of, src_fee=src_fee, dst_fee=dst_fee).filter(placed)
     state, outbound = _stored(state, sent, money, context)
-    kept = ~placed & (reasons == 0)
+    back = no_way & ~of_call
+    kept = ~placed & (reasons == 0) & ~back
     failed = reasons > 0
-    return state, outbound, queued.filter(kept), (queued.filter(failed), reasons[failed])
+    return state, outbound, queued.filter(kept), queued.filter(back), (queued.filter(failed), reasons[failed])
 
 
 def _is_past_the_last(row_of: Rows, placed: npt.NDArray[np.bool_], channels: Frame) -> npt.NDArray[np.bool_]:
@@ -188,58 +223,6 @@ def _is_past_the_last(row_of: Rows, placed: npt.NDArray[np.bool_], channels: Fra
     left = np.uint64(MAX_NONCE + 1) - np.minimum(channels["next_outbox"], np.uint64(MAX_NONCE + 1))
     past[rows] = groups.ranks().astype(np.uint64) >= left[row_of[rows]]
     return past
-
-
-def _between(channels: Frame, chain: int, foreign: int) -> Rows:
-    """Return the rows of the channels of one chain with another."""
-    first, end = np.searchsorted(channels["chain"], (chain, chain + 1))
-    inside = channels["foreign"][first:end]
-    return np.arange(first + inside.searchsorted(foreign), first + inside.searchsorted(foreign, side="right"))
-
-
-def _may_open(chain: int, foreign: int, own: Frame, shown: Frame, context: Context) -> bool:
-    """Return whether a channel from ``chain`` to ``foreign`` may still be opened by what ``foreign`` asked for, or by a
-    call that is planned.
-
-    ``own``: the channels of ``chain``; ``shown``: those that others showed at the height before.
-    """
-    theirs = shown.filter((shown["chain"] == foreign) & (shown["foreign"] == chain))
-    theirs = theirs.filter(_is_asked(theirs))
-    if not np.isin(theirs["channel"], own["channel"]).all():
-        return True
-    planned = context.planned
-    since = _first_tick(foreign, context)
-    return planned.initiates(chain, foreign, context.tick + 1) or planned.initiates(foreign, chain, since)
-
-
-def _first_tick(chain: int, context: Context) -> int:
-    """Return the first tick whose planned calls a chain may be making in this block, as far as others know."""
-    return min(context.again.get(chain, ()), default=context.tick)
-
-
-def hangs_on_this_block(state: State, context: Context) -> bool:
-    """Return whether calls wait for a channel that another chain was to initiate in this block for the last time: what
-    came of that their chain knows in the next."""
-    waiting, planned = state["waiting"], context.planned
-    starts = groups_of(waiting["source"], waiting["destination"]).starts
-    pairs = zip(waiting["source"][starts].tolist(), waiting["destination"][starts].tolist(), strict=True)
-    return any(
-        planned.initiates(foreign, chain, _first_tick(foreign, context))
-        and not planned.initiates(foreign, chain, context.tick + 1)
-        for chain, foreign in pairs
-    )
-
-
-def _is_given_up(chain: int, foreign: int, channels: U64, never: Frame) -> npt.NDArray[np.bool_]:
-    """Return of which channels operators have given up the request to open: both sides asked at once (hazard 9)."""
-    mine = (never["source"] == chain) & (never["destination"] == foreign)
-    return np.isin(substream(channels, 0), never["substream"][mine])
-
-
-def _is_asked(channels: Frame) -> npt.NDArray[np.bool_]:
-    """Return which channels their chain has asked for without an answer so far."""
-    asked = (channels["state"] == ChannelState.INITIATED) & (channels["next_outbox"] > 0)
-    return np.asarray(asked & (channels["next_response"] == 0))
 
 
 def _moved_up(row_of: Rows, placed: npt.NDArray[np.bool_], groups: Groups) -> Rows:

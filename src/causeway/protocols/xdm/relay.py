@@ -221,13 +221,6 @@ def _is_refused_for_ever(waits: _Waiting, again: np.ndarray, expected: U64, view
     return np.asarray(request & ((tag == Tag.CHANNEL_OPEN) | ((tag == Tag.CHANNEL_CLOSE) & closed)))
 
 
-def waits_for_abandoned(waiting: Frame, abandoned: Sequence[Notice]) -> bool:
-    """Return whether any call waits (``WAITING_SCHEMA``) for a channel between two chains of which operators give up a
-    request now: the next block of its chain may refuse it. What other chains give up or wait for is nothing to it."""
-    ends = {(notice.chain, notice.foreign) for notice in abandoned}
-    return not ends.isdisjoint(zip(waiting["source"].tolist(), waiting["destination"].tolist(), strict=True))
-
-
 def _remembered(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64]:
     """Return ``proved``, ``expected`` and ``since`` of rows of what operators remember, 0 for -1."""
     if len(relaying) == 0:

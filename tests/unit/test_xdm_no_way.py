@@ -1,0 +1,139 @@
+"""Late answers, and calls that wait for them, between chains without a channel (docs/protocols/xdm.md, "No way left"):
+each ends, once, and no value stays behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from causeway.model.frame import concat
+from causeway.model.ledger import EVENTS_SCHEMA, Kind
+from causeway.pipeline.calls import query_arrow, summary_of, summary_query
+from causeway.protocols.messages import OUTBOUND_SCHEMA
+from tests.property.xdm_checks import Sums
+from tests.property.xdm_value import Replay
+from tests.unit.test_xdm_value import balance
+from tests.unit.xdm_network import Network
+
+CLOSED_BY = {
+    # closer, tick: what the caller has of the 70 attached, what who answered has, what is refused on each side
+    ("A", 2): (0, 70, {"A": "NoOpenChannel", "B": "NoOpenChannel"}),
+    ("A", 8): (0, 70, {"A": "NoOpenChannel", "B": "NoOpenChannel"}),
+    ("A", 18): (0, 70, {"A": "NoOpenChannel", "B": "InvalidChannelState"}),
+    ("B", 2): (70, 0, {"A": "", "B": "InvalidChannelState"}),
+    ("B", 13): (0, 70, {"A": "NoOpenChannel", "B": "NoOpenChannel"}),
+    ("B", 18): (0, 70, {"A": "NoOpenChannel", "B": "NoOpenChannel"}),
+    ("B", 26): (70, 0, {"A": "", "B": ""}),
+}
+
+
+def _closed(
+    closer: str, tick: int, *calls: dict[str, object], cuts: int = 1, faults: tuple[Any, ...] = (), **options: object
+) -> Network:
+    """Play one call that is answered some blocks later, and a channel that is closed meanwhile, until nothing moves."""
+    closing = {"tick": tick, "chain": closer, "foreign": "A" if closer == "B" else "B", "do": "close"}
+    net = Network(
+        {"A": {1: "caller"}, "B": {2: ("faulty", {"late_every": 1, "late_by": 10}), 3: "caller"}},
+        options={"endowment": 1_000, "channel_calls": [closing, *calls], **options},
+        cuts=cuts,
+        faults=faults,
+    )
+    sums, replay = Sums(net), Replay(net)
+    net.call(1, 2, b"hello", amount=70)
+    net.block()
+    for _ in range(300):
+        sums.check()
+        replay.check()
+        wakes = [result.wake for result in net.results if result.wake is not None]
+        if not wakes:
+            break
+        net.sleep(max(net.tick + 1, min(wakes)))
+    assert net.idle(), "nothing is kept of the call: neither answer nor open call, nor value in a message"
+    return net
+
+
+def _outcome(net: Network) -> tuple[int, int, int, int]:
+    """Return what who called and who answered have won, and how many answers and rejects came."""
+    callers = net.state.programs["caller"]
+    mine = callers["program"] == 1
+    counts = (int(callers[name][mine].sum()) for name in ("answered", "rejected"))
+    answered, rejected = counts
+    return balance(net, 1) - (1_000 - 4 - 70), balance(net, 2) - 1_000, answered, rejected
+
+
+@pytest.mark.parametrize(("closer", "tick"), CLOSED_BY)
+def test_a_late_answer_without_a_channel_is_given_up_on_both_sides(closer: str, tick: int) -> None:
+    back, kept, told = CLOSED_BY[closer, tick]
+    net = _closed(closer, tick)
+    answered = int(back > 0 and told["B"] == "")
+    assert _outcome(net) == (back, kept, answered, 1 - answered), "exactly one reply"
+    refused = net.refusals()
+    for chain, reason in told.items():
+        assert refused.count((chain, "NoOpenChannel")) == int(reason == "NoOpenChannel")
+        assert not reason or (chain, reason) in refused
+    summary = _summary(net)
+    assert summary["rejected"] == 1 - answered
+    assert (summary["pending"], summary["duplicates"]) == (0, 0)
+    steps = 0 if (closer, tick) == ("B", 2) else 10  # the program that answers late counts by calls to itself
+    assert summary["sent"] == 1 + steps, "a call that is given up is not made a second time"
+    assert _closed(closer, tick, cuts=3).roots() == net.roots()
+
+
+def _summary(net: Network) -> dict[str, Any]:
+    tick = pa.field("tick", pa.uint64())
+    sent = [frame.with_columns(tick=frame["sent_tick"]) for _, frame in net.outbound]
+    told = [frame.with_columns(tick=np.full(len(frame), at, np.uint64)) for _, at, frame in net.logs["events"]]
+    logs = concat(sent).to_table(OUTBOUND_SCHEMA.append(tick)), concat(told).to_table(EVENTS_SCHEMA.append(tick))
+    return summary_of(query_arrow(summary_query(), *logs).to_pylist())
+
+
+PLANNED = {"chain": "A", "foreign": "B", "do": "initiate"}
+
+
+@pytest.mark.parametrize(
+    ("planned", "faults", "back"),
+    [
+        ({**PLANNED, "tick": 90}, (), 70),
+        ({**PLANNED, "tick": 90, "chain": "B", "foreign": "A"}, (), 70),
+        # The one that is planned is never made: its chain makes no block in that tick.
+        ({**PLANNED, "tick": 90}, (("halt", "A", None, 85, 95, {}),), 0),
+        ({**PLANNED, "tick": 90, "chain": "B", "foreign": "A"}, (("halt", "B", None, 85, 95, {}),), 0),
+    ],
+)
+def test_what_a_planned_channel_can_take_waits_for_it(
+    planned: dict[str, object], faults: tuple[Any, ...], back: int
+) -> None:
+    for closer, tick in (("A", 2), ("B", 13)):
+        net = _closed(closer, tick, planned, faults=faults)
+        assert _outcome(net) == (back, 70 - back, int(back > 0), int(back == 0)), "exactly one reply"
+        assert (("A", "NoOpenChannel") in net.refusals()) == (back == 0)
+
+
+@pytest.mark.parametrize("tick", [18, 30, 46])
+def test_a_fork_takes_back_what_was_given_up(tick: int) -> None:
+    """However the fork falls, the answer and the call end once in the chain that stands."""
+    net = _closed("B", 13, faults=(("reorg", None, None, tick, tick, {"depth": 4}),), archiving_depth=5)
+    assert net.logs["reverted"], "chains went back"
+    assert _outcome(net) == (0, 70, 0, 1)
+
+
+def test_an_answer_that_an_allow_list_holds_back_is_kept() -> None:
+    """The other chain may be allowed again: then the answer travels."""
+    removed = {"tick": 13, "chain": "B", "foreign": "A", "do": "remove"}
+    net = Network(
+        {"A": {1: "caller"}, "B": {2: ("faulty", {"late_every": 1, "late_by": 10})}},
+        options={
+            "endowment": 1_000,
+            "allowlist": "on",
+            "allowlist_calls": [removed, {**removed, "tick": 60, "do": "add"}],
+        },
+    )
+    net.call(1, 2, b"hello", amount=70)
+    net.block(60)
+    assert net.state["waiting"]["kind"].tolist() == [int(Kind.RESPONSE)]
+    assert len(net.state["open_calls"]) == 1
+    net.settle()
+    assert _outcome(net) == (70, 0, 1, 0)
