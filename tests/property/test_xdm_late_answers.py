@@ -15,7 +15,8 @@ from causeway.model.order import stable_order
 from causeway.protocols.xdm.errors import MessengerError, of_messenger
 from causeway.protocols.xdm.state import NOBODY, Asked, State
 from causeway.protocols.xdm.tables import INDEXED, OUTBOX_SCHEMA, RESPONSES_SCHEMA
-from tests.property.xdm_both import Alter, Both, Carriers, as_it_is, honest
+from tests.property.xdm_both import Both, Carriers, at_once
+from tests.property.xdm_carriers import Alter, Copies, as_it_is
 from tests.property.xdm_driven import ECHO, WIDTH, number_of
 from tests.property.xdm_kernel_rows import position_of, row_dicts
 from tests.property.xdm_networks import ALICE, BOB, FUNDS, ROOT
@@ -64,12 +65,12 @@ def held(kind: Kind, src: Chain, nonce: int, blocks: int | None, alter: Alter = 
     """Carriers that bring one item so many blocks late, None: not until it is proved again; and the rest at once."""
     gone: Counter[int] = Counter()
 
-    def carry(x: CrossDomainMessage, what: Kind) -> list[tuple[int, Alter]]:
+    def carry(x: CrossDomainMessage, what: Kind) -> Copies:
         if (what, x.src, x.nonce) != (kind, src, nonce):
-            return honest(x, what)
+            return at_once(x, what)
         gone[0] += 1
         if blocks is None:
-            return [] if gone[0] == 1 else honest(x, what)
+            return [] if gone[0] == 1 else at_once(x, what)
         return [(blocks, alter)]
 
     return carry

@@ -7,20 +7,26 @@ blocks, under its own roots. So every copy that is brought late, twice or altere
 
 from __future__ import annotations
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from causeway.protocols.xdm.books import Book
 from causeway.protocols.xdm.money import joined
 from causeway.protocols.xdm.relay import given_up
 from causeway.protocols.xdm.state import State
+from tests.property.xdm_carriers import Copies, honest
 from tests.property.xdm_driven import ECHO, WIDTH, number_of
 from tests.property.xdm_kernel_engine import Kernel
 from tests.property.xdm_kernel_rows import chain_of, position_of, row_dicts
 from tests.property.xdm_networks import ALICE, FUNDS, ROOT
+from tests.property.xdm_same import (
+    COLUMNS,
+    RECEIPT,
+    compare_books,
+    compare_confirmed,
+    read_entries,
+    same,
+)
 from tests.spec.xdm.channels import close_channel, initiate_channel
 from tests.spec.xdm.endpoints import transfer
 from tests.spec.xdm.errors import XdmError
@@ -36,19 +42,13 @@ from tests.spec.xdm.values import (
     CONSENSUS,
     Chain,
     CrossDomainMessage,
-    Tag,
     decode_leaf,
-    decode_receipt,
     decode_xdm,
     encode_xdm,
 )
 
 ROOT_ACCOUNT = account(2**64 - 1)
-SAME = (OUTBOX, INBOX_RESPONSES, CHANNELS)
-"""What of the storage is compared to the byte."""
-Alter = Callable[[CrossDomainMessage], CrossDomainMessage]
-Carriers = Callable[[CrossDomainMessage, Kind], list[tuple[int, Alter]]]
-"""Of an item the copies that arrive: blocks of delay, and what is altered."""
+Carriers = Callable[[CrossDomainMessage, Kind], Copies]
 
 
 class _Oracle(Network):
@@ -97,6 +97,10 @@ class _Oracle(Network):
         self.calls[c.chain_id] = later
 
 
+def at_once(x: CrossDomainMessage, kind: Kind) -> Copies:
+    return honest(x)
+
+
 def source_of(data: bytes) -> Chain:
     try:
         return decode_xdm(data).src
@@ -111,7 +115,7 @@ class Both:
         for relayer in self.oracle.relayers:
             relayer.working = False
         self.kernel.gossip(self._carried)
-        self.faults: Carriers = honest
+        self.faults: Carriers = at_once
         self.callbacks: Counter[int] = Counter()
         self.entries: dict[Chain, dict[bytes, bytes]] = defaultdict(dict)
         self.burned: Counter[Chain] = Counter()
@@ -197,13 +201,8 @@ class Both:
         """Equal after the last block, or an error that says where not."""
         kernel, net = self.kernel, self.kernel.net
         logs = net.logs["storage"]
-        for _, _, frame in logs[self._logged :]:
-            for row in row_dicts(frame):
-                entries = self.entries[row["chain"] - 1]
-                if row["present"]:
-                    entries[row["key"]] = row["value"]
-                else:
-                    entries.pop(row["key"], None)
+        for _, _, changed in logs[self._logged :]:
+            read_entries(self.entries, changed)
         self._logged = len(logs)
         waits = net.state["queues"]
         busy = set(waits["source"][waits["next_index"] > waits["begin"]].tolist())
@@ -216,7 +215,6 @@ class Both:
                  (_whole(sums, "outbox_held"), _whole(sums, "inbox_held")), where)  # fmt: skip
             same("deposits", sum(c.state.deposits.values()), _whole(sums, "reserved"), where)
             same("burned", self.burned[chain], _whole(sums, "burned"), where)
-            same("allowed", {position_of(f) for f in c.state.allowlist}, self._allowed(chain), where)
             operators = net.state["operators"]
             paid = sum(joined(operators.filter(operators["chain"] == position_of(chain)), "balance"))
             same("paid", sum(c.state.balances.get(o, 0) for o in set(c.operators)), paid, where)
@@ -224,36 +222,11 @@ class Both:
                 for name in (ALICE, b"bob".ljust(32), ROOT):
                     own = c.state.balances.get(self._account(chain, name), 0)
                     same(f"balance of {name!r}", own, kernel.balance(chain, name), where)
-        same("books", self._books(), self._kernel_books(), f"block {self.oracle.consensus.block}")
+        c = self.oracle.consensus
+        compare_books(c.state, net.state["books"], f"block {c.block}")
         for domain in range(self.oracle.domains):
-            self._compare_receipts(domain)
-
-    def _allowed(self, chain: Chain) -> set[int]:
-        rows = self.kernel.net.state["allowlist"]
-        return set(rows["foreign"][rows["chain"] == position_of(chain)].tolist())
-
-    def _compare_receipts(self, domain: Chain) -> None:
-        own = self.oracle.consensus.state.confirmed[domain]
-        stored = self.entries[CONSENSUS].get(confirmed_key(domain))
-        if stored is None:
-            same("confirmed", own.domain_block_number, 0, f"domain {domain}")
-            return
-        theirs = decode_receipt(stored)
-        names = ("domain_block_number", "burned", "transfers_in", "transfers_out", "claimed", "rejected")
-        for name in names:
-            same(name, getattr(own, name), getattr(theirs, name), f"receipt {own.domain_block_number} of {domain}")
-
-    def _books(self) -> dict[tuple[int, int, int], int]:
-        s = self.oracle.consensus.state
-        found = {(int(Book.BALANCE), position_of(d), 0): amount for d, amount in s.domain_balances.items()}
-        for what, book in ((Book.UNCONFIRMED, s.unconfirmed), (Book.CANCELLED, s.cancelled)):
-            found |= {(int(what), position_of(f), position_of(t)): amount for (f, t), amount in book.items()}
-        return found
-
-    def _kernel_books(self) -> dict[tuple[int, int, int], int]:
-        rows = self.kernel.net.state["books"]
-        keys = zip(*(rows[name].tolist() for name in ("what", "source", "foreign")), strict=True)
-        return dict(zip(keys, joined(rows, "amount"), strict=True))
+            stored = self.entries[CONSENSUS].get(confirmed_key(domain))
+            compare_confirmed(c.state.confirmed[domain], stored, RECEIPT, f"block {c.block}: the receipt of {domain}")
 
     def compare_events(self) -> None:
         """The same happened to every message and channel, in the same blocks and order; refusals by name."""
@@ -264,41 +237,17 @@ class Both:
         same("refusals", refused[0] - refused[1], refused[1] - refused[0], "the whole run")
 
 
-def same(what: str, oracle: Any, kernel: Any, where: str) -> None:
-    assert oracle == kernel, f"{what} after {where}: {_differing(oracle, kernel)}"
-
-
-def _differing(oracle: Any, kernel: Any) -> str:
-    if isinstance(oracle, dict) and isinstance(kernel, dict):
-        keys = sorted((k for k in oracle.keys() | kernel.keys() if oracle.get(k) != kernel.get(k)), key=str)
-        return "; ".join(f"{k!r}: oracle {oracle.get(k)!r}, kernel {kernel.get(k)!r}" for k in keys[:4])
-    return f"oracle {oracle!r}, kernel {kernel!r}"
-
-
 def _messages(entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    return {key: value for key, value in entries.items() if key[:32] in SAME}
+    """What no runtime that lies about a message takes others with (``rogue``)."""
+    return {key: value for key, value in entries.items() if key[:32] in (OUTBOX, INBOX_RESPONSES, CHANNELS)}
 
 
 def _whole(row: Mapping[str, int], name: str) -> int:
     return row[f"{name}_high"] << 64 | row[f"{name}_low"]
 
 
-_COLUMNS = {
-    "ChannelInitiated": ("deposit", "limit"),
-    "ChannelOpen": ("limit",),
-    "ChannelClosed": ("deposit",),
-    "OutboxMessage": ("nonce", "kind", "payload_hash", "src_fee", "dst_fee", "last_delivered"),
-    "InboxMessage": ("nonce", "payload_hash"),
-    "InboxMessageResponse": ("nonce", "payload_hash", "result"),
-    "OutboxMessageResponse": ("nonce", "payload_hash", "result"),
-    "OutboxMessageResult": ("nonce", "result"),
-    "FeeBurn": ("nonce", "amount"),
-    "FeeMint": ("nonce", "amount"),
-    "ResponseDeleted": ("nonce",),
-    "Transfer": ("nonce", "kind", "amount"),
-    "CallSent": ("by", "nonce"),
-    "CallAnswered": ("by", "nonce", "result"),
-}
+_COLUMNS = {name: columns for name, columns in COLUMNS.items() if name != "FraudProved"}
+_COLUMNS |= {"CallSent": ("by", "nonce"), "CallAnswered": ("by", "nonce", "result")}
 
 
 def _told(events: list[Event]) -> dict[tuple[Any, ...], list[tuple[Any, ...]]]:
@@ -320,65 +269,3 @@ def _refusals(events: list[Event]) -> list[tuple[Any, ...]]:
             error = "Custom(201)" if e.error == "Stale" else e.error
             found.append((e.at, e.chain, e.foreign, e.channel_id, e.nonce, calls.get(e.call or "", e.call), error))
     return found
-
-
-# Faults of carriers
-
-
-def honest(x: CrossDomainMessage, kind: Kind) -> list[tuple[int, Alter]]:
-    return [(0, as_it_is)]
-
-
-def as_it_is(x: CrossDomainMessage) -> CrossDomainMessage:
-    return x
-
-
-def _proof(x: CrossDomainMessage, **parts: Any) -> CrossDomainMessage:
-    return replace(x, proof=replace(x.proof, **parts))
-
-
-def _head(x: CrossDomainMessage, **parts: Any) -> CrossDomainMessage:
-    return _proof(x, consensus=replace(x.proof.consensus, **parts))
-
-
-def _flip(data: bytes) -> bytes:
-    return data[:-1] + bytes([data[-1] ^ 1])
-
-
-ALTERED: tuple[Alter, ...] = (
-    lambda x: replace(x, nonce=x.nonce + 1),
-    lambda x: replace(x, nonce=x.nonce + 600),
-    lambda x: replace(x, channel_id=x.channel_id + 1),
-    lambda x: replace(x, channel_id=x.channel_id + 9),
-    lambda x: replace(x, src=CONSENSUS if x.src != CONSENSUS else 0),
-    lambda x: _proof(x, domain_proof=None),
-    lambda x: _proof(x, message_proof=x.proof.message_proof[1:]),
-    lambda x: _proof(x, message_proof=tuple(sorted((*x.proof.message_proof, b"\x41\x01\x04\x07")))),
-    lambda x: _proof(x, message_proof=tuple(sorted((*x.proof.message_proof[:-1], _flip(x.proof.message_proof[-1]))))),
-    lambda x: _head(x, opaque_mmr_leaf=_flip(x.proof.consensus.opaque_mmr_leaf)),
-    lambda x: _head(x, consensus_block_number=x.proof.consensus.consensus_block_number + 1),
-    lambda x: _head(x, consensus_block_hash=bytes(32)),
-)
-"""Each makes another envelope of one, which no chain takes."""
-
-
-class Faults:
-    """Carriers that drop, delay, repeat and alter, one in so many times; ``tags``: they alter tags, too."""
-
-    def __init__(self, rng: random.Random, strength: float, tags: bool) -> None:
-        self.rng, self.strength, self.tags = rng, strength, tags
-
-    def __call__(self, x: CrossDomainMessage, kind: Kind) -> list[tuple[int, Alter]]:
-        rng = self.rng
-        if rng.random() >= self.strength:
-            return [(0, as_it_is)]
-        fault = rng.randrange(5 + self.tags)
-        if fault == 0:
-            return []
-        if fault == 1:
-            return [(rng.randrange(1, 6), as_it_is)]
-        if fault == 2:
-            return [(0, as_it_is), (rng.randrange(4), as_it_is)]
-        if fault == 5:
-            return [(0, lambda x: replace(x, tag=Tag(4)))]
-        return [(0, rng.choice(ALTERED)), (rng.randrange(3), as_it_is)]

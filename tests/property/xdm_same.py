@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from causeway.model.frame import Frame
 from causeway.model.ledger import Event as Bit
 from causeway.model.ledger import Kind as MessageKind
 from causeway.protocols.xdm.books import Book
@@ -21,7 +22,7 @@ from tests.spec.xdm.keys import CHANNELS, INBOX_RESPONSES, OUTBOX, confirmed_key
 from tests.spec.xdm.programs import account
 from tests.spec.xdm.scale import compact, little, u128, u256
 from tests.spec.xdm.state import State, issuance, storage
-from tests.spec.xdm.values import CONSENSUS, Chain, decode_receipt, decode_xdm, encode_chain, encode_message
+from tests.spec.xdm.values import CONSENSUS, Chain, Receipt, decode_receipt, decode_xdm, encode_chain, encode_message
 
 MESSENGER = twox128("Messenger")
 ITEMS = ("NextChannelId", "OutboxMessageCount", "OutboxFee", "InboxFee", "ChainAllowlist", "DomainChainAllowlistUpdate")
@@ -75,7 +76,53 @@ def named_storage(s: State) -> dict[bytes, bytes]:
     found[PREFIX["ChainAllowlist"]] = chain_ids(s.allowlist)
     for domain, (allow, remove) in s.domain_updates.items():
         found[PREFIX["DomainChainAllowlistUpdate"] + little(domain, 4)] = chain_ids(allow) + chain_ids(remove)
+    return named(found)
+
+
+def named(entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    found = {key: value for key, value in entries.items() if key[:32] in SAME}
     return {key: value for key, value in found.items() if EMPTY.get(key[:32]) != value}
+
+
+def read_entries(entries: dict[Chain, dict[bytes, bytes]], changed: Frame) -> None:
+    """Take what a tick changed in the chains' storage."""
+    for row in row_dicts(changed):
+        of_chain = entries[row["chain"] - 1]
+        if row["present"]:
+            of_chain[row["key"]] = row["value"]
+        else:
+            of_chain.pop(row["key"], None)
+
+
+RECEIPT = ("domain_block_number", "burned", "transfers_in", "transfers_out", "claimed", "rejected")
+"""What a confirmed receipt says of value."""
+EXECUTED = (*RECEIPT, "consensus_block_number", "rewards", "storage_fee", "execution_fee", "bundles")
+
+
+def compare_confirmed(own: Receipt, stored: bytes | None, names: tuple[str, ...], where: str) -> None:
+    """The receipt of a domain that is confirmed, field by field."""
+    if stored is None:
+        same("confirmed", own.domain_block_number, 0, where)
+        return
+    theirs = decode_receipt(stored)
+    for name in names:
+        said, shown = (said_of(er, name) for er in (own, theirs))
+        same(name, said, shown, where)
+
+
+def said_of(er: Receipt, name: str) -> Any:
+    if name != "bundles":
+        return getattr(er, name)
+    return [bundle.invalid for bundle in er.inboxed_bundles] if er.domain_block_number else []
+
+
+def compare_books(s: State, rows: Frame, where: str) -> None:
+    """What the consensus chain books of each domain."""
+    own = {(int(Book.BALANCE), position_of(d), 0): amount for d, amount in s.domain_balances.items()}
+    for what, book in ((Book.UNCONFIRMED, s.unconfirmed), (Book.CANCELLED, s.cancelled)):
+        own |= {(int(what), position_of(f), position_of(t)): amount for (f, t), amount in book.items()}
+    keys = zip(*(rows[name].tolist() for name in ("what", "source", "foreign")), strict=True)
+    same("books", own, dict(zip(keys, joined(rows, "amount"), strict=True)), where)
 
 
 def ended(key: tuple[Chain, int, int]) -> bytes:
@@ -104,7 +151,7 @@ class Sides:
         balances = dict(zip(accounts["program"].tolist(), joined(accounts, "balance"), strict=True))
         for chain, c in model.chains.items():
             where, s = f"tick {net.tick}, block {c.block} of {chain}", c.state
-            same("storage", named_storage(s), self._entries(chain), where)
+            same("storage", named_storage(s), named(self.entries[chain]), where)
             same("early", early(s), self._early(chain), where)
             sums = money[position_of(chain)]
             for what, own, name in (
@@ -135,19 +182,10 @@ class Sides:
         logs, back = self.net.logs["storage"], self.net.gone_back_to()
         if back is not None:
             self.entries = defaultdict(dict, {chain: dict(found) for chain, found in self._kept[back].items()})
-        for _, _, frame in logs[self._logged :]:
-            for row in row_dicts(frame):
-                entries = self.entries[row["chain"] - 1]
-                if row["present"]:
-                    entries[row["key"]] = row["value"]
-                else:
-                    entries.pop(row["key"], None)
+        for _, _, changed in logs[self._logged :]:
+            read_entries(self.entries, changed)
         self._logged = len(logs)
         self._kept[self.net.height] = {chain: dict(found) for chain, found in self.entries.items()}
-
-    def _entries(self, chain: Chain) -> dict[bytes, bytes]:
-        found = {key: value for key, value in self.entries[chain].items() if key[:32] in SAME}
-        return {key: value for key, value in found.items() if EMPTY.get(key[:32]) != value}
 
     def _early(self, chain: Chain) -> dict[tuple[Any, ...], bytes]:
         rows = [row for row in row_dicts(self.net.state["early"]) if row["destination"] == position_of(chain)]
@@ -172,7 +210,7 @@ class Sides:
 
     def _compare_consensus(self) -> None:
         state, c, where = self.net.state, self.model.consensus, f"tick {self.net.tick}"
-        same("books", self._books(), self._kernel_books(), where)
+        compare_books(c.state, state["books"], where)
         blocks = dict(zip(state["blocks"]["number"].tolist(), state["blocks"]["leaf_count"].tolist(), strict=True))
         own = {number: leaves for number, leaves in self.model.view.leaves.items() if number in blocks}
         same("leaves", own, blocks, where)
@@ -181,34 +219,8 @@ class Sides:
         taken = {domain: number for domain, number in c.state.head_receipt.items() if number}
         same("receipts", taken, {domain: number for domain, number in heads.items() if number}, where)
         for domain in range(self.model.domains):
-            self._compare_confirmed(domain, where)
-
-    def _compare_confirmed(self, domain: Chain, where: str) -> None:
-        own = self.model.consensus.state.confirmed[domain]
-        stored = self.entries[CONSENSUS].get(confirmed_key(domain))
-        if stored is None:
-            same("confirmed", own.domain_block_number, 0, f"domain {domain}")
-            return
-        theirs = decode_receipt(stored)
-        for name in ("domain_block_number", "consensus_block_number", "burned", "rewards", "storage_fee"):
-            same(name, getattr(own, name), getattr(theirs, name), f"{where}: the confirmed receipt of {domain}")
-        for name in ("transfers_in", "transfers_out", "claimed", "rejected", "execution_fee"):
-            same(name, getattr(own, name), getattr(theirs, name), f"{where}: the confirmed receipt of {domain}")
-        if own.domain_block_number:
-            said, shown = ([b.invalid for b in er.inboxed_bundles] for er in (own, theirs))
-            same("bundles", said, shown, f"{where}: the confirmed receipt of {domain}")
-
-    def _books(self) -> dict[tuple[int, int, int], int]:
-        s = self.model.consensus.state
-        found = {(int(Book.BALANCE), position_of(d), 0): amount for d, amount in s.domain_balances.items()}
-        for what, book in ((Book.UNCONFIRMED, s.unconfirmed), (Book.CANCELLED, s.cancelled)):
-            found |= {(int(what), position_of(f), position_of(t)): amount for (f, t), amount in book.items()}
-        return found
-
-    def _kernel_books(self) -> dict[tuple[int, int, int], int]:
-        rows = self.net.state["books"]
-        keys = zip(*(rows[name].tolist() for name in ("what", "source", "foreign")), strict=True)
-        return dict(zip(keys, joined(rows, "amount"), strict=True))
+            stored = self.entries[CONSENSUS].get(confirmed_key(domain))
+            compare_confirmed(c.state.confirmed[domain], stored, EXECUTED, f"{where}: the receipt of {domain}")
 
     # ---- events
 
