@@ -9,6 +9,7 @@ import pytest
 
 from tests.property.xdm_checks import Record, Sums
 from tests.property.xdm_kernel_log import KernelLog
+from tests.property.xdm_mixed import channel_call, fault
 from tests.property.xdm_value import Replay
 from tests.spec.xdm.guarantees import violations
 from tests.unit.xdm_network import Network
@@ -37,36 +38,9 @@ def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, 
         "channels_per_block": rng.choice([1, 15]),
         "resubmit_after": rng.choice([2, 5, 15]),
     }
-    faults = []
-    for _ in range(rng.randrange(5)):
-        kind = rng.choice(["drop", "delay", "reorder", "replay", "tamper", "tamper", "halt", "bundle", "fraud"])
-        source, destination = rng.sample(names, 2) if rng.random() < 0.5 else (None, None)
-        first = rng.randrange(BLOCKS)
-        last = first + rng.randrange(20)
-        args: dict[str, Any] = {"every": rng.choice([1, 2, 3])}
-        if kind in ("delay", "replay"):
-            args["blocks"] = rng.randrange(1 if kind == "delay" else 0, 9)
-        if kind == "reorder":
-            args = {"of": rng.choice([2, 3, 5])}
-        if kind == "tamper":
-            args["what"] = rng.choice(["node", "tag", "nonce", "source", "base"])
-        if kind == "halt":
-            source, destination, args = rng.choice(names), None, {}
-        if kind == "bundle":
-            source = rng.choice([name for name in names if name != "consensus"])
-            destination, args = None, {"what": rng.choice(["base", "node", "nonce"])}
-        if kind == "fraud":
-            source = rng.choice([name for name in names if name != "consensus"])
-            destination = rng.choice([name for name in names if name != source])
-            args = {
-                "what": rng.choice(["message", "root", "transfers", "bundle"]),
-                "amount": 5,
-                "chance": rng.choice([0.3, 1.0]),
-            }
-            args["found_after"] = rng.randrange(options["challenge_period"]) + 1
-        faults.append((kind, source, destination, first, last, args))
+    faults = [fault(rng, names, options["challenge_period"], BLOCKS) for _ in range(rng.randrange(5))]
     if rng.random() < 0.5:
-        options["channel_calls"] = [_channel_call(rng, names) for _ in range(rng.randrange(1, 5))]
+        options["channel_calls"] = [channel_call(rng, names, BLOCKS) for _ in range(rng.randrange(1, 5))]
     numbers = [number for both in programs.values() for number in both]
     calls: dict[int, list[tuple[int, int, bytes, int]]] = {}
     for block in range(BLOCKS):
@@ -77,14 +51,6 @@ def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, 
             calls.setdefault(block, []).append((caller, receiver, bytes([block]) * rng.choice([0, 3, 60]), amount))
     keywords = {"chains": chains, "options": options, "balance": rng.choice([0, 10**7]), "faults": faults, "seed": seed}
     return keywords, calls
-
-
-def _channel_call(rng: random.Random, names: list[str]) -> dict[str, Any]:
-    chain, foreign = rng.sample(names, 2)
-    call: dict[str, Any] = {"tick": rng.randrange(BLOCKS), "chain": chain, "foreign": foreign, "do": "initiate"}
-    if rng.random() < 0.4:
-        return {**call, "do": "close", "channel": rng.randrange(2)}
-    return {**call, "max_outgoing": rng.choice([1, 4])}
 
 
 def play(net: Network, calls: dict[int, list[tuple[int, int, bytes, int]]], *checks: Any) -> list[dict[str, bytes]]:

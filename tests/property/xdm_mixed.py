@@ -34,7 +34,7 @@ def mixed(seed: int, blocks: int) -> tuple[dict[str, Any], Calls]:
         names = names[1:] + names[:1]
     programs = {name: (10 * place + 1, 10 * place + 2) for place, name in enumerate(names)}
     options = _options(rng, names, blocks)
-    faults = [_fault(rng, names, options["challenge_period"], blocks) for _ in range(rng.randrange(6))]
+    faults = [fault(rng, names, options["challenge_period"], blocks) for _ in range(rng.randrange(6))]
     faults += _forks(rng, options["archiving_depth"], blocks)
     callers, echoes = (list(numbers) for numbers in zip(*programs.values(), strict=True))
     calls: Calls = {}
@@ -70,7 +70,7 @@ def _options(rng: random.Random, names: list[str], blocks: int) -> dict[str, Any
     if rng.random() < 0.25:
         weights = {"message": rng.choice([10**6, 5 * 10**7]), "response": 10**7}
         options |= {"v0_mint": "recomputed", "weights": {rng.choice(names): weights}}
-    planned = [_channel_call(rng, names, blocks) for _ in range(rng.randrange(6))]
+    planned = [channel_call(rng, names, blocks + 10) for _ in range(rng.randrange(6))]
     pairs = [(one, other) for one in names for other in names if one < other]
     if options["channels"] == "initiate":
         for ends in rng.sample(pairs, rng.randrange(1, len(pairs) + 1)):
@@ -102,15 +102,17 @@ def _answering(rng: random.Random, echoes: list[int], own: int) -> Placed:
     return rng.choice(kinds)
 
 
-def _channel_call(rng: random.Random, names: list[str], blocks: int) -> dict[str, Any]:
+def channel_call(rng: random.Random, names: list[str], blocks: int) -> dict[str, Any]:
+    """Return a call about a channel in one of the first ``blocks`` blocks: most open one, some close one."""
     chain, foreign = rng.sample(names, 2)
-    call: dict[str, Any] = {"tick": rng.randrange(blocks + 10), "chain": chain, "foreign": foreign}
+    call: dict[str, Any] = {"tick": rng.randrange(blocks), "chain": chain, "foreign": foreign}
     if rng.random() < 0.4:
         return {**call, "do": "close", "channel": rng.randrange(2)}
     return {**call, "max_outgoing": rng.choice([1, 4])}
 
 
-def _fault(rng: random.Random, names: list[str], period: int, blocks: int) -> tuple[Any, ...]:
+def fault(rng: random.Random, names: list[str], period: int, blocks: int) -> tuple[Any, ...]:
+    """Return a fault that begins in one of the first ``blocks`` blocks, of domains with this challenge period."""
     kind = rng.choice(KINDS)
     domains = [name for name in names if name != "consensus"]
     source, destination = rng.sample(names, 2) if rng.random() < 0.5 else (None, None)
