@@ -4,7 +4,9 @@ what it waited for in vain."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ import pytest
 from causeway.proofs.xdm.envelope import ExecutionReceipt
 from causeway.protocols.xdm.carried import Receipts, SignedReceipt, encode_transaction
 from causeway.service.passes import NOTHING_MOVES, Pacing
-from causeway.service.xdm.memory import Memory
-from causeway.service.xdm.relaying import Progress, Relaying
-from causeway.service.xdm.steps import ReadBlocks, ReadChannels, Step
+from causeway.service.xdm.answers import ChannelAnswer, ChannelsAnswer
+from causeway.service.xdm.memory import Limits, Memory
+from causeway.service.xdm.relayer import Place
+from causeway.service.xdm.relaying import Ends, Progress, Relaying
+from causeway.service.xdm.steps import Direction, ReadBlocks, ReadChannels, Step
 from tests.service.domain_lakes import ENDS, Altered, DomainLakes, both, sending
 from tests.service.hostile_domain import DRAWN
 
@@ -23,6 +27,7 @@ QUICK = "resubmit_after = 1"
 """So that the longest wait is K + D + 2 + 16 = 23 blocks."""
 
 LONGEST = 23
+LIMITS = Limits(nonces=257, channels=15, resubmit_after=1, confirmed_after=5)
 TRIES = 4
 
 
@@ -124,9 +129,18 @@ def test_a_lake_that_says_the_same_again_and_again_is_given_up_with_a_reason(tmp
 
 
 def waited(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:
-    """Return what a memory says of what a target says one time after the other."""
+    """Return what a memory says of what a target says one time after the other: of each lane what it expects and what
+    there is, the newest consensus block that it knows, and its height."""
     memory = Memory()
-    return [memory.waited(*look) for look in looks]
+    return [
+        memory.waited(
+            {lane: min(pair) for lane, pair in lanes.items()},
+            best,
+            height,
+            due=any(expected < end for expected, end in lanes.values()),
+        )
+        for lanes, best, height in looks
+    ]
 
 
 def test_only_what_the_target_takes_ends_a_wait() -> None:
@@ -134,9 +148,67 @@ def test_only_what_the_target_takes_ends_a_wait() -> None:
     # The number of blocks of the consensus chain; where that stands, of the target.
     assert waited(({lane: (3, 4)}, 10, 1), ({lane: (3, 9)}, 30, 2), ({lane: (3, 9)}, 30, 60)) == [0, 20, 58]
     assert waited(({lane: (3, 4)}, 10, 1), ({lane: (4, 5)}, 30, 2), ({lane: (4, 5)}, 33, 3)) == [0, 0, 3]
-    # As long as one lane goes on, all are waited for.
-    assert waited(({lane: (3, 4)}, 10, 1), ({lane: (3, 4), other: (0, 1)}, 30, 2)) == [0, 0]
+    # As long as one lane goes on, all are waited for; one that only appears has not gone on.
+    both_lanes = {lane: (3, 4), other: (0, 2)}
+    assert waited((both_lanes, 10, 1), (both_lanes | {other: (1, 2)}, 30, 2), (both_lanes, 31, 3)) == [0, 0, 1]
+    assert waited(({lane: (3, 4)}, 10, 1), (both_lanes, 30, 2)) == [0, 20]
     # Before anything of the consensus chain is known its numbers say nothing.
     assert waited(({lane: (0, 1)}, None, 1), ({lane: (0, 1)}, 900, 2), ({lane: (0, 1)}, 905, 3)) == [0, 0, 5]
-    # Nothing is left in between: what comes then is waited for anew.
-    assert waited(({lane: (3, 4)}, 10, 1), ({}, 20, 2), ({lane: (3, 4)}, 30, 3)) == [0, 0, 0]
+    # All was taken in between: what comes then is waited for anew.
+    assert waited(({lane: (3, 4)}, 10, 1), ({lane: (4, 4)}, 20, 2), ({lane: (4, 5)}, 30, 3)) == [0, 0, 0]
+
+
+def test_what_is_taken_back_ends_no_wait() -> None:
+    lane = (0, False)
+    # The target takes back what it took, or where it is.
+    looks = [({lane: (expected, 2)}, 10 * at, 1) for at, expected in enumerate((0, 1, 2, 0, 1, 2, 0))]
+    assert waited(*looks) == [0, 0, 0, 0, 10, 20, 30]
+    assert waited(*[({lane: (3, 4)}, best, height) for best, height in ((9, 9), (8, 8), (9, 9), (12, 8))]) == [
+        0
+    ] * 3 + [3]
+    # The source takes back what it said that there is.
+    assert waited(({lane: (3, 4)}, 10, 1), ({}, 20, 2), ({lane: (3, 4)}, 30, 3)) == [0, 10, 20]
+
+
+class Said:
+    """The clients of two lakes that answer only what channels they have: requests from left to right."""
+
+    def __init__(self, sent: Sequence[int], taken: Sequence[int], heights: Sequence[int] = ()) -> None:
+        self._sent, self._taken, self._heights = cycle(sent), cycle(taken), cycle(heights)
+        self._height = 0
+        self.passes = 0
+
+    async def channels(self, step: ReadChannels) -> ChannelsAnswer:
+        """Return what the lakes of left and right say."""
+        outbox = inbox = 0
+        if step.chain == "left":
+            outbox = next(self._sent)
+        else:
+            self.passes += 1
+            inbox, self._height = next(self._taken), next(self._heights, self._height + 1)
+            assert self.passes < 300, "it does not end"
+        row = ChannelAnswer(channel=0, state=1, next_inbox=inbox, next_outbox=outbox, next_response=inbox)
+        names = {"chain": step.chain, "counterparty": step.counterparty}
+        return ChannelsAnswer(**names, height=self._height, best=self._height, under=None, channels=[row])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Said(sent=[2], taken=[0, 1, 2]),
+        Said(sent=[2], taken=[0, 1]),
+        Said(sent=[2, 1, 3], taken=[1]),
+        Said(sent=[2], taken=[0], heights=[7, 8, 9]),
+    ],
+    ids=["taken, and then not", "taken in part, and then not", "sent, and then not", "blocks made, and then not"],
+)
+def test_a_direction_of_which_a_lake_takes_back_what_it_said_is_given_up(said: Said) -> None:
+    clients: Any = {"a": said, "b": said}
+    place = Place("main", "a", ("main", "left", "right"), LIMITS)
+    ends = Ends((Direction("a", "left", "right"),), place, ("right",))
+    relaying = Relaying(clients, ends, Pacing(poll=0.0, longest_pause=0.0, tries=TRIES))
+    # The only direction is over where nothing is left; others that go on would ask again.
+    while not relaying.progress[0].given_up:
+        asyncio.run(relaying.until_idle())
+    why = relaying.progress[0].why
+    assert why == NOTHING_MOVES or why.startswith(f"right has taken nothing in {LONGEST} blocks")

@@ -31,17 +31,11 @@ class Brought:
 
 @dataclass
 class Awaited:
-    """A lane of which something is to come. The target has expected the nonce ``expected`` since it knew the consensus
-    block ``since``; ``best``: the newest one that it knows now, which it has known since its height ``height``."""
+    """Something is to come to the target. It has taken nothing since it knew the consensus block ``since``; the newest
+    one it has known since its height ``height``."""
 
-    expected: int
     since: int
-    best: int
     height: int
-
-    def blocks(self, height: int) -> int:
-        """Return for how many blocks nothing has come: of the consensus chain, or of the target where that stands."""
-        return max(self.best - self.since, height - self.height)
 
 
 @dataclass(frozen=True)
@@ -62,32 +56,49 @@ class Limits:
 
 @dataclass
 class Memory:
-    """The memory of one direction. ``turn``: passes so far, by which channels have their turns."""
+    """The memory of one direction.
+
+    ``turn``: passes so far, by which channels have their turns. ``taken``: of each lane, the highest nonce up to which
+    the target has said that it has taken what there was; ``moved``: how often one of them became higher. ``best``,
+    ``height``: the newest consensus block that the target has said it knows, and its own.
+    """
 
     lanes: dict[Key, Brought] = field(default_factory=dict)
-    awaited: dict[Key, Awaited] = field(default_factory=dict)
     turn: int = 0
+    taken: dict[Key, int] = field(default_factory=dict)
+    moved: int = 0
+    best: int = -1
+    height: int = -1
+    awaited: Awaited | None = None
 
-    def waited(self, due: Mapping[Key, tuple[int, int]], best: int | None, height: int) -> int:
-        """Return for how many blocks nothing of any lane has come to the target.
+    @property
+    def mark(self) -> tuple[int, int, int]:
+        """Return what changes whenever the target is further than it ever was."""
+        return self.height, self.best, self.moved
 
-        ``due``: as of ``wanted``; ``best``: the newest consensus block that the target knows; ``height``: its own.
+    def waited(self, taken: Mapping[Key, int], best: int | None, height: int, *, due: bool) -> int:
+        """Return for how many blocks nothing has come to the target of what there is: of the consensus chain, or of
+        the target where that stands.
 
-        What the source says there is does not matter, only what the target takes: a lake that claims ever more cannot
-        make itself waited for.
+        ``taken``: of each lane that the source has, up to which nonce the target has taken what there is; ``best``: the
+        newest consensus block that the target knows; ``height``: its own; ``due``: whether anything is to come.
+
+        Nonces and blocks never become fewer. So a wait begins anew only where the target has taken more than ever
+        before: what the source says there is does not matter, nor what either of them takes back.
         """
-        newest = -1 if best is None else best
-        found: dict[Key, Awaited] = {}
-        for key, (expected, _) in due.items():
-            known = self.awaited.get(key)
-            if known is None or known.expected != expected:
-                known = Awaited(expected, newest, newest, height)
-            elif known.best != newest:
-                known.since = newest if known.best < 0 else known.since
-                known.best, known.height = newest, height
-            found[key] = known
-        self.awaited = found
-        return min((one.blocks(height) for one in found.values()), default=0)
+        moved = any(nonce > self.taken.get(key, nonce) for key, nonce in taken.items())
+        self.taken = {key: max(nonce, self.taken.get(key, nonce)) for key, nonce in taken.items()}
+        self.moved += moved
+        newest, known = -1 if best is None else best, self.awaited
+        if newest > self.best:
+            if known is not None:
+                # Before anything of the consensus chain is known its numbers say nothing.
+                known.since, known.height = newest if self.best < 0 else known.since, height
+            self.best = newest
+        self.height = max(self.height, height)
+        if moved or known is None:
+            self.awaited = known = Awaited(self.best, self.height) if due else None
+        return 0 if known is None else max(self.best - known.since, self.height - known.height)
 
     def wanted(self, due: Mapping[Key, tuple[int, int]], height: int, limits: Limits) -> list[Lane]:
         """Return from which nonce on lanes are to be brought now, of as many channels as have their turn.

@@ -113,9 +113,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Passed:
-    """What a pass found and did. ``left``: how much there was to bring; ``mark``: changes whenever the target, or what
-    it waits for, goes on; ``why``: of what could not be done; ``in_vain``: whether it was waited for longer than
-    anything takes."""
+    """What a pass found and did. ``left``: how much there was to bring; ``mark``: changes whenever the target goes on;
+    ``why``: of what could not be done; ``in_vain``: whether it was waited for longer than anything takes."""
 
     state: State
     left: int = 0
@@ -221,13 +220,14 @@ def messages(direction: Direction, place: Place, memory: Memory) -> Pass:
     theirs: ChannelsAnswer = yield ReadChannels(direction.other, direction.target, direction.source)
     ours: ChannelsAnswer = yield ReadChannels(direction.end, direction.source, direction.target)
     due = due_between(ours, theirs)
-    waited, longest = memory.waited(due, theirs.best, theirs.height), place.limits.longest_wait
+    waited = memory.waited(taken_between(ours, theirs), theirs.best, theirs.height, due=bool(due))
+    longest = place.limits.longest_wait
     if not due:
         memory.lanes.clear()
-        return Passed(State.IDLE)
+        return Passed(State.IDLE, in_vain=waited >= longest)
     passed: Passed = yield from _brought(direction, place, memory, theirs, due)
     if waited < longest or passed.why:
-        return passed
+        return replace(passed, in_vain=waited >= longest)
     ((channel, response), (expected, _)), what = min(due.items()), direction.target
     lane = f"channel {channel}, {'responses' if response else 'requests'} from nonce {expected} on"
     why = f"{what} has taken nothing in {longest} blocks of what {direction.source} says that there is: {lane}"
@@ -240,8 +240,7 @@ def _brought(
     """Bring what is ``due`` (of each lane, the nonce that the target expects and the end of what there is), as far as
     it is confirmed and was not just brought."""
     left = sum(end - expected for expected, end in due.values())
-    mark = theirs.height, theirs.best, tuple(sorted(due.items()))
-    under = theirs.under
+    mark, under = memory.mark, theirs.under
     if under is None:
         return Passed(State.WAITING, left, mark=mark)
     wanted = memory.wanted(due, theirs.height, place.limits)
@@ -293,6 +292,17 @@ def due_between(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple
             found[one.channel, False] = expected, one.next_outbox
         if other is not None and one.next_inbox > other.next_response:
             found[one.channel, True] = other.next_response, one.next_inbox
+    return found
+
+
+def taken_between(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, int]:
+    """Return the lanes that a chain has for the other: up to which nonce that says it has taken what there is."""
+    known = {one.channel: one for one in theirs.channels}
+    found: dict[Key, int] = {}
+    for one in ours.channels:
+        other = known.get(one.channel)
+        found[one.channel, False] = 0 if other is None else min(other.next_inbox, one.next_outbox)
+        found[one.channel, True] = 0 if other is None else min(other.next_response, one.next_inbox)
     return found
 
 

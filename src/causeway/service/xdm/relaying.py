@@ -170,9 +170,9 @@ class Relaying(Passes[Progress, Passed]):
         stands = passed.state is not State.IDLE and self._seen.get(str(direction)) == passed.mark
         if passed.in_vain and passed.state is State.WAITING:
             progress.in_vain += 1
-        elif stands or passed.in_vain:
+        elif stands or (passed.in_vain and passed.state in (State.SUBMITTED, State.BROUGHT)):
             progress.stalled += 1
-        else:
+        elif not passed.in_vain:  # what is there one time and gone the next was not taken
             progress.in_vain = progress.stalled = 0
         self._seen[str(direction)] = passed.mark
         return passed
