@@ -113,6 +113,41 @@ def test_a_channel_is_opened_and_closed_from_lake_to_lake(tmp_path: Path) -> Non
         assert lakes.refusals("near")["ChannelClosed"] == lakes.refusals("far")["ChannelClosed"] == 1
 
 
+LATER = """
+[[options.channel_calls]]
+tick = 22
+chain = "left"
+foreign = "right"
+do = "close"
+
+[[options.channel_calls]]
+tick = 33
+chain = "right"
+foreign = "left"
+"""
+SLOW = """
+[[programs]]
+name = "slow-left"
+chain = "left"
+program = "faulty"
+options = {late_every = 1, late_by = 20}
+"""
+
+
+@pytest.mark.slow
+def test_an_answer_waits_for_a_channel_that_the_other_lake_opens_later(tmp_path: Path) -> None:
+    """Nobody knows what the other lake plans: an answer to one of its chains is not given up."""
+    with both(tmp_path, {"far": sending("bob", "slow-left", amount=70)}, options=LATER, more=SLOW) as lakes:
+        for _ in range(100):
+            lakes.around()
+            if lakes.program("bob")["answered"]:
+                break
+        assert (lakes.program("bob")["answered"], lakes.program("bob")["rejected"]) == (1, 0)
+        assert "NoOpenChannel" not in lakes.refusals("near")
+        lakes.until_idle()
+        executed_again(lakes)
+
+
 @pytest.mark.slow
 def test_a_lake_that_was_away_comes_after(tmp_path: Path) -> None:
     """The consensus chain goes on without the other lake, and the other way round; then all is brought."""

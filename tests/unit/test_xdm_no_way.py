@@ -13,6 +13,7 @@ from causeway.model.frame import concat
 from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
 from causeway.pipeline.calls import query_arrow, summary_of, summary_query
 from causeway.protocols.messages import OUTBOUND_SCHEMA
+from causeway.protocols.xdm.state import ChannelState
 from tests.property.xdm_checks import Sums
 from tests.property.xdm_value import Replay
 from tests.unit.test_xdm_value import balance
@@ -31,12 +32,21 @@ CLOSED_BY = {
 
 
 def _closed(
-    closer: str, tick: int, *calls: dict[str, object], cuts: int = 1, faults: tuple[Any, ...] = (), **options: object
+    closer: str,
+    tick: int,
+    *calls: dict[str, object],
+    cuts: int = 1,
+    faults: tuple[Any, ...] = (),
+    last: int | None = None,
+    **options: object,
 ) -> Network:
-    """Play one call that is answered some blocks later, and a channel that is closed meanwhile, until nothing moves."""
+    """Play one call that is answered some blocks later, and a channel that is closed meanwhile, until nothing moves.
+
+    ``last``: the tick in which a program of B sends something before the channel is closed.
+    """
     closing = {"tick": tick, "chain": closer, "foreign": "A" if closer == "B" else "B", "do": "close"}
     net = Network(
-        {"A": {1: "caller"}, "B": {2: ("faulty", {"late_every": 1, "late_by": 10}), 3: "caller"}},
+        {"A": {1: "caller", 4: "echo"}, "B": {2: ("faulty", {"late_every": 1, "late_by": 10}), 3: "caller"}},
         options={"endowment": 1_000, "channel_calls": [closing, *calls], **options},
         cuts=cuts,
         faults=faults,
@@ -48,8 +58,12 @@ def _closed(
         sums.check()
         replay.check()
         wakes = [result.wake for result in net.results if result.wake is not None]
+        if last is not None and net.tick < last:
+            wakes.append(last)
         if not wakes:
             break
+        if last is not None and min(wakes) == last:
+            net.call(3, 4, b"takes the room", amount=5)
         net.sleep(max(net.tick + 1, min(wakes)))
     assert net.idle(), "nothing is kept of the call: neither answer nor open call, nor value in a message"
     return net
@@ -89,6 +103,25 @@ def _summary(net: Network) -> dict[str, Any]:
     told = [frame.with_columns(tick=np.full(len(frame), at, np.uint64)) for _, at, frame in net.logs["events"]]
     logs = concat(sent).to_table(OUTBOUND_SCHEMA.append(tick)), concat(told).to_table(EVENTS_SCHEMA.append(tick))
     return summary_of(query_arrow(summary_query(), *logs).to_pylist())
+
+
+@pytest.mark.parametrize("cuts", [1, 3])
+@pytest.mark.parametrize("tick", [16, 20])
+def test_a_channel_that_is_closed_without_a_word_has_ended_when_all_has_come_through_it(tick: int, cuts: int) -> None:
+    """Root may close a channel whose outbox is full (D-10): the other side keeps its own open for ever."""
+    net = _closed("B", tick, cuts=cuts, last=tick - 3, force_close="on", max_outgoing_messages=1)
+    assert net.state["channels"]["state"].tolist() == [ChannelState.OPEN, ChannelState.CLOSED]
+    assert _outcome(net)[2:] == (0, 1), "a reject, once"
+    assert net.state.programs["caller"]["answered"].sum() == 1, "what was under way is answered"
+
+
+def test_a_close_that_is_refused_for_its_tag_ends_the_channel_all_the_same() -> None:
+    """``trust_tag``: who carries the request to close alters its tag, and the other side keeps its own open."""
+    altered = ("tamper", "B", "A", 20, 44, {"what": "tag"})
+    net = _closed("B", 19, faults=(altered,), trust_tag="on")
+    assert ("A", "WeightTagNotMatch") in net.refusals()
+    assert net.state["channels"]["state"].tolist() == [ChannelState.OPEN, ChannelState.CLOSED]
+    assert _outcome(net) == (0, 70, 0, 1)
 
 
 PLANNED = {"chain": "A", "foreign": "B", "do": "initiate"}

@@ -86,6 +86,15 @@ def open_calls_to(calls: Frame, chain: int, foreign: int, context: Context) -> R
     return rows
 
 
+def pairs_calling(calls: Frame, context: Context) -> list[tuple[int, int]]:
+    """Return the pairs of chains (the caller's first) between which some of ``calls`` (``OPEN_CALLS_SCHEMA``) wait for
+    answers."""
+    some = calls["answered"] == 0
+    chains, hosts = calls["chain"][some], context.network.host_of(calls["receiver"][some])
+    pairs = np.unique(np.stack([chains.astype(np.int64), hosts.astype(np.int64)], axis=1), axis=0)
+    return [(chain, foreign) for chain, foreign in pairs.tolist()]
+
+
 def without_cut_off(state: State, pairs: Sequence[tuple[int, int]], context: Context) -> tuple[State, Frame]:
     """Return the state without the calls that wait for answers between ``pairs`` of chains (the caller's first), and
     these calls."""

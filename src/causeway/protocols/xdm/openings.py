@@ -3,16 +3,16 @@ and of calls whose answers would come through one (``docs/protocols/xdm.md``, "C
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64, Rows, groups_of
+from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.notices import Notice
-from causeway.protocols.xdm.open_calls import open_calls_to
+from causeway.protocols.xdm.open_calls import open_calls_to, pairs_calling
 from causeway.protocols.xdm.relay import given_up
 from causeway.protocols.xdm.state import ChannelState, State, substream
 
@@ -24,24 +24,24 @@ class Openings:
     """
 
     def __init__(self, state: State, shown: Frame, context: Context) -> None:
-        self._channels, self._shown, self._context = state["channels"], shown, context
+        self._channels, self._context = state["channels"], context
+        self._shown = shown.take(stable_order(shown["chain"], shown["foreign"], shown["channel"]))
         self._never = given_up(state["relaying"])
 
     def open(self, chain: int, foreign: int) -> Rows:
         """Return the rows of the open channels of ``chain`` with ``foreign``, the newest first."""
-        own = self._between(chain, foreign)
+        own = _between(self._channels, chain, foreign)
         found: Rows = own[self._channels["state"][own] == ChannelState.OPEN][::-1]
         return found
 
     def may_come(self, chain: int, foreign: int) -> bool:
         """Return whether a channel from ``chain`` to ``foreign`` may still be opened: by what either has asked for, or
         by a call that is planned."""
-        rows = self._between(chain, foreign)
-        own = self._channels.take(rows)
+        own = self._channels.take(_between(self._channels, chain, foreign))
         asked = _is_asked(own) & ~_is_given_up(chain, foreign, own["channel"], self._never)
         if asked.any():
             return True
-        theirs = self._shown.filter((self._shown["chain"] == foreign) & (self._shown["foreign"] == chain))
+        theirs = self._shown.take(_between(self._shown, foreign, chain))
         theirs = theirs.filter(_is_asked(theirs))
         if not np.isin(theirs["channel"], own["channel"]).all():
             return True
@@ -49,29 +49,31 @@ class Openings:
         since = _first_tick(foreign, context)
         return planned.initiates(chain, foreign, context.tick + 1) or planned.initiates(foreign, chain, since)
 
-    def cut_off(self) -> list[tuple[int, int]]:
-        """Return the pairs of chains between which there were channels, none is open, and none may come."""
-        return [pair for pair in _without_open(self._channels) if not self.may_come(*pair)]
+    def cut_off(self, chain: int, foreign: int) -> bool:
+        """Return whether nothing can come to ``chain`` from ``foreign`` any more: through none of its channels that are
+        open, and none may be opened."""
+        own = self._channels.take(self.open(chain, foreign))
+        theirs = self._shown.take(_between(self._shown, foreign, chain))
+        at = positions_in(theirs["channel"], own["channel"])
+        # One that the other has closed on its side alone, and all that it sent before has come.
+        ended = np.zeros(len(own), dtype=bool)
+        known = at >= 0
+        ended[known] = (theirs["state"][at[known]] == ChannelState.CLOSED) & (
+            own["next_inbox"][known] >= theirs["next_outbox"][at[known]]
+        )
+        return bool(ended.all()) and not self.may_come(chain, foreign)
 
-    def _between(self, chain: int, foreign: int) -> Rows:
-        first, end = np.searchsorted(self._channels["chain"], (chain, chain + 1))
-        inside = self._channels["foreign"][first:end]
-        return np.arange(first + inside.searchsorted(foreign), first + inside.searchsorted(foreign, side="right"))
 
-
-def _without_open(channels: Frame) -> Iterator[tuple[int, int]]:
-    """Return the pairs of chains of ``channels`` none of which is open."""
-    if len(channels) == 0:
-        return
-    starts = groups_of(channels["chain"], channels["foreign"]).starts
-    is_open = np.add.reduceat((channels["state"] == ChannelState.OPEN).astype(np.int64), starts) > 0
-    without = starts[~is_open]
-    yield from zip(channels["chain"][without].tolist(), channels["foreign"][without].tolist(), strict=True)
+def _between(channels: Frame, chain: int, foreign: int) -> Rows:
+    """Return the rows of the channels of ``chain`` with ``foreign``, by their numbers."""
+    first, end = np.searchsorted(channels["chain"], (chain, chain + 1))
+    inside = channels["foreign"][first:end]
+    return np.arange(first + inside.searchsorted(foreign), first + inside.searchsorted(foreign, side="right"))
 
 
 def hangs_on_this_block(state: State, context: Context) -> bool:
-    """Return whether something waits for a channel that another chain was to initiate in this block for the last time:
-    what came of that its chain knows in the next."""
+    """Return whether something waits for what another chain was to do in this block, and its chain knows in the next: a
+    channel that was to be initiated for the last time, or one that root was to close without a word (D-10)."""
     waiting, planned = state["waiting"], context.planned
     starts = groups_of(waiting["source"], waiting["destination"]).starts
     pairs = set(zip(waiting["source"][starts].tolist(), waiting["destination"][starts].tolist(), strict=True))
@@ -80,13 +82,12 @@ def hangs_on_this_block(state: State, context: Context) -> bool:
         now = planned.initiates(foreign, chain, _first_tick(foreign, context))
         return now and not planned.initiates(foreign, chain, context.tick + 1)
 
-    calls = state["open_calls"]
-    return any(hangs(*pair) for pair in pairs) or (
-        len(calls) > 0
-        and any(
-            hangs(*pair) and len(open_calls_to(calls, *pair, context)) > 0 for pair in _without_open(state["channels"])
-        )
-    )
+    def closed(chain: int, foreign: int) -> bool:
+        return forced and planned.closes(foreign, chain, _first_tick(foreign, context), context.tick)
+
+    forced = context.options.force_close == "on"
+    calling = pairs_calling(state["open_calls"], context)
+    return any(hangs(*pair) for pair in pairs) or any(hangs(*pair) or closed(*pair) for pair in calling)
 
 
 def waits_for_abandoned(state: State, abandoned: Sequence[Notice], context: Context) -> bool:

@@ -162,6 +162,19 @@ class Planned:
         """Return the last tick in which a call is made, 0 without any."""
         return self._ticks[-1] if self._ticks else 0
 
+    @cached_property
+    def _closes(self) -> dict[tuple[int, int], list[int]]:
+        found: dict[tuple[int, int], list[int]] = {}
+        for call in sorted(self.channels, key=lambda call: call.tick):
+            if not call.initiate:
+                found.setdefault((call.chain, call.foreign), []).append(call.tick)
+        return found
+
+    def closes(self, chain: int, foreign: int, first: int, last: int) -> bool:
+        """Return whether ``chain`` is to close a channel with ``foreign`` in a tick from ``first`` to ``last``."""
+        ticks = self._closes.get((chain, foreign), [])
+        return bisect_left(ticks, first) < bisect_right(ticks, last)
+
     def initiates(self, chain: int, foreign: int, tick: int) -> bool:
         """Return whether ``chain`` is to initiate a channel with ``foreign`` in ``tick`` or later."""
         return self._last_initiations.get((chain, foreign), -1) >= tick

@@ -261,9 +261,9 @@ def _chosen(lanes: Frame, some: np.ndarray, context: Context) -> np.ndarray:
 
     Which are first moves on by as many a block, so that each has its turn.
     """
-    limit = context.options.channels_per_block
     channel = channel_of(lanes["substream"])
     rows = np.flatnonzero(some)
+    limit = min(context.options.channels_per_block, len(rows))
     pair = lanes.take(rows)
     groups = groups_of(pair["source"], pair["destination"])
     keys = groups_of(pair["source"], pair["destination"], channel[rows])
