@@ -58,7 +58,7 @@ def _options(rng: random.Random, names: list[str], blocks: int) -> dict[str, Any
         "fee_model": rng.choice(["v0", "v1"]),
         "max_outgoing_messages": rng.choice([1, 3, 100]),
         "max_future_nonces": rng.choice([0, 2, 256]),
-        "channels_per_block": rng.choice([1, 15]),
+        "channels_per_block": rng.choice([1, 15, 2**62]),
         "resubmit_after": rng.choice([2, 5, 15]),
         "mmr_roots": rng.choice([depth + 2, depth + 5, 1024]),
         "trust_tag": rng.choice(["off", "on"]),
