@@ -8,6 +8,7 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.network.document import validated
+from causeway.protocols.option_values import LARGEST
 from causeway.protocols.xdm.options import DEPLOYED, XdmOptions
 from tests.unit.xdm_network import Network
 
@@ -48,6 +49,18 @@ def test_with_as_few_roots_as_are_allowed_messages_come() -> None:
     net.settle()
     assert net.state.programs["caller"]["answered"].tolist() == [1]
     assert not net.refusals()
+
+
+def test_any_number_of_channels_a_block_that_is_allowed_can_be_counted() -> None:
+    found = {}
+    for most in (15, LARGEST - 1, LARGEST):
+        net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"channels_per_block": most})
+        net.sleep(2**31)
+        net.call(1, 2, b"hello")
+        net.settle()
+        found[most] = net.headers["root"].tobytes()
+        assert net.state.programs["caller"]["answered"].tolist() == [1]
+    assert len({*found.values()}) == 1
 
 
 def test_all_value_of_a_network_has_128_bits() -> None:

@@ -276,7 +276,8 @@ def _chosen(lanes: Frame, some: np.ndarray, context: Context) -> np.ndarray:
         if len(rows)
         else position
     )
-    rank = (position - base - context.number * limit) % np.maximum(count, 1)
+    most = np.maximum(count, 1)
+    rank = (position - base - context.number % most * (limit % most)) % most  # the product is of numbers of rows
     chosen = np.zeros(len(some), dtype=bool)
     chosen[rows[rank < limit]] = True
     return chosen
