@@ -320,7 +320,21 @@ def test_a_change_that_is_broken_off_leaves_roots_of_entries(broken: str, monkey
     rest = {key: value for key, value in state.items() if key not in gone}
     assert {bytes(found) for found in tries.roots(copies)} == {root(rest, StateVersion.V1)}
     tries.close(np.concatenate([number, copies]))
-    assert tries.live_nodes == tries.live_entries == 0
+    assert tries.live_nodes == tries.live_entries == tries.live_bytes == 0
+
+
+def test_bytes_are_those_of_what_is_there_and_shared_ones_count_once() -> None:
+    tries = Tries()
+    trie = tries.open(1)
+    tries.update(int(trie[0]), [bytes([n]) * 32 for n in range(100)], [bytes(10_000)] * 100)
+    alone = tries.live_bytes
+    assert 1_000_000 < alone < 1_050_000
+    copy = tries.copy(trie)
+    assert tries.live_bytes == alone
+    tries.update(int(copy[0]), [bytes(32)], [bytes(50_000)])
+    assert 50_000 < tries.live_bytes - alone < 52_000
+    tries.close(copy)
+    assert tries.live_bytes == alone
 
 
 def test_what_is_refused() -> None:

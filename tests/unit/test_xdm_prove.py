@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from causeway.network.opened import open_lake
 from causeway.proofs.documents.reading import document_of
 from causeway.proofs.documents.trust import trust_of
 from causeway.proofs.documents.verdict import judge
+from causeway.proofs.substrate import Tries
 from causeway.proving.xdm.messages import prove_message
+from causeway.proving.xdm.storage import KEPT_BYTES, Storage, storage_at
 from tests.unit.command_line import Run, command_line
 from tests.unit.xdm_lake import make_lake
 
@@ -138,3 +142,23 @@ def test_proofs_are_of_the_fork_that_a_height_is_on_whatever_a_commit_has(tmp_pa
     assert found[0] == found[1]
     assert {9, 16, 18} <= {height for height, *_ in found[0]}, "in the height of a fork, as of that it went back to"
     assert len(found[0]) > 15
+
+
+def test_blocks_with_the_same_storage_share_it(lake: str, tmp_path: Path) -> None:
+    opened, again = open_lake(lake), open_lake(make_lake(tmp_path))
+    last, by_root = opened.last_height(), dict[bytes, Storage]()
+    for height in range(last + 1):
+        for position in range(len(opened.names)):
+            storage = storage_at(opened, position, height)
+            assert by_root.setdefault(storage.root, storage) is storage, "made once"
+    assert len(by_root) < len(opened.names) * (last + 1)
+    assert storage_at(again, 0, 3) is storage_at(opened, 0, 3), "another lake, with other commits"
+
+
+def test_storage_is_kept_within_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_lake(make_lake(tmp_path, options="endowment = 7_000_000"))  # whose storage nobody has asked for
+    monkeypatch.setattr(Tries, "live_bytes", KEPT_BYTES // 2)
+    made = {storage.root: weakref.ref(storage) for storage in (storage_at(opened, 0, height) for height in range(1, 9))}
+    gc.collect()
+    assert len(made) > 3
+    assert [root for root, storage in made.items() if storage() is not None] == [*made][-2:]

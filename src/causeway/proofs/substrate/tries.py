@@ -32,9 +32,11 @@ from causeway.proofs.substrate.trie_arena import (
     ENTRIES,
     ENTRY_HOLDERS,
     KEY_BYTES,
+    LIVE_BYTES,
     NODES,
     NONE,
     STATE,
+    USED_BLOCKS,
     USED_NODES,
     VALUE_BYTES,
     empty_arena,
@@ -138,6 +140,15 @@ class Tries:
         """How many entries all tries have together, shared ones counted once."""
         arena = self._arena
         return int((arena.entries[: arena.counters[ENTRIES], ENTRY_HOLDERS] > 0).sum())
+
+    @property
+    def live_bytes(self) -> int:
+        """How many bytes the nodes and entries of all tries take, with keys and values."""
+        arena = self._arena
+        node = sum(column[:1].nbytes for column in (arena.nodes, arena.references, arena.reference_bytes, arena.dirty))
+        rows = self.live_nodes * node + self.live_entries * arena.entries[:1].nbytes
+        blocks = int(arena.counters[USED_BLOCKS]) * arena.children[:1].nbytes
+        return rows + blocks + int(arena.counters[LIVE_BYTES])
 
     def update(
         self, tries: Rows | int, keys: pa.Array | Iterable[bytes], values: pa.Array | Iterable[bytes | None]

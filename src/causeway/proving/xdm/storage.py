@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, from_table
+from causeway.model.kept import remembering
 from causeway.model.ledger import REVERTED
 from causeway.network.opened import Mask, OpenedLake
 from causeway.pipeline.lake import LakeError, Manifest
 from causeway.programs.runner import Programs
-from causeway.proofs.substrate import prove_storage
+from causeway.proofs.substrate import StorageProofs, Tries, prove_storage
 from causeway.protocols.contract import Tick
 from causeway.protocols.secrets import LISTED
 from causeway.protocols.xdm.chain_tries import ChainTries
@@ -30,26 +31,40 @@ from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.state import State, state_of_frames
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
 
-KEPT = 16
-"""Lakes, and storages, of which they are kept in memory."""
+KEPT_LAKES = 16
+
+KEPT_BYTES = 128 << 20
+"""So much storage is kept in memory, of all lakes together; one chain's at least."""
 
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """The storage of a chain after the block of a height."""
+    """The storage of a chain after some of its blocks: the trie of a number, which has a root."""
 
-    tries: ChainTries
-    position: int
+    tries: Tries
+    number: int
     root: bytes
 
     def prove(self, key: bytes) -> tuple[bytes, ...]:
         """Return the nodes that say what is stored under a key, or that nothing is, ascending."""
-        number = np.array([self.tries.present[self.position]], dtype=np.int64)
-        proof = prove_storage(self.tries.tries, number, pa.array([key], pa.large_binary()))
-        return tuple(sorted(set(proof.nodes_of(0))))
+        return tuple(sorted(set(self.proofs(pa.array([key], pa.large_binary())).nodes_of(0))))
+
+    def proofs(self, keys: pa.LargeBinaryArray) -> StorageProofs:
+        """Return a proof of what is stored under each key."""
+        return prove_storage(self.tries, np.full(len(keys), self.number, dtype=np.int64), keys)
 
 
-@lru_cache(maxsize=KEPT)
+@dataclass(frozen=True)
+class _Block:
+    """The block of the chain at a position at a height. Blocks after which the storage has the same root are one."""
+
+    root: bytes
+    opened: OpenedLake = field(compare=False)
+    position: int = field(compare=False)
+    height: int = field(compare=False)
+
+
+@lru_cache(maxsize=KEPT_LAKES)
 def kernel_of(opened: OpenedLake) -> XdmKernel:
     """Return the state machine of a network under ``xdm``; no program can be run by it.
 
@@ -72,14 +87,21 @@ def state_at(opened: OpenedLake, manifest: Manifest, position: int, names: Seque
     return state_of_frames({name: opened.state_rows(manifest, name, position, host_of) for name in tables}, {})
 
 
-@lru_cache(maxsize=KEPT)
 def storage_at(opened: OpenedLake, position: int, height: int) -> Storage:
-    """Return the storage of the chain at a position after the block of a height: that of an earlier state in a file,
-    moved on by what changed since, but for what forks took back in between.
+    """Return the storage of the chain at a position after the block of a height: one that is kept in memory, or that of
+    an earlier state in a file, moved on by what changed since, but for what forks took back in between.
 
     Raises:
         LakeError: the height is not committed, its state was freed, or it is not that of the header.
     """
+    shown = _rows(opened, "headers", height, position, ["chain", "root"])
+    if len(shown) != 1:
+        raise LakeError(f"lake: {opened.lake.storage.uri}: {opened.names[position]} has no header at height {height}")
+    return _made(_Block(shown["root"][0].tobytes(), opened, position, height))
+
+
+def _storage(block: _Block) -> Storage:
+    opened, position, height = block.opened, block.position, block.height
     kernel, lake = kernel_of(opened), opened.lake
     manifest, path = lake.manifest(height), list[int]()
     forks = _forks(opened, position, height)
@@ -96,13 +118,15 @@ def storage_at(opened: OpenedLake, position: int, height: int) -> Storage:
     for later in reversed(path):
         tries.change(_rows(opened, "storage", later, position, STORAGE_SCHEMA.names))
     root = tries.roots(chains)[0].tobytes()
-    shown = _rows(opened, "headers", height, position, ["chain", "root"])
-    if len(shown) != 1 or shown["root"][0].tobytes() != root:
+    if root != block.root:
         raise LakeError(
             f"lake: {lake.storage.uri}: the storage of {opened.names[position]} at height {height} has the root "
             f"{root.hex()}; its header has another"
         )
-    return Storage(tries, position, root)
+    return Storage(tries.tries, tries.present[position], root)
+
+
+_made = remembering(_storage, KEPT_BYTES, lambda storage: storage.tries.live_bytes)
 
 
 def gone_back_to(opened: OpenedLake, height: int) -> int:

@@ -15,7 +15,6 @@ import numpy as np
 
 from causeway.model.frame import Frame, concat
 from causeway.model.order import positions_in
-from causeway.proofs.substrate import prove_storage
 from causeway.protocols.limits import DIGITS, MAX_ANSWER_BYTES
 from causeway.protocols.xdm.carried import decode_transaction
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
@@ -133,8 +132,7 @@ class Views(ConsensusViews):
         position, foreign = self.opened.position(chain), self.position_of(counterparty, "counterparty")
         rows = self._wanted(height, position, foreign, lanes, most)
         storage = storage_at(self.opened, position, height)
-        trie = np.full(len(rows), storage.tries.present[position], dtype=np.int64)
-        proofs = prove_storage(storage.tries.tries, trie, message_keys(rows))
+        proofs = storage.proofs(message_keys(rows))
         numbers: dict[bytes, int] = {}
         shown: list[dict[str, Any]] = []
         left = MAX_ANSWER_BYTES - ANSWER_MARGIN
