@@ -6,7 +6,7 @@ import io
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -14,14 +14,15 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from causeway.cli import run, watch
+from causeway.cli import relay, run, watch
 from causeway.cli.demo import clear
 from causeway.cli.findings import Findings, quantile
 from causeway.cli.memory import PeakMemory
 from causeway.cli.state import plain, shown
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
-from causeway.pipeline.lake import Manifest
+from causeway.pipeline.lake import Lake, Manifest
+from tests.unit.command_line import Run, command_line
 
 
 def test_the_demo_removes_only_its_own_lake(tmp_path: Path) -> None:
@@ -118,3 +119,30 @@ def test_ticks_with_traffic_are_looked_for_where_they_are_few(monkeypatch: pytes
     assert run.ticks_with_traffic(network, 9) == [3, 4]
     monkeypatch.setattr(run, "TICKS_LOOKED_FOR", 2)
     assert run.ticks_with_traffic(network, None) == []
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    yield from command_line(capsys, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        (["check", "lake"], ""),
+        (["vacuum", "lake"], "; what is not freed yet, the next vacuum of this lake frees"),
+        (["prove", "lake", "--chain", "left"], ""),
+        (["serve", "lake", "--port", "0"], ""),
+        (["relay", "http://127.0.0.1:1", "http://127.0.0.1:2"], ""),
+    ],
+    ids=lambda given: given[0] if isinstance(given, list) else "",
+)
+def test_an_interrupt_in_the_middle_of_a_command_is_told(
+    cli: Run, monkeypatch: pytest.MonkeyPatch, command: list[str], how: str
+) -> None:
+    def interrupted(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Lake, "at", interrupted)
+    monkeypatch.setattr(relay, "_Process", interrupted)
+    assert cli(*command) == (130, "", f"causeway: interrupted{how}\n")

@@ -61,7 +61,10 @@ def _execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]
     except TyperException as error:
         return _misused(error, name)
     except Abort:
-        return INTERRUPTED
+        raise KeyboardInterrupt from None
+    if code == INTERRUPTED:
+        # Typer makes this of an interrupt that comes while a command runs; no command returns it.
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else OK
 
 

@@ -30,8 +30,11 @@ def command(
     from causeway.pipeline.lake import Lake
     from causeway.pipeline.vacuum import vacuum
 
-    with waiting("Freeing state"):
-        found = vacuum(Lake.at(lake), keep_every, keep_last)
+    try:
+        with waiting("Freeing state"):
+            found = vacuum(Lake.at(lake), keep_every, keep_last)
+    except KeyboardInterrupt:
+        raise shell.Interrupted("interrupted; what is not freed yet, the next vacuum of this lake frees") from None
     if as_json:
         print(json.dumps({"last": found.last, "files": found.files, "bytes": found.bytes}))
         return shell.OK
