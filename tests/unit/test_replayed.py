@@ -345,6 +345,30 @@ def test_a_program_with_other_columns_is_refused(counting: Path) -> None:
         everything(opened, 3)
 
 
+def test_files_are_verified_where_roots_cannot_be(counting: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    forget(counting)
+    (counting / "counting.py").write_text(
+        "import causeway as cw\nimport pyarrow as pa\n"
+        "class Counter(cw.VectorProgram):\n    schema = pa.schema([('program', pa.uint64()), ('count', pa.int64())])\n"
+    )
+    lake = counting.parent / "lake"
+    told = ["check", str(lake), "--scenario", str(counting / "scenario.toml")]
+
+    def ends(*more: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            main([*told, *more])
+        assert isinstance(ended.value.code, int)
+        return ended.value.code
+
+    assert ends() == 0
+    assert "Roots are not compared: table program_counting:Counter has other columns" in capfd.readouterr().out
+    assert ends("--execute") == 2
+    assert "neither continued nor executed again" in capfd.readouterr().err
+    next(lake.rglob("events/**/*.parquet")).write_bytes(b"no longer what it was")
+    assert ends("--json") == 2
+    assert json.loads(capfd.readouterr().out)["damaged"]
+
+
 def test_a_program_that_is_not_found_is_named(counting: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lake = str(counting.parent / "lake")
     everything(open_lake(lake), GROUP)

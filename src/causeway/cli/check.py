@@ -61,6 +61,9 @@ def command(
     states that do not have the roots in their headers, and files that nothing names. With --execute the heights run
     again from what the lake holds, also those whose state is in no file, and must give the same roots.
 
+    Of a lake whose tables are others now (a program has changed since, or Causeway) the files are verified, the roots
+    are not.
+
     Exit code 2 when the lake is damaged, 1 when executing it again gives other roots.
 
     [bold]Example[/bold]: causeway check my-lake --execute --from 10
@@ -78,24 +81,33 @@ def command(
     different: Different | None = None
     executed: tuple[int, int] | None = None
     found = list(checked.damaged)
-    states = 0
+    states, other = 0, ""
     if not found and checked.heights:
         from causeway.network.recheck import Recheck
 
         opened = open_lake(lake)
+        from causeway.network.replayed import OtherTables
+
+        again: Recheck | None = None
         with waiting("Reading the network"):
             secrets = _secrets(validator_keys or ())
-            again = Recheck(opened, None if scenario is None else str(scenario), secrets)
-        with _bar("roots") as progress:
-            states, found = _wrong_roots(opened, again, progress)
-        if execute and not found:
+            try:
+                again = Recheck(opened, None if scenario is None else str(scenario), secrets)
+            except OtherTables as error:
+                if execute:
+                    raise
+                other = error.what
+        if again is not None:
+            with _bar("roots") as progress:
+                states, found = _wrong_roots(opened, again, progress)
+        if again is not None and execute and not found:
             executed = (first or 0, checked.heights - 1 if last is None else last)
             with _bar("heights") as progress:
                 different = again.execute(*executed, progress)
     if as_json:
-        print(json.dumps(_as_json(checked, states, found, executed, different)))
+        print(json.dumps(_as_json(checked, states, other, found, executed, different)))
     else:
-        _show(lake, checked, states, found, executed, different)
+        _show(lake, checked, states, other, found, executed, different)
     if found:
         return shell.BAD_INPUT
     return shell.OK if different is None else shell.BROKEN
@@ -131,6 +143,7 @@ def _show(
     lake: str,
     checked: Checked,
     states: int,
+    other: str,
     damaged: list[LakeDamaged],
     executed: tuple[int, int] | None,
     different: Different | None,
@@ -154,6 +167,11 @@ def _show(
         whole = min(error.whole for error in damaged)
         console.print(f"The last whole height is {whole}." if whole >= 0 else "No height is whole.")
         return
+    if other:
+        console.print(
+            f"Every file is what was written. Roots are not compared: {escape(other)}, so they cannot be made again."
+        )
+        return
     console.print(f"Every file is what was written, and {_kept(checked, states)} has the roots in its headers.")
     if different is not None:
         names = ", ".join(different.chains)
@@ -176,6 +194,7 @@ def _kept(checked: Checked, states: int) -> str:
 def _as_json(
     checked: Checked,
     states: int,
+    other: str,
     damaged: list[LakeDamaged],
     executed: tuple[int, int] | None,
     different: Different | None,
@@ -184,6 +203,7 @@ def _as_json(
         "heights": checked.heights,
         "freed": checked.freed,
         "states": states,
+        "other_tables": other or None,
         "files": checked.files,
         "bytes": checked.bytes,
         "whole": min((error.whole for error in damaged), default=checked.heights - 1),

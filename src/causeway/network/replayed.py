@@ -79,9 +79,24 @@ def deployment_of(
     return deployed.deployment
 
 
+class OtherTables(LakeError):
+    """A lake was made with other tables than its scenario has now; ``what``: the first of them, and how it differs."""
+
+    def __init__(self, uri: str, what: str) -> None:
+        super().__init__(
+            f"lake: {uri}: {what}: its program may have changed since, or Causeway; it can be read, but neither "
+            "continued nor executed again"
+        )
+        self.what = what
+        self._uri = uri
+
+    def __reduce__(self) -> tuple[type[OtherTables], tuple[str, str]]:
+        return OtherTables, (self._uri, self.what)
+
+
 def require_same_tables(uri: str, made: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Check that a lake's tables are those of now. What a lake of other tables lacks nobody can tell: executed again or
-    continued, it would silently come to something else. Raises ``LakeError``: it names the table."""
+    continued, it would silently come to something else. Raises ``OtherTables``: it names the first."""
     tables = [{item["name"]: item for kind in ("logs", "state") for item in about[kind]} for about in (made, now)]
     changed = [name for name in {**tables[0], **tables[1]} if tables[0].get(name) != tables[1].get(name)]
     if not changed:
@@ -92,10 +107,7 @@ def require_same_tables(uri: str, made: Mapping[str, Any], now: Mapping[str, Any
         what = f"it was made without the table {name}"
     elif name not in tables[1]:
         what = f"its table {name} is none any more"
-    raise LakeError(
-        f"lake: {uri}: {what}: its program may have changed since, or Causeway; it can be read, but neither continued "
-        "nor executed again"
-    )
+    raise OtherTables(uri, what)
 
 
 def _certifications(lake: Lake, height: int) -> dict[int, bytes]:
