@@ -248,6 +248,14 @@ def test_a_full_outbox_cannot_be_closed_unless_by_force() -> None:
     assert len(forced.state["outbox"]) == 1, "nothing is sent"
 
 
+@pytest.mark.parametrize(("inbox", "refused"), [("stored", False), ("pool", True)])
+def test_a_close_behind_the_opening_waits_for_its_turn_where_early_messages_are_kept(inbox: str, refused: bool) -> None:
+    """D-3: its kind is judged then, and not as it comes, when the channel is not there."""
+    net = settled(network(initiate(0), close(0), inbox=inbox))
+    assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
+    assert (("B", "InvalidCall") in notices(net)) == refused
+
+
 # ---- hazards of both sides
 
 
@@ -264,10 +272,11 @@ def test_both_sides_initiate_at_once_and_may_close_with_the_penalty() -> None:
     assert sorted(net.state["outbox"]["index"].tolist()) == [0, 0, 1, 1]
 
 
-def test_an_open_request_that_the_allow_list_refuses_leaves_the_channel_initiated() -> None:
-    """Hazard 11."""
+@pytest.mark.parametrize("closing", [{"by": "p1"}, {"chain": "B", "foreign": "A"}])
+def test_an_open_request_that_the_allow_list_refuses_leaves_the_channel_initiated(closing: dict[str, Any]) -> None:
+    """Hazard 11; whichever side closes it, who asked for it loses the share (G9)."""
     allow = [{"tick": 0, "chain": "A", "foreign": "B"}]
-    calls = initiate(3, by="p1"), close(40, by="p1")
+    calls = initiate(3, by="p1"), close(40, **closing)
     net = run(network(*calls, allow=allow, allowlist="on", **SIGNED), 39)
     assert states(net) == (ChannelState.INITIATED, ChannelState.INITIATED)
     assert [one for one in notices(net) if one[1] == "ChainNotAllowed"] == [
@@ -421,6 +430,16 @@ def test_calls_are_refused_when_the_other_side_does_not_initiate(by: str, faults
         net.sleep(wake)
     assert outcome(net) == (0, 1) and len(net.state["waiting"]) == 0
     assert [reason for _, reason in net.refusals()] == refused
+
+
+def test_calls_wait_for_a_channel_that_a_fork_took_back_from_a_chain_that_has_halted_since() -> None:
+    """It is initiated again when its chain goes on, long after the tick that was planned."""
+    faults = [("reorg", None, None, 11, 11, {"depth": 1}), ("halt", "B", None, 11, 20, {})]
+    net = network(initiate(10, chain="B", foreign="A"), faults=faults)
+    net.call(1, 2)
+    net.settle()
+    assert len(net.logs["reverted"]) and net.tick > 20
+    assert outcome(net) == (1, 0) and ("A", "NoOpenChannel") not in notices(net)
 
 
 def test_calls_are_refused_when_operators_give_the_opening_up() -> None:
