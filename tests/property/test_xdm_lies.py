@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.property.xdm_carriers import ALTERED, Copies, as_it_is
-from tests.property.xdm_networks import ALICE
+from tests.property.xdm_networks import ALICE, ROOT
 from tests.property.xdm_pair import Pair
-from tests.property.xdm_scenes import Ask, Scene
+from tests.property.xdm_scenes import Ask, ChannelAsk, Scene
 from tests.spec.xdm.keys import outbox_key, responses_key
 from tests.spec.xdm.options import Options
 from tests.spec.xdm.values import (
@@ -122,14 +122,18 @@ def test_a_response_that_does_not_belong_under_its_key(case: str) -> None:
     assert refused(pair, "relay_message_response") == [error]
 
 
-@pytest.mark.parametrize(("trust", "result"), [("on", "NoMessageHandler"), ("off", "NoMessageHandler")])
-def test_an_endpoint_that_nobody_handles_is_told_before_the_tag(trust: Any, result: str) -> None:
-    pair = network(replace(FAST, trust_tag=trust))
+@pytest.mark.parametrize("trust", ["on", "off"])
+@pytest.mark.parametrize(("mint", "minted"), [("collected", 0), ("recomputed", FAST.relay_fee)])
+def test_an_endpoint_that_nobody_handles_is_told_before_the_tag(trust: Any, mint: Any, minted: int) -> None:
+    """What was collected for it is minted, here nothing, or recomputed what relaying alone costs (D-4)."""
+    options = replace(FAST, trust_tag=trust, v0_mint=mint)
+    pair = Pair(Scene(0, options, 2, open=False, channels=[ChannelAsk(1, 0, 1, ROOT)]))
     pair.step()
     pair.lie(0, outbox_key(1, 0, 1), request(UNHANDLED))
     pair.shows["request", 0] = [(0, 1, TAG_NONE)]
-    pair.step(12)
-    assert [e.result for e in pair.model.events() if e.event == "InboxMessageResponse"] == ["Ok", result]
+    pair.step(10)
+    assert [e.result for e in pair.model.events() if e.event == "InboxMessageResponse"] == ["Ok", "NoMessageHandler"]
+    assert [e.amount for e in pair.model.events() if e.event == "FeeMint"] == [minted]
 
 
 def test_a_request_to_close_ends_a_channel_and_comes_once() -> None:
@@ -141,6 +145,20 @@ def test_a_request_to_close_ends_a_channel_and_comes_once() -> None:
     pair.shows["request", 0] = [(0, 1, TAG_NONE), (0, 1, TAG_NONE), (0, 2, TAG_NONE), (0, 2, TAG_NONE)]
     pair.step(12)
     assert sorted(map(str, refused(pair, "relay_message"))) == ["Custom(201)", "InvalidCall", "InvalidCall"]
+
+
+def test_a_request_acknowledges_no_response_to_a_later_one_of_its_block() -> None:
+    """When its turn comes there is none, so that nothing ends (3.6, hazard 21): neither that one nor those before."""
+    pair = network(FAST)
+    pair.step()
+    pair.lie(0, outbox_key(1, 0, 1), request(UNHANDLED, last_delivered=2))
+    pair.lie(0, outbox_key(1, 0, 2), request(UNHANDLED, 2))
+    pair.shows["request", 0] = [(0, 1, TAG_NONE), (0, 2, TAG_NONE)]
+    pair.step(12)
+    rows = [(e.event, e.nonce, e.block) for e in pair.model.events() if e.chain == 1]
+    blocks = {nonce: block for event, nonce, block in rows if event == "InboxMessage"}
+    assert blocks.keys() == {0, 1, 2} and blocks[1] == blocks[2]
+    assert "ResponseDeleted" not in {event for event, _, _ in rows}
 
 
 def test_every_alteration_of_an_envelope_is_refused() -> None:
