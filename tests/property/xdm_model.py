@@ -186,7 +186,9 @@ class Model(Network):
         for item in self.air:
             x = decode_xdm(item[3])
             copy = (item[1], item[2], x.src, x.channel_id, x.nonce, x.proof.consensus, x.proof.domain_proof)
-            if item[0] > number or copy not in known:
+            if item[0] > number:
+                kept.append(item)
+            elif copy not in known:
                 kept.append(item)
                 known.add(copy)
         self.air = kept
@@ -214,7 +216,7 @@ class Model(Network):
     def _relayed(self, c: ChainNode) -> None:
         self._list_calls(c)
         self._channel_calls(c)
-        pool, self.pools[c.chain_id] = self.pools[c.chain_id], []
+        pool, self.pools[c.chain_id] = self._placed(self.pools[c.chain_id]), []
         if self.scene.bundles.get(self.view.best - 1) == c.chain_id:
             pool = self._unchecked(c, pool)
         elif c.chain_id != CONSENSUS:
@@ -236,6 +238,18 @@ class Model(Network):
                     self.pools[c.chain_id].append(item)
                 else:
                     self._refuse(c, item, "Future")
+
+    def _placed(self, pool: list[Pooled]) -> list[Pooled]:
+        """What was there before comes first, by lane and nonce; what comes new, in its order."""
+
+        def order(item: Pooled) -> tuple[int, ...]:
+            x = item.x
+            if item.since == self.view.best:
+                return (1,)
+            lane = x.src, x.channel_id, int(item.kind == "response"), x.nonce
+            return (0, *lane, x.proof.consensus.consensus_block_number)
+
+        return sorted(pool, key=order)
 
     def _refuse(self, c: ChainNode, item: Pooled, error: str) -> None:
         refuse(c, item.kind, item.x.src, item.x.channel_id, item.x.nonce, error, item.relayer)

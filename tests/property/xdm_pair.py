@@ -13,7 +13,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from causeway.protocols.xdm.relay import given_up
 from tests.property.caller_payloads import caller_payload
 from tests.property.xdm_carriers import Copies, Faults, honest, unused_node
 from tests.property.xdm_driven import (
@@ -27,10 +26,10 @@ from tests.property.xdm_driven import (
     number_of,
 )
 from tests.property.xdm_kernel_log import KernelLog
-from tests.property.xdm_kernel_rows import chain_of, position_of, row_dicts
+from tests.property.xdm_kernel_rows import position_of
 from tests.property.xdm_model import Model
 from tests.property.xdm_networks import FUNDS, ROOT
-from tests.property.xdm_proving import Proving
+from tests.property.xdm_proving import Proving, lanes_given_up
 from tests.property.xdm_same import Sides
 from tests.property.xdm_scene_programs import VARIOUS
 from tests.property.xdm_scenes import Ask, Scene
@@ -174,13 +173,10 @@ class Pair:
             self._tell(ask)
         net.unread = []
         self.proving.before(tick)
+        self.model.given_up = lanes_given_up(net)  # what programs send comes before what operators prove
         net.block()
         self.log.check()
         net.end_block()
-        rows = given_up(net.state["relaying"])
-        self.model.given_up = {
-            (chain_of(row["source"]), chain_of(row["destination"]), row["substream"] >> 1) for row in row_dicts(rows)
-        }
         self.model.tick(tick)
         self.proving.check(net, tick)
         self.sides.compare()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.property.xdm_kernel_rows import row_dicts
+from causeway.protocols.xdm.relay import given_up
+from tests.property.xdm_kernel_rows import chain_of, row_dicts
 from tests.property.xdm_model import Model
 from tests.property.xdm_same import same
 from tests.spec.xdm.proofs import Kind
@@ -13,6 +14,12 @@ from tests.spec.xdm.values import CONSENSUS, Chain, ChannelClose, ChannelOpen, C
 
 Item = tuple[Kind, Chain, Chain, int, int]
 """What is proved: request or response, source, destination, channel, nonce."""
+
+
+def lanes_given_up(net: Any) -> set[tuple[Chain, Chain, int]]:
+    """Source, destination and channel of the requests that operators have given up so far."""
+    rows = row_dicts(given_up(net.state["relaying"]))
+    return {(chain_of(row["source"]), chain_of(row["destination"]), row["substream"] >> 1) for row in rows}
 
 
 class Proving:
@@ -89,6 +96,7 @@ class Proving:
             return
         now, again = tick + 1, model.scene.options.resubmit_after
         ahead = model.scene.options.max_future_nonces + 1
+        never = lanes_given_up(net)
         proved: set[Item] = set()
         for row in row_dicts(net.state["envelopes"], "source", "destination", "substream", "index"):
             src, dst = row["source"] - 1, row["destination"] - 1
@@ -99,7 +107,7 @@ class Proving:
             nonce, lane = item[4], item[:4]
             expected, since = self.expected[lane], self.moved[lane][1]
             lost = self.proved.get((*lane, expected))
-            if lost is not None and now - max(since, lost) >= again and not self._given_up(item):
+            if lost is not None and now - max(since, lost) >= again and not self._given_up(item, never):
                 # What is proved again begins with what is expected; the others have their turn later.
                 assert nonce != expected or item in proved, f"tick {tick}: nobody proves {item} again, proved at {lost}"
             elif item not in self.proved:
@@ -113,10 +121,10 @@ class Proving:
             assert late, f"tick {tick}: {item} is proved again, proved at {last}"
             self.proved[item] = now
 
-    def _given_up(self, item: Item) -> bool:
+    def _given_up(self, item: Item, never: set[tuple[Chain, Chain, int]]) -> bool:
         """Whether operators have given up a lane; only a request that can never be taken is (hazards 9 and 14)."""
         kind, src, dst, channel, _ = item
-        if kind == "response" or (src, dst, channel) not in self.model.given_up:
+        if kind == "response" or (src, dst, channel) not in never:
             return False
         asked = self.model.chains[src].state.outbox[dst, channel, self.expected[item[:4]]].payload
         there = self.model.chains[dst].state.channels[src, channel]
