@@ -133,9 +133,8 @@ def _wanted(
     # What was proved so long ago and has not arrived is proved again, from what the other side says it expects.
     first = np.where(again, expected, np.maximum(proved, expected))
     stop = first + np.uint64(options.max_future_nonces + 1)
-    # As long as the other side does not go on, what is proved beyond what it may keep is for nothing.
-    most = expected + np.uint64(2 * (options.max_future_nonces + 1))
-    stop = np.where(stays, np.minimum(stop, most), stop)
+    # What is proved beyond what the other side may keep until then is for nothing.
+    stop = np.minimum(stop, expected + np.uint64(2 * (options.max_future_nonces + 1)))
     counts, messages = waits.between(first, stop)
     some = counts > 0
     fresh = _are_fresh(lanes, view, context)
@@ -144,7 +143,8 @@ def _wanted(
     taken = messages.filter(chosen.repeat(counts))
     since = np.where(again & chosen, number, since)
     proved = proved.copy()
-    proved[chosen] = taken["index"][counts[chosen].cumsum() - 1] + np.uint64(1)
+    # What was proved behind that is under way, and has its own time.
+    proved[chosen] = np.maximum(proved[chosen], taken["index"][counts[chosen].cumsum() - 1] + np.uint64(1))
     # What the other side does not expect any more it has: nobody need prove it.
     known_there = np.maximum(proved, expected)
     relaying = lanes.with_columns(proved=known_there, expected=expected, since=since).filter(known_there > 0)
