@@ -25,6 +25,12 @@ OCCURS: dict[str, tuple[str, ...]] = {
 }
 """What a theme is for: it must occur in the scene that is always played."""
 
+FOUND = (
+    *(("frauds", 16), ("halts", 17), ("bundles", 19), ("lists", 24), ("closing", 18)),
+    *(("waiting", 12), ("waiting", 13), ("everything", 11), ("everything", 12), ("everything", 22)),
+)
+"""What is played among the slow ones beside the first seeds of each theme: there kernel and oracle have differed."""
+
 
 def played(made: Scene) -> Pair:
     """The scene, and what comes after it until everything is answered."""
@@ -48,7 +54,6 @@ def test_kernel_and_oracle_agree_after_every_tick(theme: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("theme", THEMES)
-def test_kernel_and_oracle_agree_in_many_networks(theme: str) -> None:
-    for seed in range(1, 25):
-        played(scene(seed, theme))
+@pytest.mark.parametrize(("theme", "seed"), [*((theme, seed) for theme in THEMES for seed in range(1, 7)), *FOUND])
+def test_kernel_and_oracle_agree_in_many_networks(theme: str, seed: int) -> None:
+    played(scene(seed, theme))
