@@ -217,29 +217,50 @@ class Passes(ABC, Generic[Way, Result]):
             raise failed[0]
 
     async def _idle(self) -> None:
+        """Make passes in turns until every direction has been found quiet since anything was last handed over, or
+        ceased to be to do. One that fails or stalls misses turns, so that the others do not wait for it."""
+        due = dict.fromkeys(map(str, (progress.direction for progress in self.progress)), 0.0)
+        quiet: set[str] = set()
+        busy: set[str] = set()
         while not self._stopping.is_set():
-            before = self._handed_over()
             running = [progress for progress in self.progress if not progress.given_up]
+            if quiet.issuperset(str(progress.direction) for progress in running):
+                return
+            waits = False
             for progress in running:
+                way = str(progress.direction)
+                if self._now() < due[way]:
+                    waits = True
+                    continue
+                before = self._handed_over()
                 await self._supervised(progress)
-            for progress in running:
                 if progress.vain >= self._pacing.tries:
                     progress.given_up = True
                     progress.why = progress.why or NOTHING_MOVES
                     self._journal.error("given-up", direction=progress.direction, why=progress.why)
-            fruitless = [progress for progress in running if progress.fruitless]
-            delayed = any(self._waits(progress) for progress in running if not progress.given_up)
-            if not (fruitless or delayed) and before == self._handed_over():
-                return
-            if fruitless or delayed:
-                await self._pause(max((progress.fruitless for progress in fruitless), default=0))
+                    continue
+                waits |= bool(progress.fruitless) or self._waits(progress)
+                due[way] = self._now() + self._pause_after(progress) if progress.fruitless else 0.0
+                if progress.failures:
+                    continue  # it says nothing of what is to do
+                if before != self._handed_over() or progress.stalled or self._waits(progress):
+                    busy.add(way)
+                    quiet.discard(way)
+                elif way in busy:
+                    # What it had to do is done: others may have to go on with that.
+                    busy.remove(way)
+                    quiet = {way}
+                else:
+                    quiet.add(way)
+            if waits:
+                await self._sleep(self._pause_of(0))
 
     async def _direction(self, progress: Way) -> None:
         refused = 0
         while not self._stopping.is_set():
             await self._supervised(progress)
             refused = refused + 1 if progress.hopeless else 0
-            await self._pause(progress.fruitless + refused, progress)
+            await self._sleep(self._pause_after(progress, refused))
 
     def _handed_over(self) -> tuple[int, int]:
         """Return what changes with everything that is handed over in the directions that count."""
@@ -302,16 +323,28 @@ class Passes(ABC, Generic[Way, Result]):
         progress.messages += passed.messages
         return passed, committed
 
-    async def _pause(self, fruitless: int, progress: Way | None = None) -> None:
-        """Wait until the next pass is due, or ``stop``: twice as long after every pass that had no effect."""
-        # Those who fail together shall not come again together.
-        longest = self._pacing.longest_pause
-        pause = min(self._pacing.poll * 2 ** min(fruitless, 30), max(longest, self._pacing.poll))
-        pause *= self._random.uniform(0.8, 1.2)
-        if fruitless and progress is not None:
+    def _pause_after(self, progress: Way, refused: int = 0) -> float:
+        """Return how many seconds a direction pauses after a pass; it was ``refused`` so often one after the other."""
+        fruitless = progress.fruitless + refused
+        pause = self._pause_of(fruitless)
+        if fruitless:
             self._journal.debug("back-off", direction=progress.direction, seconds=round(pause, 2))
+        return pause
+
+    def _pause_of(self, fruitless: int) -> float:
+        """Return the seconds between two passes: twice as many after every one that had no effect."""
+        # Those who fail together shall not come again together.
+        longest = max(self._pacing.longest_pause, self._pacing.poll)
+        return min(self._pacing.poll * 2 ** min(fruitless, 30), longest) * self._random.uniform(0.8, 1.2)
+
+    def _now(self) -> float:
+        """Return the seconds of the clock that pauses are measured by."""
+        return asyncio.get_running_loop().time()
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait so long, or until ``stop``."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), pause)
+            await asyncio.wait_for(self._stopping.wait(), seconds)
 
     def _failed(self, progress: Way, error: Exception) -> None:
         name = type(error).__name__
