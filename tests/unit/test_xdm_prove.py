@@ -80,6 +80,16 @@ def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, lake: str, cas
     assert cli("verify", "altered.json", "--trust", "trust.json")[0] == 1
 
 
+def test_nothing_is_written_where_one_of_the_files_cannot_be(cli: Run, lake: str) -> None:
+    arguments = ["--chain", "left", "--counterparty", "right", "--index", 3, "--height", 13]
+    Path("kept.json").write_text("as it was")
+    for out in ("kept.json", "new.json"):
+        code, _, err = cli("prove", lake, *arguments, "--out", out, "--trust-out", "nowhere/trust.json")
+        assert code == 2 and "nowhere/trust.json" in err
+    assert [path.name for path in Path().iterdir()] == ["kept.json"]
+    assert Path("kept.json").read_text() == "as it was"
+
+
 def test_what_is_not_there_is_told(cli: Run, lake: str) -> None:
     for arguments, told in (
         (["--chain", "left", "--counterparty", "right", "--index", 3, "--height", 2], "no block is 3 deep yet"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,9 +52,7 @@ def _command(
         proved = prover.prove(opened, height, given)
     written: list[tuple[Path | None, Any]] = [(out, proved.document)]
     written += [(path, proved.beside[option.name]) for option, path in files.items() if option.name in proved.beside]
-    for path, content in written:
-        if path is not None:
-            path.write_bytes(content if isinstance(content, bytes) else f"{json.dumps(content, indent=1)}\n".encode())
+    _write([(path, content) for path, content in written if path is not None])
     if as_json:
         print(json.dumps(proved.document))
         return shell.OK
@@ -66,6 +65,20 @@ def _command(
         trusted = [f" {option.verified_by} {path}" for option, path in files.items() if option.verified_by and path]
         console.print(Text(f"Next: causeway verify {readable(str(out))}{readable(''.join(trusted))}"), soft_wrap=True)
     return shell.OK
+
+
+def _write(files: Sequence[tuple[Path, Any]]) -> None:
+    """Write documents and bytes to files: none where one of them cannot be opened."""
+    made = [path for path, _ in files if not path.exists()]
+    try:
+        for path, _ in files:
+            path.open("ab").close()
+    except OSError:
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
+    for path, content in files:
+        path.write_bytes(content if isinstance(content, bytes) else f"{json.dumps(content, indent=1)}\n".encode())
 
 
 def _options() -> list[CommandOption]:
