@@ -552,6 +552,7 @@ def test_a_trusted_header_is_a_root_for_proofs_of_its_state(verify: Run) -> None
 
 BAD = {
     "no JSON": (b"{", (), "0.json: not valid JSON"),
+    "a number that is too long": (b'{"kind": ' + b"9" * 5_000 + b"}", (), "a number has 5,000 digits; allowed: 1,000"),
     "a list": (b"[]", (), "kind: missing"),
     "no text": (b'{"kind": "\xff"}', (), "0.json: not UTF-8 text (byte 10)"),
     "a key twice": (b'{"kind": "mmr", "kind": "mmr"}', (), '"kind" stands twice in one object'),

@@ -19,6 +19,9 @@ MAX_DOCUMENT_BYTES = 24 << 20
 MAX_FIELDS = 64
 """Most fields that an object may have: more than any kind of document has."""
 
+MAX_DIGITS = 1_000
+"""Most digits of a number that is read, so that it can be shown: no field takes as many."""
+
 _SHOWN_CHARACTERS = 60
 _TAG = "~"
 """What the tags of alternatives begin with, so that they can be left out of the names of fields."""
@@ -71,7 +74,11 @@ def parse_object(data: bytes, where: str) -> JsonObject:
     """
     try:
         value = json.loads(
-            data.decode("utf-8-sig"), object_pairs_hook=_object_of, parse_constant=_constant, parse_float=_constant
+            data.decode("utf-8-sig"),
+            object_pairs_hook=_object_of,
+            parse_constant=_constant,
+            parse_float=_constant,
+            parse_int=_number,
         )
     except RecursionError:
         raise InvalidInput(f"{where}: is nested too deeply") from None
@@ -124,6 +131,12 @@ def _object_of(pairs: list[tuple[str, Any]]) -> JsonObject:
 
 def _constant(text: str) -> NoReturn:
     raise ValueError(f"{text[:_SHOWN_CHARACTERS]} is not a whole number")
+
+
+def _number(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(text):,} digits; allowed: {MAX_DIGITS:,}")
+    return int(text)
 
 
 def _line(error: dict[str, Any], model: type[BaseModel]) -> str:
