@@ -10,10 +10,11 @@ from tests.property.xdm_engines import ENGINES, Engine
 from tests.property.xdm_networks import ALICE, BOB, ROOT
 from tests.spec.xdm.errors import XdmError
 from tests.spec.xdm.events import Event
-from tests.spec.xdm.guarantees import abandoned, held_fees, leftovers, unchecked, violations
+from tests.spec.xdm.guarantees import unchecked, violations
 from tests.spec.xdm.keys import outbox_key
 from tests.spec.xdm.options import CHANNELS_A_BLOCK, MAX_FUTURE_ALLOWED_NONCES, Options
 from tests.spec.xdm.proofs import Kind, read_message
+from tests.spec.xdm.reported import abandoned, held_fees, leftovers
 from tests.spec.xdm.state import ChannelState
 from tests.spec.xdm.trie import Trie
 from tests.spec.xdm.values import (

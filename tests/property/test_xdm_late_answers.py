@@ -28,11 +28,11 @@ from tests.spec.xdm.guarantees import (
     conservation,
     transfers_end_once,
     violations,
-    waiting_calls,
 )
 from tests.spec.xdm.options import Options
 from tests.spec.xdm.programs import PROGRAMS, Answer, encode
 from tests.spec.xdm.proofs import Kind
+from tests.spec.xdm.reported import waiting_calls
 from tests.spec.xdm.state import ChainNode
 from tests.spec.xdm.values import (
     CONSENSUS,

@@ -13,7 +13,8 @@ from tests.property.xdm_checks import Record, Sums
 from tests.property.xdm_driven import SPECIAL
 from tests.property.xdm_kernel_log import KernelLog
 from tests.property.xdm_value import Replay
-from tests.spec.xdm.guarantees import violations, waiting_calls
+from tests.spec.xdm.guarantees import violations
+from tests.spec.xdm.reported import waiting_calls
 from tests.unit.xdm_network import Network
 
 

@@ -14,8 +14,8 @@ from tests.spec.xdm.keys import outbox_key
 from tests.spec.xdm.network import PROGRAM, Gossip
 from tests.spec.xdm.options import Options
 from tests.spec.xdm.proofs import Kind
-from tests.spec.xdm.relay import acknowledge
 from tests.spec.xdm.relayers import prove
+from tests.spec.xdm.responses import acknowledge
 from tests.spec.xdm.state import ChainNode, Channel, ChannelState
 from tests.spec.xdm.values import CONSENSUS, TAG_NONE, Chain, CrossDomainMessage, EndpointRequest, encode_xdm
 

@@ -27,7 +27,7 @@ from tests.spec.xdm.events import Event
 from tests.spec.xdm.guarantees import Record
 from tests.spec.xdm.keys import blake2b, outbox_key, responses_key
 from tests.spec.xdm.programs import PROGRAMS, account
-from tests.spec.xdm.relay import result_of
+from tests.spec.xdm.responses import result_of
 from tests.spec.xdm.values import (
     CONSENSUS,
     Chain,
