@@ -14,6 +14,10 @@ it. Where the reference is silent, the docstring beside the code says what was d
 | candidates | 3.4, 3.9 |
 | network | parachains that build candidates, and authors that include them |
 | events, history, guarantees | 1.1; G1 to G6 and G9 of 1.2 |
+| node | 2.5, allowed of 3.8; 5.1 (1) |
+| gossip, wire | 3.5 to 3.9, X-1; X-3 |
+| gossip_network | nodes with links between them, latency, loss; who collects what |
+| gossip_guarantees | G7, G8, and G4 of pools; L1, L2 |
 
-Not restated yet: gossip (2.5, 3.5 to 3.8, 5.1 (1), (3), (4); G7, G8), the wire (X-3) and HRMP (X-6).
+Not restated: topics by sender and recipient (5.1 (3)), reconciliation by sketches (5.1 (4)), HRMP (X-6).
 """

@@ -10,7 +10,7 @@ Decisions, where 1.1 leaves a column open.
 - `Pool` has `messages_hash`, and rows `sweep` that end each purge.
 Beyond 1.1, without which its guarantees cannot be checked from the log: `Called` (registrations and censoring: G2, G3,
 G5), `Lists` (what the runtime offered: G6), `Peer` (connections: G8 counts within one), `Read` (which block's state a
-node read: G7).
+node read: G7), `Reported` (packets that are no queues and cost their sender: 3.6, X-1).
 """
 
 from dataclasses import dataclass
@@ -126,6 +126,17 @@ class Heads:
 
 
 @dataclass(frozen=True)
+class Reported:
+    """What a packet that is no queue cost its sender."""
+
+    node: NodeId
+    peer: NodeId
+    time: int
+    error: str
+    reputation: int
+
+
+@dataclass(frozen=True)
 class Sent:
     node: NodeId
     peer: NodeId
@@ -182,6 +193,7 @@ Row = (
     | Read
     | Peer
     | Heads
+    | Reported
     | Sent
     | Got
     | Pool

@@ -1,8 +1,7 @@
 """The safety statements of 1.2 that a log of the relay chain and its parachains can break: G1 to G6 and G9.
 
 Each takes a record and gives findings: `violated`, with the rows concerned, or `unchecked`, where rows are missing.
-They know nothing of how lists are made. G7, G8 and the second half of G4 (pools) are about gossip
-and are not checked here.
+They know nothing of how lists are made. G7, G8 and the second half of G4 (pools) are in gossip_guarantees.
 """
 
 from collections import Counter, defaultdict

@@ -1,0 +1,142 @@
+"""A gossip node: its state (2.5), what it expects of a leaf, and what it may send to whom (3.8: allowed).
+
+Decisions.
+- A gossip message is the envelope, (topic, Queue) of 2.2, so `seen` of a peer has pairs (topic, root). With roots
+  alone, as 2.5 has it, a queue that is posted again with the same messages would never travel a second time, and in
+  block mode nobody could collect it under its second block (L1, L2; hazard 15).
+- What was seen with a peer is forgotten when its topic is purged. Else it would grow with history; and a queue whose
+  fork comes back after a purge would not be sent again to those who purged it.
+- Best leaves are those of the highest numbers and, of one number, the smallest hashes (hazard 29).
+- An entry of `expected` is known if it was before, or is in the pool: a leaf may go and come back between two purges.
+- `ancestors` (5.1 (1)): the views of a leaf's last ancestors are kept if they were leaves here once; they are expected
+  as the leaves' are, or what a peer may send would be held against it. Of a peer's heads, those ancestors count whose
+  headers the node has.
+- `from_to` (5.1 (3)) is not restated: the text does not say how a peer's subscriptions become known.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from .events import NodeId
+from .options import MAX_CHAIN_HEADS, Options
+from .relay import Block, Hash, ParaId
+from .trie import topics
+
+Key = tuple[Hash, Hash]
+"""Topic and root."""
+View = dict[Hash, set[Hash]]
+"""leafTopics(l), with the roots of each topic."""
+
+
+class Unrouted(NamedTuple):
+    """A root of ingress or egress; `block` is the block of that number on the leaf's chain."""
+
+    number: int
+    block: Hash
+    sender: ParaId
+    recipient: ParaId
+    root: Hash
+
+
+class Chain(Protocol):
+    """What a node asks of the relay chain: states of leaves, headers of blocks that it has."""
+
+    def parent(self, B: Hash) -> Hash | None: ...
+    def unrouted(self, leaf: Hash) -> Sequence[Unrouted]: ...
+    def ingress(self, leaf: Hash, p: ParaId) -> Sequence[Unrouted]: ...
+    def egress(self, leaf: Hash, p: ParaId) -> Sequence[Unrouted]: ...
+
+
+@dataclass
+class PeerState:
+    leaves: tuple[Hash, ...] = ()
+    received: set[Key] = field(default_factory=set)
+    sent: set[Key] = field(default_factory=set)
+    impolite: int = 0
+
+
+@dataclass
+class Node:
+    name: NodeId
+    options: Options = field(default_factory=Options)
+    collates: frozenset[ParaId] = frozenset()
+    """Chains of which it is a collator or a full node."""
+    leaves: tuple[Hash, ...] = ()
+    views: dict[Hash, View] = field(default_factory=dict)
+    expected: dict[Hash, dict[Hash, bool]] = field(default_factory=dict)
+    """expectedQueues, each root with its flag known."""
+    pool: dict[Hash, dict[Hash, tuple[bytes, ...]]] = field(default_factory=dict)
+    peers: dict[NodeId, PeerState] = field(default_factory=dict)
+    kept: dict[Hash, tuple[bytes, ...]] = field(default_factory=dict)
+
+
+def best(leaves: Iterable[Block]) -> tuple[Hash, ...]:
+    ordered = sorted(leaves, key=lambda block: (-block.number, block.hash))
+    return tuple(block.hash for block in ordered[:MAX_CHAIN_HEADS])
+
+
+def topic_of(options: Options, u: Unrouted) -> Hash:
+    assert options.topology == "flat"
+    (topic,) = topics(options, u.block, u.sender, u.recipient, u.root)
+    return topic
+
+
+def leafTopics(options: Options, unrouted: Iterable[Unrouted]) -> View:
+    view: View = {}
+    for u in unrouted:
+        view.setdefault(topic_of(options, u), set()).add(u.root)
+    return view
+
+
+def expectedQueues(node: Node) -> dict[Hash, dict[Hash, bool]]:
+    """The union over all views (D-6)."""
+    union: dict[Hash, dict[Hash, bool]] = {}
+    for view in node.views.values():
+        for topic, roots in view.items():
+            for root in roots:
+                known = node.expected.get(topic, {}).get(root, False) or root in node.pool.get(topic, {})
+                union.setdefault(topic, {})[root] = known
+    return union
+
+
+def near(chain: Chain, heads: Collection[Hash], a: int) -> list[Hash]:
+    """Heads, then their last `a` ancestors as far as their headers are there."""
+    found = list(dict.fromkeys(heads))
+    last = found
+    for _ in range(a):
+        parents = [chain.parent(B) for B in last]
+        last = [B for B in dict.fromkeys(parents) if B is not None]
+        found = list(dict.fromkeys([*found, *last]))
+    return found
+
+
+def common(node: Node, chain: Chain, heads: Collection[Hash]) -> list[Hash]:
+    """leaves ∩ leaves_k, and with `ancestors` those of both sides."""
+    theirs = near(chain, heads, node.options.ancestors)
+    return [B for B in near(chain, node.leaves, node.options.ancestors) if B in theirs]
+
+
+def implied(node: Node, chain: Chain, k: NodeId, t: Hash) -> tuple[bool, int]:
+    """Whether a common leaf has the topic, and how many table accesses that took: headers of both sides, each of ours
+    against each of theirs, and for each that is common its topics."""
+    a = node.options.ancestors
+    ours, theirs = near(chain, node.leaves, a), near(chain, node.peers[k].leaves, a)
+    accesses = len(ours) + len(theirs) if a else 0
+    for l in ours:  # noqa: E741
+        for h in theirs:
+            accesses += 1
+            if l == h:
+                accesses += 1
+                if t in node.views.get(l, {}):
+                    return True, accesses
+    return False, accesses
+
+
+def allowed(node: Node, chain: Chain, k: NodeId, t: Hash, root: Hash) -> tuple[bool, int]:
+    """allowed_k(m, t), and how many table accesses it took."""
+    peer = node.peers[k]
+    if (t, root) in peer.received or (t, root) in peer.sent:
+        return False, 1
+    answer, accesses = implied(node, chain, k, t)
+    return answer, 1 + accesses
