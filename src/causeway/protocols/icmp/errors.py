@@ -40,3 +40,20 @@ REASONS = ["", NO_DESTINATION, NO_HANDLER, TOO_LARGE]
 
 REJECTED = 16
 """The code of an answer that a chain itself made, because nobody could take the call."""
+
+
+class Verdict(IntEnum):
+    """What a node says of what a peer sent (3.7, 3.10), and why a peer is not connected."""
+
+    OK = 0
+    BadNeighborPacket = 1
+    UnexpectedQueue = 2
+    RootMismatch = 3
+    Malformed = 4
+    Impolite = 5
+    Duplicate = 6
+    """A good queue that the node itself had sent to the peer (hazard 13)."""
+    PoolFull = 7
+    """A good queue for which the pool has no room."""
+    NotConnected = 8
+    TooManyPeers = 9

@@ -1,0 +1,150 @@
+"""What blocks list (ICMP reference 2.5, leafTopics): the queues unrouted at each, and the topics of these.
+
+It is the same for every node that has the block, so that it is kept once. Blocks, roots, topics and queues have
+numbers that ascend with their digests; a queue here is a pair of root and topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.frame import Frame
+from causeway.model.order import U64, Rows, distinct, groups_of, positions_in
+from causeway.proofs.hashing import Digests, HashFunction, digest_rows
+from causeway.protocols.icmp.gossip.numbers import NO_DIGESTS, places, united
+from causeway.protocols.icmp.gossip.options import GossipOptions
+
+Mask = npt.NDArray[np.bool_]
+
+_SUFFIX = np.frombuffer(b"message_queue", dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Blocks and what they list.
+
+    ``blocks``, ``roots``, ``topics``: digests, ascending. ``heights``: numbers of blocks; ``ancestors``: hashes, the
+    nearest first, shape (blocks, a, 32), zeros for none.
+    ``root_of``, ``topic_of``: of each queue, by (root, topic). ``lists``: which block lists which queue, shape
+    (blocks + 1, queues): the last row is the block that is not known, which lists none.
+    """
+
+    blocks: Digests
+    heights: U64
+    ancestors: npt.NDArray[np.uint8]
+    roots: Digests
+    topics: Digests
+    root_of: Rows
+    topic_of: Rows
+    lists: Mask
+
+    @property
+    def nothing(self) -> int:
+        """The number that stands for no block."""
+        return len(self.blocks)
+
+    @cached_property
+    def ancestor_of(self) -> Rows:
+        """Numbers of the ancestors of each block, shape (blocks + 1, a), ``nothing`` for those not known."""
+        count, depth = self.ancestors.shape[:2]
+        found = places(self.blocks, self.ancestors).reshape(count, depth)
+        rows = np.full((count + 1, depth), self.nothing, dtype=np.int64)
+        rows[:-1] = np.where(found >= 0, found, self.nothing)
+        return rows
+
+    @cached_property
+    def leaf_topics(self) -> Mask:
+        """Which block has which topic, shape (blocks + 1, topics)."""
+        found = np.zeros((len(self.lists), len(self.topics)), dtype=bool)
+        block, queue = self.lists.nonzero()
+        found[block, self.topic_of[queue]] = True
+        return found
+
+    @cached_property
+    def codes(self) -> U64:
+        """One number a queue, ascending."""
+        return self._codes(self.root_of, self.topic_of)
+
+    @cached_property
+    def begins(self) -> Rows:
+        """Where the queues of each root begin, and at last where they end, shape (roots + 1)."""
+        return self.root_of.searchsorted(np.arange(len(self.roots) + 1))
+
+    @cached_property
+    def shared(self) -> Rows:
+        """Queues of roots that are listed under several topics."""
+        return np.flatnonzero(np.diff(self.begins)[self.root_of] > 1)
+
+    def _codes(self, root: Rows, topic: Rows) -> U64:
+        return (root * len(self.topics) + topic).astype(np.uint64)
+
+    def queue_numbers(self, root: Rows, topic: Rows) -> Rows:
+        """Return the number of each queue by its root's and its topic's, -1 where there is none."""
+        found = positions_in(self.codes, self._codes(root, topic))
+        return np.where((root >= 0) & (topic >= 0), found, -1)
+
+
+def nothing_listed(depth: int) -> Listed:
+    """Return what no block lists; ``depth``: the ancestors that are kept of each."""
+    none = np.empty(0, dtype=np.int64)
+    ancestors = np.empty((0, depth, 32), dtype=np.uint8)
+    lists = np.zeros((1, 0), dtype=bool)
+    return Listed(NO_DIGESTS, none.astype(np.uint64), ancestors, NO_DIGESTS, NO_DIGESTS, none, none, lists)
+
+
+def queue_topics(hashes: Digests) -> Digests:
+    """Return queueTopic(h) of each hash (2.4)."""
+    suffix = np.broadcast_to(_SUFFIX, (len(hashes), len(_SUFFIX)))
+    return digest_rows(HashFunction.BLAKE2B_256, np.concatenate([hashes, suffix], axis=1))
+
+
+def with_blocks(listed: Listed, blocks: Frame, unrouted: Frame, options: GossipOptions) -> Listed:
+    """Return what is listed with further ``blocks`` (``hash``, ``number``, ``ancestors``), none of which is known.
+
+    ``unrouted``: what they list, in the runtime's order: ``block``, ``issued`` (the hash of the relay block in which
+    the queue was issued), ``root``. Of each the first ``max_leaf_queues`` are kept.
+    """
+    fresh = places(blocks["hash"], unrouted["block"])
+    unrouted, fresh = unrouted.filter(fresh >= 0), fresh[fresh >= 0]
+    order = np.argsort(fresh, kind="stable")
+    unrouted, fresh = unrouted.take(order), fresh[order]
+    first = groups_of(fresh).ranks() < options.max_leaf_queues
+    unrouted, fresh = unrouted.filter(first), fresh[first]
+    named = united(unrouted["root" if options.topic_mode == "root" else "issued"])
+    of = queue_topics(named)[places(named, unrouted["root" if options.topic_mode == "root" else "issued"])]
+    roots, topics = united(listed.roots, unrouted["root"]), united(listed.topics, of)
+    width = max(len(topics), 1)
+    old_root, old_topic = places(roots, listed.roots), places(topics, listed.topics)
+    old = old_root[listed.root_of] * width + old_topic[listed.topic_of]
+    new = places(roots, unrouted["root"]) * width + places(topics, of)
+    codes = distinct(np.concatenate([old, new]).astype(np.int64))
+    known = united(listed.blocks, blocks["hash"])
+    before, here = places(known, listed.blocks), places(known, blocks["hash"])
+    lists = np.zeros((len(known) + 1, len(codes)), dtype=bool)
+    lists[np.ix_(before, codes.searchsorted(old))] = listed.lists[:-1]
+    lists[here[fresh], codes.searchsorted(new)] = True
+    heights = np.empty(len(known), dtype=np.uint64)
+    heights[before], heights[here] = listed.heights, blocks["number"]
+    ancestors = np.empty((len(known), *listed.ancestors.shape[1:]), dtype=np.uint8)
+    ancestors[before], ancestors[here] = listed.ancestors, blocks["ancestors"]
+    return Listed(known, heights, ancestors, roots, topics, codes // width, codes % width, lists)
+
+
+def restricted(listed: Listed, blocks: Mask, roots: Mask, queues: Mask) -> Listed:
+    """Return what is listed with these blocks, roots and queues only; roots of queues that stay must stay."""
+    used = np.zeros(len(listed.topics), dtype=bool)
+    used[listed.topic_of[queues]] = True
+    return Listed(
+        listed.blocks[blocks],
+        listed.heights[blocks],
+        listed.ancestors[blocks],
+        listed.roots[roots],
+        listed.topics[used],
+        (np.cumsum(roots) - 1)[listed.root_of[queues]],
+        (np.cumsum(used) - 1)[listed.topic_of[queues]],
+        listed.lists[np.append(blocks, True)][:, queues],
+    )

@@ -1,0 +1,44 @@
+"""The options of gossip: names, values and defaults of the reference, 4.1, and the limits that bound a node."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from causeway.model.section import Section
+from causeway.proofs.limits import MAX_PROOF_BYTES
+from causeway.protocols.option_values import only
+
+MOST_ANCESTORS = 16
+"""Ancestors of a leaf of which the topics are kept, at most."""
+
+MOST_STRINGS = 1 << 16
+"""Messages of one queue that the decoder of gossip reads."""
+
+
+class GossipOptions(Section):
+    """Options of gossip. Times are in milliseconds; reputation is in the units of X-1.
+
+    ``ancestors``: a of 5.1, 1. ``impolite_limit``: a peer is disconnected at so many impolite messages, and where its
+    reputation has fallen to ``least_reputation``. Limits are per node: ``max_peers``; ``max_leaf_queues``, entries that
+    one leaf lists; ``max_pool_bytes``. Of one queue: ``max_queue_messages``, ``max_queue_bytes``. Of what one peer
+    sends in one step: ``max_step_packets``, ``max_step_bytes`` (``waiting.admitted``).
+    """
+
+    topic_mode: Literal["block", "root"] = "block"
+    heads_diff: Literal["all", "new_only"] = "all"
+    ancestors: int = Field(default=0, ge=0, le=MOST_ANCESTORS)
+    topology: Annotated[Literal["flat"], only("flat", "every node sees every queue")] = "flat"
+    reconciliation: Annotated[Literal["off"], only("off", "queues are pushed")] = "off"
+    mistrust_unimplied: Literal["off", "on"] = "off"
+    purge_interval: int = Field(default=2_000, ge=1, le=2**40)
+    impolite_limit: int = Field(default=16, ge=1, le=2**31)
+    least_reputation: int = Field(default=-10_000, ge=-(2**40), le=-1)
+    max_peers: int = Field(default=50, ge=1, le=10_000)
+    max_leaf_queues: int = Field(default=20_000, ge=1, le=2**20)
+    max_pool_bytes: int = Field(default=1 << 30, ge=1, le=2**50)
+    max_queue_messages: int = Field(default=MOST_STRINGS, ge=1, le=MOST_STRINGS)
+    max_queue_bytes: int = Field(default=MAX_PROOF_BYTES, ge=1, le=MAX_PROOF_BYTES)
+    max_step_packets: int = Field(default=4_096, ge=1, le=2**20)
+    max_step_bytes: int = Field(default=16 << 20, ge=1, le=2**32)

@@ -1,0 +1,76 @@
+"""What a step returns beside the state: what goes out, what it says of what came in, what pools took and gave up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat, empty_frame
+
+
+def _field(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+_NODE, _PEER = _field("node", pa.uint32()), _field("peer", pa.uint32())
+_DIGEST = pa.binary(32)
+
+QUEUES_SCHEMA = pa.schema([_NODE, _PEER, _field("topic", _DIGEST), _field("root", _DIGEST)])
+"""One row a queue that ``node`` sends to ``peer``; its body is the verified one with this root."""
+
+VERDICTS_SCHEMA = pa.schema(
+    [
+        _NODE,
+        _PEER,
+        _field("kind", pa.uint8()),
+        _field("row", pa.int64()),
+        _field("code", pa.uint8()),
+        _field("change", pa.int64()),
+    ]
+)
+"""One row a packet or queue that came, in the order of the input (``row``): its code (``Verdict``), and the change of
+the peer's reputation. ``kind``: ``PACKET`` or ``QUEUE``."""
+
+PEERS_SCHEMA = pa.schema([_NODE, _PEER, _field("code", pa.uint8())])
+
+GOT_SCHEMA = pa.schema([_NODE, _field("root", _DIGEST)])
+
+PURGED_SCHEMA = pa.schema([_NODE, _field("root", _DIGEST), _field("topic", _DIGEST)])
+
+PACKET, QUEUE = np.uint8(0), np.uint8(1)
+
+_NO_HEADS = Frame(
+    {
+        "node": np.empty(0, dtype=np.uint32),
+        "peer": np.empty(0, dtype=np.uint32),
+        "count": np.empty(0, dtype=np.uint64),
+        "heads": np.empty((0, 5, 32), dtype=np.uint8),
+    },
+    0,
+)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Rows that a step makes.
+
+    ``heads``: neighbour packets to send (``node``, ``peer``, ``count``, ``heads``). ``queues``: queues to send.
+    ``verdicts``: on what came. ``disconnected``: peers to disconnect, and for what. ``got``: bodies that are new in a
+    node's pool. ``purged``: queues that a pool gave up.
+    """
+
+    heads: Frame = _NO_HEADS
+    queues: Frame = field(default_factory=partial(empty_frame, QUEUES_SCHEMA))
+    verdicts: Frame = field(default_factory=partial(empty_frame, VERDICTS_SCHEMA))
+    disconnected: Frame = field(default_factory=partial(empty_frame, PEERS_SCHEMA))
+    got: Frame = field(default_factory=partial(empty_frame, GOT_SCHEMA))
+    purged: Frame = field(default_factory=partial(empty_frame, PURGED_SCHEMA))
+
+
+def joined(outputs: Sequence[Output]) -> Output:
+    """Return the rows of several outputs, one after the other."""
+    return Output(*(concat([getattr(output, item.name) for output in outputs]) for item in fields(Output)))

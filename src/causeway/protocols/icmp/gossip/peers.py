@@ -1,0 +1,127 @@
+"""Peers (ICMP reference 3.8): who is connected, and what their behaviour costs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import lookup
+from causeway.model.order import Rows, groups_of, stable_order
+from causeway.proofs.substrate.gossip import MAX_CHAIN_HEADS
+from causeway.protocols.icmp.errors import Verdict
+from causeway.protocols.icmp.gossip.listed import Mask
+from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.gossip.output import Output
+from causeway.protocols.icmp.gossip.state import GossipState, heads_of
+
+BENEFICIAL = 50
+UNEXPECTED = -100
+MISMATCH = -150
+"""A message of a queue; of one without messages, as if it had one (D-14)."""
+BAD_PACKET = -300
+MALFORMED = -500
+UNIMPLIED = -100
+"""Besides, for a queue whose topic no leaf of the peer implies (``mistrust_unimplied``)."""
+
+Codes = npt.NDArray[np.int64]
+
+
+def connect(state: GossipState, pairs: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
+    """Connect peers (``node``, ``peer``), in order: leaves_k is empty, and they are told the node's leaves.
+
+    One that is connected already keeps what is known of it besides. Of more than ``max_peers`` the later ones are
+    refused. Raises ``InvalidInput`` for a node that is not there.
+    """
+    if len(pairs) == 0:
+        return state, Output()
+    at = state.node_rows(pairs["node"], "connect")
+    order = stable_order(pairs["node"], pairs["peer"])
+    first = np.sort(order[groups_of(pairs["node"][order], pairs["peer"][order]).starts])
+    pairs, at = pairs.take(first), at[first]
+    known = state.peer_rows(pairs)
+    again, new = known >= 0, np.flatnonzero(known < 0)
+    order = new[np.argsort(at[new], kind="stable")]
+    rank = groups_of(at[order]).ranks()
+    fits = rank + np.diff(state.peer_begins)[at[order]] < options.max_peers
+    refused, taken = np.sort(order[~fits]), np.sort(order[fits])
+    state = _with_peers(state, pairs.take(taken), known[again])
+    told = np.sort(np.concatenate([np.flatnonzero(again), taken]))
+    count, heads = heads_of(state, at[told])
+    declared = pairs.take(told).with_columns(count=count, heads=heads).select(("node", "peer", "count", "heads"))
+    gone = pairs.take(refused).with_columns(code=np.uint8(Verdict.TooManyPeers))
+    return state, Output(heads=declared.filter(count > 0), disconnected=gone.select(("node", "peer", "code")))
+
+
+def _with_peers(state: GossipState, pairs: Frame, again: Rows) -> GossipState:
+    """Return the state with further peers; those in the rows ``again`` have declared nothing."""
+    before = state.peers
+    count = before["count"].copy()
+    count[again] = 0
+    empty = np.zeros((len(pairs), MAX_CHAIN_HEADS, 32), dtype=np.uint8)
+    added = pairs.select(("node", "peer")).with_columns(
+        reputation=np.int64(0), impolite=np.int64(0), count=np.uint64(0), heads=empty
+    )
+    peers = concat([before.with_columns(count=count), added.select(before.names)])
+    order = stable_order(peers["node"], peers["peer"])
+    seen = np.concatenate([state.seen, np.zeros((len(pairs), state.seen.shape[1]), dtype=np.uint8)])
+    return replace(state, peers=peers.take(order), seen=seen[order])
+
+
+def disconnect(state: GossipState, pairs: Frame) -> GossipState:
+    """Return the state without the peers ``pairs`` (``node``, ``peer``); all that was seen of them is forgotten."""
+    rows = lookup(state.peers, pairs, ("node", "peer"))
+    gone = np.zeros(len(state.peers), dtype=bool)
+    gone[rows[rows >= 0]] = True
+    return state.without_peers(gone)
+
+
+@dataclass(frozen=True)
+class Charged:
+    """The state after peers were charged, who is ``gone`` (peers' rows, all still in the state), for what (``code``),
+    and which rows of the input came ``after`` that."""
+
+    state: GossipState
+    gone: Rows
+    code: Codes
+    after: Mask
+
+
+def charge(state: GossipState, peers: Rows, codes: Codes, change: Codes, options: GossipOptions) -> Charged:
+    """Charge peers (rows; -1: nobody) for what they sent, in order: ``change`` is added to their reputation, and
+    impolite messages are counted. At ``impolite_limit`` and ``least_reputation`` a peer is gone."""
+    order = np.argsort(peers, kind="stable")
+    order = order[np.count_nonzero(peers < 0) :]
+    peer = peers[order]
+    groups = groups_of(peer)
+    reputation = state.peers["reputation"][peer] + _running(change[order], groups.starts, groups.counts)
+    rude = _running((codes[order] == Verdict.Impolite).astype(np.int64), groups.starts, groups.counts)
+    impolite = state.peers["impolite"][peer] + rude
+    over = (reputation <= options.least_reputation) | (impolite >= options.impolite_limit)
+    passed = _running(over.astype(np.int64), groups.starts, groups.counts)
+    late = passed - over > 0
+    last = over & ~late
+    counted = order[~late]
+    kept = {name: state.peers[name].copy() for name in ("reputation", "impolite")}
+    np.add.at(kept["reputation"], peers[counted], change[counted])
+    np.add.at(kept["impolite"], peers[counted], codes[counted] == Verdict.Impolite)
+    after = np.zeros(len(peers), dtype=bool)
+    after[order[late]] = True
+    state = replace(state, peers=state.peers.with_columns(**kept))
+    return Charged(state, peer[last], codes[order[last]], after)
+
+
+def _running(values: Codes, starts: Rows, counts: Rows) -> Codes:
+    """Return the sum of the values up to each row, in each group alone."""
+    total = np.cumsum(values)
+    return np.asarray(total - np.repeat(total[starts] - values[starts], counts))
+
+
+def leave(charged: Charged) -> tuple[GossipState, Frame]:
+    """Return the state without those who are gone, and them as rows of ``disconnected``."""
+    gone = np.zeros(len(charged.state.peers), dtype=bool)
+    gone[charged.gone] = True
+    rows = charged.state.peers.take(charged.gone).select(("node", "peer"))
+    return charged.state.without_peers(gone), rows.with_columns(code=charged.code.astype(np.uint8))

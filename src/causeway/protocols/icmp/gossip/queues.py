@@ -1,0 +1,178 @@
+"""On queues from peers (ICMP reference 3.7): what each is worth, and what goes into the pool.
+
+Whether a root is expected is asked before anything is hashed: ``to_hash`` says of which queues the caller computes the
+root, in bulk, from the bodies that it then keeps; ``on_queues`` judges all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from causeway.model.frame import Frame
+from causeway.model.order import Rows, groups_of
+from causeway.protocols.checks import Check, refusals
+from causeway.protocols.digests import same
+from causeway.protocols.icmp.errors import Verdict
+from causeway.protocols.icmp.gossip.heads import costs, verdict_rows
+from causeway.protocols.icmp.gossip.listed import Mask
+from causeway.protocols.icmp.gossip.numbers import places
+from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.gossip.output import QUEUE, Output, joined
+from causeway.protocols.icmp.gossip.peers import BENEFICIAL, MISMATCH, UNEXPECTED, UNIMPLIED, Codes, charge, leave
+from causeway.protocols.icmp.gossip.pool import fitting, put
+from causeway.protocols.icmp.gossip.sending import common_blocks, implied
+from causeway.protocols.icmp.gossip.state import RECEIVED, SENT, GossipState, declared
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Queues that came to nodes, and what they are judged by: row by row.
+
+    ``rows``: ``node``, ``peer``, ``topic``, ``root``, ``messages`` and ``size`` (u64: how many, and their bytes),
+    ``malformed`` (what cannot be decoded), and for ``on_queues`` ``found``, the root of the body.
+    """
+
+    state: GossipState
+    rows: Frame
+    options: GossipOptions
+
+    @cached_property
+    def peer(self) -> Rows:
+        """Return the row of who sent each queue, -1 where nobody is connected."""
+        return self.state.peer_rows(self.rows)
+
+    @cached_property
+    def at(self) -> Rows:
+        """Return the row of each node; of who is not connected, any."""
+        return self.state.node_of[self.peer] if len(self.state.peers) else np.zeros(len(self.rows), dtype=np.int64)
+
+    @cached_property
+    def root(self) -> Rows:
+        """Return the number of each root, -1 where it is not listed."""
+        return places(self.state.listed.roots, self.rows["root"])
+
+    @cached_property
+    def topic(self) -> Rows:
+        """Return the number of each topic, -1 where it is not listed."""
+        return places(self.state.listed.topics, self.rows["topic"])
+
+    @cached_property
+    def queue(self) -> Rows:
+        """Return the number of each queue, -1 where it is not listed."""
+        return self.state.listed.queue_numbers(self.root, self.topic)
+
+    @cached_property
+    def well_formed(self) -> Mask:
+        """Return what could be decoded, and is not longer than a queue may be."""
+        short = self.rows["messages"] <= np.uint64(self.options.max_queue_messages)
+        short &= self.rows["size"] <= np.uint64(self.options.max_queue_bytes)
+        return np.asarray(short & ~self.rows["malformed"])
+
+    @cached_property
+    def expected(self) -> Mask:
+        """Return what the nodes expect."""
+        found = (self.peer >= 0) & (self.queue >= 0)
+        found[found] = self.state.own.expects(self.at[found], self.queue[found])
+        return found
+
+    def flagged(self, flag: np.uint8) -> Mask:
+        """Return which roots had been seen with their peers before: ``RECEIVED``, ``SENT``."""
+        found = (self.peer >= 0) & (self.root >= 0)
+        found[found] = self.state.seen[self.peer[found], self.root[found]] & flag > 0
+        return found
+
+    @cached_property
+    def received(self) -> Mask:
+        """Return which roots had come from their peers before, with the good ones of this call."""
+        found = self.flagged(RECEIVED)
+        good = np.flatnonzero(~found & self.well_formed & self.expected & self.matching)
+        order = good[np.lexsort((self.root[good], self.peer[good]))]
+        first = order[groups_of(self.peer[order], self.root[order]).starts]
+        width = max(len(self.state.listed.roots), 1)
+        codes = self.peer * width + self.root
+        begins = np.argsort(codes[first], kind="stable")
+        first = first[begins]
+        mine = np.searchsorted(codes[first], codes)
+        mine[mine == len(first)] = 0
+        if len(first):
+            again = (codes[first][mine] == codes) & (self.peer >= 0) & (self.root >= 0)
+            found |= again & (np.arange(len(found)) > first[mine])
+        return found
+
+    @cached_property
+    def matching(self) -> Mask:
+        """Return which bodies have the root that is said."""
+        return same(self.rows["found"], self.rows["root"])
+
+
+CHECKS: tuple[Check[Verdict, Arrivals], ...] = (
+    Check(Verdict.NotConnected, "X-2", lambda found: found.peer >= 0),
+    Check(Verdict.Malformed, "3.10", lambda found: found.well_formed),
+    Check(Verdict.Impolite, "3.7, 1", lambda found: ~found.received),
+    Check(Verdict.UnexpectedQueue, "3.7, 2", lambda found: found.expected),
+    Check(Verdict.RootMismatch, "3.7, 2", lambda found: found.matching),
+    Check(Verdict.Duplicate, "6, 13", lambda found: ~found.flagged(SENT)),
+)
+
+_JUDGED = (Verdict.OK, Verdict.UnexpectedQueue, Verdict.RootMismatch, Verdict.Duplicate)
+"""Verdicts on queues that are not dropped before they are looked at (3.7, 2)."""
+
+
+def to_hash(state: GossipState, arrivals: Frame, options: GossipOptions) -> Mask:
+    """Return of which queues the root must be computed: the others are refused whatever their bodies are."""
+    found = Arrivals(state, arrivals, options)
+    return np.asarray(found.well_formed & found.expected & ~found.flagged(RECEIVED))
+
+
+def on_queues(state: GossipState, arrivals: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
+    """Judge queues from peers, in order, and put the good ones into the pools (3.7).
+
+    ``arrivals``: see ``Arrivals``; of rows that ``to_hash`` leaves out ``found`` is any. What is put goes out after all
+    of the call was judged.
+    """
+    if len(arrivals) == 0:
+        return state, Output()
+    found = Arrivals(state, arrivals, options)
+    codes = refusals(CHECKS, found, len(arrivals), Verdict.OK)
+    change = _changes(found, codes)
+    charged = charge(state, found.peer, codes, change, options)
+    codes[charged.after], change[charged.after] = Verdict.NotConnected, 0
+    seen = state.seen.copy()
+    noted = (codes == Verdict.OK) | (codes == Verdict.Duplicate)
+    seen[found.peer[noted], found.root[noted]] |= RECEIVED
+    new = _new(found, codes)
+    new = new[fitting(state, found.at[new], arrivals["size"][new], options)]
+    state, gone = leave(replace(charged, state=replace(charged.state, seen=seen)))
+    state, out = put(state, found.at[new], found.root[new], arrivals["size"][new])
+    good = np.flatnonzero(codes == Verdict.OK)
+    codes[good[~state.pool[found.at[good], found.queue[good]]]] = Verdict.PoolFull
+    verdicts = verdict_rows(arrivals, QUEUE, codes, change)
+    return state, joined([out, Output(verdicts=verdicts, disconnected=gone)])
+
+
+def _new(found: Arrivals, codes: Codes) -> Rows:
+    """Return the first good row of each root that a node's pool does not have yet, in order."""
+    good = np.flatnonzero(codes == Verdict.OK)
+    good = good[~found.state.pool[found.at[good], found.queue[good]]]
+    order = good[np.lexsort((found.root[good], found.at[good]))]
+    return np.sort(order[groups_of(found.at[order], found.root[order]).starts])
+
+
+def _changes(found: Arrivals, codes: Codes) -> Codes:
+    """Return what each queue changes in the reputation of who sent it (X-1)."""
+    change = costs(codes)
+    change[codes == Verdict.OK] = BENEFICIAL
+    change[codes == Verdict.UnexpectedQueue] = UNEXPECTED
+    wrong = codes == Verdict.RootMismatch
+    change[wrong] = MISMATCH * np.maximum(found.rows["messages"][wrong].astype(np.int64), 1)
+    if found.options.mistrust_unimplied == "on":
+        rows = np.flatnonzero(np.isin(codes, _JUDGED))
+        peers = found.peer[rows]
+        state = found.state
+        heads = declared(state, state.peers["heads"][peers], state.peers["count"][peers])
+        known = implied(state, common_blocks(state, peers, heads), found.topic[rows])
+        change[rows[~known]] += UNIMPLIED
+    return change

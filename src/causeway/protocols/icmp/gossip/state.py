@@ -1,0 +1,234 @@
+"""The state of any set of nodes (ICMP reference 2.5): leaves, pool, peers and what went between them.
+
+What nodes know of queues is a matrix: a row a node, or a peer of a node, a column a queue or root that is listed now.
+So one question is one table access, and memory is bounded by what own leaves list, whatever peers send.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame
+from causeway.model.joins import lookup
+from causeway.model.order import U64, Rows
+from causeway.proofs.substrate.gossip import MAX_CHAIN_HEADS
+from causeway.protocols.icmp.gossip.listed import Listed, Mask, nothing_listed, restricted
+from causeway.protocols.icmp.gossip.numbers import places
+from causeway.protocols.icmp.gossip.options import GossipOptions
+
+RECEIVED, SENT = np.uint8(1), np.uint8(2)
+"""What is seen of a root with a peer: it came from the peer, it went to the peer."""
+
+Flags = npt.NDArray[np.uint8]
+
+Heads = npt.NDArray[np.uint8]
+"""Declared chain heads, shape (n, MAX_CHAIN_HEADS, 32), zeros behind the last."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """Which blocks' topics nodes keep, leaves and ancestors: shape (nodes, blocks + 1), and what these list."""
+
+    blocks: Mask
+    listed: Listed
+
+    @cached_property
+    def _sets(self) -> tuple[Mask, Rows]:
+        """Return the different sets of blocks that nodes have, and which one each node has."""
+        sets, which = np.unique(self.blocks, axis=0, return_inverse=True)
+        return sets, which.reshape(-1)
+
+    @property
+    def set_of(self) -> Rows:
+        """The row in ``expected`` and ``live`` of each node: nodes with the same blocks have one."""
+        return self._sets[1]
+
+    @cached_property
+    def expected(self) -> Mask:
+        """Which queues are expected (expectedQueues), shape (sets, queues)."""
+        return _joined(self._sets[0], self.listed.lists)
+
+    @cached_property
+    def live(self) -> Mask:
+        """Which topics have an entry in expectedQueues, shape (sets, topics)."""
+        return _joined(self._sets[0], self.listed.leaf_topics)
+
+    def expects(self, nodes: Rows, queues: Rows) -> Mask:
+        """Return of each row whether the node (row) expects the queue (number)."""
+        return np.asarray(self.expected[self.set_of[nodes], queues])
+
+
+@dataclass(frozen=True)
+class GossipState:
+    """The state of nodes.
+
+    ``nodes``: ``node`` (u32, ascending), ``purge`` (when its pool is purged next, ms), ``bytes`` (of its pool).
+    ``leaf``: numbers of each node's leaves, best first, shape (nodes, MAX_CHAIN_HEADS). ``pool``: shape (nodes,
+    queues). ``sizes``: bytes of each root's body, 0 while nobody has had it. ``peers``: ``node``, ``peer`` (u32,
+    ascending by both), ``reputation``, ``impolite`` (i64), ``count`` (u64), ``heads``. ``seen``: flags, shape
+    (peers, roots).
+    """
+
+    own: Own
+    nodes: Frame
+    leaf: Rows
+    pool: Mask
+    sizes: U64
+    peers: Frame
+    seen: Flags
+
+    @property
+    def listed(self) -> Listed:
+        """What the blocks list."""
+        return self.own.listed
+
+    @cached_property
+    def node_of(self) -> Rows:
+        """Return the row of each peer's node."""
+        rows: Rows = self.nodes["node"].searchsorted(self.peers["node"])
+        return rows
+
+    @cached_property
+    def peer_begins(self) -> Rows:
+        """Return where the peers of each node begin, and at last where they end, shape (nodes + 1)."""
+        return np.append(self.peers["node"].searchsorted(self.nodes["node"]), len(self.peers))
+
+    def node_rows(self, nodes: npt.NDArray[np.uint32], what: str) -> Rows:
+        """Return the row of each node. Raises ``InvalidInput`` for one that is not there; ``what`` names the input."""
+        rows = lookup(self.nodes, Frame({"node": nodes}, len(nodes)), ("node",))
+        if (rows < 0).any():
+            raise InvalidInput(f"{what}: node {nodes[rows < 0][0]} is not among the nodes of the state")
+        return rows
+
+    def peer_rows(self, asked: Frame) -> Rows:
+        """Return the row of each (``node``, ``peer``), -1 where they are not connected."""
+        return lookup(self.peers, asked, ("node", "peer"))
+
+    def without_peers(self, gone: Mask) -> GossipState:
+        """Return the state without some peers, and without what was seen of them."""
+        if not gone.any():
+            return self
+        return replace(self, peers=self.peers.filter(~gone), seen=self.seen[~gone])
+
+
+def _joined(sets: Mask, tables: Mask) -> Mask:
+    """Return for each set of blocks the union of their rows in ``tables``."""
+    return np.asarray(sets.astype(np.float32) @ tables.astype(np.float32) > 0)
+
+
+def start(nodes: npt.NDArray[np.uint32], options: GossipOptions) -> GossipState:
+    """Return the state of nodes (each once) that have no leaves and no peers."""
+    nodes = np.unique(nodes)
+    count = len(nodes)
+    zeros = np.zeros(count, dtype=np.uint64)
+    none = np.empty(0, dtype=np.uint32)
+    amounts = np.empty(0, dtype=np.int64)
+    peers = {
+        "node": none,
+        "peer": none,
+        "reputation": amounts,
+        "impolite": amounts,
+        "count": amounts.astype(np.uint64),
+        "heads": np.empty((0, MAX_CHAIN_HEADS, 32), dtype=np.uint8),
+    }
+    return GossipState(
+        Own(np.zeros((count, 1), dtype=bool), nothing_listed(options.ancestors)),
+        Frame({"node": nodes, "purge": zeros, "bytes": zeros}, count),
+        np.zeros((count, MAX_CHAIN_HEADS), dtype=np.int64),
+        np.zeros((count, 0), dtype=bool),
+        np.empty(0, dtype=np.uint64),
+        Frame(peers, 0),
+        np.empty((0, 0), dtype=np.uint8),
+    )
+
+
+def renumbered(state: GossipState, listed: Listed) -> GossipState:
+    """Return the state with ``listed``, which has more than it has."""
+    before = state.listed
+    block = np.append(places(listed.blocks, before.blocks), listed.nothing)
+    root, topic = places(listed.roots, before.roots), places(listed.topics, before.topics)
+    queue = listed.queue_numbers(root[before.root_of], topic[before.topic_of])
+    own = np.zeros((len(state.nodes), listed.nothing + 1), dtype=bool)
+    own[:, block] = state.own.blocks
+    pool = np.zeros((len(state.pool), len(listed.root_of)), dtype=bool)
+    pool[:, queue] = state.pool
+    seen = np.zeros((len(state.seen), len(listed.roots)), dtype=np.uint8)
+    seen[:, root] = state.seen
+    sizes = np.zeros(len(listed.roots), dtype=np.uint64)
+    sizes[root] = state.sizes
+    return replace(state, own=Own(own, listed), leaf=block[state.leaf], pool=pool, sizes=sizes, seen=seen)
+
+
+def compacted(state: GossipState) -> GossipState:
+    """Return the state without blocks, queues and roots that no node has any more."""
+    blocks: Mask = np.logical_or.reduce(state.own.blocks[:, :-1], axis=0)
+    queues: Mask = np.logical_or.reduce(state.pool, axis=0)
+    queues |= np.logical_or.reduce(state.listed.lists[:-1][blocks], axis=0)
+    roots: Mask = np.logical_or.reduce(state.seen > 0, axis=0)
+    roots[state.listed.root_of[queues]] = True
+    if blocks.all() and queues.all() and roots.all():
+        return state
+    listed = restricted(state.listed, blocks, roots, queues)
+    number = np.full(len(blocks) + 1, listed.nothing, dtype=np.int64)
+    number[:-1][blocks] = np.arange(listed.nothing)
+    return replace(
+        state,
+        own=Own(state.own.blocks[:, np.append(blocks, True)], listed),
+        leaf=number[state.leaf],
+        pool=state.pool[:, queues],
+        sizes=state.sizes[roots],
+        seen=state.seen[:, roots],
+    )
+
+
+def heads_of(state: GossipState, nodes: Rows) -> tuple[npt.NDArray[np.uint64], Heads]:
+    """Return how many leaves nodes (rows) have, and their hashes as they are declared."""
+    leaf = state.leaf[nodes]
+    there = leaf != state.listed.nothing
+    hashes = np.concatenate([state.listed.blocks, np.zeros((1, 32), dtype=np.uint8)])
+    return there.sum(axis=1).astype(np.uint64), hashes[leaf]
+
+
+def declared(state: GossipState, heads: Heads, count: npt.NDArray[np.uint64]) -> Rows:
+    """Return the numbers of declared heads, shape (n, MAX_CHAIN_HEADS), ``nothing`` for those not known."""
+    found = places(state.listed.blocks, heads).reshape(len(heads), MAX_CHAIN_HEADS)
+    given = np.arange(MAX_CHAIN_HEADS) < count[:, None].astype(np.int64)
+    return np.where(given & (found >= 0), found, state.listed.nothing)
+
+
+def tables(state: GossipState) -> dict[str, Frame]:
+    """Return the state as tables with a column ``node``, each in the order of its columns, digests for numbers."""
+    listed, node = state.listed, state.nodes["node"]
+    found: dict[str, Frame] = {"nodes": state.nodes}
+    row, place = (state.leaf != listed.nothing).nonzero()
+    found["leaves"] = _frame(node=node[row], place=place, hash=listed.blocks[state.leaf[row, place]])
+    row, topic = state.own.live[state.own.set_of].nonzero()
+    found["topics"] = _frame(node=node[row], topic=listed.topics[topic])
+    for name, mask in (("expected", state.own.expected[state.own.set_of]), ("pool", state.pool)):
+        row, queue = mask.nonzero()
+        root, topic = listed.root_of[queue], listed.topic_of[queue]
+        found[name] = _frame(node=node[row], root=listed.roots[root], topic=listed.topics[topic])
+    found["peers"] = state.peers
+    row, root = state.seen.nonzero()
+    peers = {name: state.peers[name][row] for name in ("node", "peer")}
+    found["seen"] = _frame(**peers, root=listed.roots[root], flags=state.seen[row, root])
+    return found
+
+
+def _frame(**columns: npt.NDArray[np.generic]) -> Frame:
+    return Frame(columns)
+
+
+def held(state: GossipState, asked: Frame) -> Mask:
+    """Return which queues are in the pools of nodes, asked for by ``node``, ``topic`` and ``root`` (3.9, 1)."""
+    listed = state.listed
+    at = state.node_rows(asked["node"], "asked")
+    queue = listed.queue_numbers(places(listed.roots, asked["root"]), places(listed.topics, asked["topic"]))
+    found = queue >= 0
+    found[found] = state.pool[at[found], queue[found]]
+    return found

@@ -1,0 +1,51 @@
+"""One step of nodes: all that came to them since the last one, in a fixed order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from causeway.model.frame import Frame
+from causeway.protocols.icmp.gossip.heads import on_heads
+from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
+from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.gossip.output import Output, joined
+from causeway.protocols.icmp.gossip.peers import connect, disconnect
+from causeway.protocols.icmp.gossip.pool import purge
+from causeway.protocols.icmp.gossip.queues import on_queues
+from causeway.protocols.icmp.gossip.state import GossipState
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What came to nodes: each as the function says that takes it in; None: nothing."""
+
+    disconnect: Frame | None = None
+    connect: Frame | None = None
+    leaves: tuple[Frame, Frame, Frame] | None = None
+    """Leaves, blocks, unrouted (``on_leaves``)."""
+    kept: Frame | None = None
+    heads: Frame | None = None
+    queues: Frame | None = None
+
+
+def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) -> tuple[GossipState, Output]:
+    """Return the state after a step at ``time`` (ms), and what goes out, in the order in which it was made.
+
+    The order is: peers that left, peers that came, new leaves, own queues, declarations, queues, the purge. So what a
+    peer declares counts for the queues that came with it, and each input meets what the ones before it made.
+    """
+    outputs = []
+    if inputs.disconnect is not None:
+        state = disconnect(state, inputs.disconnect)
+    if inputs.connect is not None:
+        state, out = connect(state, inputs.connect, options)
+        outputs.append(out)
+    if inputs.leaves is not None:
+        state, out = on_leaves(state, *inputs.leaves, options)
+        outputs.append(out)
+    for rows, event in ((inputs.kept, on_kept), (inputs.heads, on_heads), (inputs.queues, on_queues)):
+        if rows is not None:
+            state, out = event(state, rows, options)
+            outputs.append(out)
+    state, out = purge(state, time, options)
+    return state, joined([*outputs, out])
