@@ -127,7 +127,7 @@ def purge(node: Node, now: int) -> Out:
         if t not in node.expected:
             out.rows += [Pool(node.name, now, t, root, "purge") for root in sorted(node.pool[t])]
             del node.pool[t]
-            for peer in node.peers.values():
+            for peer in node.peers.values() if node.options.seen_until == "purge" else ():
                 peer.received = {key for key in peer.received if key[0] != t}
                 peer.sent = {key for key in peer.sent if key[0] != t}
     out.rows.append(Pool(node.name, now, None, None, "sweep"))
@@ -195,7 +195,7 @@ def on_queue(node: Node, chain: Chain, now: int, k: NodeId, m: Envelope) -> Out:
 
     def got(verdict: Verdict, error: str | None, reputation: int, accesses: int) -> None:
         if verdict in ("good", "wasteful") and node.options.mistrust_unimplied == "on":
-            yes, more = implied(node, chain, k, m.topic)
+            yes, more = implied(node, chain, k, m.topic, m.root)
             reputation, accesses = reputation + (0 if yes else node.options.mistrust), accesses + more
         out.rows.append(Got(node.name, k, now, m.topic, m.root, m.size, verdict, error, reputation, accesses))
 

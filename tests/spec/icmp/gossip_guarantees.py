@@ -7,8 +7,8 @@ Decisions.
 - G7: with `ancestors`, a node has (1 + a) times as many blocks to consider; the bound of accesses is the square of
   these on either side, and two a block besides (headers of both, and topics where they meet), and the two look-ups that
   do not depend on heads.
-- G8 counts within one connection, and until the sender purges the topic. A queue "came from" a peer when it was good or
-  was an echo: what was refused is not remembered (hazard 14).
+- G8 counts within one connection and, with `seen_until = purge`, until the sender purges the topic. A queue "came from"
+  a peer when it was good or was an echo: what was refused is not remembered (hazard 14).
 - L1 is eventual; so it is judged at the end of a log, of which the caller knows that nothing is under way and nothing
   was lost. It asks that a queue reached its node, not that the pool still has it. Who shares a leaf only by way of
   others that do not share it need not be reached.
@@ -161,7 +161,7 @@ def g8_no_echo(record: Record) -> list[Finding]:
     for row in record.rows:
         if isinstance(row, Peer):
             came = {key: before for key, before in came.items() if key[:2] != (row.node, row.peer)}
-        elif isinstance(row, Pool) and row.change == "purge":
+        elif isinstance(row, Pool) and row.change == "purge" and record.options.seen_until == "purge":
             came = {key: before for key, before in came.items() if key[0] != row.node or key[2][0] != row.topic}
         elif isinstance(row, Got) and row.verdict != "wasteful":
             came.setdefault((row.node, row.peer, (row.topic, row.root)), row)
@@ -191,7 +191,8 @@ def l1_reach(record: Record, holders: Mapping[NodeId, Collection[ParaId]]) -> li
                 lack = sorted(node for node in nodes if (node, key) not in w.reached)
                 if have and lack:
                     text = f"a queue of {sorted(senders)} that {sorted(have)} have did not reach {lack}"
-                    found.append(violated("L1", text, *[w.pool[node][key] for node in have if key in w.pool[node]]))
+                    pools = [w.pool.get(node, {}) for node in sorted(have)]
+                    found.append(violated("L1", text, *[pool[key] for pool in pools if key in pool]))
     return once(found)
 
 

@@ -4,8 +4,14 @@ Decisions.
 - A gossip message is the envelope, (topic, Queue) of 2.2, so `seen` of a peer has pairs (topic, root). With roots
   alone, as 2.5 has it, a queue that is posted again with the same messages would never travel a second time, and in
   block mode nobody could collect it under its second block (L1, L2; hazard 15).
-- What was seen with a peer is forgotten when its topic is purged. Else it would grow with history; and a queue whose
-  fork comes back after a purge would not be sent again to those who purged it.
+- `allowed_by = topic | root`. By the text (D-5) a message is allowed if a common leaf has its topic. In block mode one
+  topic has many roots, of which some may be routed at that leaf: then a queue is allowed that its receiver does not
+  expect, whoever obeys is noted as wasteful, and the queue counts as sent, so that it does not come again when a fork
+  needs it (L1). With `root`, a common leaf must have the root on the topic. In root mode they are the same.
+- `seen_until = disconnect | purge`: how long is remembered what was seen with a peer. G8 and the text know no end but
+  the connection's. Then it grows with history, and a queue that was purged, and whose fork comes back, is not sent
+  again to those who purged it. With `purge`, it is forgotten with its topic; then a peer that purged sends again to one
+  that did not, which takes it for impolite. Neither is right where forks come back; the text does not think of it.
 - Best leaves are those of the highest numbers and, of one number, the smallest hashes (hazard 29).
 - An entry of `expected` is known if it was before, or is in the pool: a leaf may go and come back between two purges.
 - `ancestors` (5.1 (1)): the views of a leaf's last ancestors are kept if they were leaves here once; they are expected
@@ -117,9 +123,9 @@ def common(node: Node, chain: Chain, heads: Collection[Hash]) -> list[Hash]:
     return [B for B in near(chain, node.leaves, node.options.ancestors) if B in theirs]
 
 
-def implied(node: Node, chain: Chain, k: NodeId, t: Hash) -> tuple[bool, int]:
-    """Whether a common leaf has the topic, and how many table accesses that took: headers of both sides, each of ours
-    against each of theirs, and for each that is common its topics."""
+def implied(node: Node, chain: Chain, k: NodeId, t: Hash, root: Hash) -> tuple[bool, int]:
+    """Whether a common leaf has the topic (the root), and how many table accesses that took: headers of both sides,
+    each of ours against each of theirs, and for each that is common its topics."""
     a = node.options.ancestors
     ours, theirs = near(chain, node.leaves, a), near(chain, node.peers[k].leaves, a)
     accesses = len(ours) + len(theirs) if a else 0
@@ -128,7 +134,8 @@ def implied(node: Node, chain: Chain, k: NodeId, t: Hash) -> tuple[bool, int]:
             accesses += 1
             if l == h:
                 accesses += 1
-                if t in node.views.get(l, {}):
+                roots = node.views.get(l, {}).get(t, set())
+                if root in roots or (roots and node.options.allowed_by == "topic"):
                     return True, accesses
     return False, accesses
 
@@ -138,5 +145,5 @@ def allowed(node: Node, chain: Chain, k: NodeId, t: Hash, root: Hash) -> tuple[b
     peer = node.peers[k]
     if (t, root) in peer.received or (t, root) in peer.sent:
         return False, 1
-    answer, accesses = implied(node, chain, k, t)
+    answer, accesses = implied(node, chain, k, t, root)
     return answer, 1 + accesses

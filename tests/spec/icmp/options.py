@@ -13,7 +13,7 @@ class Options:
 
     Decisions. `impolite_limit` is how many impolite acts end a connection: the third. `mistrust` is what a topic that
     no declared head implies costs beyond the rest; the text gives no value: that of an unexpected queue (X-1).
-    `propagate_on_leaf` is none of 4.1 (gossip says why it is there).
+    `propagate_on_leaf`, `allowed_by` and `seen_until` are none of 4.1 (gossip and node say why they are there).
     `fallback_after` is two purge intervals, so that gossip has had its chance.
     """
 
@@ -28,6 +28,8 @@ class Options:
     mistrust_unimplied: Switch = "off"
     fallback_request: Switch = "off"
     propagate_on_leaf: Switch = "off"
+    allowed_by: Literal["topic", "root"] = "topic"
+    seen_until: Literal["disconnect", "purge"] = "disconnect"
     impolite_limit: int = 3
     purge_interval: int = 2_000
     fallback_after: int = 4_000
