@@ -159,5 +159,6 @@ def _left(domains: Chains, others: int) -> tuple[Frame, Frame]:
         proved=np.uint64(others),
         expected=np.uint64(others),
         since=np.uint64(0),
+        until=np.uint64(others),
     )
     return responses, lanes.select(RELAYING_SCHEMA.names)

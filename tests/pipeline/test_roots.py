@@ -23,7 +23,7 @@ ROOTS = {
     ("zones", "ibc"): (26, "72302647bfab516d160c50129c616e14d60c6945f0a1d4f88b583b65f1ed8a31"),
     ("clients", "ibc"): (27, "01c0e39fe50effd43dee6e691444380dd0239dd1c9c15c0d5b2ac897182c7d34"),
     ("domains", "xdm"): (38, "38f99cd2db180377137b0e52c2ba91e091d5d2b1fae76c44b646f2b50fb258cb"),
-    ("faulty_domains", "xdm"): (69, "ea0869af039bd350dce71630ae71893a40d7bd3437ac47abc77f476f5af3faae"),
+    ("faulty_domains", "xdm"): (67, "bfd17d6f42e560c563515a64de8f543c569c787c77b25cf999faf884e51ed1af"),
     ("two_subnets", "xdm"): (25, "b757b7c58062086fde4e452a4cac6b72d757eca36ef525a8eff7f183ecae6e58"),
     ("auction", "xdm"): (26, "5023dbbaf58288b242b13cb03dc990dde8d7190b5c3b3aa52790dbdad3aca618"),
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),

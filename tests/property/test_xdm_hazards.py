@@ -526,7 +526,7 @@ def test_32_every_sixth_gossip_message_is_dropped(make: Make) -> None:
         e.send(0, 1, b"x")
         e.send(1, 0, b"y")
         e.step()
-    e.step(2 * ROUND_TRIP)
+    e.step(3 * ROUND_TRIP)
     assert results(e, 0) == ["Ok"] * 13 and results(e, 1) == ["Ok"] * 12
     assert next(count) > 50
     sound(e)

@@ -12,38 +12,41 @@ from tests.unit.xdm_network import Network
 CALLS, AGAIN = 24, 4
 
 
-def proved(net: Network) -> Iterator[tuple[int, list[int], int]]:
-    """Run until everything is answered: of each block the requests to ``B`` that are proved in it, and the nonce that
-    ``B`` expected at the height before."""
-    a, b = net.names.index("A"), net.names.index("B")
+def proved(net: Network) -> Iterator[tuple[int, int, int]]:
+    """Run until everything is answered: of each request to ``B`` that is proved its block, its nonce, and the nonce
+    that ``B`` expected at the height before."""
     for tick in range(200):
         if tick < CALLS:
             net.call(1, 2, bytes([tick]))
         channels = net.state["channels"]
-        expected = int(channels["next_inbox"][(channels["chain"] == b) & (channels["foreign"] == a)][0])
+        there = (channels["chain"] == net.names.index("B")) & (channels["foreign"] == net.names.index("A"))
+        expected = int(channels["next_inbox"][there][0])
         net.block()
         rows = net.state["envelopes"]
-        yield net.tick + 1, rows["index"][(rows["source"] == a) & (rows["substream"] == 0)].tolist(), expected
+        for nonce in rows["index"][(rows["source"] == net.names.index("A")) & (rows["substream"] == 0)].tolist():
+            yield net.tick + 1, nonce, expected
         if tick >= CALLS and net.idle():
             return
     raise AssertionError("calls still wait")
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 5])
-@pytest.mark.parametrize("what", ["halt", "drop"])
-def test_what_comes_next_is_not_proved_again_because_what_was_before_it_had_been_lost(what: str, ahead: int) -> None:
-    """The first that is lost is proved again, with those behind it that the other side may keep; the others, which were
-    proved only just before, are not proved anew when it has arrived."""
-    fault = ("halt", "B", None, 8, 17, {}) if what == "halt" else ("drop", "A", "B", 8, 17, {"every": 2})
+@pytest.mark.parametrize("halted", [False, True])
+def test_what_was_proved_lately_is_not_proved_again_whatever_comes_before_it(ahead: int, halted: bool) -> None:
+    """Of what is lost the first is proved again, while others behind it were proved only just before."""
+    kind = ("halt", "B", None) if halted else ("drop", "A", "B")
     options = {"resubmit_after": AGAIN, "max_future_nonces": ahead}
-    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, balance=10**6, options=options, faults=[fault])
+    net = Network(
+        {"A": {1: "caller"}, "B": {2: "echo"}},
+        balance=10**6,
+        options=options,
+        faults=[(*kind, 8, 17, {} if halted else {"every": 2})],
+    )
     last: dict[int, int] = {}
-    again = 0
-    for block, nonces, expected in proved(net):
-        lately = [nonce for nonce in nonces if block - last.get(nonce, -AGAIN) < AGAIN]
-        assert expected not in lately, f"{expected} is proved in blocks {last[expected]} and {block}"
-        assert not lately or (expected in nonces and max(lately) <= expected + ahead), f"block {block}: {lately}"
-        assert all(expected <= nonce < expected + 2 * (ahead + 1) for nonce in nonces), "no more than may be kept"
-        again += sum(nonce in last for nonce in nonces)
-        last |= dict.fromkeys(nonces, block)
-    assert again and sorted(last) == np.arange(CALLS).tolist()
+    lost = 0
+    for block, nonce, expected in proved(net):
+        assert block - last.get(nonce, -AGAIN) >= AGAIN, f"{nonce} is proved in blocks {last[nonce]} and {block}"
+        assert expected <= nonce < expected + 2 * (ahead + 1), "no more than the other side may keep until then"
+        lost += nonce in last
+        last[nonce] = block
+    assert lost and sorted(last) == np.arange(CALLS).tolist()

@@ -120,7 +120,7 @@ def _wanted(
     waits = _waiting(state, tries, context)
     lanes = waits.lanes
     known = lookup(state["relaying"], lanes, LANE)
-    proved, before, since = _remembered(state["relaying"], known)
+    proved, before, since, until = _remembered(state["relaying"], known)
     expected = _expected(lanes, view)
     # Each time that the other side has gone on, its operators have so many blocks again to take what was brought.
     number = np.uint64(context.number)
@@ -130,24 +130,28 @@ def _wanted(
     stuck = again & _is_refused_for_ever(waits, again, expected, view)
     since = np.where(stuck, np.uint64(NEVER), since)
     again &= ~stuck
-    # What was proved so long ago and has not arrived is proved again, from what the other side says it expects.
+    # What was proved so long ago and has not arrived is proved again, from what the other side says it expects; what
+    # was proved since then is not: it may be on its way (X-5).
     first = np.where(again, expected, np.maximum(proved, expected))
     stop = first + np.uint64(options.max_future_nonces + 1)
     # What is proved beyond what the other side may keep until then is for nothing.
     stop = np.minimum(stop, expected + np.uint64(2 * (options.max_future_nonces + 1)))
+    stop = np.where(again, np.minimum(stop, until), stop)
     counts, messages = waits.between(first, stop)
     some = counts > 0
     fresh = _are_fresh(lanes, view, context)
     stale, some, again = some & ~fresh, some & fresh, again & fresh
     chosen = some & _chosen(lanes, some, context)
     taken = messages.filter(chosen.repeat(counts))
-    since = np.where(again & chosen, number, since)
+    again &= chosen
+    since = np.where(again, number, since)
     proved = proved.copy()
-    # What was proved behind that is under way, and has its own time.
     proved[chosen] = np.maximum(proved[chosen], taken["index"][counts[chosen].cumsum() - 1] + np.uint64(1))
     # What the other side does not expect any more it has: nobody need prove it.
     known_there = np.maximum(proved, expected)
-    relaying = lanes.with_columns(proved=known_there, expected=expected, since=since).filter(known_there > 0)
+    until = np.where(stays & ~again, until, known_there)
+    remembered = lanes.with_columns(proved=known_there, expected=expected, since=since, until=until)
+    relaying = remembered.filter(known_there > 0)
     due = since[(proved > expected) & (since < NEVER)] + np.uint64(options.resubmit_after)
     more = bool(stale.any() or (some & ~chosen).any() or len(taken))
     after = int(due.min()) if len(due) else None
@@ -221,13 +225,14 @@ def _is_refused_for_ever(waits: _Waiting, again: np.ndarray, expected: U64, view
     return np.asarray(request & ((tag == Tag.CHANNEL_OPEN) | ((tag == Tag.CHANNEL_CLOSE) & closed)))
 
 
-def _remembered(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64]:
-    """Return ``proved``, ``expected`` and ``since`` of rows of what operators remember, 0 for -1."""
+def _remembered(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64, U64]:
+    """Return ``proved``, ``expected``, ``since`` and ``until`` of rows of what operators remember, 0 for -1."""
     if len(relaying) == 0:
         zero = np.zeros(len(rows), dtype=np.uint64)
-        return zero, zero, zero
-    found = [np.where(rows >= 0, relaying[name][rows], np.uint64(0)) for name in ("proved", "expected", "since")]
-    return found[0], found[1], found[2]
+        return zero, zero, zero, zero
+    names = ("proved", "expected", "since", "until")
+    found = [np.where(rows >= 0, relaying[name][rows], np.uint64(0)) for name in names]
+    return found[0], found[1], found[2], found[3]
 
 
 def _are_fresh(lanes: Frame, view: View, context: Context) -> np.ndarray:

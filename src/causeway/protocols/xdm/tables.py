@@ -134,10 +134,11 @@ HISTORY_SCHEMA = pa.schema([_field("chain", U32), _field("number", UINT64), _fie
 """One row a block of a chain whose storage changes may still be asked for: its number and the height that has it."""
 
 RELAYING_SCHEMA = pa.schema(
-    [*LANE_FIELDS, _field("proved", UINT64), _field("expected", UINT64), _field("since", UINT64)]
+    [*LANE_FIELDS, *(_field(name, UINT64) for name in ("proved", "expected", "since", "until"))]
 )
 """What the operators of ``source`` remember of a lane: messages below ``proved`` were proved to its destination, which
-has said since block ``since`` that it expects the nonce ``expected`` next. No root depends on it."""
+has said since block ``since`` that it expects the nonce ``expected`` next; those below ``until`` were last proved in
+that block or before. ``since`` is also the block in which they began to prove again. No root depends on it."""
 
 ENVELOPES_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("tag", UINT64), _field("members", BYTES)])
 """One row a message that operators of ``source`` prove to ``destination`` at this height. ``tag``: the weight tag;
