@@ -84,10 +84,9 @@ def command(
     states, other = 0, ""
     if not found and checked.heights:
         from causeway.network.recheck import Recheck
-
-        opened = open_lake(lake)
         from causeway.network.replayed import OtherTables
 
+        opened = open_lake(lake)
         again: Recheck | None = None
         with waiting("Reading the network"):
             secrets = _secrets(validator_keys or ())
