@@ -120,6 +120,7 @@ PLANTED: dict[str, Change] = {
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
     rows = log()
     assert findings(rows) == findings(rows, "unchecked") == []
+    assert findings(plant(Sent, "a", 0, accesses=most_accesses(Options()))(rows)) == []
     assert cut(rows, lambda rest: findings(rest)) == []  # type: ignore[arg-type, return-value]
     assert [row.complete_prefix for row in rows if isinstance(row, Fetch)] == [(2, 3)]
     assert sum(is_put(row) for row in rows) == sum(is_purge(row) for row in rows) == 6

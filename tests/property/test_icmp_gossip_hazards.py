@@ -1,5 +1,7 @@
 """The hazards of section 6 that concern gossip, on every engine. A test is named after its hazard's number."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.property.icmp_gossip_engines import (
@@ -23,6 +25,7 @@ from tests.spec.icmp.gossip import Envelope
 from tests.spec.icmp.gossip_guarantees import GOSSIP_CHECKS
 from tests.spec.icmp.history import Record
 from tests.spec.icmp.options import Options
+from tests.spec.icmp.reconcile import Ask, More, Sketch
 from tests.spec.icmp.relay import GENESIS, Hash
 from tests.spec.icmp.trie import EMPTY_ROOT, R
 
@@ -109,6 +112,7 @@ def test_08_28_unexpected_or_wrong(make: Make) -> None:
     tells(g, "s", "v", m)
     assert verdicts(g, "v")[2:] == [("good", None, 50)]
     assert set(g.pool("v")) == {key(m)}
+    assert [row.accesses for row in rows(g, Got, "v")] == [2, 2, 2]
     sound(g)
 
 
@@ -329,6 +333,42 @@ def test_25_a_reverted_state(make: Make, purges: bool) -> None:
     assert set(g.pool("v")) == {key(m)}
     assert m.root in g.expected("v")[m.topic]
     sound(g)
+
+
+@pytest.mark.parametrize("count", [3, 5, 40])
+def test_27_a_sketch_that_is_too_small(make: Make, count: int) -> None:
+    """It is doubled until the difference fits, and everything comes, once."""
+    g = make(Options(reconciliation="minisketch"))
+    first = registered(g, *range(1, count + 2))
+    x = block(g, first, {1: [(to, bytes([to])) for to in range(2, count + 2)]})
+    top = block(g, x)
+    g.add("a", 1)
+    g.add("v")
+    everybody(g, "av", first, x, top)
+    g.connect("a", "v")
+    g.settle()
+    assert len(g.pool("v")) == count
+    assert verdicts(g, "v") == [("good", None, 50)] * count
+    assert rows(g, Got, "a") == []
+    sound(g)
+
+
+def test_27_what_a_sketch_claims_is_judged_by_its_root(make: Make) -> None:
+    """A stranger's sketch has an element that no queue has; it is asked for it, and its answer is refused."""
+    g = make(Options(reconciliation="minisketch"))
+    x, _ = watched(g)
+    g.says("s", "v", Sketch(2, frozenset({7, 8, 9})))
+    g.settle()
+    assert ("v", More(4)) in g.heard["s"]
+    g.says("s", "v", Sketch(4, frozenset({7, 8, 9})))
+    g.settle()
+    assert ("v", Ask((7, 8, 9))) in g.heard["s"]
+    tells(g, "s", "v", replace(queue(g, x, b"a", b"b"), messages=(b"b",)))
+    assert verdicts(g, "v") == [("wasteful", "RootMismatch", -150)]
+    heard = len(g.heard["s"])
+    g.says("s", "v", Ask((7, 2**32 - 1)))
+    g.settle()
+    assert len(g.heard["s"]) == heard
 
 
 def test_29_more_leaves_than_five(make: Make) -> None:

@@ -35,6 +35,7 @@ from .events import Fetch, Got, Heads, Ingress, Leaf, NodeId, Peer, Pool, Read, 
 from .network import messages_hash
 from .node import Chain, Node, PeerState, allowed, best, common, expectedQueues, implied, leafTopics, near, topic_of
 from .options import MAX_CHAIN_HEADS
+from .reconcile import FIRST_CAPACITY, MAX_CAPACITY, Ask, More, Sketch, difference, shared, sketch
 from .relay import Block, Hash, ParaId
 from .trie import R
 
@@ -62,7 +63,7 @@ class Envelope:
         return sum(len(message) for message in self.messages)
 
 
-Packet = Declaration | Envelope
+Packet = Declaration | Envelope | Sketch | Ask | More
 Wanted = tuple[int, ParaId, Hash]
 """A queue that is missing: number of its block, sender, root."""
 
@@ -104,15 +105,22 @@ def propagateTopic(node: Node, chain: Chain, now: int, out: Out, k: NodeId, t: H
 
 
 def propagate(node: Node, chain: Chain, now: int, out: Out, k: NodeId, blocks: Collection[Hash]) -> None:
-    """The topics of these common leaves to one peer."""
+    """The topics of these common leaves to one peer; with sketches, a sketch of those of all common leaves."""
+    if node.options.reconciliation == "minisketch":
+        out.packets += [(k, sketch(node, chain, k, FIRST_CAPACITY))] if blocks else []
+        return
+    push(node, chain, now, out, k, blocks)
+
+
+def push(node: Node, chain: Chain, now: int, out: Out, k: NodeId, blocks: Collection[Hash]) -> None:
     for B in blocks:
         for t in sorted(node.views.get(B, {})):
             propagateTopic(node, chain, now, out, k, t)
 
 
-def connect(node: Node, now: int, k: NodeId) -> Out:
+def connect(node: Node, now: int, k: NodeId, salt: Hash = b"") -> Out:
     """Nothing of the pool is allowed yet: the peer has declared no leaves."""
-    node.peers[k] = PeerState()
+    node.peers[k] = PeerState(salt=salt)
     return Out([(k, Declaration(node.leaves))], [Peer(node.name, k, now, "connect")])
 
 
@@ -130,6 +138,7 @@ def purge(node: Node, now: int) -> Out:
             for peer in node.peers.values() if node.options.seen_until == "purge" else ():
                 peer.received = {key for key in peer.received if key[0] != t}
                 peer.sent = {key for key in peer.sent if key[0] != t}
+                peer.fresh &= peer.received
     out.rows.append(Pool(node.name, now, None, None, "sweep"))
     return out
 
@@ -181,6 +190,8 @@ def on_chain_heads(node: Node, chain: Chain, now: int, k: NodeId, heads: tuple[H
         out.rows.append(Reported(node.name, k, now, "BadNeighborPacket", REPUTATION["BadNeighborPacket"]))
         return out
     before = common(node, chain, peer.leaves)
+    if node.options.seen_until == "purge" and heads != peer.leaves:
+        peer.fresh = set()
     peer.leaves = heads
     out.rows.append(Heads(node.name, k, now, heads))
     blocks = common(node, chain, heads)
@@ -199,14 +210,15 @@ def on_queue(node: Node, chain: Chain, now: int, k: NodeId, m: Envelope) -> Out:
             reputation, accesses = reputation + (0 if yes else node.options.mistrust), accesses + more
         out.rows.append(Got(node.name, k, now, m.topic, m.root, m.size, verdict, error, reputation, accesses))
 
-    if key in peer.received:
+    if key in peer.fresh:
         got("disallowed", "Impolite", 0, 1)
         peer.impolite += 1
         if peer.impolite >= node.options.impolite_limit:
             out.dropped.append(k)
-    elif key in peer.sent:
+    elif key in peer.sent or key in peer.received:
         got("duplicate", None, 0, 1)
         peer.received.add(key)
+        peer.fresh.add(key)
     elif m.root not in node.expected.get(m.topic, {}):
         got("wasteful", "UnexpectedQueue", REPUTATION["UnexpectedQueue"], 2)
     elif R(m.messages) != m.root:
@@ -214,12 +226,41 @@ def on_queue(node: Node, chain: Chain, now: int, k: NodeId, m: Envelope) -> Out:
     else:
         got("good", None, REPUTATION["good"], 2)
         peer.received.add(key)
+        peer.fresh.add(key)
         put(node, chain, now, out, m.topic, m.root, m.messages)
     return out
 
 
 def on_malformed(node: Node, now: int, k: NodeId) -> Out:
     return Out(rows=[Reported(node.name, k, now, "Malformed", REPUTATION["Malformed"])])
+
+
+# 5.1 (4)
+
+
+def on_sketch(node: Node, chain: Chain, k: NodeId, s: Sketch) -> Out:
+    own = shared(node, chain, k)
+    found = difference(s, own)
+    if found is None:
+        return Out([(k, More(2 * s.capacity))])
+    lacking = tuple(sorted(found - own.keys()))
+    return Out([(k, Ask(lacking))] if lacking else [])
+
+
+def on_more(node: Node, chain: Chain, now: int, k: NodeId, m: More) -> Out:
+    out = Out()
+    if m.capacity > MAX_CAPACITY:
+        push(node, chain, now, out, k, common(node, chain, node.peers[k].leaves))
+    else:
+        out.packets.append((k, sketch(node, chain, k, m.capacity)))
+    return out
+
+
+def on_ask(node: Node, chain: Chain, now: int, k: NodeId, a: Ask) -> Out:
+    out, own = Out(), shared(node, chain, k)
+    for t, root in sorted(own[i] for i in set(a.ids) & own.keys()):
+        send(node, chain, now, out, k, t, root)
+    return out
 
 
 # 3.9

@@ -187,7 +187,8 @@ def l1_reach(record: Record, holders: Mapping[NodeId, Collection[ParaId]]) -> li
             continue
         for nodes in components(w, {node for node, leaves in w.leaves.items() if leaf in leaves}):
             for key, senders in sorted(live.items()):
-                have = {node for node in nodes if (node, key) in w.reached or senders & set(holders.get(node, ()))}
+                pooled = {node for node in nodes if key in w.pool.get(node, {})}
+                have = pooled | {node for node in nodes if senders & set(holders.get(node, ()))}
                 lack = sorted(node for node in nodes if (node, key) not in w.reached)
                 if have and lack:
                     text = f"a queue of {sorted(senders)} that {sorted(have)} have did not reach {lack}"

@@ -24,13 +24,14 @@ from . import gossip
 from .candidates import Found
 from .errors import IcmpError
 from .events import Ingress, NodeId, Row
-from .gossip import Envelope, Out, Packet
+from .gossip import Declaration, Envelope, Out, Packet
 from .network import Network
 from .node import Node, Unrouted, topic_of
 from .options import Options
+from .reconcile import More, Sketch
 from .relay import GENESIS, Block, Hash, ParaId
 from .runtime import Runtime, egress, ingress
-from .trie import R
+from .trie import H, R, u32
 from .wire import decode
 
 
@@ -112,9 +113,10 @@ class GossipNetwork:
         pair = frozenset((a, b))
         assert pair not in self._links and a != b
         self._links[pair] = next(self._numbers)
+        salt = H(b"".join(name.encode() for name in sorted(pair)) + u32(self._links[pair]))
         for node, peer in ((a, b), (b, a)):
             if node in self.nodes:
-                self._do(node, gossip.connect(self.nodes[node], self.now, peer))
+                self._do(node, gossip.connect(self.nodes[node], self.now, peer, salt))
 
     def disconnect(self, a: NodeId, b: NodeId) -> None:
         del self._links[frozenset((a, b))]
@@ -185,10 +187,18 @@ class GossipNetwork:
             except IcmpError:
                 self._do(b, gossip.on_malformed(node, self.now, a))
                 return
+        self._do(b, self._answer(node, client, a, packet))
+
+    def _answer(self, node: Node, client: Client, a: NodeId, packet: Packet) -> Out:
         if isinstance(packet, Envelope):
-            self._do(b, gossip.on_queue(node, client, self.now, a, packet))
-        else:
-            self._do(b, gossip.on_chain_heads(node, client, self.now, a, packet.heads))
+            return gossip.on_queue(node, client, self.now, a, packet)
+        if isinstance(packet, Declaration):
+            return gossip.on_chain_heads(node, client, self.now, a, packet.heads)
+        if isinstance(packet, Sketch):
+            return gossip.on_sketch(node, client, a, packet)
+        if isinstance(packet, More):
+            return gossip.on_more(node, client, self.now, a, packet)
+        return gossip.on_ask(node, client, self.now, a, packet)
 
     # time
 

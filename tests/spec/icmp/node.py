@@ -10,8 +10,9 @@ Decisions.
   needs it (L1). With `root`, a common leaf must have the root on the topic. In root mode they are the same.
 - `seen_until = disconnect | purge`: how long is remembered what was seen with a peer. G8 and the text know no end but
   the connection's. Then it grows with history, and a queue that was purged, and whose fork comes back, is not sent
-  again to those who purged it. With `purge`, it is forgotten with its topic; then a peer that purged sends again to one
-  that did not, which takes it for impolite. Neither is right where forks come back; the text does not think of it.
+  again to those who purged it (L1). With `purge`, it is forgotten with its topic; and since a peer that purged may send
+  again to one that did not, repeating is impolite only if the peer has not declared other heads since: whoever purges
+  has other leaves, and has said so before.
 - Best leaves are those of the highest numbers and, of one number, the smallest hashes (hazard 29).
 - An entry of `expected` is known if it was before, or is in the pool: a leaf may go and come back between two purges.
 - `ancestors` (5.1 (1)): the views of a leaf's last ancestors are kept if they were leaves here once; they are expected
@@ -59,6 +60,10 @@ class PeerState:
     leaves: tuple[Hash, ...] = ()
     received: set[Key] = field(default_factory=set)
     sent: set[Key] = field(default_factory=set)
+    fresh: set[Key] = field(default_factory=set)
+    """Of what was received: what may not come again."""
+    salt: Hash = b""
+    """Of the connection (5.1 (4))."""
     impolite: int = 0
 
 

@@ -13,7 +13,8 @@ class Options:
 
     Decisions. `impolite_limit` is how many impolite acts end a connection: the third. `mistrust` is what a topic that
     no declared head implies costs beyond the rest; the text gives no value: that of an unexpected queue (X-1).
-    `propagate_on_leaf`, `allowed_by` and `seen_until` are none of 4.1 (gossip and node say why they are there).
+    `propagate_on_leaf`, `allowed_by` and `seen_until` are none of 4.1: places where the text does not
+    keep L1, as gossip and node say; with the other value of all three, random networks with late nodes keep it.
     `fallback_after` is two purge intervals, so that gossip has had its chance.
     """
 
@@ -25,6 +26,7 @@ class Options:
     heads_diff: Literal["all", "new_only"] = "all"
     ancestors: int = 0
     topology: Literal["flat", "from_to"] = "flat"
+    reconciliation: Literal["off", "minisketch"] = "off"
     mistrust_unimplied: Switch = "off"
     fallback_request: Switch = "off"
     propagate_on_leaf: Switch = "off"

@@ -7,14 +7,18 @@ not the wire's to say (3.6).
 """
 
 from .errors import ensure
-from .gossip import Declaration, Envelope, Packet
+from .gossip import Declaration, Envelope
 from .relay import Hash
 from .trie import compact, scale_bytes
 
 NEIGHBOR, V1, PARACHAIN_MESSAGES = 1, 1, 3
 
 
-def encode(packet: Packet) -> bytes:
+Known = Declaration | Envelope
+"""The packets that X-3 gives bytes for."""
+
+
+def encode(packet: Known) -> bytes:
     if isinstance(packet, Declaration):
         return bytes([NEIGHBOR, V1]) + compact(len(packet.heads)) + b"".join(packet.heads)
     queue = compact(len(packet.messages)) + b"".join(scale_bytes(message) for message in packet.messages)
@@ -46,11 +50,11 @@ class Reader:
         return value
 
 
-def decode(topic: Hash, data: bytes) -> Packet:
+def decode(topic: Hash, data: bytes) -> Known:
     """A packet that came with a topic; a declaration has none, so that its own is not looked at."""
     reader = Reader(data)
     kind = reader.take(1)[0]
-    packet: Packet
+    packet: Known
     if kind == NEIGHBOR:
         ensure(reader.take(1)[0] == V1, "Malformed")
         packet = Declaration(tuple(reader.take(32) for _ in range(reader.count(32))))
