@@ -25,7 +25,9 @@ def h(name: str) -> bytes:
     return blake2_256(name.encode())
 
 
-NAMES = {h(name): name for name in (*"ABCDEFGHXYZ", *(f"{letter}{n}" for letter in "BLrq" for n in range(200)))}
+NAMES: dict[bytes, str] = {
+    h(name): name for name in (*"ABCDEFGHXYZ", *(f"{letter}{n}" for letter in "BLrq" for n in range(200)))
+}
 
 
 def name(digest: np.ndarray) -> str:
