@@ -59,7 +59,7 @@ def test_new_leaves_go_to_every_peer_and_only_when_they_change() -> None:
 
 def test_of_many_leaves_the_five_highest_stay_and_of_equal_ones_the_lower_hash() -> None:
     blocks: dict[str, Block] = {f"L{n}": (3 if n < 4 else 9, (), []) for n in range(8)}
-    state = ready(SEED, {1: [*blocks, "L1"]}, blocks)
+    state = ready(SEED, {1: [*blocks, *blocks]}, blocks)
     low, high = (sorted(some, key=h) for some in ([f"L{n}" for n in range(4)], [f"L{n}" for n in range(4, 8)]))
     assert [*map(name, tables(state)["leaves"]["hash"])] == [*high, low[0]]
 
@@ -132,11 +132,19 @@ def test_verdicts_in_their_order() -> None:
         (1, 8, "B2", "r1", "r1"),  # listed, but on another topic
         (1, 8, "B1", "r9", "r9"),  # a right body of a root that nobody posted (hazard 28)
         (1, 8, "B1", "r1", "X"),
+        (1, 8, "B1", "r2", "r2"),
     )
-    assert to_hash(state, rows, SEED).tolist() == [False, False, False, False, True]
+    assert to_hash(state, rows, SEED).tolist() == [False, False, False, False, True, False]
     out = on_queues(state, rows, SEED)[1]
-    assert verdicts(out) == ["NotConnected", "Impolite", "UnexpectedQueue", "UnexpectedQueue", "RootMismatch"]
-    assert changes(out) == [0, 0, -100, -100, -300]
+    assert verdicts(out) == [
+        "NotConnected",
+        "Impolite",
+        "UnexpectedQueue",
+        "UnexpectedQueue",
+        "RootMismatch",
+        "Impolite",
+    ]
+    assert changes(out) == [0, 0, -100, -100, -300, 0]
     assert got(out) == []
 
 
@@ -161,6 +169,12 @@ def test_six_heads_are_refused_and_unknown_ones_are_kept_for_later() -> None:
     state, _ = on_leaves(out[0], leaf_rows({1: [B]}), *context(LISTED), SEED)
     # Peer 9 declared B when the node did not know it; of peer 8 nothing was taken.
     assert sent(on_kept(state, kept_rows((1, "r4")), SEED)[1]) == [(1, 9, "r4")]
+
+
+def test_what_lies_behind_the_declared_heads_is_not_kept() -> None:
+    rows = packets((1, 8, [B, A, *"CDE"])).with_columns(count=np.ones(1, dtype=np.uint64))
+    state, out = on_heads(one(), rows, SEED)
+    assert sent(out) == [] and not state.peers["heads"][0, 1:].any()
 
 
 def test_the_last_declaration_of_a_step_counts() -> None:
@@ -223,6 +237,18 @@ def test_one_body_serves_all_topics_that_expect_its_root_and_is_sent_once() -> N
     state, _ = purge(state, 5_000, SEED)
     topics = tables(state)["pool"]["topic"]
     assert {row.tobytes() for row in topics} == {topic("B2"), topic("B3")} and state.nodes["bytes"].tolist() == [10]
+
+
+def test_a_new_leaf_sends_no_queue_that_the_pool_had_before() -> None:
+    listed = {A: (7, (), [("B1", "r1"), ("B2", "r1")]), B: (8, (), [("B2", "r1"), ("B3", "r1")]), "C": (9, (), [])}
+    state = declared(ready(SEED, {1: [A]}, listed, [(1, 8)], [(1, "r1")]), "C", B)
+    state, out = on_leaves(state, leaf_rows({1: ["C", A]}), *context(listed), SEED)
+    assert sent(out) == []
+    # Under B3 it is in the pool only since B is a leaf.
+    assert sent(on_leaves(state, leaf_rows({1: [B]}), *context(listed), SEED)[1]) == [(1, 8, "r1")]
+    again = {**listed, "D": (10, (), listed[B][2][:1])}
+    state = declared(state, "D")
+    assert sent(on_leaves(state, leaf_rows({1: ["D"]}), *context(again), SEED)[1]) == []
 
 
 ONE_BACK = GossipOptions(ancestors=1)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from causeway.model.frame import Frame, concat
 from causeway.protocols.icmp.errors import Verdict
+from causeway.protocols.icmp.gossip import pool as pool_module
+from causeway.protocols.icmp.gossip import sending
 from causeway.protocols.icmp.gossip.heads import on_heads
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
 from causeway.protocols.icmp.gossip.options import GossipOptions
@@ -130,6 +134,29 @@ def test_of_a_leaf_that_lists_too_much_the_first_queues_are_expected() -> None:
     assert {root for _, root in pool(tables(state)["expected"])} == {"r0", "r1", "r2"}
 
 
+def test_the_limit_of_a_leaf_is_its_own_in_whatever_order_the_leaves_are_told() -> None:
+    options = GossipOptions(max_leaf_queues=2)
+    both = {1: ["A", "B"]}
+    blocks, unrouted = context({"A": (7, (), [("B1", f"r{n}") for n in range(4)]), "B": (7, (), [("B2", "q1")])})
+    mixed = unrouted.take(np.array([0, 4, 1, 2, 3]))
+    for rows in (unrouted, mixed):
+        state, _ = on_leaves(start(u32(both), options), leaf_rows(both), blocks, rows, options)
+        assert {root for _, root in pool(tables(state)["expected"])} == {"r0", "r1", "q1"}
+
+
+def test_what_was_seen_stays_until_the_purge_of_its_own_node() -> None:
+    blocks = {**LISTED, "B": (8, (), [])}
+    state = ready(SEED, {1: ["A"], 2: ["A"]}, blocks, [(1, 8)], [(1, "r1")])
+    state, out = on_heads(state, packets((1, 8, ["A"])), SEED)
+    assert sent(out) == [(1, 8, "r1")]
+    late = np.array([9_000, 0], dtype=np.uint64)
+    state = replace(state, nodes=state.nodes.with_columns(purge=late), pool=np.zeros_like(state.pool))
+    for leaf in ("B", "A"):
+        state, _ = on_leaves(state, leaf_rows({1: [leaf], 2: [leaf]}), *context(blocks), SEED)
+        state, _ = purge(state, 5_000, SEED)
+    assert sent(on_kept(state, kept_rows((1, "r1")), SEED)[1]) == []
+
+
 def test_a_full_pool_takes_no_more_and_has_room_again_after_a_purge() -> None:
     options = GossipOptions(max_pool_bytes=25, purge_interval=10)
     blocks = {**LISTED, "B": (8, (), [("B2", "r1"), ("B2", "r5")])}
@@ -162,7 +189,7 @@ def _scene(seed: int, ancestors: int) -> tuple[GossipOptions, list[tuple[Inputs,
     blocks = {}
     for number in range(8):
         older = [f"L{n}" for n in range(number - 1, -1, -1) if (number - n) % 2 or number < 3]
-        listed = [(f"B{n % 5}", f"r{n}") for n in sorted(draw.choice(30, 12, replace=False))]
+        listed = [(f"B{n % 15}", f"r{n}") for n in sorted(draw.choice(30, 12, replace=False))]
         blocks[f"L{number}"] = (number // 2, older, listed)
     options = GossipOptions(
         topic_mode=draw.choice(["block", "root"]),
@@ -184,7 +211,8 @@ def _scene(seed: int, ancestors: int) -> tuple[GossipOptions, list[tuple[Inputs,
         leaves = {node: [f"L{n}" for n in draw.choice(8, draw.integers(1, 7), replace=False)] for node, _ in some(12)}
         rows = []
         for node, peer in some(150):
-            of, root = f"B{draw.integers(6)}", f"r{draw.integers(32)}"
+            number = int(draw.integers(32))
+            of, root = f"B{(number + draw.integers(5) // 4) % 15}", f"r{number}"
             rows.append(
                 (node, peer, of if options.topic_mode == "block" else root, root, draw.choice([root, root, "X"]))
             )
@@ -224,14 +252,22 @@ def _plain(frame: Frame) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(("seed", "ancestors"), [(1, 0), (2, 1), (3, 0), (4, 2), (5, 0), (6, 1)])
-def test_what_a_node_does_depends_on_no_other_node_of_the_call(seed: int, ancestors: int) -> None:
+def test_what_a_node_does_depends_on_no_other_node_of_the_call(
+    seed: int, ancestors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options, steps = _scene(seed, ancestors)
     everyone = u32(range(NODES))
     parts = [everyone[:1], everyone[1:9], everyone[9:]]
     whole, cut = start(everyone, options), [start(part, options) for part in parts]
     counted: set[int] = set()
+    purged = 0
     for inputs, time in steps:
-        whole, out = step(whole, inputs, time, options)
+        with monkeypatch.context() as small:
+            # Large tables are looked at in pieces: so are these.
+            small.setattr(sending, "PIECE", 40)
+            small.setattr(pool_module, "PIECE", 40)
+            whole, out = step(whole, inputs, time, options)
+        purged += len(out.purged)
         apart: list[Output] = []
         for row, part in enumerate(parts):
             cut[row], told_apart = step(cut[row], _part(inputs, part), time, options)
@@ -242,7 +278,7 @@ def test_what_a_node_does_depends_on_no_other_node_of_the_call(seed: int, ancest
             assert _plain(frame) == _plain(concat([tables(state)[table] for state in cut])), table
         counted |= {*out.verdicts["code"].tolist()}
         _check(whole, options)
-    assert counted >= {int(verdict) for verdict in Verdict} - {Verdict.TooManyPeers, Verdict.Duplicate}
+    assert purged and counted >= {int(verdict) for verdict in Verdict} - {Verdict.TooManyPeers, Verdict.Duplicate}
 
 
 def _check(state: GossipState, options: GossipOptions) -> None:

@@ -52,7 +52,6 @@ def on_leaves(
     row = np.repeat(np.arange(len(nodes)), older.shape[1])
     kept = before[row, older.reshape(-1)]
     mine[row[kept], older.reshape(-1)[kept]] = True
-    mine[:, -1] = False
     own = state.own.blocks.copy()
     own[nodes] = mine
     changed = nodes[(leaf[nodes] != state.leaf[nodes]).any(axis=1)]

@@ -109,7 +109,7 @@ def _sent(state: GossipState, peers: Rows, queues: Rows) -> tuple[GossipState, F
         return state, empty_frame(QUEUES_SCHEMA)
     root = listed.root_of[queues]
     seen = state.seen.copy()
-    seen[peers, root] |= SENT
+    seen[peers, root] = SENT
     columns = {
         "node": state.peers["node"][peers],
         "peer": state.peers["peer"][peers],
