@@ -8,13 +8,14 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.protocols.digests import digests
+from causeway.protocols.icmp.gossip.collecting import complete_prefix, held
 from causeway.protocols.icmp.gossip.heads import on_heads
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.peers import connect
 from causeway.protocols.icmp.gossip.pool import purge
 from causeway.protocols.icmp.gossip.queues import on_queues, to_hash
-from causeway.protocols.icmp.gossip.state import GossipState, held, tables
+from causeway.protocols.icmp.gossip.state import GossipState, tables
 from tests.unit.icmp_gossip import (
     Block,
     arrivals,
@@ -300,3 +301,29 @@ def test_mistrust_costs_who_sends_what_its_leaves_do_not_imply() -> None:
     out = on_queues(state, rows, options)[1]
     assert verdicts(out) == ["OK", "OK", "UnexpectedQueue"] and changes(out) == [50, -50, -200]
     assert gone(out) == []
+
+
+def test_the_prefix_ends_before_the_first_block_of_which_a_queue_is_missing() -> None:
+    listed = {A: (9, (), [("B1", "r1"), ("B1", "r2"), ("B2", "r3"), ("B3", "r4"), ("B3", "r1")])}
+    state = ready(SEED, {1: [A], 2: [A]}, listed, (), [*((1, f"r{n}") for n in (1, 2, 4)), (2, "r1"), (2, "r3")])
+    rows = [
+        *((node, 5, number, root) for node in (1, 2) for number, root in ((3, "r4"), (2, "r3"), (1, "r2"), (1, "r1"))),
+        (1, 6, 3, "r4"),
+        (1, 6, 3, "r1"),
+        (2, 6, 2, "r3"),
+        (2, 6, 3, "r9"),
+    ]
+    node, para, number = (np.array([row[place] for row in rows]) for place in range(3))
+    wanted = Frame(
+        {
+            "node": node.astype(np.uint32),
+            "para": para.astype(np.uint32),
+            "number": number.astype(np.uint64),
+            "topic": digests([topic(f"B{row[2]}") for row in rows]),
+            "root": digests([h(row[3]) for row in rows]),
+        }
+    )
+    # Node 1 lacks block 2 of parachain 5, node 2 a queue of block 1; of parachain 6 node 1 has all.
+    expected = [False, False, True, True, *[False] * 4, True, True, True, False]
+    assert complete_prefix(state, wanted).tolist() == expected
+    assert not len(complete_prefix(state, wanted.filter(np.zeros(len(rows), dtype=bool))))

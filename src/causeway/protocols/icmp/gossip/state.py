@@ -222,13 +222,3 @@ def tables(state: GossipState) -> dict[str, Frame]:
 
 def _frame(**columns: npt.NDArray[np.generic]) -> Frame:
     return Frame(columns)
-
-
-def held(state: GossipState, asked: Frame) -> Mask:
-    """Return which queues are in the pools of nodes, asked for by ``node``, ``topic`` and ``root`` (3.9, 1)."""
-    listed = state.listed
-    at = state.node_rows(asked["node"], "asked")
-    queue = listed.queue_numbers(places(listed.roots, asked["root"]), places(listed.topics, asked["topic"]))
-    found = queue >= 0
-    found[found] = state.pool[at[found], queue[found]]
-    return found
