@@ -11,10 +11,11 @@ from causeway.proofs.tendermint.trust import time_left
 from causeway.service import passes
 from causeway.service.faults import FaultSettings
 from causeway.service.ibc.client import LakeClient
-from causeway.service.ibc.lanes import QueueView, Rules, rules_of
+from causeway.service.ibc.lanes import Rules, rules_of
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import Passed, State, relay
+from causeway.service.ibc.standing import Standing
 from causeway.service.ibc.steps import ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
 from causeway.service.journal import SILENT, Journal
 from causeway.service.passes import Pacing, Passes
@@ -22,9 +23,6 @@ from causeway.service.relay_steps import Direction
 
 MOST_NAMED = 64
 """Names that a lake gives of which count is kept; further ones are counted together."""
-
-Position = tuple[QueueView, QueueView, int, str]
-"""What a target has come to: its receipts and packets, the newest header that it trusts, the state of its client."""
 
 
 @dataclass
@@ -108,9 +106,7 @@ class Relaying(Passes[Progress, Passed]):
         self._clients, self._rules = clients, rules
         self._settings = settings or RelaySettings()
         self._memories = {str(way): Memory() for way in directions}
-        self._seen: dict[str, Position] = {}
-        self._waited: dict[str, int] = {}
-        """The target's clock when a direction last waited for a delay: one that stands still is waited for in vain."""
+        self._standings = {str(way): Standing() for way in directions}
 
     def account(self, direction: Direction) -> str:
         """Return the number of the fee account on a direction's target."""
@@ -166,27 +162,10 @@ class Relaying(Passes[Progress, Passed]):
         latest = passed.target.trusted[-1].time
         period = self._rules[direction.other].unbonding_ns
         progress.expires_in = time_left(latest, period, passed.target.time) / 1e9
-        self._note_stall(progress, passed)
+        progress.stalled = self._standings[str(direction)].stalled(progress.stalled, passed)
         if passed.transactions and committed is not None:
             client = self._clients[direction.other]
             progress.account = await client.account(direction.target, client.number)
             for name, count in (await client.refusals(direction.target, committed, client.number)).items():
                 known = name if name in progress.refused or len(progress.refused) < MOST_NAMED else "others"
                 progress.refused[known] = progress.refused.get(known, 0) + count
-
-    def _note_stall(self, progress: Progress, passed: Passed) -> None:
-        """Note whether the target is as it was before what the last pass handed over."""
-        if passed.state is State.HELD:
-            progress.stalled += 1  # and what comes next is held against what was handed over last
-            return
-        if passed.state is State.DELAYED:
-            stands = self._waited.get(str(progress.direction)) == passed.target.time
-            progress.stalled = progress.stalled + 1 if stands else 0
-            self._waited[str(progress.direction)] = passed.target.time
-            return
-        way, target = str(progress.direction), passed.target
-        position = target.receipt, target.send, target.trusted[-1].height, target.state
-        before = self._seen.pop(way, None)
-        progress.stalled = progress.stalled + 1 if before == position and passed.transactions else 0
-        if passed.transactions:
-            self._seen[way] = position

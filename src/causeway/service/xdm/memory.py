@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from causeway.service.furthest import furthest
 from causeway.service.xdm.steps import Lane
 
 Key = tuple[int, bool]
@@ -86,8 +87,7 @@ class Memory:
         Nonces and blocks never become fewer. So a wait begins anew only where the target has taken more than ever
         before: what the source says there is does not matter, nor what either of them takes back.
         """
-        moved = any(nonce > self.taken.get(key, nonce) for key, nonce in taken.items())
-        self.taken = {key: max(nonce, self.taken.get(key, nonce)) for key, nonce in taken.items()}
+        self.taken, moved = furthest(self.taken, taken)
         self.moved += moved
         newest, known = -1 if best is None else best, self.awaited
         if newest > self.best:
