@@ -1,94 +1,33 @@
-"""Channels of cross-domain messaging: opened, closed, their deposits and allow lists (reference 3.1, 3.7, X-1, X-2)."""
+"""Channels of cross-domain messaging: opened and closed, by one side or both, and their deposits (3.1, 3.7, X-2)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.protocols.tabled_state import KeptTries
-from causeway.protocols.xdm.state import MAX_NONCE, Asked, ChannelState, chains_of_set
-from tests.unit.xdm_network import Network, Placed
-
-CHAINS: dict[str, Placed] = {"consensus": {9: "caller"}, "A": {1: "caller"}, "B": {2: "echo", 3: "caller", 4: None}}
-A, B = 1, 2
-RESERVE = 100
-
-
-def initiate(tick: int, chain: str = "A", foreign: str = "B", **more: Any) -> dict[str, Any]:
-    return {"tick": tick, "chain": chain, "foreign": foreign, **more}
-
-
-def close(tick: int, chain: str = "A", foreign: str = "B", **more: Any) -> dict[str, Any]:
-    return {"tick": tick, "chain": chain, "foreign": foreign, "do": "close", **more}
-
-
-def network(*calls: dict[str, Any], allow: list[dict[str, Any]] | None = None, **more: Any) -> Network:
-    options = {"channels": "initiate", "channel_calls": list(calls), "allowlist_calls": allow or []}
-    given = {name: more.pop(name) for name in ("balance", "cuts", "forgetful", "faults") if name in more}
-    given.setdefault("balance", 1_000)
-    return Network(CHAINS, options={"endowment": 0, **options, **more}, **given)
-
-
-SIGNED: dict[str, Any] = {"initiate_by": "signed", "close_by": "owner_or_root"}
-
-
-def channel(net: Network, chain: int, foreign: int, number: int = 0) -> dict[str, int]:
-    rows = net.state["channels"]
-    found = (rows["chain"] == chain) & (rows["foreign"] == foreign) & (rows["channel"] == number)
-    (row,) = np.flatnonzero(found).tolist()
-    return {name: int(rows[name][row]) for name in rows.names}
-
-
-def states(net: Network, number: int = 0) -> tuple[ChannelState, ChannelState]:
-    return ChannelState(channel(net, A, B, number)["state"]), ChannelState(channel(net, B, A, number)["state"])
-
-
-def balance(net: Network, program: int) -> int:
-    accounts = net.state["accounts"]
-    (row,) = np.flatnonzero(accounts["program"] == program).tolist()
-    return int(accounts["balance_high"][row]) * 2**64 + int(accounts["balance_low"][row])
-
-
-def money(net: Network, chain: int, name: str) -> int:
-    rows = net.state["money"]
-    (row,) = np.flatnonzero(rows["chain"] == chain).tolist()
-    return int(rows[f"{name}_low"][row])
-
-
-def notices(net: Network) -> list[tuple[str, str]]:
-    events = net.events()
-    names = zip(events["chain"].tolist(), events["reason"].to_pylist(), strict=True)
-    return [(net.names[chain], reason) for chain, reason in names if reason]
-
-
-def outcome(net: Network, program: int = 1) -> tuple[int, int]:
-    rows = net.state.programs["caller"]
-    (row,) = np.flatnonzero(rows["program"] == program).tolist()
-    return int(rows["answered"][row]), int(rows["rejected"][row])
-
-
-def run(net: Network, ticks: int) -> Network:
-    """Run so many ticks, the next one and those for which the network wakes."""
-    stop = net.tick + ticks
-    net.block()
-    while net.tick < stop:
-        wakes = [result.wake for result in net.results if result.wake is not None]
-        net.sleep(min(stop, max(net.tick + 1, min(wakes, default=stop))))
-    return net
-
-
-def settled(net: Network, limit: int = 60) -> Network:
-    """Run until no request waits for its response."""
-    for _ in range(limit):
-        run(net, 4)
-        if not len(net.state["outbox"]) and net.kernel.planned.next_tick(net.tick + 1) is None:
-            return net
-    raise AssertionError("requests still wait")
-
+from causeway.protocols.xdm.state import ChannelState
+from tests.unit.xdm_channels import (
+    CHAINS,
+    RESERVE,
+    SIGNED,
+    A,
+    B,
+    balance,
+    channel,
+    close,
+    initiate,
+    money,
+    network,
+    notices,
+    outcome,
+    run,
+    settled,
+    states,
+)
+from tests.unit.xdm_network import Network
 
 # ---- initiate_channel (3.1)
 
@@ -332,225 +271,6 @@ def test_a_request_on_an_initiated_channel_uses_up_no_nonce() -> None:
     assert channel(net, B, A)["next_inbox"] == 1
 
 
-# ---- back-pressure
-
-
-def test_one_message_at_a_time_where_max_outgoing_is_1() -> None:
-    """Hazard 23; the others wait, in their order."""
-    net = run(network(initiate(0, max_outgoing=1)), 20)
-    for _ in range(2):
-        net.call(1, 2)
-    for _ in range(60):
-        net.block()
-        assert channel(net, A, B)["count"] <= 1
-    assert outcome(net) == (2, 0)
-
-
-def test_an_older_channel_is_used_when_the_newest_is_full() -> None:
-    """Hazard 24."""
-    net = settled(network(initiate(0), initiate(25, max_outgoing=2)))
-    for _ in range(3):
-        net.call(1, 2)
-    run(net, 2)
-    assert [channel(net, A, B, number)["count"] for number in (0, 1)] == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("waits", "balance", "said"),
-    [
-        # Fees are 4 a call, and a unit stays: the first pays for none, the second for one, the third for all.
-        ("off", (4, 5, 100), ["FundsUnavailable", "", "FundsUnavailable", "", "NoOpenChannel"]),
-        ("on", (4, 5, 100), ["FundsUnavailable", "", "FundsUnavailable", "", "waits"]),
-        ("off", (100, 5, 100), ["", "", "NoOpenChannel", "NoOpenChannel", "NoOpenChannel"]),
-        ("off", (4, 4, 4), ["FundsUnavailable"] * 5),
-    ],
-)
-def test_a_call_that_cannot_be_paid_takes_no_room(waits: str, balance: tuple[int, ...], said: list[str]) -> None:
-    """3.3: each call is one of its own, and what fails has no channel. There is room for two."""
-    chains: dict[str, Placed] = {"A": {1: "caller", 2: "caller", 3: "caller"}, "B": {4: "echo"}}
-    options = {"calls_wait": waits, "max_outgoing_messages": 2, "endowment": 0}
-    net = Network(chains, options=options, balances=dict(zip((1, 2, 3), balance, strict=True)))
-    calls = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1))
-    for caller, _ in calls:
-        net.call(caller, 4)
-    net.block()
-    events = net.events()
-    names = zip(events["sender"].tolist(), events["callback"].tolist(), events["reason"].to_pylist(), strict=True)
-    refused = {(sender, callback): reason for sender, callback, reason in names if reason}
-    kept = set(zip(*(net.state["waiting"][name].tolist() for name in ("sender", "callback")), strict=True))
-    outbox = set(zip(*(net.state["outbox"][name].tolist() for name in ("sender", "callback")), strict=True))
-    assert [refused.get(call, "waits" if call in kept else "") for call in calls] == said
-    assert outbox == {call for call, reason in zip(calls, said, strict=True) if not reason}
-
-
-def test_fees_are_taken_in_the_order_of_calls_whatever_chain_they_go_to() -> None:
-    chains: dict[str, Placed] = {"A": {1: "caller"}, "B": {2: "echo"}, "C": {3: "echo"}}
-    net = Network(chains, options={"endowment": 0, "calls_wait": "off"}, balance=5)
-    net.call(1, 3)
-    net.call(1, 2)
-    net.block()
-    assert net.state["outbox"]["receiver"].tolist() == [3]
-    assert [reason for _, reason in net.refusals()] == ["FundsUnavailable"]
-
-
-def test_calls_wait_for_a_channel_that_is_to_come_from_either_side() -> None:
-    net = network(initiate(10, chain="B", foreign="A"))
-    net.call(1, 2)
-    run(net, 9)
-    assert len(net.state["waiting"]) == 1
-    settled(net)
-    net.settle()
-    assert outcome(net) == (1, 0)
-
-
-def test_calls_are_refused_when_no_channel_is_to_come() -> None:
-    net = network()
-    net.call(1, 2)
-    run(net, 2)
-    assert outcome(net) == (0, 1)
-    assert notices(net) == [("A", "NoOpenChannel")]
-
-
-@pytest.mark.parametrize(
-    ("by", "faults", "refused"),
-    [
-        ("p3", [], ["BadOrigin", "NoOpenChannel"]),
-        ("root", [("halt", "B", None, 10, 30, {})], ["NoOpenChannel"]),
-        ("p3", [("reorg", None, None, 11, 11, {"depth": 1})], ["BadOrigin", "BadOrigin", "NoOpenChannel"]),
-    ],
-)
-def test_calls_are_refused_when_the_other_side_does_not_initiate(by: str, faults: Any, refused: list[str]) -> None:
-    """Its call fails, or is never made, or a fork takes it back and it fails again; nothing else wakes the network."""
-    net = network(initiate(10, chain="B", foreign="A", by=by), faults=faults)
-    net.call(1, 2)
-    net.block()
-    while outcome(net) == (0, 0):
-        wake = net.results[0].wake
-        assert wake is not None and wake < 20, "the network sleeps, and the call waits"
-        net.sleep(wake)
-    assert outcome(net) == (0, 1) and len(net.state["waiting"]) == 0
-    assert [reason for _, reason in net.refusals()] == refused
-
-
-def test_calls_wait_for_a_channel_that_a_fork_took_back_from_a_chain_that_has_halted_since() -> None:
-    """It is initiated again when its chain goes on, long after the tick that was planned."""
-    faults = [("reorg", None, None, 11, 11, {"depth": 1}), ("halt", "B", None, 11, 20, {})]
-    net = network(initiate(10, chain="B", foreign="A"), faults=faults)
-    net.call(1, 2)
-    net.settle()
-    assert len(net.logs["reverted"]) and net.tick > 20
-    assert outcome(net) == (1, 0) and ("A", "NoOpenChannel") not in notices(net)
-
-
-def test_calls_are_refused_when_operators_give_the_opening_up() -> None:
-    """Both sides initiate at once (hazard 9), and no call waits for ever for what can never open."""
-    both = initiate(0, by="p1"), initiate(0, chain="B", foreign="A", by="p3")
-    net = network(*both, **SIGNED)
-    net.call(1, 2)
-    run(net, 9)
-    assert outcome(net) == (0, 0) and len(net.state["waiting"]) == 1
-    run(net, 60)
-    assert outcome(net) == (0, 1) and len(net.state["waiting"]) == 0
-    assert ("A", "NoOpenChannel") in notices(net)
-
-
-# ---- allow lists (X-1)
-
-
-def allowed(net: Network) -> set[tuple[int, int]]:
-    rows = net.state["allowlist"]
-    return set(zip(rows["chain"].tolist(), rows["foreign"].tolist(), strict=True))
-
-
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        ({"chain": "consensus", "foreign": "A", "by": "p9"}, "BadOrigin"),
-        ({"chain": "consensus", "foreign": "consensus", "at": "A"}, "OperationNotAllowed"),
-        ({"chain": "consensus", "foreign": "consensus"}, "InvalidAllowedChain"),
-        ({"chain": "consensus", "foreign": 7}, "InvalidChain"),
-        ({"chain": "A", "foreign": "A", "at": "A", "by": "p9"}, "NotDomainOwner"),
-        ({"chain": "A", "foreign": "A", "at": "A"}, "OperationNotAllowed"),
-        ({"chain": "A", "foreign": "A"}, "InvalidAllowedChain"),
-        ({"chain": "A", "foreign": 7}, "InvalidChain"),
-    ],
-)
-def test_updates_of_allow_lists_are_refused_by_the_first_error(call: dict[str, Any], error: str) -> None:
-    net = run(network(allow=[{"tick": 0, **call}]), 3)
-    assert [why for _, why in notices(net)] == [error]
-    assert not allowed(net)
-    assert not len(net.state["allow_updates"])
-
-
-def test_the_consensus_chain_changes_its_list_at_once_and_a_domain_in_its_next_block() -> None:
-    both = [{"tick": 0, "chain": "consensus", "foreign": 0}, {"tick": 0, "chain": "A", "foreign": "B", "by": "p9"}]
-    net = run(network(allow=both, domain_owners={"A": "p9"}), 1)
-    assert allowed(net) == {(0, A)}
-    assert chains_of_set(net.state["allow_updates"]["allow"][0].as_py()) == [B]
-    assert net.results[0].wake == 1
-    run(net, 1)
-    assert allowed(net) == {(0, A), (A, B)}
-    run(net, 1)
-    assert net.state["allow_updates"]["allow"].to_pylist() == [b""], "empty, and still there"
-
-
-def test_a_later_opposite_update_wins_and_removals_come_first() -> None:
-    calls = [
-        {"tick": 0, "chain": "A", "foreign": "B"},
-        {"tick": 0, "chain": "A", "foreign": "consensus"},
-        {"tick": 0, "chain": "A", "foreign": "B", "do": "remove"},
-        {"tick": 1, "chain": "A", "foreign": "B"},
-        {"tick": 2, "chain": "A", "foreign": "consensus", "do": "remove"},
-    ]
-    net = run(network(allow=calls), 2)
-    assert allowed(net) == {(A, 0)}
-    run(net, 1)
-    assert allowed(net) == {(A, 0), (A, B)}
-    run(net, 1)
-    assert allowed(net) == {(A, B)}
-
-
-def test_a_call_to_a_chain_that_is_taken_off_the_list_is_refused() -> None:
-    allow = [{"tick": 0, "chain": "A", "foreign": "B"}, {"tick": 0, "chain": "B", "foreign": "A"}]
-    off = [
-        {"tick": 40, "chain": "B", "foreign": "A", "do": "remove"},
-        {"tick": 60, "chain": "A", "foreign": "B", "do": "remove"},
-    ]
-    net = run(network(initiate(3), allow=allow + off, allowlist="on"), 39)
-    net.call(1, 2)
-    run(net, 23)
-    assert outcome(net) == (0, 1), "the other side does not take it"
-    assert ("B", "ChainNotAllowed") in notices(net)
-    net.call(1, 2)
-    run(net, 2)
-    assert outcome(net) == (0, 2)
-    assert notices(net)[-1] == ("A", "ChainNotAllowed")
-
-
-# ---- weight tags (D-9)
-
-
-@pytest.mark.parametrize(("trust", "back", "wrong"), [("off", 1, 0), ("on", 0, 1)])
-def test_a_tag_altered_on_a_response_loses_a_refund_only_where_it_is_trusted(trust: str, back: int, wrong: int) -> None:
-    """Hazard 16."""
-    tampered = [("tamper", "B", "A", 30, 10**6, {"what": "tag", "every": 1})]
-    net = run(network(initiate(0), trust_tag=trust, faults=tampered), 30)
-    assert states(net) == (ChannelState.OPEN, ChannelState.OPEN)
-    net.call(1, 4, amount=10)
-    settled(net)
-    assert outcome(net) == (0, back)
-    assert balance(net, 1) == 1_000 - 4 - (0 if back else 10)
-    assert notices(net).count(("A", "WeightTagNotMatch")) == wrong
-
-
-def test_a_tag_altered_on_an_open_request_or_its_response_leaves_the_channel_initiated() -> None:
-    for source, destination, theirs in (("A", "B", ChannelState.INITIATED), ("B", "A", ChannelState.OPEN)):
-        tampered = [("tamper", source, destination, 0, 10**6, {"what": "tag", "every": 1})]
-        net = settled(network(initiate(0), trust_tag="on", faults=tampered))
-        assert states(net) == (ChannelState.INITIATED, theirs)
-        assert "WeightTagNotMatch" in {why for _, why in notices(net)}
-
-
 # ---- all of it together
 
 
@@ -565,99 +285,3 @@ def test_roots_do_not_depend_on_cuts_or_kept_tries() -> None:
         net.call(1, 2, amount=5)
         made.append(run(net, 20).roots())
     assert made[0] == made[1] == made[2]
-
-
-def test_an_acknowledgement_ends_the_responses_below_it_up_to_a_gap() -> None:
-    """Hazard 21: one of a response that is not there ends none; what a gap leaves behind is told."""
-    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"resubmit_after": 1_000}, balance=1_000)
-    for _ in range(4):
-        net.call(1, 2)
-    net.block(10)
-    left, right = net.names.index("A"), net.names.index("B")
-
-    def stored() -> list[int]:
-        responses = net.state["responses"]
-        return sorted(responses["index"][responses["source"] == right].tolist())
-
-    def acknowledging(following: int) -> None:
-        """Send a call whose message acknowledges ``following`` - 1, and let it arrive; no response comes meanwhile."""
-        state = net.states[0]
-        channels = state["channels"]
-        mine = (channels["chain"] == left) & (channels["foreign"] == right)
-        claimed = np.where(mine, np.uint64(following), channels["next_response"])
-        net.states[0] = state.with_tables(channels=channels.with_columns(next_response=claimed))
-        net.call(1, 2)
-        net.block()
-        state = net.states[0]
-        back = state["channels"].with_columns(next_response=channels["next_response"])
-        net.states[0] = state.with_tables(channels=back)
-        net.block(9)
-
-    assert stored() == [0, 1, 2, 3]
-    held = money(net, right, "inbox_held")
-    acknowledging(78)
-    assert stored() == [0, 1, 2, 3, 4] and money(net, right, "inbox_held") > held
-    responses = net.states[0]["responses"]
-    gap = (responses["source"] == right) & (responses["index"] == 1)
-    net.states[0] = net.states[0].with_tables(responses=responses.filter(~gap))
-    acknowledging(4)
-    assert stored() == [0, 4, 5]
-    assert [text for _, text in notices(net)].count("ResponsesLeft") == 1
-
-
-def test_calls_past_the_last_nonce_are_refused_by_name() -> None:
-    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, balance=1_000)
-    left, right = net.names.index("A"), net.names.index("B")
-    state = net.states[0]
-    channels = state["channels"]
-    mine = (channels["chain"] == left) & (channels["foreign"] == right)
-    theirs = (channels["chain"] == right) & (channels["foreign"] == left)
-    first = np.uint64(MAX_NONCE - 2)
-    claimed = {name: np.where(mine, first, channels[name]) for name in ("next_outbox", "next_response")}
-    claimed["next_inbox"] = np.where(theirs, first, channels["next_inbox"])
-    net.states[0] = state.with_tables(channels=channels.with_columns(**claimed))
-    for _ in range(5):
-        net.call(1, 2)
-    net.settle()
-    assert [text for _, text in notices(net)] == ["Overflow"] * 2
-    assert outcome(net) == (3, 2)
-    net.call(1, 2)
-    net.block()
-    assert [text for _, text in notices(net)] == ["Overflow"] * 3
-
-
-def test_a_call_of_what_is_not_installed_is_refused_whatever_runs_beside_it() -> None:
-    """Within a chain as between chains, and value comes back."""
-    net = Network({"A": {1: "caller", 4: None, 5: "faulty"}, "B": {2: "echo", 3: None}}, balance=1_000)
-    before = balance(net, 1)
-    net.call(1, 4, amount=5)
-    net.call(1, 3, amount=5)
-    net.settle()
-    assert sorted(text for _, text in notices(net)) == ["NoMessageHandler"] * 2
-    assert outcome(net) == (0, 2)
-    fees = net.kernel.fees
-    left = net.names.index("A")
-    assert before - balance(net, 1) == int(fees.src[left]) + int(fees.dst[left])
-
-
-def test_a_channel_with_room_for_anything_takes_no_memory_for_it() -> None:
-    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"max_outgoing_messages": 2**32 - 1})
-    net.call(1, 2)
-    net.settle()
-    assert outcome(net) == (1, 0)
-
-
-@pytest.mark.parametrize(("asked", "error"), [(None, "MissingMessage"), (Asked.ENDPOINT, "InvalidMessagePayload")])
-def test_a_response_to_no_request_or_one_of_another_kind_does_nothing(asked: Asked | None, error: str) -> None:
-    """It uses up its nonce, is told by name, and neither opens a channel nor pays a fee (3.5)."""
-    net = run(network(initiate(0)), 12)
-    assert states(net)[0] == ChannelState.INITIATED and len(net.state["responses"]) == 1
-    state = net.states[0]
-    outbox = state["outbox"]
-    one = outbox.with_columns(asked=np.full(len(outbox), asked or 0, dtype=np.uint8))
-    before = replace(state.with_tables(outbox=outbox.slice(0, 0) if asked is None else one), kept=KeptTries())
-    net.states[0] = before
-    run(net, 20)
-    assert notices(net)[-1] == ("A", error)
-    assert states(net)[0] == ChannelState.INITIATED and channel(net, A, B)["next_response"] == 1
-    assert net.state["operators"]["balance_low"].tolist() == before["operators"]["balance_low"].tolist()
