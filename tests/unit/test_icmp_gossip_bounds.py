@@ -171,6 +171,19 @@ def test_a_full_pool_takes_no_more_and_has_room_again_after_a_purge() -> None:
     assert got(on_kept(state, kept_rows((1, "r5")), options)[1]) == [(1, "r5")]
 
 
+def test_nodes_that_know_nothing_yet_and_no_nodes_at_all_take_whatever_comes() -> None:
+    options = GossipOptions(ancestors=2, mistrust_unimplied="on")
+    rows = arrivals((1, 8, "B1", "r1", "r1"), (1, 9, "B1", "r1", "r1"), (3, 8, "B1", "r1", "r1"))
+    inputs = Inputs(kept=kept_rows((1, "r1")), heads=packets((1, 8, ["A"])), queues=rows)
+    state, _ = step(start(u32([1, 2]), options), Inputs(connect=pairs((1, 8))), 0, options)
+    state, out = step(state, inputs, 0, options)
+    assert verdicts(out) == ["OK", "UnexpectedQueue", "NotConnected", "NotConnected"] and changes(out)[1] == -200
+    assert not to_hash(state, rows, options).any() and sent(out) == []
+    nothing = Inputs(connect=pairs(), kept=kept_rows(), heads=packets(), queues=rows)
+    state, out = step(start(u32([]), options), nothing, 0, options)
+    assert verdicts(out) == ["NotConnected"] * 3 and len(tables(state)["expected"]) == 0
+
+
 def test_a_step_takes_so_much_of_each_peer() -> None:
     options = GossipOptions(max_step_packets=2, max_step_bytes=100)
     rows = pairs((1, 8), (1, 9), (1, 8), (1, 8), (2, 8), (2, 8), (1, 9))

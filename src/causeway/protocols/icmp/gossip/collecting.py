@@ -37,5 +37,5 @@ def complete_prefix(state: GossipState, wanted: Frame) -> Mask:
     stop = np.where(there[order], last, rows["number"])
     first = np.minimum.reduceat(stop, runs.starts) if len(runs) else stop
     found = np.empty(len(wanted), dtype=bool)
-    found[order] = there[order] & (rows["number"] < runs.spread(first))
+    found[order] = rows["number"] < runs.spread(first)
     return found
