@@ -15,7 +15,8 @@ from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.peers import connect
 from causeway.protocols.icmp.gossip.pool import purge
 from causeway.protocols.icmp.gossip.queues import on_queues, to_hash
-from causeway.protocols.icmp.gossip.state import GossipState, tables
+from causeway.protocols.icmp.gossip.state import GossipState
+from causeway.protocols.icmp.gossip.tabled import tables
 from tests.unit.icmp_gossip import (
     Block,
     arrivals,

@@ -199,26 +199,3 @@ def declared(state: GossipState, heads: Heads, count: npt.NDArray[np.uint64]) ->
     found = places(state.listed.blocks, heads).reshape(len(heads), MAX_CHAIN_HEADS)
     given = np.arange(MAX_CHAIN_HEADS) < count[:, None].astype(np.int64)
     return np.where(given & (found >= 0), found, state.listed.nothing)
-
-
-def tables(state: GossipState) -> dict[str, Frame]:
-    """Return the state as tables with a column ``node``, each in the order of its columns, digests for numbers."""
-    listed, node = state.listed, state.nodes["node"]
-    found: dict[str, Frame] = {"nodes": state.nodes}
-    row, place = (state.leaf != listed.nothing).nonzero()
-    found["leaves"] = _frame(node=node[row], place=place, hash=listed.blocks[state.leaf[row, place]])
-    row, topic = state.own.live[state.own.set_of].nonzero()
-    found["topics"] = _frame(node=node[row], topic=listed.topics[topic])
-    for name, mask in (("expected", state.own.expected[state.own.set_of]), ("pool", state.pool)):
-        row, queue = mask.nonzero()
-        root, topic = listed.root_of[queue], listed.topic_of[queue]
-        found[name] = _frame(node=node[row], root=listed.roots[root], topic=listed.topics[topic])
-    found["peers"] = state.peers
-    row, root = state.seen.nonzero()
-    peers = {name: state.peers[name][row] for name in ("node", "peer")}
-    found["seen"] = _frame(**peers, root=listed.roots[root], flags=state.seen[row, root])
-    return found
-
-
-def _frame(**columns: npt.NDArray[np.generic]) -> Frame:
-    return Frame(columns)
