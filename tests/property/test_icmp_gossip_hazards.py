@@ -181,11 +181,10 @@ def test_12_heads(make: Make) -> None:
     assert sent_to(g, "s") == []
     declares(g, "s", "a", top)
     declares(g, "s", "a", *unknown, first)
-    again = block(g, top, {1: [(2, b"again")]})
-    on_top = block(g, again)
-    g.imports("a", again, on_top)
-    g.settle()
-    assert len(sent_to(g, "s")) == 1
+    g.stranger("other")
+    g.connect("a", "other")
+    tells(g, "other", "a", queue(g, x, b"c"))
+    assert sent_to(g, "s") == [key(queue(g, x, b"a", b"b")), key(queue(g, x, b"c"))]
     sound(g)
 
 
@@ -271,7 +270,8 @@ def test_17_holders_offline(make: Make) -> None:
     """The prefix stops at what nobody has, and grows when a holder is back."""
     g = make()
     first, x, top = posted(g)
-    y = block(g, top, {3: [(2, b"later")]})
+    y = block(g, top, {3: [(2, b"later")], 1: [(3, b"lost")]})
+    g.base.lost = {(y, 1, 3)}
     end = block(g, y)
     for name, paras in (("a", (1,)), ("c", (3,)), ("b", (2,))):
         g.add(name, *paras)
@@ -284,6 +284,7 @@ def test_17_holders_offline(make: Make) -> None:
     g.fetch("b", end, 2)
     seen = [(row.wanted, row.complete_prefix) for row in rows(g, Fetch, "b")]
     assert seen == [((2, 4), ()), ((2, 4), (2, 4))]
+    assert all(key(queue(g, y, b"lost")) not in g.pool(name) for name in "abc")
     sound(g)
 
 
