@@ -132,3 +132,21 @@ def declares(g: GossipEngine, stranger: str, node: str, *heads: Hash) -> None:
 def tells(g: GossipEngine, stranger: str, node: str, m: Envelope) -> None:
     g.says(stranger, node, m)
     g.settle()
+
+
+def posted(g: GossipEngine) -> tuple[Hash, Hash, Hash]:
+    """The registering block; one in which chains 1 and 3 send to 2; one on top."""
+    first = registered(g, 1, 2, 3)
+    x = block(g, first, {1: [(2, b"a"), (2, b"b")], 3: [(2, b"c")]})
+    return first, x, block(g, x)
+
+
+def watched(g: GossipEngine) -> tuple[Hash, Hash]:
+    """Node v, which collates nothing, with a stranger that declares v's leaf: the block of the queues, and the leaf."""
+    first, x, top = posted(g)
+    g.add("v")
+    g.stranger("s")
+    g.connect("v", "s")
+    g.imports("v", first, x, top)
+    declares(g, "s", "v", top)
+    return x, top

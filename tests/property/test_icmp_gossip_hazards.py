@@ -12,12 +12,14 @@ from tests.property.icmp_gossip_engines import (
     declares,
     everybody,
     key,
+    posted,
     queue,
     registered,
     rows,
     sent_to,
     tells,
     verdicts,
+    watched,
 )
 from tests.spec.icmp.candidates import collect
 from tests.spec.icmp.events import Fetch, Got, Heads, Peer, Read, Reported
@@ -26,7 +28,7 @@ from tests.spec.icmp.gossip_guarantees import GOSSIP_CHECKS
 from tests.spec.icmp.history import Record
 from tests.spec.icmp.options import Options
 from tests.spec.icmp.reconcile import Ask, More, Sketch
-from tests.spec.icmp.relay import GENESIS, Hash
+from tests.spec.icmp.relay import GENESIS
 from tests.spec.icmp.trie import EMPTY_ROOT, R
 
 MODES = ("block", "root")
@@ -39,24 +41,6 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 def sound(g: GossipEngine) -> None:
     assert [f for check in GOSSIP_CHECKS for f in check(Record(g.log, g.options))] == []
-
-
-def posted(g: GossipEngine) -> tuple[Hash, Hash, Hash]:
-    """The registering block; one in which chains 1 and 3 send to 2; one on top."""
-    first = registered(g, 1, 2, 3)
-    x = block(g, first, {1: [(2, b"a"), (2, b"b")], 3: [(2, b"c")]})
-    return first, x, block(g, x)
-
-
-def watched(g: GossipEngine) -> tuple[Hash, Hash]:
-    """Node v, which collates nothing, with a stranger that declares v's leaf: the block of the queues, and the leaf."""
-    first, x, top = posted(g)
-    g.add("v")
-    g.stranger("s")
-    g.connect("v", "s")
-    g.imports("v", first, x, top)
-    declares(g, "s", "v", top)
-    return x, top
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -370,6 +354,23 @@ def test_27_what_a_sketch_claims_is_judged_by_its_root(make: Make) -> None:
     g.says("s", "v", Ask((7, 2**32 - 1)))
     g.settle()
     assert len(g.heard["s"]) == heard
+
+
+def test_27_beyond_the_largest_sketch_all_is_pushed(make: Make) -> None:
+    g = make(Options(reconciliation="minisketch"))
+    x, _ = watched(g)
+    g.stranger("other")
+    g.connect("v", "other")
+    m = queue(g, x, b"a", b"b")
+    g.disconnect("v", "s")
+    tells(g, "other", "v", m)
+    g.connect("v", "s")
+    declares(g, "s", "v", *g.leaves("v"))
+    for capacity, packet in ((4_096, Sketch), (4_097, Envelope)):
+        g.says("s", "v", More(capacity))
+        g.settle()
+        assert isinstance(g.heard["s"][-1][1], packet)
+    assert sent_to(g, "s") == [key(m)]
 
 
 def test_29_more_leaves_than_five(make: Make) -> None:

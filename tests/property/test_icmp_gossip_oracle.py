@@ -296,6 +296,8 @@ def test_leaves_are_replaced(overlap: bool) -> None:
     on_new_leaf(node, chain, 2, [leaf(3), leaf(4)])
     assert queueTopic(names[2]) not in node.expected
     assert [chain.reads.count(leaf(i).hash) for i in range(5)] == [1] * 5
+    on_new_leaf(node, chain, 3, [leaf(2)])
+    assert node.expected == {queueTopic(names[2]): {names[2]: overlap}}
 
 
 def test_the_queues_of_the_old_tests_are_taken_on_their_topics(shared_folder: Path) -> None:

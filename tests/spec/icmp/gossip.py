@@ -138,7 +138,7 @@ def purge(node: Node, now: int) -> Out:
             for peer in node.peers.values() if node.options.seen_until == "purge" else ():
                 peer.received = {key for key in peer.received if key[0] != t}
                 peer.sent = {key for key in peer.sent if key[0] != t}
-                peer.fresh &= peer.received
+                peer.fresh = {key for key in peer.fresh if key[0] != t}
     out.rows.append(Pool(node.name, now, None, None, "sweep"))
     return out
 
@@ -217,7 +217,6 @@ def on_queue(node: Node, chain: Chain, now: int, k: NodeId, m: Envelope) -> Out:
             out.dropped.append(k)
     elif key in peer.sent or key in peer.received:
         got("duplicate", None, 0, 1)
-        peer.received.add(key)
         peer.fresh.add(key)
     elif m.root not in node.expected.get(m.topic, {}):
         got("wasteful", "UnexpectedQueue", REPUTATION["UnexpectedQueue"], 2)

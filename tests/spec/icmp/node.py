@@ -14,7 +14,8 @@ Decisions.
   again to one that did not, repeating is impolite only if the peer has not declared other heads since: whoever purges
   has other leaves, and has said so before.
 - Best leaves are those of the highest numbers and, of one number, the smallest hashes (hazard 29).
-- An entry of `expected` is known if it was before, or is in the pool: a leaf may go and come back between two purges.
+- A root is known if it is in the pool on its topic: so an entry that remains keeps its flag, and so does one whose leaf
+  goes and comes back between two purges.
 - `ancestors` (5.1 (1)): the views of a leaf's last ancestors are kept if they were leaves here once; they are expected
   as the leaves' are, or what a peer may send would be held against it. Of a peer's heads, those ancestors count whose
   headers the node has.
@@ -106,8 +107,7 @@ def expectedQueues(node: Node) -> dict[Hash, dict[Hash, bool]]:
     for view in node.views.values():
         for topic, roots in view.items():
             for root in roots:
-                known = node.expected.get(topic, {}).get(root, False) or root in node.pool.get(topic, {})
-                union.setdefault(topic, {})[root] = known
+                union.setdefault(topic, {})[root] = root in node.pool.get(topic, {})
     return union
 
 
