@@ -13,7 +13,7 @@ from tests.spec.icmp.trie import R
 
 PARAS = (1, 2, 3)
 NODES = {"a": (1,), "b": (2,), "c": (3,), "d": (1, 2), "v": (), "w": ()}
-LINKS = ("ab", "bc", "cv", "vd", "dw", "wa", "bw")
+LINKS = (("a", "b"), ("b", "c"), ("c", "v"), ("v", "d"), ("d", "w"), ("w", "a"), ("b", "w"))
 SLOT, PROPAGATION, LATENCY = 5_000, 2_000, 500
 """1.4: blocks at least so far apart, nodes at most so much later than each other, links at most so slow."""
 
@@ -34,7 +34,7 @@ class World:
             self.g.add(name, *paras)
             self.g.imports(name, self.first)
         self.g.stranger("s")
-        for a, b in (*LINKS, "sa", "sv"):
+        for a, b in (*LINKS, ("s", "a"), ("s", "v")):
             self.g.connect(a, b)
 
     def sends(self, p: int) -> list[tuple[int, bytes]]:

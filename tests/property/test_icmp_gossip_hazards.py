@@ -188,6 +188,7 @@ def test_13_echo(make: Make) -> None:
         tells(g, "s", "a", m)
         expected = [("duplicate", None, 0)] + [("disallowed", "Impolite", 0)] * (i - 1)
         assert verdicts(g, "a") == expected
+    assert {row.accesses for row in rows(g, Got, "a")} == {1}
     assert g.connected("a") == []
     assert [row.change for row in rows(g, Peer, "a")] == ["connect", "disconnect"]
     assert sent_to(g, "s") == [key(m)]
