@@ -30,6 +30,7 @@ from tests.unit.icmp_gossip import (
     got,
     kept_rows,
     leaf_rows,
+    name,
     packets,
     pairs,
     pool,
@@ -154,7 +155,9 @@ def test_what_was_seen_stays_until_the_purge_of_its_own_node() -> None:
     state = replace(state, nodes=state.nodes.with_columns(purge=late), pool=np.zeros_like(state.pool))
     for leaf in ("B", "A"):
         state, _ = on_leaves(state, leaf_rows({1: [leaf], 2: [leaf]}), *context(blocks), SEED)
-        state, _ = purge(state, 5_000, SEED)
+        # Tables have it, too, and of blocks only those that a node has.
+        assert [*map(name, tables(state)["blocks"]["hash"])] == [leaf]
+        state = of_tables(tables(purge(state, 5_000, SEED)[0]))
     assert sent(on_kept(state, kept_rows((1, "r1")), SEED)[1]) == []
 
 
