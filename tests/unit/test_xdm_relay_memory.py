@@ -19,12 +19,14 @@ def test_what_was_brought_comes_again_after_so_many_blocks_without_progress() ->
     memory = Memory()
     due = {(0, False): (3, 10)}
     assert memory.wanted(due, 100, LIMITS) == [Lane(0, False, 3)]
-    memory.handed_over((0, False), 8, 3, 100)
+    memory.handed_over((0, False), range(3, 8), 3, 100)
     assert memory.wanted(due, 101, LIMITS) == [Lane(0, False, 8)]
-    memory.handed_over((0, False), 10, 3, 101)
-    assert memory.wanted(due, 115, LIMITS) == []
-    assert memory.wanted(due, 116, LIMITS) == [Lane(0, False, 3)]
-    memory.handed_over((0, False), 10, 3, 116)
+    memory.handed_over((0, False), range(8, 10), 3, 101)
+    assert memory.wanted(due, 114, LIMITS) == []
+    assert memory.wanted(due, 115, LIMITS) == [Lane(0, False, 3)]
+    memory.handed_over((0, False), range(3, 8), 3, 115)
+    assert memory.wanted(due, 116, LIMITS) == [Lane(0, False, 8)]
+    memory.handed_over((0, False), range(8, 10), 3, 116)
     # The target goes on: it has as many blocks again.
     assert memory.wanted({(0, False): (5, 10)}, 130, LIMITS) == []
     assert memory.wanted({(0, False): (5, 10)}, 144, LIMITS) == []
@@ -32,12 +34,30 @@ def test_what_was_brought_comes_again_after_so_many_blocks_without_progress() ->
     assert memory.wanted({}, 146, LIMITS) == [] and not memory.lanes
 
 
+def test_a_lost_message_comes_again_in_time_and_nothing_with_it_that_was_brought_lately() -> None:
+    """One message a block; the first is lost. Neither may those behind it keep it waiting, nor come again with it."""
+    memory, last, key = Memory(), dict[int, int](), (0, False)
+    for height in range(100, 140):
+        (lane,) = memory.wanted({key: (0, height - 99)}, height, LIMITS)
+        nonces = [nonce for nonce in range(lane.first, height - 99) if not memory.rests(key, nonce, height, LIMITS)]
+        assert height - 100 in nonces, "what is new is not kept waiting"
+        assert all(height - last.get(nonce, 0) >= LIMITS.resubmit_after for nonce in nonces)
+        last |= dict.fromkeys(nonces, height)
+        memory.handed_over(key, nonces, 0, height)
+        assert last[0] == 100 + (height - 100) // LIMITS.resubmit_after * LIMITS.resubmit_after
+    # What the target takes back is brought again no earlier; what it has taken for long is forgotten.
+    assert memory.wanted({key: (40, 41)}, 140, LIMITS) == [Lane(0, False, 40)]
+    assert memory.wanted({key: (39, 40)}, 141, LIMITS) == []
+    memory.wanted({key: (40, 41)}, 160, LIMITS)
+    assert not memory.lanes[key].at
+
+
 def test_no_more_is_brought_than_the_target_may_keep() -> None:
     memory = Memory()
-    memory.handed_over((0, True), 2 * LIMITS.nonces, 0, 1)
-    assert memory.wanted({(0, True): (0, 10_000)}, 2, LIMITS) == []
-    memory.handed_over((0, True), 2 * LIMITS.nonces - 1, 0, 1)
+    memory.handed_over((0, True), range(2 * LIMITS.nonces - 1), 0, 1)
     assert memory.wanted({(0, True): (0, 10_000)}, 2, LIMITS) == [Lane(0, True, 2 * LIMITS.nonces - 1)]
+    memory.handed_over((0, True), [2 * LIMITS.nonces - 1], 0, 1)
+    assert memory.wanted({(0, True): (0, 10_000)}, 2, LIMITS) == []
 
 
 def test_every_channel_has_its_turn() -> None:

@@ -1,13 +1,13 @@
 """What a relay process remembers of a direction from one pass to the next (XDM reference 3.10, X-5).
 
-What there is to bring follows from both chains alone. This is about what was brought and is not taken yet: it comes
-again only after so many blocks of the target in which its lane has not gone on. A process that is started again has
-lost nothing but its patience.
+What there is to bring follows from both chains alone. This is about what was brought and is not taken yet: each message
+comes again only after so many blocks of the target since it was brought, and in which its lane has not gone on. A
+process that is started again has lost nothing but its patience.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from causeway.service.furthest import furthest
@@ -22,12 +22,24 @@ MARGIN = 16
 
 @dataclass
 class Brought:
-    """What was brought of a lane: messages below ``until``. The target has said since block ``since`` that it expects
-    the nonce ``expected``."""
+    """What was brought of a lane: ``at`` which block of the target each nonce was, the last time. The target has said
+    since block ``since`` that it expects the nonce ``expected``."""
 
-    until: int
     expected: int
     since: int
+    at: dict[int, int] = field(default_factory=dict)
+
+    def goes_on(self, expected: int, height: int, resubmit_after: int) -> None:
+        """Note what the target expects, and forget what it has taken; not at once, for it may take that back."""
+        if expected != self.expected:
+            self.expected, self.since = expected, height
+        kept = {nonce: at for nonce, at in self.at.items() if nonce >= expected or at + resubmit_after > height}
+        self.at = kept
+
+    def rests(self, nonce: int, height: int, resubmit_after: int) -> bool:
+        """Return whether a message was brought, and too lately to come again."""
+        at = self.at.get(nonce)
+        return at is not None and max(at, self.since) + resubmit_after > height
 
 
 @dataclass
@@ -101,7 +113,8 @@ class Memory:
         return 0 if known is None else max(self.best - known.since, self.height - known.height)
 
     def wanted(self, due: Mapping[Key, tuple[int, int]], height: int, limits: Limits) -> list[Lane]:
-        """Return from which nonce on lanes are to be brought now, of as many channels as have their turn.
+        """Return from which nonce on lanes are to be brought now, but for what ``rests``, of as many channels as have
+        their turn.
 
         ``due``: of each lane that has something, the nonce that the target expects and the end of what the source has;
         ``height``: the target's.
@@ -109,16 +122,12 @@ class Memory:
         self.lanes = {key: brought for key, brought in self.lanes.items() if key in due}
         found: dict[Key, int] = {}
         for key, (expected, end) in due.items():
-            brought = self.lanes.get(key)
-            if brought is not None and brought.expected != expected:
-                brought.expected, brought.since = expected, height
-            if brought is None or brought.until <= expected or brought.since + limits.resubmit_after <= height:
-                first = expected
-            else:
-                first = brought.until
-                if first >= expected + 2 * limits.nonces:
-                    continue  # what is beyond what the target may keep is for nothing
-            if first < end:
+            if (brought := self.lanes.get(key)) is not None:
+                brought.goes_on(expected, height, limits.resubmit_after)
+            # What is beyond what the target may keep is for nothing.
+            nonces = range(expected, min(end, expected + 2 * limits.nonces))
+            first = next((nonce for nonce in nonces if not self.rests(key, nonce, height, limits)), None)
+            if first is not None:
                 found[key] = first
         channels = sorted({channel for channel, _ in found})
         start = self.turn * limits.channels % max(len(channels), 1)
@@ -126,6 +135,12 @@ class Memory:
         chosen = {channels[(start + place) % len(channels)] for place in range(min(limits.channels, len(channels)))}
         return [Lane(*key, first) for key, first in sorted(found.items()) if key[0] in chosen]
 
-    def handed_over(self, key: Key, until: int, expected: int, height: int) -> None:
-        """Remember that messages of a lane below ``until`` were handed over."""
-        self.lanes[key] = Brought(until, expected, height)
+    def rests(self, key: Key, nonce: int, height: int, limits: Limits) -> bool:
+        """Return whether a message of a lane is not to be brought now, because it was lately; whatever comes before it
+        and was lost is no reason to bring it, too (X-5)."""
+        brought = self.lanes.get(key)
+        return brought is not None and brought.rests(nonce, height, limits.resubmit_after)
+
+    def handed_over(self, key: Key, nonces: Collection[int], expected: int, height: int) -> None:
+        """Remember that messages of a lane were handed over."""
+        self.lanes.setdefault(key, Brought(expected, height)).at.update(dict.fromkeys(nonces, height))

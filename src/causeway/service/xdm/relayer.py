@@ -255,7 +255,13 @@ def _brought(
     else:
         block = anchor.receipt.number
     step = ReadMessages(direction.end, direction.source, direction.target, block, tuple(wanted), place.limits.nonces)
-    found: MessagesAnswer = yield step
+    said: MessagesAnswer = yield step
+    new = [
+        one
+        for one in said.messages
+        if not memory.rests((one.channel, one.response), one.nonce, theirs.height, place.limits)
+    ]
+    found = said.model_copy(update={"messages": new})
     try:
         envelopes = _envelopes(direction, place, under, anchor, found, step)
     except (ProofError, InvalidInput) as error:
@@ -267,12 +273,11 @@ def _brought(
     for row, batch in enumerate(batches):
         data = encode_transaction(Messages(tuple(one for one, _ in batch), tuple(response for _, response in batch)))
         yield Submit(direction.other, direction.target, data, len(batch), last=row == len(batches) - 1)
-    ends: dict[Key, int] = {}
-    for one in found.messages:
-        key = one.channel, one.response
-        ends[key] = max(ends.get(key, 0), one.nonce + 1)
-    for key, until in ends.items():
-        memory.handed_over(key, until, due[key][0], theirs.height)
+    nonces: dict[Key, list[int]] = {}
+    for one in new:
+        nonces.setdefault((one.channel, one.response), []).append(one.nonce)
+    for key, taken in nonces.items():
+        memory.handed_over(key, taken, due[key][0], theirs.height)
     return Passed(State.SUBMITTED, left, len(items), len(batches), mark)
 
 
