@@ -335,7 +335,7 @@ class Passes(ABC, Generic[Way, Result]):
         """Return the seconds between two passes: twice as many after every one that had no effect."""
         # Those who fail together shall not come again together.
         longest = max(self._pacing.longest_pause, self._pacing.poll)
-        return min(self._pacing.poll * 2 ** min(fruitless, 30), longest) * self._random.uniform(0.8, 1.2)
+        return min(self._pacing.poll * float(1 << min(fruitless, 30)), longest) * self._random.uniform(0.8, 1.2)
 
     def _now(self) -> float:
         """Return the seconds of the clock that pauses are measured by."""
