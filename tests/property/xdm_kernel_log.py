@@ -19,8 +19,8 @@ from causeway.protocols.xdm.books import Book
 from causeway.protocols.xdm.errors import OK, name_of
 from causeway.protocols.xdm.money import joined
 from causeway.protocols.xdm.state import NOBODY, Asked, ChannelState, State
-from causeway.protocols.xdm.tables import INDEXED
-from tests.property.xdm_kernel_rows import Rows, chain_of, deposits, in_call_order, row_dicts, stored_in
+from tests.property.xdm_kernel_record import record_of
+from tests.property.xdm_kernel_rows import Rows, chain_of, in_call_order, row_dicts, stored_in
 from tests.property.xdm_programs import answered_amount, program_failed
 from tests.property.xdm_shown import Lane, Proved, shown
 from tests.spec.xdm.events import Event
@@ -389,25 +389,4 @@ class KernelLog:
     # ---- the record
 
     def record(self) -> Record:
-        state = self.net.state
-        options = self.net.kernel.options
-        books = state["books"]
-        in_flight: Counter[tuple[Chain, Chain]] = Counter()
-        for row, amount in zip(row_dicts(books, "what", "source", "foreign"), joined(books, "amount"), strict=True):
-            if row["what"] != Book.BALANCE:
-                in_flight[chain_of(row["source"]), chain_of(row["foreign"])] += amount
-        outbox = {
-            (chain_of(row["source"]), chain_of(row["destination"]), row["substream"] >> 1, row["index"])
-            for row in row_dicts(state["outbox"], *INDEXED)
-        }
-        return Record(
-            list(self.events),
-            dict(self.supply),
-            dict(self.issuance),
-            options.archiving_depth,
-            options.challenge_period,
-            options.reserve_portion_percent,
-            in_flight=dict(in_flight),
-            outbox=outbox,
-            deposits=deposits(state),
-        )
+        return record_of(self.net, list(self.events), dict(self.supply), dict(self.issuance))

@@ -1,56 +1,45 @@
-"""The oracle with what this network has beside the reference: its order of a block, halts, forks, bundles, programs
-that call each other by numbers and wait for room (docs/decisions.md, "Cross-domain messaging").
+"""The oracle with what this network has beside the reference: its order of a block, halts, forks, bundles, planned
+calls; what its programs do is in ``xdm_calling`` (docs/decisions.md, "Cross-domain messaging").
 
 Nothing of the kernel is in it; what operators prove it is given.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.property.xdm_calling import CallingNetwork
 from tests.property.xdm_driven import ACCOUNTS, ECHO, WIDTH, number_of
 from tests.property.xdm_kernel_rows import position_of
 from tests.property.xdm_networks import FUNDS, ROOT
 from tests.property.xdm_scene_programs import Programs, Transfers, credit_known
-from tests.property.xdm_scenes import Ask, ChannelAsk, ListAsk, Scene
+from tests.property.xdm_scenes import ChannelAsk, ListAsk, Scene
 from tests.spec.xdm.channels import (
     close_channel,
     initiate_channel,
     initiate_domain_update_chain_allowlist,
-    send_message,
     update_consensus_chain_allowlist,
 )
-from tests.spec.xdm.endpoints import TRANSPORTER, Transfer, encode_transfer
+from tests.spec.xdm.endpoints import TRANSPORTER
 from tests.spec.xdm.errors import XdmError
-from tests.spec.xdm.network import Network, Pooled
+from tests.spec.xdm.network import Pooled
 from tests.spec.xdm.options import Options
-from tests.spec.xdm.programs import PROGRAMS, Call, account, encode, is_asked
+from tests.spec.xdm.programs import PROGRAMS, account
 from tests.spec.xdm.proofs import verify_mmr
 from tests.spec.xdm.relay import refuse, submit, validate
-from tests.spec.xdm.state import (
-    Account,
-    ChainNode,
-    Channel,
-    ChannelState,
-    View,
-    note_transfer_out,
-    subtract,
-    transaction,
-)
+from tests.spec.xdm.state import Account, ChainNode, Channel, ChannelState, View
 from tests.spec.xdm.values import (
     CONSENSUS,
     Bundle,
     Chain,
     CrossDomainMessage,
-    EndpointRequest,
     Receipt,
     decode_xdm,
 )
 
 ROOT_ACCOUNT = account(2**64 - 1)
-UPDATED, RETURNED, WAITING = "updated", "returned", "waiting"
+UPDATED = "updated"
 INVALID_XDM, ILLEGAL_TX = 3, 2
 
 
@@ -64,35 +53,18 @@ class Seen(View):
         return number in self.roots and self.newest - options.mmr_roots < number <= last
 
 
-class Queued(NamedTuple):
-    """A call of a program that has no channel so far: what it attached is in hand."""
-
-    sender: Account
-    dst: Chain
-    amount: int
-    callback: int
-    receiver: int
-    payload: bytes
-    named: Account | None
-
-
-class Model(Network):
+class Model(CallingNetwork):
     def __init__(self, scene: Scene) -> None:
-        self.scene = scene
         self.running: list[Chain] = list(scene.chains)
         self.made: list[Chain] = []
         """The chains that made a block in the last tick."""
-        self.journal: list[tuple[int, Ask]] = []
-        """Everything that users ask for, with the number of its tick."""
-        self.queued: dict[Chain, list[int]] = defaultdict(list)
         self.recalled: dict[Chain, frozenset[int]] = {}
         """Of chains the ticks whose planned calls a fork took back, and their next blocks make."""
         self._kept: dict[int, tuple[dict[Chain, tuple[int, ...]], dict[Chain, frozenset[int]]]] = {0: ({}, {})}
         """What waited for the next blocks, by the number of the tick that it was after."""
         self.forked: set[int] = set()
         """The ticks' numbers of forks: what was brought then comes to the next block of its chain."""
-        self.given_up: set[tuple[Chain, Chain, int]] = set()
-        super().__init__(scene.options, scene.domains, allowlists=scene.lists)
+        super().__init__(scene)
         for c in self.chains.values():  # whose owner is known everywhere
             c.domains = dict.fromkeys(range(scene.domains), ROOT_ACCOUNT)
         for relayer in self.relayers:
@@ -339,109 +311,6 @@ class Model(Network):
             function(c, *arguments)
         except XdmError as error:
             c.log("Refused", call="planned", error=error.name)
-
-    # ---- programs
-
-    def _called(self, c: ChainNode) -> None:
-        """Programs have back what was refused in the block before, then they run, then what they sent goes out."""
-        notes = c.state.notes
-        programs = c.handlers[PROGRAMS]
-        assert isinstance(programs, Programs)
-        for sender, amount in notes.pop(RETURNED, ()):
-            subtract_in_hand(c, amount)
-            credit_known({sender})(c, sender, amount)
-            programs.count(c, sender, False)
-        queue = [*notes.pop(WAITING, ())]
-        asks, self.queued[c.chain_id] = self.queued[c.chain_id], []
-        for ask in asks:
-            try:
-                queue.append(self._attach(c, self.journal[ask][1]))
-            except XdmError as error:
-                c.log("Refused", call="user", error=error.name)
-        waits = []
-        for call in queue:
-            try:
-                with transaction(c):
-                    self._send(c, call)
-            except XdmError as error:
-                if error.name == "NoOpenChannel" and self._waits(c, call):
-                    waits.append(call)
-                else:
-                    c.log("Refused", call="user", error=error.name)
-                    notes = c.state.notes
-                    notes[RETURNED] = (*notes.get(RETURNED, ()), (call.sender, call.amount))
-        if waits:
-            c.state.notes[WAITING] = tuple(waits)
-
-    def _attach(self, c: ChainNode, ask: Ask) -> Queued:
-        """A program makes a call: it has what it attaches, and the call has a number."""
-        caller = number_of(ask.chain, ask.by)
-        subtract(c.state.balances, account(caller), ask.amount, "LowBalance")
-        c.state.in_hand += ask.amount
-        callback = c.state.notes.get(("calls", caller), 0)
-        c.state.notes["calls", caller] = callback + 1
-        receiver = WIDTH * position_of(ask.dst) + ask.place
-        named = ask.receiver
-        if named is not None and named.rstrip() in FUNDS:
-            named = account(number_of(ask.dst, named))
-        return Queued(account(caller), ask.dst, ask.amount, callback, receiver, ask.payload, named)
-
-    def _send(self, c: ChainNode, call: Queued) -> None:
-        """The checks of X-3 come first, then those of 3.3."""
-        if call.named is not None:
-            if call.amount < c.options.minimum_transfer:
-                raise XdmError("MinimumTransferAmount")
-            if not any(call.named):
-                raise XdmError("InvalidAccountId")
-            if not c.state.balances.get(call.sender, 0):
-                raise XdmError("LowBalance")
-            endpoint = TRANSPORTER
-            content = encode_transfer(Transfer(call.amount, (c.chain_id, call.sender), (call.dst, call.named)))
-        else:
-            endpoint = PROGRAMS
-            sender = int.from_bytes(call.sender[:8], "little")
-            content = encode(Call(call.callback, sender, call.receiver, call.amount, 0, b"call", call.payload))
-        request = EndpointRequest(endpoint, endpoint, content)
-        channel, nonce = send_message(c, call.sender, call.dst, request)
-        if call.named is not None:
-            c.state.outgoing_transfers[call.dst, channel, nonce] = content
-        if call.amount:
-            subtract_in_hand(c, call.amount)
-            note_transfer_out(c, call.amount, call.dst)
-            where = {"foreign": call.dst, "channel_id": channel, "nonce": nonce}
-            c.log("Transfer", **where, kind="out", amount=call.amount, by=call.sender)
-
-    def _waits(self, c: ChainNode, call: Queued) -> bool:
-        """Whether a channel for a call may have room, or be opened, later."""
-        if not self.scene.waits:
-            return False
-        own = {number: ch for (foreign, number), ch in c.state.channels.items() if foreign == call.dst}
-        if any(ch.state == ChannelState.OPEN for ch in own.values()):
-            return True
-        asked = [n for n, ch in own.items() if is_asked(ch) and (c.chain_id, call.dst, n) not in self.given_up]
-        shown = self.shown[call.dst]
-        theirs = [n for (foreign, n), ch in shown.items() if foreign == c.chain_id and is_asked(ch)]
-        tick = self.view.best - 1
-        later = any(
-            (ask.channel is None and (ask.chain, ask.foreign, ask.tick > tick) == (c.chain_id, call.dst, True))
-            or (ask.channel is None and (ask.chain, ask.foreign, ask.tick >= tick) == (call.dst, c.chain_id, True))
-            for ask in self.scene.channels
-        )  # fmt: skip
-        return bool(asked) or any(n not in own for n in theirs) or later
-
-    @property
-    def shown(self) -> dict[Chain, dict[tuple[Chain, int], Channel]]:
-        """The channels of every chain at the height before."""
-        return self._shown
-
-    def _consensus_block(self, number: int) -> None:
-        self._shown = {chain: dict(c.state.channels) for chain, c in self.chains.items()}
-        super()._consensus_block(number)
-
-
-def subtract_in_hand(c: ChainNode, amount: int) -> None:
-    assert amount <= c.state.in_hand
-    c.state.in_hand -= amount
 
 
 def false_root(er: Receipt) -> Receipt:

@@ -13,10 +13,11 @@ from causeway.model.ledger import Kind as MessageKind
 from causeway.protocols.xdm.books import Book
 from causeway.protocols.xdm.challenges import FRAUDS
 from causeway.protocols.xdm.money import joined
+from tests.property.xdm_calling import WAITING
 from tests.property.xdm_driven import ACCOUNTS, ECHO, WIDTH, Driven
 from tests.property.xdm_kernel_log import KernelLog
 from tests.property.xdm_kernel_rows import position_of, row_dicts
-from tests.property.xdm_model import ROOT_ACCOUNT, WAITING, Model
+from tests.property.xdm_model import ROOT_ACCOUNT, Model
 from tests.spec.xdm.events import Event
 from tests.spec.xdm.keys import CHANNELS, INBOX_RESPONSES, OUTBOX, confirmed_key, twox128
 from tests.spec.xdm.programs import account
