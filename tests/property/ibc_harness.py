@@ -52,7 +52,8 @@ from tests.property.ibc_outside import (
     row_of,
 )
 from tests.property.ibc_programs import SPEC_PROGRAMS
-from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, OneRelayer, Relays, Run, RunSubmission, Watchers
+from tests.property.ibc_relayers import OneRelayer, Watchers
+from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, Relays, Run, RunSubmission
 from tests.spec import ibc
 from tests.spec.ibc.calls import push_packet
 from tests.spec.ibc.headers import Trust
