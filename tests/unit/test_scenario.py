@@ -12,6 +12,7 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Fault
 from causeway.model.ingress_call import decode_calls
+from causeway.network.deploy import deploy
 from causeway.network.document import dotted, parse_key, quoted
 from causeway.network.reference import reference
 from causeway.network.scenario import Scenario, load_scenario, scenario_of
@@ -216,6 +217,10 @@ def test_a_connection_ends_once(small: Path) -> None:
         ("network.seconds_per_tick", "inf", "network.seconds_per_tick: Infinity: must be a finite number"),
         ("network.seed.deep", "1", "--set network.seed.deep: network.seed is not a table"),
         ("chains[7].name", "a", "--set chains[7].name: chains is a list of 2, numbered from 0"),
+        ("nodes[0].tick", "3", "--set nodes[0].tick: the scenario has no nodes: give the whole list, nodes=[...]"),
+        ("nodes[0]", "{}", "--set nodes[0]: the scenario has no nodes: give the whole list, nodes=[...]"),
+        ("nodes", "{ tick = 3 }", 'nodes: {"tick": 3}: must be a list'),
+        ("transport.skip", "{}", "transport.skip: {}: must be a number"),
         ("", "1", "--set : not a key; write section.key, for example network.seed"),
         ("transport.skip", "1.0", "transport.skip: 1.0: must be less than 1"),
         ("chains", "[]", "chains: missing; a network has at least one chain"),
@@ -266,6 +271,20 @@ def test_a_mistake_is_one_line_that_names_the_key(small: Path, key: str, value: 
     message = str(caught.value)
     assert message.startswith(line if line.startswith("--set") else f"{small}: {line}")
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("chains[1].count", "70000", "chains: 70001 chains, at most 65535 are allowed"),
+        ("chains[1].role", "consensus", "chains: 'main' and 'domain-0' have the role 'consensus'; allowed: one chain"),
+    ],
+)
+def test_what_is_wrong_with_all_chains_together_names_the_file(tmp_path: Path, key: str, value: str, line: str) -> None:
+    path = ROOT / "examples" / "domains.toml"
+    with pytest.raises(InvalidInput) as caught:
+        deploy(load_scenario(path, {key: value}), str(tmp_path), None, 1)
+    assert str(caught.value) == f"{path}: {line}"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,8 @@ def deploy(
     traffic = scenario.traffic(folder, session, prepared=prepared)
     topology = scenario.topology(traffic)
     if topology.chains.num_rows > MOST_CHAINS:
-        raise InvalidInput(f"chains: {topology.chains.num_rows} chains, at most {MOST_CHAINS} are allowed")
+        count = topology.chains.num_rows
+        raise InvalidInput(f"{scenario.path}: chains: {count} chains, at most {MOST_CHAINS} are allowed")
     beside = look_beside(scenario.path)
     kernel = kernel_of(scenario, topology, secrets)
     _require_ticks(scenario, traffic, kernel.last_tick)

@@ -61,6 +61,7 @@ def override(document: dict[str, Any], key: str, text: str) -> None:
     steps = parse_key(key)
     if not steps or any(step == "" for step in steps):
         raise InvalidInput(f"{where}: not a key; write section.key, for example network.seed")
+    _require_lists(document, key, where)
     node: Any = document
     for position, step in enumerate(steps[:-1]):
         node = _enter(node, step, steps[: position + 1], where)
@@ -73,6 +74,20 @@ def override(document: dict[str, Any], key: str, text: str) -> None:
         node[str(last)] = _toml_value(text)
     else:
         raise InvalidInput(f"{where}: {dotted(steps[:-1])} is not a table")
+
+
+def _require_lists(document: Mapping[str, Any], key: str, where: str) -> None:
+    """Refuse a key with a position, as ``faults[0]``, of a list that the document does not have."""
+    for bracket in re.finditer(r"\[\d+\]", key):
+        before = key[: bracket.start()]
+        steps, node = parse_key(before), document
+        for step in steps:
+            if before.count('"') % 2 or not isinstance(node, dict):  # within a quoted step, or a list
+                break
+            if str(step) not in node:
+                name = dotted(steps)
+                raise InvalidInput(f"{where}: the scenario has no {name}: give the whole list, {name}=[...]")
+            node = node[str(step)]
 
 
 def parse_key(key: str) -> list[Key]:
@@ -144,7 +159,9 @@ def _line(error: dict[str, Any], document: Mapping[str, Any], under: tuple[Key, 
         message = message.replace(f"a valid {theirs}", f"a {ours}")
     message = message.replace("a valid ", "a ")
     value = error.get("input")
-    return f"{dotted(steps)}: {message}" if isinstance(value, dict) else f"{dotted(steps)}: {shown(value)}: {message}"
+    # Of a table in which something is wrong the message says what; one that stands for something else is the value.
+    inside = isinstance(value, dict) and not kind.endswith("_type")
+    return f"{dotted(steps)}: {message}" if inside else f"{dotted(steps)}: {shown(value)}: {message}"
 
 
 def _without_tags(location: tuple[Key, ...], document: Mapping[str, Any]) -> list[Key]:

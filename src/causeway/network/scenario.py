@@ -119,7 +119,10 @@ class Scenario:
             raise InvalidInput(f"{self.path}: chains: missing; a network has at least one chain")
         moves = Directory(whole, self.path).moves(self.document.moves)
         whole = merged(whole, Topology(whole.chains.slice(0, 0), whole.programs.slice(0, 0)), moves)
-        return self.protocol.complete(at_genesis(whole))
+        try:
+            return self.protocol.complete(at_genesis(whole))
+        except InvalidInput as error:
+            raise type(error)(f"{self.path}: {error}") from error
 
     def faults(self, topology: Topology) -> Faults:
         """Return the faults, ``transport.skip`` among them, with the names of ``topology`` resolved."""
