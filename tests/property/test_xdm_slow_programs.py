@@ -50,7 +50,7 @@ QUICK = (25, 33)
 """With forks and halts, both tags, and answers that overtake."""
 
 
-@pytest.mark.parametrize("seed", [*QUICK, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(24))])
+@pytest.mark.parametrize("seed", [*QUICK, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12))])
 def test_each_call_of_a_slow_program_is_answered_once(seed: int) -> None:
     keywords, calls = slow(seed)
     net = Network(**keywords)
