@@ -108,7 +108,7 @@ def channel_call(rng: random.Random, names: list[str], blocks: int) -> dict[str,
     call: dict[str, Any] = {"tick": rng.randrange(blocks), "chain": chain, "foreign": foreign}
     if rng.random() < 0.4:
         return {**call, "do": "close", "channel": rng.randrange(2)}
-    return {**call, "max_outgoing": rng.choice([1, 4])}
+    return {**call, "do": "initiate", "max_outgoing": rng.choice([1, 4])}
 
 
 def fault(rng: random.Random, names: list[str], period: int, blocks: int) -> tuple[Any, ...]:
