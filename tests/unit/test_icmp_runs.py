@@ -1,4 +1,4 @@
-"""Networks of parachains run end to end. The wing is not offered to users yet, so that it is registered here."""
+"""Networks of parachains run end to end."""
 
 from __future__ import annotations
 
@@ -6,17 +6,6 @@ from pathlib import Path
 
 from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
-from causeway.protocols.registry import ProtocolInfo, registered
-
-INFO = ProtocolInfo(
-    name="icmp",
-    title="Polkadot's egress queues",
-    kernel="causeway.protocols.icmp.kernel:IcmpKernel",
-    options="causeway.protocols.icmp.options:IcmpOptions",
-    asset="units",
-    roles=("relay",),
-    completion="causeway.protocols.icmp.chains:complete",
-)
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "generated.toml"
 
@@ -29,9 +18,8 @@ def _run(folder: Path, **given: str) -> tuple[str, dict[str, object]]:
 
 
 def test_all_calls_are_answered_and_the_root_does_not_depend_on_buckets(tmp_path: Path) -> None:
-    with registered(INFO):
-        whole, counts = _run(tmp_path / "one")
-        cut, _ = _run(tmp_path / "four", **{"network.partitions": "4"})
+    whole, counts = _run(tmp_path / "one")
+    cut, _ = _run(tmp_path / "four", **{"network.partitions": "4"})
     assert counts["sent"] == counts["answered"] == 20_000
     assert counts["duplicates"] == counts["out_of_order"] == 0
     assert cut == whole

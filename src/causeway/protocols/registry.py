@@ -166,6 +166,24 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             relay="causeway.service.xdm.relay_process:RELAY",
             carriers="causeway.service.xdm.carriers:summary",
         ),
+        ProtocolInfo(
+            name="icmp",
+            title="Polkadot's egress queues",
+            kernel="causeway.protocols.icmp.kernel:IcmpKernel",
+            options="causeway.protocols.icmp.options:IcmpOptions",
+            asset="units",
+            roles=("relay",),
+            completion="causeway.protocols.icmp.chains:complete",
+            kinds="causeway.protocols.icmp.fault_kinds:FAULT_KINDS",
+            loops=(
+                "causeway.proofs.substrate.trie_loops",
+                "causeway.proofs.substrate.trie_heap_loops",
+                "causeway.proofs.substrate.trie_read_loops",
+                "causeway.proofs.substrate.byte_loops",
+                "causeway.proofs.substrate.scale_read_loops",
+                "causeway.proofs.substrate.scale_write_loops",
+            ),
+        ),
     )
 }
 
