@@ -19,7 +19,9 @@ class Holder(IntEnum):
     (a program); ``REQUESTS`` (a program): attached to requests that it has not answered; ``MESSAGES``: attached to
     messages that have not left the chain; ``OUTBOX_FEES``, ``INBOX_FEES``: held until a response, until an
     acknowledgement; ``DEPOSITS`` (a program, or ``ROOT_OWNER``): held for its channels; ``REWARDS``: due to operators,
-    who share it in the same block; ``OPERATOR`` (its number); ``ROOT``: the account of who governs the chain.
+    who share it in the same block; ``OPERATOR`` (its number); ``ROOT``: the account of who governs the chain;
+    ``SOVEREIGN`` (position of a chain): its account on the chain that routes its messages; ``RESERVED`` (the same):
+    what of it is held for channels.
 
     Of the asset ``BOOKED``: ``BALANCE`` (position of a chain); ``UNCONFIRMED`` and ``CANCELLED``: transfers from a
     chain to another, whose positions are the upper and the lower 32 bits of the number.
@@ -40,16 +42,18 @@ class Holder(IntEnum):
     BALANCE = 12
     UNCONFIRMED = 13
     CANCELLED = 14
+    SOVEREIGN = 15
+    RESERVED = 16
 
 
 ISSUED = (
     *(Holder.ACCOUNT, Holder.REQUESTS, Holder.MESSAGES, Holder.OUTBOX_FEES, Holder.INBOX_FEES, Holder.DEPOSITS),
-    *(Holder.REWARDS, Holder.OPERATOR, Holder.ROOT),
+    *(Holder.REWARDS, Holder.OPERATOR, Holder.ROOT, Holder.SOVEREIGN, Holder.RESERVED),
 )
 """Holders of what a chain has issued."""
 
 OF_PROGRAMS = (Holder.ACCOUNT, Holder.REQUESTS, Holder.DEPOSITS)
-OF_CHAINS = (Holder.ABROAD, Holder.BALANCE)
+OF_CHAINS = (Holder.ABROAD, Holder.BALANCE, Holder.SOVEREIGN, Holder.RESERVED)
 OF_PAIRS = (Holder.UNCONFIRMED, Holder.CANCELLED)
 """Holders whose numbers are programs, positions of chains, and two positions."""
 

@@ -1,0 +1,44 @@
+"""The errors of HRMP (ICMP reference X-6), by name, in the order of the checks."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Acceptance(IntEnum):
+    """What the relay chain says of a receipt's watermark, of its messages, and of its calls."""
+
+    OK = 0
+    AheadRelayParent = 1
+    AdvancementRule = 2
+    LandsOnBlockWithNoMessages = 3
+    MoreMessagesThanPermitted = 4
+    NotSorted = 5
+    NoSuchChannel = 6
+    MaxMessageSizeExceeded = 7
+    TotalSizeExceeded = 8
+    CapacityExceeded = 9
+    TooManyCalls = 10
+
+
+class CallError(IntEnum):
+    """Why a call about a channel changed nothing; names of the deployed pallet."""
+
+    OK = 0
+    OpenHrmpChannelToSelf = 1
+    OpenHrmpChannelInvalidRecipient = 2
+    OpenHrmpChannelZeroCapacity = 3
+    OpenHrmpChannelCapacityExceedsLimit = 4
+    OpenHrmpChannelZeroMessageSize = 5
+    OpenHrmpChannelMessageSizeExceedsLimit = 6
+    OpenHrmpChannelAlreadyRequested = 7
+    OpenHrmpChannelAlreadyExists = 8
+    InsufficientBalance = 9
+    AcceptHrmpChannelDoesntExist = 10
+    AcceptHrmpChannelAlreadyConfirmed = 11
+    CancelHrmpOpenChannelUnauthorized = 12
+    OpenHrmpChannelDoesntExist = 13
+    OpenHrmpChannelAlreadyConfirmed = 14
+    CloseHrmpChannelUnauthorized = 15
+    CloseHrmpChannelDoesntExist = 16
+    CloseHrmpChannelAlreadyUnderway = 17

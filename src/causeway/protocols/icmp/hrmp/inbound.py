@@ -1,0 +1,195 @@
+"""What a parachain receives: channels merged, held against their heads, and put into queues (ICMP reference X-6).
+
+Messages come by the relay block in which they were sent, and in it by sender. The running message queue chain of every
+channel, also of one without new messages, must end at the head that the relay chain's state has.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import lookup
+from causeway.model.order import groups_of, stable_order
+from causeway.proofs.hashing import Digests
+from causeway.proofs.substrate import QueuedMessage, extend_head
+from causeway.protocols.contract import Chains
+from causeway.protocols.digests import digests, same
+from causeway.protocols.icmp.hrmp.options import HrmpOptions
+from causeway.protocols.icmp.hrmp.pages import Signal, signal_of, told
+from causeway.protocols.icmp.hrmp.tables import ENDS_SCHEMA, WAITING_SCHEMA
+
+Mask = npt.NDArray[np.bool_]
+
+_END = ("chain", "foreign")
+
+
+class Seen(NamedTuple):
+    """What chains see of the relay chain's state: their channels (``CHANNELS_SCHEMA`` with ``chain`` the recipient and
+    ``foreign`` the sender, by these), the contents of these in the order in which they are received
+    (``CONTENTS_SCHEMA`` with the same), the channel of each message, and the head after it; the heads before, one a
+    channel."""
+
+    channels: Frame
+    contents: Frame
+    of_channel: npt.NDArray[np.int64]
+    reached: Digests
+    before: Digests
+
+
+def seen(ends: Frame, contents: Frame, channels: Frame, tips: Frame) -> tuple[Seen, Chains]:
+    """Return what the chains of ``tips`` (``chain``, ``watermark``) see, and those for which heads do not agree
+    (``HeadMismatch``): of what they see nothing is returned."""
+    channels = _received(channels, tips["chain"])
+    channels = channels.take(stable_order(*(channels[name] for name in _END)))
+    contents = _received(contents, tips["chain"])
+    contents = contents.take(stable_order(contents["chain"], contents["sent_at"], contents["foreign"]))
+    # A channel that was opened above the watermark starts anew, whatever came over one of the same ends before.
+    mark = tips["watermark"][lookup(tips, channels, ("chain",))]
+    at = lookup(ends, channels, _END)
+    known = (at >= 0) & (channels["opened"] <= mark)
+    before = np.zeros((len(channels), 32), dtype=np.uint8)
+    before[known] = ends["head"][at[known]]
+    of_channel = lookup(channels, contents, _END)
+    running = [head.tobytes() for head in before]
+    reached = []
+    rows = zip(of_channel.tolist(), contents["sent_at"].tolist(), contents["data"].to_pylist(), strict=True)
+    for channel, sent_at, data in rows:
+        if channel >= 0:
+            running[channel] = extend_head(running[channel], QueuedMessage(sent_at, data))
+        reached.append(running[channel] if channel >= 0 else bytes(32))
+    wrong = ~same(digests(running), channels["mqc_head"])
+    mismatched = np.unique(np.concatenate([channels["chain"][wrong], contents["chain"][of_channel < 0]]))
+    good = ~np.isin(channels["chain"], mismatched)
+    mine = ~np.isin(contents["chain"], mismatched)
+    moved = np.cumsum(good) - 1
+    found = Seen(
+        channels.filter(good),
+        contents.filter(mine),
+        moved[of_channel[mine]].astype(np.int64),
+        digests(reached)[mine],
+        before[good],
+    )
+    return found, mismatched.astype(np.uint32)
+
+
+def _received(rows: Frame, chains: Chains) -> Frame:
+    mine = rows.filter(np.isin(rows["recipient"], chains))
+    return mine.with_columns(chain=mine["recipient"], foreign=mine["sender"])
+
+
+class Received(NamedTuple):
+    """What blocks receive: how many of the messages seen are consumed, as a mask; the new watermark of each chain of
+    ``tips``; what is left of ``ends`` and ``waiting``; the pages that are executed and those that are dropped
+    (``WAITING_SCHEMA``), in their order."""
+
+    consumed: Mask
+    watermark: npt.NDArray[np.uint64]
+    ends: Frame
+    waiting: Frame
+    executed: Frame
+    dropped: Frame
+
+
+def receive(ends: Frame, waiting: Frame, found: Seen, tips: Frame, relay_parent: int, options: HrmpOptions) -> Received:
+    """Receive what the chains of ``tips`` see (``seen``), on a relay parent: everything, or with ``overflow = wait``
+    whole relay blocks, at least one, up to the first of which a page would find the queue full: a watermark that stays
+    would be refused. ``tips``: of chains whose heads agree."""
+    contents = found.contents
+    signals = np.array([int(signal_of(data)) for data in contents["data"].to_pylist()], dtype=np.uint8)
+    counts = _before(waiting, found, signals == Signal.NONE)
+    over = (signals == Signal.NONE) & (counts >= options.drop_threshold)
+    if options.overflow == "wait":
+        consumed, over = _prefix(contents, over), np.zeros(len(contents), dtype=bool)
+    else:
+        consumed, counts = np.ones(len(contents), dtype=bool), np.minimum(counts, options.drop_threshold)
+    ends = _with_ends(ends, found.channels.select(_END))
+    at = lookup(ends, found.channels, _END)
+    columns = {name: ends[name].copy() for name in ENDS_SCHEMA.names}
+    own = np.isin(ends["chain"], tips["chain"])
+    columns["head"][own] = 0
+    columns["head"][at] = _heads(found, consumed)
+    told_by = consumed & (signals != Signal.NONE)
+    # Assigned in order: the last signal of a channel counts.
+    columns["suspended_by"][at[found.of_channel[told_by]]] = signals[told_by] == Signal.SUSPEND
+    full = consumed & (signals == Signal.NONE) & (counts >= options.suspend_threshold)
+    rows = at[np.unique(found.of_channel[full])]
+    rows = rows[columns["suspended"][rows] == 0]
+    columns["suspended"][rows], columns["signal"][rows] = 1, Signal.SUSPEND
+    came = contents.filter(consumed & (signals == Signal.NONE)).select(WAITING_SCHEMA.names)
+    lost = over[consumed & (signals == Signal.NONE)]
+    queue = concat([waiting, came.filter(~lost)])
+    queue = queue.take(stable_order(*(queue[name] for name in ("chain", "sent_at", "sender"))))
+    now = np.isin(queue["chain"], tips["chain"])
+    if options.pages_per_block:
+        now &= groups_of(queue["chain"]).ranks() < options.pages_per_block
+    left = queue.filter(~now)
+    calm = own & (columns["suspended"] == 1) & (_waiting_of(left, ends) <= options.resume_threshold)
+    columns["suspended"][calm], columns["signal"][calm] = 0, Signal.RESUME
+    ends = told(Frame(columns, len(ends)))
+    watermark = _watermarks(contents, consumed, tips, relay_parent)
+    return Received(consumed, watermark, ends, left, queue.filter(now), came.filter(lost))
+
+
+def _before(waiting: Frame, found: Seen, page: Mask) -> npt.NDArray[np.int64]:
+    """Return how many pages of its channel wait before each page, if none is dropped; 0 for signals."""
+    counts = np.zeros(len(page), dtype=np.int64)
+    of_channel = found.of_channel[page]
+    order = np.argsort(of_channel, kind="stable")
+    ranks = np.empty(len(of_channel), dtype=np.int64)
+    ranks[order] = groups_of(of_channel[order]).ranks()
+    counts[page] = ranks + _waiting_of(waiting, found.channels)[of_channel]
+    return counts
+
+
+def _waiting_of(waiting: Frame, pairs: Frame) -> npt.NDArray[np.int64]:
+    """Return how many pages of each pair (``chain``, ``foreign``) wait."""
+    at = lookup(pairs, waiting.with_columns(foreign=waiting["sender"]), _END)
+    return np.bincount(at[at >= 0], minlength=len(pairs))
+
+
+def _prefix(contents: Frame, over: Mask) -> Mask:
+    """Return which messages are consumed: of each chain those of relay blocks below the first of which one is over."""
+    if not over.any():
+        return np.ones(len(contents), dtype=bool)
+    of_chain = groups_of(contents["chain"])
+    first = of_chain.spread(contents["sent_at"][of_chain.starts])
+    stop = np.where(over & (contents["sent_at"] > first), contents["sent_at"], np.iinfo(np.uint64).max)
+    return np.asarray(contents["sent_at"] < of_chain.spread(np.minimum.reduceat(stop, of_chain.starts)))
+
+
+def _heads(found: Seen, consumed: Mask) -> Digests:
+    """Return the head of each channel after what is consumed of it."""
+    heads = found.before.copy()
+    heads[found.of_channel[consumed]] = found.reached[consumed]
+    return heads
+
+
+def _watermarks(contents: Frame, consumed: Mask, tips: Frame, relay_parent: int) -> npt.NDArray[np.uint64]:
+    """Return the new watermark of each chain: the relay parent if it consumed everything, else the last block of which
+    it did, else the old one."""
+    mark = np.full(len(tips), relay_parent, dtype=np.uint64)
+    part = lookup(tips, contents.filter(~consumed), ("chain",))
+    mark[part] = tips["watermark"][part]
+    taken = contents.filter(consumed)
+    at = lookup(tips, taken, ("chain",))
+    last = mark.copy()
+    np.maximum.at(last, at, taken["sent_at"])
+    mark[part] = last[part]
+    return mark
+
+
+def _with_ends(ends: Frame, pairs: Frame) -> Frame:
+    """Return the ends with a row for each of ``pairs``."""
+    new = pairs.filter(lookup(ends, pairs, _END) < 0)
+    if len(new) == 0:
+        return ends
+    zero = np.zeros(len(new), dtype=np.uint8)
+    added = new.with_columns(
+        head=np.zeros((len(new), 32), dtype=np.uint8), suspended=zero, suspended_by=zero, signal=zero
+    )
+    joined = concat([ends, added.select(ENDS_SCHEMA.names)])
+    return joined.take(stable_order(*(joined[name] for name in _END)))

@@ -1,0 +1,33 @@
+"""The options of HRMP: names and values of the ICMP reference, X-6."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from causeway.model.section import Section
+from causeway.protocols.option_values import LARGEST
+
+MOST_BLOCKS = 10_000
+"""A session has at most so many blocks: of one in which nothing moves every block is made."""
+
+
+class HrmpOptions(Section):
+    """Options of HRMP; ``docs/protocols/icmp.md`` says what each does. Amounts are in units of the asset, sizes in
+    bytes."""
+
+    channels: Literal["egress", "hrmp"] = "egress"
+    session_blocks: int = Field(default=10, ge=1, le=MOST_BLOCKS)
+    max_capacity: int = Field(default=1_000, ge=1, le=2**32 - 1)
+    max_total_size: int = Field(default=102_400, ge=1, le=2**31)
+    max_message_size: int = Field(default=102_400, ge=1, le=2**24)
+    max_messages_per_candidate: int = Field(default=10, ge=1, le=1_000)
+    sender_deposit: int = Field(default=10, ge=0, le=LARGEST)
+    recipient_deposit: int = Field(default=10, ge=0, le=LARGEST)
+    endowment: int = Field(default=1_000_000_000, ge=0, le=LARGEST)
+    suspend_threshold: int = Field(default=2, ge=1, le=LARGEST)
+    drop_threshold: int = Field(default=5, ge=1, le=LARGEST)
+    resume_threshold: int = Field(default=1, ge=0, le=LARGEST)
+    pages_per_block: int = Field(default=0, ge=0, le=LARGEST)
+    overflow: Literal["wait", "drop"] = "wait"

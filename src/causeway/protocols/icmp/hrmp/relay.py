@@ -1,0 +1,38 @@
+"""HRMP in a block of the relay chain (ICMP reference X-6): the session first, then what was accepted, then calls.
+
+All receipts are checked against the state that ``new_session`` leaves; ``apply`` is for those that no check refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from causeway.model.frame import Frame
+from causeway.protocols.icmp.hrmp.channels import Executed, execute_calls
+from causeway.protocols.icmp.hrmp.checks import Codes, check_calls, check_outbound, check_watermarks
+from causeway.protocols.icmp.hrmp.contents import consume, queue
+from causeway.protocols.icmp.hrmp.errors import Acceptance
+from causeway.protocols.icmp.hrmp.options import HrmpOptions
+from causeway.protocols.tabled_state import TabledState
+
+
+def check(receipts: Frame, sent: Frame, calls: Frame, state: TabledState, options: HrmpOptions) -> Codes:
+    """Return the first error (``Acceptance``) of each receipt: ``source`` (ascending), ``watermark``, ``relay_parent``,
+    ``last`` (the watermark before)."""
+    found = check_watermarks(receipts, state["digests"])
+    for later in (check_outbound(receipts, sent, state["channels"], options), check_calls(receipts, calls)):
+        found = np.where(found == Acceptance.OK, later, found)
+    return found
+
+
+def apply(
+    state: TabledState, receipts: Frame, sent: Frame, calls: Frame, number: int, options: HrmpOptions
+) -> Executed:
+    """Return the state after the receipts (``source``, ``watermark``) of the relay block ``number``, with their
+    messages and their calls; what other chains sent and asked for stays aside."""
+    state = queue(consume(state, receipts), _of(receipts, sent), number)
+    return execute_calls(state, _of(receipts, calls), options)
+
+
+def _of(receipts: Frame, rows: Frame) -> Frame:
+    return rows.filter(np.isin(rows["source"], receipts["source"]))

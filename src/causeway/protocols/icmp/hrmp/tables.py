@@ -1,0 +1,167 @@
+"""The state tables of HRMP (ICMP reference X-6): of the relay chain (``chain`` is its position), and of parachains.
+
+A channel is named by its ``sender`` and its ``recipient``, positions of chains like all others.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from causeway.protocols.contract import Shown, StateTable
+
+
+def _field(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+U8, U32, UINT64, DIGEST = pa.uint8(), pa.uint32(), pa.uint64(), pa.binary(32)
+
+PAIR = ("sender", "recipient")
+"""What names a channel."""
+
+_CHANNEL = [_field("chain", U32), _field("sender", U32), _field("recipient", U32)]
+_SIZES = [_field("max_capacity", U32), _field("max_total_size", U32), _field("max_message_size", U32)]
+_DEPOSITS = [_field("sender_deposit", UINT64), _field("recipient_deposit", UINT64)]
+
+SOVEREIGN_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("para", U32), _field("free", UINT64), _field("held", UINT64)]
+)
+"""One row a parachain: what its account on the relay chain has, and what of it is held for channels."""
+
+REQUESTS_SCHEMA = pa.schema([*_CHANNEL, *_SIZES, *_DEPOSITS, _field("confirmed", U8)])
+"""One row a channel that was asked for: ``confirmed`` 1 once the recipient accepted."""
+
+CHANNELS_SCHEMA = pa.schema(
+    [
+        *_CHANNEL,
+        *_SIZES,
+        *_DEPOSITS,
+        _field("msg_count", U32),
+        _field("total_size", U32),
+        _field("mqc_head", DIGEST),
+        _field("opened", UINT64),
+        _field("closing", U8),
+    ]
+)
+"""One row an open channel: ``opened``: the relay block in which it was; ``closing`` 1 once one of its ends asked for
+it."""
+
+CONTENTS_SCHEMA = pa.schema(
+    [
+        *_CHANNEL,
+        _field("sent_at", UINT64),
+        _field("first", UINT64),
+        _field("count", UINT64),
+        _field("data", pa.binary()),
+    ]
+)
+"""One row an HRMP message that its recipient has not consumed. ``first``, ``count``: which messages of programs are in
+it, by their indices in the lane (the ledger needs them, no rule does)."""
+
+DIGESTS_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("recipient", U32), _field("number", UINT64), _field("sender", U32)]
+)
+"""One row a message that a relay block brought for a recipient, above its watermark: what it may land on."""
+
+SENT_SCHEMA = pa.schema(
+    [
+        _field("source", U32),
+        _field("destination", U32),
+        _field("place", U32),
+        _field("to", U32),
+        _field("first", UINT64),
+        _field("count", UINT64),
+        _field("data", pa.binary()),
+    ]
+)
+"""One row a message of the last block of ``source``, in its order (``place``); ``destination`` is the relay chain."""
+
+CALLS_SCHEMA = pa.schema(
+    [
+        _field("source", U32),
+        _field("destination", U32),
+        _field("place", U32),
+        _field("call", U8),
+        _field("sender", U32),
+        _field("recipient", U32),
+        _field("max_capacity", U32),
+        _field("max_message_size", U32),
+    ]
+)
+"""One row a call (``channels.Call``) of the last block of ``source``, in its order; sizes are those of an OPEN."""
+
+PARENTS_SCHEMA = pa.schema([_field("source", U32), _field("destination", U32), _field("relay_parent", UINT64)])
+"""One row the relay block that the last block of ``source`` was built on."""
+
+PAGES_SCHEMA = pa.schema(
+    [
+        _field("source", U32),
+        _field("destination", U32),
+        _field("place", UINT64),
+        _field("number", UINT64),
+        _field("first", UINT64),
+        _field("count", UINT64),
+        _field("data", pa.binary()),
+    ]
+)
+"""One row a page of messages that waits for its channel: ``place`` ascends along a lane; ``number``: the block of
+``source`` that began it."""
+
+ENDS_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("foreign", U32),
+        _field("head", DIGEST),
+        _field("suspended", U8),
+        _field("suspended_by", U8),
+        _field("signal", U8),
+    ]
+)
+"""One row a chain that ``chain`` exchanges messages with: the running head of what came from it; whether ``chain`` has
+suspended it, and it ``chain``; the signal that is due to it (``pages.Signal``)."""
+
+WAITING_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("sent_at", UINT64),
+        _field("sender", U32),
+        _field("first", UINT64),
+        _field("count", UINT64),
+        _field("data", pa.binary()),
+    ]
+)
+"""One row a page that came to ``chain`` and was not executed yet."""
+
+_ENDS = ("chain", *PAIR)
+
+HRMP_TABLES = {
+    "sovereign": StateTable(SOVEREIGN_SCHEMA, "chain", ("chain", "para"), chains=("chain", "para")),
+    "requests": StateTable(REQUESTS_SCHEMA, "chain", _ENDS, chains=_ENDS, shown=Shown.EVERYONE),
+    "channels": StateTable(CHANNELS_SCHEMA, "chain", _ENDS, chains=_ENDS, shown=Shown.EVERYONE),
+    "contents": StateTable(
+        CONTENTS_SCHEMA,
+        "chain",
+        ("chain", "recipient", "sent_at", "sender"),
+        chains=_ENDS,
+        shown=Shown.DESTINATION,
+        shown_to="recipient",
+    ),
+    "digests": StateTable(DIGESTS_SCHEMA, "chain", ("chain", "recipient", "number", "sender"), chains=("chain", *PAIR)),
+    "sent": StateTable(
+        SENT_SCHEMA, "source", ("source", "place"), chains=("source", "destination", "to"), shown=Shown.DESTINATION
+    ),
+    "calls": StateTable(
+        CALLS_SCHEMA,
+        "source",
+        ("source", "place"),
+        chains=("source", "destination", *PAIR),
+        shown=Shown.DESTINATION,
+    ),
+    "parents": StateTable(
+        PARENTS_SCHEMA, "source", ("source",), chains=("source", "destination"), shown=Shown.DESTINATION
+    ),
+    "pages": StateTable(PAGES_SCHEMA, "source", ("source", "destination", "place"), chains=("source", "destination")),
+    "ends": StateTable(ENDS_SCHEMA, "chain", ("chain", "foreign"), chains=("chain", "foreign")),
+    "waiting": StateTable(WAITING_SCHEMA, "chain", ("chain", "sent_at", "sender"), chains=("chain", "sender")),
+}
+"""All of them, by name."""

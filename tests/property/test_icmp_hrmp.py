@@ -1,0 +1,196 @@
+"""HRMP on the relay chain (X-6): the kernel's columns against the oracle, the vectors, and every pair of violations."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from causeway.model.frame import Frame
+from causeway.model.value import Holder
+from causeway.proofs.substrate import QueuedMessage, heads
+from causeway.protocols.icmp.hrmp import relay
+from causeway.protocols.icmp.hrmp.channels import new_session
+from causeway.protocols.icmp.hrmp.contents import extended
+from causeway.protocols.icmp.hrmp.errors import Acceptance, CallError
+from causeway.protocols.icmp.hrmp.options import HrmpOptions
+from causeway.protocols.tabled_state import TabledState
+from tests.property.icmp_hrmp import digests_of, given, random_receipts, state_of, tables_of
+from tests.spec.icmp import hrmp as spec
+
+ENDOWMENT = 20
+SMALL = {"session_blocks": 4, "max_capacity": 3, "max_total_size": 30, "max_message_size": 20, "max_messages": 2}
+
+
+def options_of(config: spec.Config) -> HrmpOptions:
+    names = {**vars(config)}
+    return HrmpOptions(channels="hrmp", max_messages_per_candidate=names.pop("max_messages"), **names)
+
+
+def block(
+    state: TabledState, receipts: tuple[Frame, Frame, Frame], number: int, options: HrmpOptions
+) -> tuple[TabledState, dict[int, str], dict[tuple[int, int], str], Frame, list[Frame]]:
+    """One block of the kernel: what it refused, what closing dropped, and what moved on accounts."""
+    rows, sent, calls = receipts
+    value = []
+    dropped = state["contents"].slice(0, 0)
+    if number % options.session_blocks == 0:
+        state, dropped, moved = new_session(state, number)
+        value.append(moved)
+    codes = relay.check(rows, sent, calls, state, options)
+    refused = {int(p): Acceptance(code).name for p, code in zip(rows["source"], codes.tolist(), strict=True) if code}
+    state, wrong, moved = relay.apply(state, rows.filter(codes == 0), sent, calls, number, options)
+    value.append(moved)
+    taken = calls.filter(~np.isin(calls["source"], [*refused]))
+    named = zip(taken["source"].tolist(), taken["place"].tolist(), wrong.tolist(), strict=True)
+    return state, refused, {(p, at): CallError(code).name for p, at, code in named if code}, dropped, value
+
+
+def test_columns_say_what_the_oracle_says_after_every_block() -> None:
+    """And the blocks are no idle ones: every error of a receipt and of a call comes up."""
+    seen: Counter[str] = Counter()
+    for seed in range(8):
+        random = Random(seed)
+        config = spec.Config(**SMALL, sender_deposit=10, recipient_deposit=7)
+        options = options_of(config)
+        endowment = ENDOWMENT if seed % 2 else 5 * ENDOWMENT
+        s = spec.genesis((1, 2, 3, 4), endowment)
+        state = state_of(s)
+        for number in range(1, 100):
+            receipts = random_receipts(random, s, config, number)
+            rows = given(s, receipts)
+            said = spec.step(s, config, number, receipts)
+            state, refused, calls, dropped, value = block(state, rows, number, options)
+            assert (refused, calls) == (dict(said.receipts), dict(said.calls)), (seed, number)
+            assert tables_of(state) == tables_of(state_of(s)), (seed, number)
+            assert digests_of(state) == {p: found for p, found in s.digests.items() if found}
+            lost = [(x, y, n, data) for (x, y), found in said.dropped for n, data in found]
+            names = ("sender", "recipient", "sent_at", "data")
+            assert sorted(zip(*(_list(dropped[name]) for name in names), strict=True)) == sorted(lost)
+            assert spec.conserved(s, endowment)
+            seen.update([*said.receipts.values(), *said.calls.values()])
+            seen["dropped"] += len(lost)
+            _check_value(value, seen)
+    wanted = {code.name for code in (*Acceptance, *CallError) if code} | {"dropped", "RESERVED", "SOVEREIGN"}
+    assert wanted - set(seen) == set(), seen
+
+
+def _list(column: Any) -> list[Any]:
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column.tolist())
+
+
+def _check_value(value: list[Frame], seen: Counter[str]) -> None:
+    """What is held of an account comes from it, and goes back to it."""
+    for rows in value:
+        ends = {int(Holder.SOVEREIGN), int(Holder.RESERVED)}
+        for giver, taker in zip(rows["from_holder"].tolist(), rows["to_holder"].tolist(), strict=True):
+            assert {giver, taker} == ends
+            seen[Holder(taker).name] += 1
+        assert (rows["from_number"] == rows["to_number"]).all()
+        assert (rows["amount_low"] > 0).all()
+
+
+def test_the_value_log_alone_gives_every_account() -> None:
+    random, config = Random(7), spec.Config(**SMALL)
+    s = spec.genesis((1, 2, 3), ENDOWMENT)
+    state = state_of(s)
+    held = Counter[int]()
+    for number in range(1, 100):
+        receipts = random_receipts(random, s, config, number)
+        rows = given(s, receipts)
+        spec.step(s, config, number, receipts)
+        state, *_, value = block(state, rows, number, options_of(config))
+        for moved in value:
+            for taker, p, amount in zip(
+                *(moved[n].tolist() for n in ("to_holder", "to_number", "amount_low")), strict=True
+            ):
+                held[p] += amount if taker == Holder.RESERVED else -amount
+        assert {p: held[p] for p in s.held} == s.held
+    assert sum(held.values()) > 0
+
+
+def test_heads_of_message_queue_chains_are_the_published_ones(shared_folder: Path) -> None:
+    cases = json.loads((shared_folder / "vectors/substrate/hrmp_mqc.json").read_text())["cases"]
+    assert len(cases) == 3
+    for case in cases:
+        head = bytes.fromhex(case["previous_head"])
+        column = np.frombuffer(head, dtype=np.uint8).reshape(1, 32)
+        for message in case["messages"]:
+            data = bytes.fromhex(message["data_hex"])
+            head = spec.next_head(head, message["sent_at"], data)
+            row = given(spec.genesis((1, 2), 0), [spec.Receipt(1, 0, 0, ((2, data),))])[1]
+            column = extended(column, row.with_columns(sent_at=np.array([message["sent_at"]], dtype=np.uint64)))
+        assert head.hex() == column[0].tobytes().hex() == case["head"], case["name"]
+        messages = [QueuedMessage(m["sent_at"], bytes.fromhex(m["data_hex"])) for m in case["messages"]]
+        assert heads(messages, bytes.fromhex(case["previous_head"]))[-1] == head
+
+
+def test_the_real_channel_took_its_message_in(shared_folder: Path) -> None:
+    """The block of Kusama's Asset Hub: one message of 113 bytes in a channel of the limits seen on chain."""
+    cases = json.loads((shared_folder / "vectors/substrate/hrmp_mqc.json").read_text())["cases"]
+    case = next(case for case in cases if case["name"] == "real_kusama_asset_hub")
+    (message,), limits = case["messages"], case["channel"]
+    pair = case["sender"], case["recipient"]
+    sizes = {name: limits[name] for name in ("max_capacity", "max_total_size", "max_message_size")}
+    s = spec.genesis(pair, 0)
+    s.channels[pair] = spec.Channel(
+        **sizes, sender_deposit=0, recipient_deposit=0, opened=1, mqc_head=bytes.fromhex(case["previous_head"])
+    )
+    receipt = spec.Receipt(pair[0], 1, 1, ((pair[1], bytes.fromhex(message["data_hex"])),))
+    state, refused, *_ = block(state_of(s), given(s, [receipt]), message["sent_at"], HrmpOptions(channels="hrmp"))
+    channels = state["channels"]
+    assert refused == {}
+    assert channels["mqc_head"][0].tobytes().hex() == case["head"]
+    assert (channels["msg_count"][0], channels["total_size"][0]) == (limits["msg_count"], limits["total_size"])
+
+
+OUTBOUND = (
+    "MoreMessagesThanPermitted",
+    "NotSorted",
+    "NoSuchChannel",
+    "MaxMessageSizeExceeded",
+    "TotalSizeExceeded",
+    "CapacityExceeded",
+)
+WATERMARK = ("AheadRelayParent", "AdvancementRule", "LandsOnBlockWithNoMessages")
+
+
+def _violating(names: tuple[str, ...]) -> tuple[spec.State, spec.Receipt, spec.Config]:
+    """A receipt of chain 5, on relay parent 9, of which the last message has all violations that are named."""
+    config = spec.Config(**{**SMALL, "max_messages": 3})
+    s = spec.genesis((1, 2, 3, 4, 5, 6), 0)
+    s.watermark[5] = 7
+    full, size = "CapacityExceeded" in names, 20 if "TotalSizeExceeded" in names else 0
+    for y in (1, 2, 3, 6):
+        count = 3 if full and y == 2 else 0
+        s.channels[5, y] = spec.Channel(3, 30, 20, 0, 0, 1, count, size if y == 2 else 0)
+    large = {"MaxMessageSizeExceeded": 21, "TotalSizeExceeded": 11}
+    last = 4 if "NoSuchChannel" in names else 2
+    before = [6] if "NotSorted" in names else [1]
+    before += [6] * 4 if "MoreMessagesThanPermitted" in names and "NotSorted" in names else []
+    if "MoreMessagesThanPermitted" in names and "NotSorted" not in names:
+        config = spec.Config(**{**SMALL, "max_messages": 1})
+    length = max((large.get(name, 1) for name in names), default=1)
+    mark = {"AheadRelayParent": 10, "AdvancementRule": 6, "LandsOnBlockWithNoMessages": 8}
+    watermark = next((mark[name] for name in names if name in mark), 9)
+    if last == 4:
+        # A channel that is not there has no limits of its own: what else is wrong is wrong with it, too.
+        s.channels = {pair: channel for pair, channel in s.channels.items() if pair[1] != 2}
+    messages = (*((y, b"") for y in before), (last, b"m" * length))
+    return s, spec.Receipt(5, 9, watermark, messages), config
+
+
+@pytest.mark.parametrize("names", [*combinations(OUTBOUND, 2), *[(a, b) for a in WATERMARK for b in OUTBOUND]])
+def test_of_two_violations_the_first_in_the_order_is_named(names: tuple[str, str]) -> None:
+    for given_names, due in ((names, names[0]), (names[:1], names[0]), (names[1:], names[1])):
+        s, receipt, config = _violating(given_names)
+        rows = given(s, [receipt])
+        assert spec.check(s, config, receipt) == due
+        (code,) = relay.check(*rows, state_of(s), options_of(config))
+        assert Acceptance(code).name == due
