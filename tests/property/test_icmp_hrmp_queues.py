@@ -139,7 +139,9 @@ def test_columns_say_what_the_oracle_says_after_every_block(overflow: Any) -> No
                         spec.send(chain, number, y, text, limits)
                 messages = spec.take_outbound(chain, s.channels, s.closing, limits)
                 due_sent += [(p, at, y, data) for at, (y, data) in enumerate(messages)]
-                closes = tuple(relay.Close(x, y) for (x, y) in s.channels if x == p and random.random() < 0.04)
+                closes: tuple[relay.Call, ...] = tuple(
+                    relay.Close(x, y) for (x, y) in s.channels if x == p and random.random() < 0.04
+                )
                 opens = tuple(relay.Open(y, 12, 30) for y in PARAS[:3] if y != p and (p, y) not in s.channels)
                 accepts = tuple(relay.Accept(x) for x, y in s.requests if y == p)
                 calls = (*closes, *opens, *accepts)
