@@ -30,7 +30,8 @@ from causeway.proofs.mmr.proof import prove_leaves
 from causeway.proofs.substrate.hashing import blake2_128_concat
 from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads
 from causeway.proofs.substrate.node import StateVersion
-from causeway.proofs.substrate.ordered import ordered_root
+from causeway.proofs.substrate.ordered import ordered_key, ordered_root
+from causeway.proofs.substrate.parachains import encode_queues, encode_watermark, unrouted_key, watermark_key
 from causeway.proofs.substrate.storage_keys import storage_key
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
@@ -290,6 +291,27 @@ def xdm_message(response: bool = False, plain: bool = False) -> Document:
     }
 
 
+def icmp_message() -> Document:
+    """Return the second message of three that parachain 3 has for 5, posted by relay block 7."""
+    messages = [bytes([number]) * (30 + number) for number in range(3)]
+    queue = Trie.build([ordered_key(number) for number in range(3)], messages, StateVersion.V0)
+    posted = {1: bytes(32), 3: queue.root, 4: b"\x04" * 32}
+    state = {unrouted_key(7, 5): encode_queues([*posted.items()]), unrouted_key(6, 5): encode_queues([(3, bytes(32))])}
+    state |= {watermark_key(para): encode_watermark(5, bytes(32)) for para in range(1, 6)}
+    relay = Trie.build([*state], [*state.values()])
+    return {
+        "kind": "icmp_message",
+        "trust": root(relay.root),
+        "source": 3,
+        "destination": 5,
+        "block": 7,
+        "index": 1,
+        "message": messages[1].hex(),
+        "proof": [node.hex() for node in prove(relay, [unrouted_key(7, 5)])],
+        "queue_proof": [node.hex() for node in prove(queue, [ordered_key(1)])],
+    }
+
+
 @cache
 def mountains(count: int = 7) -> MountainRange:
     grown = MountainRange()
@@ -350,6 +372,7 @@ def documents() -> dict[str, Document]:
         "substrate_storage": substrate_storage(),
         "substrate_ordered_root": substrate_ordered_root(),
         "hrmp_queue": hrmp_queue(),
+        "icmp_message": icmp_message(),
         "xdm_message": xdm_message(),
         "xdm_message response": xdm_message(response=True),
         "xdm_message plain": xdm_message(plain=True),

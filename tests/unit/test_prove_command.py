@@ -343,7 +343,7 @@ def test_lakes_of_other_protocols_have_no_such_proofs(
     assert cli("prove", "ic", *place) == (
         2,
         "",
-        "causeway: lake: ic is of the protocol ic; proofs can be taken only from lakes of ibc or xdm\n",
+        "causeway: lake: ic is of the protocol ic; proofs can be taken only from lakes of ibc, icmp, xdm\n",
     )
 
 

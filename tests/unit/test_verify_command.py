@@ -252,6 +252,13 @@ FALSE = {
     "under another consensus block": ("xdm_message", ("consensus_block", "number"), 4, "ClaimMismatch", "names 3"),
     "under another fork": ("xdm_message", ("consensus_block", "hash"), "11" * 32, "ClaimMismatch", "claimed is 1111"),
     "in a range of more leaves": ("xdm_message", ("trust", "leaf_count"), 4, "BadProof", "range of 3 leaves"),
+    "of another parachain": ("icmp_message", ("source",), 2, "MissingValue", "queues to 5 of 1, 3, 4, none of 2"),
+    "of a neighbour's queue": ("icmp_message", ("source",), 4, "InvalidProof", "not enough nodes"),
+    "to another parachain": ("icmp_message", ("destination",), 4, "MissingValue", "nothing is stored"),
+    "of a block that posted less": ("icmp_message", ("block",), 8, "MissingValue", "nothing is stored"),
+    "another place in the queue": ("icmp_message", ("index",), 2, "InvalidProof", "not enough nodes"),
+    "behind the queue's end": ("icmp_message", ("index",), 64, "MissingValue", "which should have a value"),
+    "another message in the queue": ("icmp_message", ("message",), "00", "ProofRefused", "another one should be"),
     "no proof at all": ("ics23 iavl", ("proof",), "00ff", "MalformedProof", "no protobuf message"),
 }
 

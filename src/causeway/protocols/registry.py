@@ -175,6 +175,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             roles=("relay",),
             completion="causeway.protocols.icmp.chains:complete",
             kinds="causeway.protocols.icmp.fault_kinds:FAULT_KINDS",
+            prover="causeway.proving.icmp.prover:PROVER",
             loops=(
                 "causeway.proofs.substrate.trie_loops",
                 "causeway.proofs.substrate.trie_heap_loops",

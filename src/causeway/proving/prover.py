@@ -58,7 +58,7 @@ def prover_of(opened: OpenedLake) -> Prover:
     """
     found: Prover | None = protocol(opened.protocol).part("prover")
     if found is None:
-        where, known = opened.lake.storage.uri, " or ".join(names("prover"))
+        where, known = opened.lake.storage.uri, ", ".join(names("prover"))
         raise InvalidInput(
             f"lake: {where} is of the protocol {opened.protocol}; proofs can be taken only from lakes of {known}"
         )

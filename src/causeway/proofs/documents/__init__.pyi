@@ -1,6 +1,7 @@
 from .document import ProofDocument, Track
 from .errors import ClaimMismatch
 from .ic import IcCertificate, IcStreamSlice
+from .icmp import IcmpMessage
 from .ics23 import Ics23, Ics23Batch, Ics23Chained, Ics23Range
 from .kinds import KINDS
 from .mmr import Mmr, MmrAncestry, MmrLeaf
@@ -23,8 +24,8 @@ from .xdm import XdmMessage
 
 __all__ = [
     "IC_MAINNET", "IC_MAINNET_KEY", "KINDS", "ClaimMismatch", "HrmpQueue", "IcCertificate", "IcPublicKey",
-    "IcStreamSlice", "Ics23", "Ics23Batch", "Ics23Chained", "Ics23Range", "Mmr", "MmrAncestry", "MmrLeaf",
-    "ProofDocument", "Reading", "RootTrust", "SubstrateOrderedRoot", "SubstrateStorage", "TendermintTrust",
-    "TendermintUpdate", "Track", "Trust", "Verdict", "XdmMessage", "document_in", "document_of", "judge",
-    "read_document", "read_trust", "trust_in", "trust_of",
+    "IcStreamSlice", "IcmpMessage", "Ics23", "Ics23Batch", "Ics23Chained", "Ics23Range", "Mmr", "MmrAncestry",
+    "MmrLeaf", "ProofDocument", "Reading", "RootTrust", "SubstrateOrderedRoot", "SubstrateStorage",
+    "TendermintTrust", "TendermintUpdate", "Track", "Trust", "Verdict", "XdmMessage", "document_in", "document_of",
+    "judge", "read_document", "read_trust", "trust_in", "trust_of",
 ]  # fmt: skip

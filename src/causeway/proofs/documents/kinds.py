@@ -18,6 +18,7 @@ _MODELS = {
     "substrate_storage": "substrate:SubstrateStorage",
     "substrate_ordered_root": "substrate:SubstrateOrderedRoot",
     "hrmp_queue": "substrate:HrmpQueue",
+    "icmp_message": "icmp:IcmpMessage",
     "xdm_message": "xdm:XdmMessage",
     "mmr_leaf": "mmr:MmrLeaf",
     "mmr_ancestry": "mmr:MmrAncestry",

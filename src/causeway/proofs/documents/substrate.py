@@ -35,6 +35,10 @@ NODES = ScaleTypes({})
 HasherName = Literal["Identity", "Blake2_128", "Blake2_128Concat", "Blake2_256", "Twox64Concat", "Twox128", "Twox256"]
 
 
+Nodes = Annotated[Annotated[Bytes, PLAIN] | Annotated[Listed[Bytes], PARTS], EITHER]
+"""The nodes of a storage proof: a list of them, or in SCALE."""
+
+
 class MapKey(Section):
     """A key of a storage map: the SCALE encoding of it, and the map's hasher by its name in the metadata."""
 
@@ -83,7 +87,7 @@ class SubstrateStorage(ProofDocument):
     kind: Literal["substrate_storage"]
     entries: Annotated[Listed[StorageEntry], Field(min_length=1)]
     state_version: Literal[0, 1] | None = None
-    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[Listed[Bytes], PARTS], EITHER]
+    proof: Nodes
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
@@ -95,14 +99,14 @@ class SubstrateStorage(ProofDocument):
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way of every key to the root; errors as of ``verify_storage_proof``."""
-        root, nodes, claimed = root_in(trust), self._nodes(), self._claimed()
+        root, nodes, claimed = root_in(trust), nodes_in(self.proof), self._claimed()
         verify_storage_proof(root, nodes, claimed, self._version())
         reads = read_storage_proof(root, nodes, claimed, self._version())
         return tuple(Track(text, read.steps) for text, read in zip(self._texts(), reads, strict=True))
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return the nodes that the way down from the root meets, as far as the proof has them."""
-        reader = ProofReader(root_in(trust), self._nodes(), self._version())
+        reader = ProofReader(root_in(trust), nodes_in(self.proof), self._version())
         reads = [reader.read(key) for key in self._claimed()]
         return tuple(
             Track(f"{text} (in the proof: {read.status.value})", read.steps)
@@ -111,12 +115,6 @@ class SubstrateStorage(ProofDocument):
 
     def _version(self) -> StateVersion | None:
         return None if self.state_version is None else StateVersion(self.state_version)
-
-    def _nodes(self) -> list[bytes]:
-        if isinstance(self.proof, list):
-            return self.proof
-        nodes: list[bytes] = NODES.decode("ByteStrings", self.proof, "a storage proof", MAX_PROOF_BYTES)
-        return nodes
 
     def _texts(self) -> list[str]:
         return list(dict(zip(self._keys(), (entry.text for entry in self.entries), strict=True)).values())
@@ -131,6 +129,18 @@ class SubstrateStorage(ProofDocument):
                 raise InvalidInput(f"entries[{position}]: give either key or storage")
             keys.append(entry.storage.key if entry.storage is not None else entry.key or b"")
         return keys
+
+
+def nodes_in(proof: bytes | list[bytes]) -> list[bytes]:
+    """Return the nodes of a storage proof, however it is written.
+
+    Raises:
+        FailedToDecode: it is no list of byte strings in SCALE.
+    """
+    if isinstance(proof, list):
+        return proof
+    nodes: list[bytes] = NODES.decode("ByteStrings", proof, "a storage proof", MAX_PROOF_BYTES)
+    return nodes
 
 
 class SubstrateOrderedRoot(ProofDocument):

@@ -43,6 +43,16 @@ from .message_queue_chain import (
 )
 from .node import EMPTY_ROOT, StateVersion
 from .ordered import OrderedTrie, ordered_root, ordered_roots
+from .parachains import (
+    decode_queues,
+    encode_queues,
+    encode_watermark,
+    heads_key,
+    unrouted_key,
+    verify_posted_queue,
+    verify_queued_message,
+    watermark_key,
+)
 from .proof import Read, Status, read_storage_proof, read_value, verify_storage_proof
 from .proof_columns import StorageProofs
 from .scale import ScaleTypes, enum, struct
@@ -83,14 +93,18 @@ __all__ = [
     "block_ingress_roots",
     "decode_compact",
     "decode_gossip",
+    "decode_queues",
     "egress_queue_roots",
     "egress_root",
     "encode_compact",
+    "encode_queues",
+    "encode_watermark",
     "enum",
     "errors",
     "extend_head",
     "from_topic",
     "heads",
+    "heads_key",
     "identity",
     "limbs_column",
     "limbs_of",
@@ -114,12 +128,16 @@ __all__ = [
     "twox_64_concat",
     "twox_128",
     "twox_256",
+    "unrouted_key",
     "verify_channels",
     "verify_gossiped_queue",
     "verify_incoming",
     "verify_message_queue_chain",
     "verify_outgoing",
+    "verify_posted_queue",
     "verify_queue",
+    "verify_queued_message",
     "verify_storage_proof",
     "verify_storage_proofs",
+    "watermark_key",
 ]  # fmt: skip

@@ -10,13 +10,14 @@ from causeway.model.joins import lookup
 from causeway.model.order import stable_order
 from causeway.proofs.hashing import blake2_256
 from causeway.proofs.substrate import Tries, encode_compact, ordered_root
+from causeway.proofs.substrate.parachains import encode_watermark
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
 from causeway.protocols.digests import digests
 from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.runtime import posted_in
 from causeway.protocols.icmp.state import State
-from causeway.protocols.icmp.storage import changed_trie, encode_watermark, para_roots, relay_changes
+from causeway.protocols.icmp.storage import changed_trie, para_roots, relay_changes
 from causeway.protocols.icmp.tables import (
     ANCESTRY_SCHEMA,
     BLOCKS_SCHEMA,

@@ -14,15 +14,15 @@ from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.order import groups_of
 from causeway.proofs.hashing import Digests
-from causeway.proofs.substrate import (
-    StateVersion,
-    Tries,
-    encode_compact,
-    storage_key,
-    storage_prefix,
-    twox_64_concat,
-)
+from causeway.proofs.substrate import StateVersion, Tries, encode_compact, storage_prefix
 from causeway.proofs.substrate.node import plain_root
+from causeway.proofs.substrate.parachains import (
+    encode_queues,
+    encode_watermark,
+    heads_key,
+    unrouted_key,
+    watermark_key,
+)
 from causeway.protocols.contract import Chains
 from causeway.protocols.digests import digests
 from causeway.protocols.execution import PROGRAM_TABLE
@@ -30,38 +30,10 @@ from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.tables import STATE_TABLES, UNCOMMITTED
 from causeway.protocols.sections import OWN_PALLET, section_digests
 
-PALLET, HEADS, WATERMARKS, UNROUTED = "Parachains", "Heads", "Watermarks", "UnroutedIngress"
-
 SECTIONS = tuple(name for name in STATE_TABLES if name not in UNCOMMITTED)
 
 Entries = dict[bytes, bytes | None]
 """Changes of storage by key; None: the key goes."""
-
-
-def heads_key(para: int) -> bytes:
-    """Return the key of a parachain's head."""
-    return storage_key(PALLET, HEADS, (twox_64_concat, para.to_bytes(4, "little")))
-
-
-def watermark_key(para: int) -> bytes:
-    """Return the key of a parachain's watermark."""
-    return storage_key(PALLET, WATERMARKS, (twox_64_concat, para.to_bytes(4, "little")))
-
-
-def unrouted_key(number: int, to: int) -> bytes:
-    """Return the key of the queues to a parachain that a relay block posted."""
-    key = number.to_bytes(4, "little") + to.to_bytes(4, "little")
-    return storage_key(PALLET, UNROUTED, (twox_64_concat, key))
-
-
-def encode_watermark(number: int, block_hash: bytes) -> bytes:
-    """Return a watermark as its entry has it: the relay block's number (u32) and hash (D-11)."""
-    return number.to_bytes(4, "little") + block_hash
-
-
-def encode_queues(queues: list[tuple[int, bytes]]) -> bytes:
-    """Return the posted queues (sender, root) to one parachain as their entry has them."""
-    return encode_compact(len(queues)) + b"".join([para.to_bytes(4, "little") + root for para, root in queues])
 
 
 def relay_changes(before: State | None, after: State) -> Entries:

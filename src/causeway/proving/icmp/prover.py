@@ -1,0 +1,170 @@
+"""What ``causeway prove`` proves of parachains: watermarks, pending ingress, messages in egress queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from causeway.model.errors import InvalidInput
+from causeway.protocols.command_options import CommandOption
+from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
+
+if TYPE_CHECKING:
+    from causeway.network.opened import OpenedLake
+    from causeway.proving.icmp.messages import ShownMessage
+    from causeway.proving.icmp.relay import RelayState
+    from causeway.proving.prover import Document, Proved
+
+MOST_BLOCKS = 4_096
+"""A proof of pending ingress reads the entries of at most so many relay blocks."""
+
+SHOWN = 8
+"""Queues of a list that a person is shown."""
+
+
+class IcmpProver:
+    """Takes proofs under the relay chain's state out of lakes of parachains."""
+
+    about = """Under icmp: prove a message in an egress queue (--index, with --counterparty), how far a parachain has
+    consumed (--watermark), all that waits for it (--ingress).
+
+    Trusted is the root of the relay chain's state after a block. What was posted is there until it is consumed: a
+    message is proved, without --height, under the first state that lists its queue.
+
+    [bold]Example[/bold]: causeway prove my-lake --chain left --counterparty right --index 3 --out p.json
+    """
+    options = (
+        CommandOption("chain", CHAIN, required=True),
+        CommandOption("counterparty", COUNTERPARTY),
+        CommandOption("index", INDEX, int, metavar="N"),
+        CommandOption("watermark", "Prove up to which relay block the chain has consumed what others sent it.", bool),
+        CommandOption("ingress", "Prove which queues wait for the chain: all, and that there are no others.", bool),
+    )
+    files = (TRUST_OUT,)
+
+    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> Proved:
+        """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
+        from causeway.proofs.documents.values import U64_MAX
+        from causeway.proving.icmp.messages import prove_message
+        from causeway.proving.icmp.relay import relay_at
+        from causeway.proving.prover import Proved
+
+        what = _what(given)
+        if what == "index":
+            if not 0 <= given["index"] <= U64_MAX:
+                raise InvalidInput(f"--index: {given['index']}: allowed are 0 to 2**64 - 1")
+            names = given["chain"], given["counterparty"]
+            shown = prove_message(opened, *names, index=given["index"], height=height)
+            relay, document, lines = shown.relay, message_document(shown), _lines(shown, given)
+        else:
+            relay = relay_at(opened, height)
+            document, lines = entries_document(opened, relay, given["chain"], ingress=what == "ingress")
+        lines.append(f"  root      {relay.root.hex()} of the state after relay block {relay.number}")
+        beside = {} if given["trust_out"] is None else {"trust_out": trust_document(relay)}
+        return Proved(document, lines, beside)
+
+
+PROVER = IcmpProver()
+
+_WHAT = "what to prove: give one of --watermark, --ingress, --index N (with --counterparty)"
+
+
+def _what(given: Mapping[str, Any]) -> str:
+    """Return the one thing that is asked for. Raises ``InvalidInput`` when it is none or two, or not all is named."""
+    asked = [name for name in ("index", "watermark", "ingress") if given[name] is not None and given[name] is not False]
+    if len(asked) != 1:
+        raise InvalidInput(_WHAT)
+    (what,) = asked
+    if given["chain"] is None:
+        raise InvalidInput("--chain: missing")
+    if what == "index" and given["counterparty"] is None:
+        raise InvalidInput("--counterparty: missing")
+    if what != "index" and given["counterparty"] is not None:
+        raise InvalidInput(f"--counterparty: {what} is of one chain; leave it out")
+    return what
+
+
+def message_document(shown: ShownMessage) -> Document:
+    """Return a message (``icmp_message``) with its proofs and what it claims."""
+    return {
+        "kind": "icmp_message",
+        "source": shown.source,
+        "destination": shown.destination,
+        "block": shown.block,
+        "index": shown.place,
+        "message": shown.message.hex(),
+        "proof": [node.hex() for node in shown.state_proof],
+        "queue_proof": [node.hex() for node in shown.queue_proof],
+    }
+
+
+def entries_document(opened: OpenedLake, relay: RelayState, chain: str, *, ingress: bool) -> tuple[Document, list[str]]:
+    """Return a parachain's watermark as a document (``substrate_storage``), with ``ingress`` together with an entry
+    for every block above it, and what a person reads of it.
+
+    Raises:
+        InvalidInput: there is no such parachain, or its watermark lies too far back.
+    """
+    from causeway.proofs.substrate import encode_queues, encode_watermark, unrouted_key, watermark_key
+    from causeway.proofs.substrate.parachains import UNROUTED, WATERMARKS, encode_u32, unrouted_map_key
+
+    para, paras = opened.position(chain), relay.state["paras"]
+    rows = paras.filter(paras["para"] == para)
+    if len(rows) == 0:
+        raise InvalidInput(f"chain: {chain}: is no parachain that relay block {relay.number} knows as active")
+    watermark, marked = int(rows["watermark"][0]), rows["watermark_hash"][0].tobytes()
+    keys, entries = [watermark_key(para)], [_entry(WATERMARKS, encode_u32(para), encode_watermark(watermark, marked))]
+    lines = [f"{chain} at relay block {relay.number}: watermark {watermark}, {marked.hex()}"]
+    if ingress:
+        if relay.number - watermark > MOST_BLOCKS:
+            raise InvalidInput(
+                f"height: {relay.height}: the watermark of {chain}, {watermark}, is more than {MOST_BLOCKS:,} blocks "
+                f"below relay block {relay.number}: so many entries are not proved at once"
+            )
+        unrouted = relay.state["unrouted"]
+        unrouted = unrouted.filter(unrouted["to"] == para)
+        waiting = 0
+        for number in range(watermark + 1, relay.number + 1):
+            mine = unrouted.filter(unrouted["number"] == number)
+            queues = [*zip(mine["source"].tolist(), (root.tobytes() for root in mine["root"]), strict=True)]
+            keys.append(unrouted_key(number, para))
+            entries.append(_entry(UNROUTED, unrouted_map_key(number, para), encode_queues(queues) if queues else None))
+            lines += [f"  block {number}: queue of {opened.names[sender]}, {root.hex()}" for sender, root in queues]
+            waiting += len(queues)
+        del lines[SHOWN + 1 :]
+        if waiting > SHOWN:
+            lines.append(f"  ... {waiting - SHOWN:,} more")
+        lines[0] += f"; {waiting:,} waiting queue{'s' if waiting > 1 else ''}" if waiting else "; nothing waits for it"
+    nodes = relay.prove(keys)
+    size = sum(map(len, nodes))
+    lines.append(f"  proof     storage of {len(keys):,} entries, {len(nodes):,} nodes, {size:,} bytes")
+    document = {
+        "kind": "substrate_storage",
+        "state_version": 1,
+        "entries": entries,
+        "proof": [node.hex() for node in nodes],
+    }
+    return document, lines
+
+
+def trust_document(relay: RelayState) -> Document:
+    """Return the root of the relay chain's state as something to be trusted."""
+    return {"kind": "root", "root": relay.root.hex()}
+
+
+def _entry(item: str, key: bytes, value: bytes | None) -> Document:
+    from causeway.proofs.substrate.parachains import PALLET
+
+    storage = {"pallet": PALLET, "item": item, "keys": [{"hasher": "Twox64Concat", "key": key.hex()}]}
+    return {"storage": storage, "value": None if value is None else value.hex()}
+
+
+def _lines(shown: ShownMessage, given: Mapping[str, Any]) -> list[str]:
+    size = sum(map(len, (*shown.state_proof, *shown.queue_proof)))
+    way = f"from {given['chain']} to {given['counterparty']}"
+    nodes = f"{len(shown.state_proof)} nodes of the relay chain's state, {len(shown.queue_proof)} of the queue"
+    return [
+        f"message {given['index']} {way}, posted by relay block {shown.block}",
+        f"  proof     {nodes}, {size:,} bytes, as of height {shown.relay.height}",
+        f"  queue     {shown.queue_root.hex()}, place {shown.place} of {shown.queue_length:,}",
+    ]

@@ -1,0 +1,141 @@
+"""``causeway prove`` under icmp: watermarks, pending ingress, messages, under the root of the relay chain's state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.network.opened import open_lake
+from causeway.proofs.documents.reading import document_of
+from causeway.proofs.documents.trust import Trust, trust_of
+from causeway.proofs.documents.verdict import judge
+from causeway.proving.icmp.messages import prove_message
+from causeway.proving.icmp.relay import relay_at
+from tests.unit.command_line import Run, command_line
+from tests.unit.icmp_lake import make_lake
+from tests.unit.xdm_lake import make_lake as make_domains
+
+PROVED: dict[str, list[object]] = {
+    "a call": ["--chain", "left", "--counterparty", "right", "--index", 4],
+    "an answer": ["--chain", "right", "--counterparty", "far", "--index", 1],
+    "what waits for a chain that is halted": ["--chain", "left", "--counterparty", "far", "--index", 3, "--height", 9],
+    "a watermark": ["--chain", "far", "--watermark"],
+    "the ingress of a chain that is halted": ["--chain", "far", "--ingress", "--height", 9],
+    "no ingress at all": ["--chain", "right", "--ingress"],
+}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Several heights a commit: states between are replayed."""
+    return make_lake(tmp_path_factory.mktemp("icmp"), commit_every=7)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    yield from command_line(capsys, tmp_path, monkeypatch)
+
+
+def alterations(value: Any) -> Iterator[Any]:
+    """Return a part of a document with one byte altered, or one number: all ways but for its bytes, of which every
+    seventh. That nothing is stored is as true of other keys."""
+    if isinstance(value, dict):
+        absent = "value" in value and value["value"] is None
+        for name, part in value.items():
+            if name not in ("kind", "state_version") and not (absent and name == "storage"):
+                yield from ({**value, name: other} for other in alterations(part))
+    elif isinstance(value, list):
+        for place, part in enumerate(value):
+            before, after = value[:place], value[place + 1 :]
+            yield from ([*before, other, *after] for other in alterations(part))
+            if isinstance(part, str):  # a node; who claims less is right, too
+                yield [*before, *after]
+    elif isinstance(value, int):
+        yield from (value + 1, value ^ 1 << 20)
+    elif value is None:
+        yield "00"
+    else:
+        digits = range(0, len(value), 7) if all(digit in "0123456789abcdef" for digit in value) else [0]
+        for place in digits:
+            yield value[:place] + ("1" if value[place] == "0" else "0") + value[place + 1 :]
+
+
+def refused(document: dict[str, Any], trust: Trust) -> bool:
+    """Return whether a document proves nothing: it is false, or none, such as with a hasher of an unknown name."""
+    try:
+        return not judge(document_of(document, "altered"), trust).valid
+    except InvalidInput as error:
+        return str(error).startswith("altered: ")
+
+
+@pytest.mark.parametrize("case", PROVED)
+def test_what_is_proved_is_true_and_one_altered_byte_is_refused(cli: Run, lake: str, case: str) -> None:
+    code, _, err = cli("prove", lake, *PROVED[case], "--out", "proof.json", "--trust-out", "trust.json")
+    assert (code, err) == (0, "")
+    code, out, _ = cli("verify", "proof.json", "--trust", "trust.json")
+    assert (code, out.splitlines()[0]) == (0, "proof.json: true")
+    proof, told = json.loads(Path("proof.json").read_text()), json.loads(Path("trust.json").read_text())
+    trust, count = trust_of(told, "trust"), 0
+    for altered in alterations(proof):
+        assert refused(altered, trust), altered
+        count += 1
+    assert count > 50
+    other = {**told, "root": "11" * 32}
+    assert refused(proof, trust_of(other, "trust"))
+
+
+def test_ingress_is_the_whole_list_with_the_blocks_that_posted_nothing(cli: Run, lake: str) -> None:
+    code, out, _ = cli("prove", lake, "--chain", "far", "--ingress", "--height", 9, "--json")
+    assert code == 0
+    relay, entries = relay_at(open_lake(lake), 9), json.loads(out)["entries"]
+    (row,) = relay.state["paras"].filter(relay.state["paras"]["para"] == 3)["watermark"].tolist()
+    numbers = [int.from_bytes(bytes.fromhex(entry["storage"]["keys"][0]["key"])[:4], "little") for entry in entries[1:]]
+    assert numbers == list(range(row + 1, relay.number + 1))
+    listed = relay.state["unrouted"].filter(relay.state["unrouted"]["to"] == 3)["number"].tolist()
+    assert len(listed) >= 3
+    assert sorted(set(listed)) == [
+        n for n, entry in zip(numbers, entries[1:], strict=True) if entry["value"] is not None
+    ]
+
+
+def test_without_a_height_the_first_state_that_lists_a_message_is_found(lake: str) -> None:
+    opened = open_lake(lake)
+    shown = prove_message(opened, "left", "far", index=3)
+    for height in range(shown.relay.height + 1, 12):
+        assert prove_message(opened, "left", "far", index=3, height=height).message == shown.message
+    assert shown.relay.number == shown.block, "the block that posted it"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--chain", "left"], "give one of --watermark, --ingress, --index N (with --counterparty)"),
+        (["--chain", "left", "--watermark", "--ingress"], "give one of"),
+        (["--watermark"], "--chain: missing"),
+        (["--chain", "left", "--index", 1], "--counterparty: missing"),
+        (["--chain", "left", "--counterparty", "right", "--watermark"], "watermark is of one chain; leave it out"),
+        (["--chain", "lef", "--watermark"], 'chain: "lef": no such chain; did you mean left?'),
+        (["--chain", "relay", "--watermark"], "relay: is no parachain"),
+        (["--chain", "left", "--counterparty", "relay", "--index", 1], "relay: is the relay chain"),
+        (["--chain", "left", "--counterparty", "left", "--index", 1], "in no egress queue"),
+        (["--chain", "left", "--counterparty", "right", "--index", 99], "no message 99 from left to right was sent"),
+        (["--chain", "left", "--counterparty", "right", "--index", 1, "--height", 1], "leave --height out"),
+        (["--chain", "left", "--counterparty", "right", "--index", -1], "allowed are 0 to 2**64 - 1"),
+        (["--chain", "left", "--watermark", "--height", 4_000], "height"),
+        (["--chain", "left", "--queue", "send", "--watermark"], "--queue"),
+    ],
+)
+def test_what_cannot_be_proved_is_said_in_one_line(cli: Run, lake: str, arguments: list[Any], text: str) -> None:
+    code, out, err = cli("prove", lake, *arguments)
+    assert (code, out) == (2, "")
+    assert text in err and len(err.splitlines()) == 1
+
+
+def test_a_lake_of_another_protocol_has_no_relay_chain(cli: Run, tmp_path: Path) -> None:
+    code, _, err = cli("prove", make_domains(tmp_path), "--chain", "left", "--watermark")
+    assert code == 2 and "--watermark" in err

@@ -1,0 +1,57 @@
+"""The deployed trie, built for the browser, against egress queues and a lake of parachains: roots and proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from causeway.network.opened import open_lake
+from causeway.proofs.substrate import egress_root, unrouted_key, watermark_key
+from causeway.proofs.substrate.ordered import ordered_key
+from causeway.protocols.icmp.storage import relay_changes
+from causeway.proving.icmp.messages import prove_message
+from causeway.proving.icmp.relay import relay_at
+from tests.unit.icmp_lake import make_lake
+
+SCRIPT = "substrate.mjs"
+V0, V1 = 0, 1
+
+
+def written(data: bytes) -> str:
+    return "0x" + data.hex()
+
+
+def test_roots_of_random_egress_queues_are_theirs(node: Callable[[str, Any], Any]) -> None:
+    draws = np.random.default_rng(14)
+    asked, roots = [], []
+    for count in (1, 2, 16, 17, 63, 64, 65, 255, 300, *draws.integers(1, 80, 20)):
+        messages = [draws.bytes(int(size)) for size in draws.choice([0, 1, 31, 32, 33, 64, 200], int(count))]
+        entries = [[written(ordered_key(place)), written(message)] for place, message in enumerate(messages)]
+        asked.append({"entries": entries, "version": V0})
+        roots.append(egress_root(messages))
+    assert node(SCRIPT, {"roots": asked})["roots"] == [{"ok": written(root)} for root in roots]
+
+
+def test_roots_and_proofs_out_of_a_lake_are_theirs(node: Callable[[str, Any], Any], tmp_path: Path) -> None:
+    opened = open_lake(make_lake(tmp_path))
+    asked, roots, proofs, expected = [], [], [], []
+    for height in (0, 2, 6, 9, opened.last_height()):
+        relay = relay_at(opened, height)
+        entries = [[written(key), written(value)] for key, value in relay_changes(None, relay.state).items() if value]
+        asked.append({"entries": entries, "version": V1})
+        roots.append(relay.root)
+        keys = [watermark_key(3), unrouted_key(relay.number, 3), unrouted_key(2, 2)]
+        proofs.append({"root": written(relay.root), "nodes": [written(part) for part in relay.prove(keys)]})
+        expected.append({key: value for key, value in entries if key in map(written, keys)})
+    assert any(len(found) == 2 for found in expected), "a watermark, and queues that wait"
+    shown = prove_message(opened, "left", "right", index=4)
+    proofs.append({"root": written(shown.queue_root), "nodes": [written(part) for part in shown.queue_proof]})
+    expected.append({written(ordered_key(shown.place)): written(shown.message)})
+    answers = node(SCRIPT, {"roots": asked, "proofs": proofs})
+    assert answers["roots"] == [{"ok": written(root)} for root in roots]
+    for answer, values in zip(answers["proofs"], expected, strict=True):
+        found = dict(map(tuple, answer["ok"]))
+        assert {key: found.get(key) for key in values} == values
