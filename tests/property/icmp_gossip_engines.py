@@ -1,8 +1,10 @@
 """What a test of gossip asks of an engine, and the scenes that the tests share; the oracle's `GossipNetwork` is one."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
+from tests.property.icmp_gossip_kernel import BothNodes
 from tests.spec.icmp.candidates import Candidate, Found, Messages
 from tests.spec.icmp.events import Got, Row
 from tests.spec.icmp.gossip import Declaration, Envelope, Packet
@@ -69,8 +71,11 @@ class GossipEngine(Protocol):
 
 
 Make = Callable[..., GossipEngine]
-GOSSIP_ENGINES: dict[str, Make] = {"oracle": GossipNetwork}
-"""Engines by name: of options, latencies and losses."""
+GOSSIP_ENGINES: dict[str, Make] = {
+    "oracle": GossipNetwork,
+    "kernel": partial(GossipNetwork, nodes=BothNodes),
+}
+"""Engines by name: of options, latencies and losses. The kernel is held against the oracle at every event."""
 
 R_ = TypeVar("R_", bound=Row)
 

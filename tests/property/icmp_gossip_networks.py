@@ -6,6 +6,7 @@ from random import Random
 from tests.spec.icmp.candidates import Candidate
 from tests.spec.icmp.gossip import Declaration, Envelope, Packet
 from tests.spec.icmp.gossip_network import GossipNetwork
+from tests.spec.icmp.gossip_nodes import AnyNodes, Nodes
 from tests.spec.icmp.options import Options
 from tests.spec.icmp.relay import Hash
 from tests.spec.icmp.runtime import Call
@@ -21,12 +22,15 @@ SLOT, PROPAGATION, LATENCY = 5_000, 2_000, 500
 class World:
     """A network that makes a relay block a slot; whatever is random comes of one seed."""
 
-    def __init__(self, seed: int, options: Options, loss: float = 0.0) -> None:
+    def __init__(
+        self, seed: int, options: Options, loss: float = 0.0, nodes: Callable[[Options], AnyNodes] = Nodes
+    ) -> None:
         self.r = Random(seed)
         self.g = GossipNetwork(
             options,
             lambda _from, _to: self.r.randrange(20, LATENCY),
             lambda _from, _to: self.r.random() < loss,
+            nodes,
         )
         self.first = self.g.base.make(calls=[Call("register", p, head=b"head") for p in PARAS]).block.hash
         self.blocks = [self.first]
@@ -120,8 +124,16 @@ MISCHIEF: tuple[Callable[[World], Packet | tuple[Hash, bytes] | None], ...] = (
 )
 
 
-def run(seed: int, options: Options, slots: int, loss: float = 0.0, churn: float = 0.3, late: float = 0.1) -> World:
-    w = World(seed, options, loss)
+def run(
+    seed: int,
+    options: Options,
+    slots: int,
+    loss: float = 0.0,
+    churn: float = 0.3,
+    late: float = 0.1,
+    nodes: Callable[[Options], AnyNodes] = Nodes,
+) -> World:
+    w = World(seed, options, loss, nodes)
     for _ in range(slots):
         w.mischief()
         if w.r.random() < churn:

@@ -96,7 +96,7 @@ def test_08_28_unexpected_or_wrong(make: Make) -> None:
     tells(g, "s", "v", m)
     assert verdicts(g, "v")[2:] == [("good", None, 50)]
     assert set(g.pool("v")) == {key(m)}
-    assert [row.accesses for row in rows(g, Got, "v")] == [2, 2, 2]
+    assert {row.accesses for row in rows(g, Got, "v")} == {2}
     sound(g)
 
 
@@ -204,7 +204,8 @@ def test_14_a_flood_of_unknown_topics(make: Make) -> None:
         g.says("s", "v", Envelope(bytes([i]) * 32, root, (bytes([i]),)))
     g.settle()
     assert len(rows(g, Got, "v")) == 200
-    assert {(row.error, row.accesses) for row in rows(g, Got, "v")} == {("UnexpectedQueue", 2)}
+    assert {row.error for row in rows(g, Got, "v")} == {"UnexpectedQueue"}
+    assert {row.accesses for row in rows(g, Got, "v")} == {2}
     assert g.held("v") == before
 
 
@@ -321,10 +322,15 @@ def test_25_a_reverted_state(make: Make, purges: bool) -> None:
     sound(g)
 
 
+@pytest.fixture
+def sketching() -> Make:
+    return GOSSIP_ENGINES["oracle"]
+
+
 @pytest.mark.parametrize("count", [3, 5, 40])
-def test_27_a_sketch_that_is_too_small(make: Make, count: int) -> None:
+def test_27_a_sketch_that_is_too_small(sketching: Make, count: int) -> None:
     """It is doubled until the difference fits, and everything comes, once."""
-    g = make(Options(reconciliation="minisketch"))
+    g = sketching(Options(reconciliation="minisketch"))
     first = registered(g, *range(1, count + 2))
     x = block(g, first, {1: [(to, bytes([to])) for to in range(2, count + 2)]})
     top = block(g, x)
@@ -339,9 +345,9 @@ def test_27_a_sketch_that_is_too_small(make: Make, count: int) -> None:
     sound(g)
 
 
-def test_27_what_a_sketch_claims_is_judged_by_its_root(make: Make) -> None:
+def test_27_what_a_sketch_claims_is_judged_by_its_root(sketching: Make) -> None:
     """A stranger's sketch has an element that no queue has; it is asked for it, and its answer is refused."""
-    g = make(Options(reconciliation="minisketch"))
+    g = sketching(Options(reconciliation="minisketch"))
     x, _ = watched(g)
     g.says("s", "v", Sketch(2, frozenset({7, 8, 9})))
     g.settle()
@@ -357,8 +363,8 @@ def test_27_what_a_sketch_claims_is_judged_by_its_root(make: Make) -> None:
     assert len(g.heard["s"]) == heard
 
 
-def test_27_beyond_the_largest_sketch_all_is_pushed(make: Make) -> None:
-    g = make(Options(reconciliation="minisketch"))
+def test_27_beyond_the_largest_sketch_all_is_pushed(sketching: Make) -> None:
+    g = sketching(Options(reconciliation="minisketch"))
     x, _ = watched(g)
     g.stranger("other")
     g.connect("v", "other")

@@ -329,7 +329,7 @@ def test_30_the_number_of_queues_costs_nothing_to_decide(count: int) -> None:
         topic = queueTopic(b"b" * 32 if mode == "block" else roots[-1])
         assert sum(map(len, node.expected.values())) == count
         assert allowed(node, chain, "k", topic, roots[-1]) == (True, 7)
-        assert allowed(node, chain, "k", b"t" * 32, roots[-1]) == (False, 31)
+        assert allowed(node, chain, "k", b"t" * 32, roots[-1]) == (False, 21)
 
 
 def test_packets_are_bytes() -> None:

@@ -171,7 +171,7 @@ def test_a_full_pool_takes_no_more_and_has_room_again_after_a_purge() -> None:
     assert state.nodes["bytes"].tolist() == [20]
     state, _ = on_leaves(state, leaf_rows({1: ["B"]}), *context(blocks), options)
     state, _ = purge(state, 10, options)
-    assert state.nodes["bytes"].tolist() == [10]
+    assert state.nodes["bytes"].tolist() == [0]
     assert got(on_kept(state, kept_rows((1, "r5")), options)[1]) == [(1, "r5")]
 
 

@@ -11,7 +11,11 @@ Decisions.
   node has it is sent nothing at its declaration, and nothing when the head arrives: whoever is always behind never
   serves whoever is always ahead (L1). With `on`, a new leaf has the effect of a declaration of all peers that have it.
 - "Not yet propagated" (3.5 step 3) is "not in the pool": what was purged with a fork is put again when that returns.
-- Step 3 is done for every leaf that is new in `leaves`; one that is not among the best has no topics.
+- Step 3 is done for every leaf that is new in `leaves`; one that is not among the best has no topics. What a node keeps
+  goes on every topic that expects its root: whoever else posted the same messages, they are these.
+- What is in the pool already is not put again: it went to everybody when it became allowed, and to look at all peers
+  for each copy that comes would cost the square of their number.
+- What one event sends to one peer goes in ascending order of topics and roots.
 - A queue that we sent to a peer and that it sends back once is a duplicate and costs nothing: two nodes that hold the
   same queue may send it at the same time. Sent a second time it is impolite (hazard 13).
 - A good queue counts as beneficial once a peer, also if another peer was first: the text asks for good(m) only.
@@ -33,7 +37,20 @@ from dataclasses import dataclass, field
 from .candidates import Found, collect, missing
 from .events import Fetch, Got, Heads, Ingress, Leaf, NodeId, Peer, Pool, Read, Reported, Row, Sent, Verdict
 from .network import messages_hash
-from .node import Chain, Node, PeerState, allowed, best, common, expectedQueues, implied, leafTopics, near, topic_of
+from .node import (
+    Chain,
+    Key,
+    Node,
+    PeerState,
+    allowed,
+    best,
+    common,
+    expectedQueues,
+    implied,
+    leafTopics,
+    near,
+    topic_of,
+)
 from .options import MAX_CHAIN_HEADS
 from .reconcile import FIRST_CAPACITY, MAX_CAPACITY, Ask, More, Sketch, difference, shared, sketch
 from .relay import Block, Hash, ParaId
@@ -89,14 +106,16 @@ def send(node: Node, chain: Chain, now: int, out: Out, k: NodeId, t: Hash, root:
         out.rows.append(Sent(node.name, k, now, t, root, m.size, accesses))
 
 
-def put(node: Node, chain: Chain, now: int, out: Out, t: Hash, root: Hash, messages: tuple[bytes, ...]) -> None:
-    if root not in node.pool.get(t, {}):
-        node.pool.setdefault(t, {})[root] = messages
-        out.rows.append(Pool(node.name, now, t, root, "put", messages_hash(messages)))
-    if root in node.expected.get(t, {}):
+def put(node: Node, chain: Chain, now: int, out: Out, queues: dict[Key, tuple[bytes, ...]]) -> None:
+    """Those that the pool does not have yet; each peer is sent what it is allowed, in ascending order."""
+    new = sorted((t, root) for t, root in queues if root not in node.pool.get(t, {}))
+    for t, root in new:
+        node.pool.setdefault(t, {})[root] = queues[t, root]
         node.expected[t][root] = True
+        out.rows.append(Pool(node.name, now, t, root, "put", messages_hash(queues[t, root])))
     for k in sorted(node.peers):
-        send(node, chain, now, out, k, t, root)
+        for t, root in new:
+            send(node, chain, now, out, k, t, root)
 
 
 def propagateTopic(node: Node, chain: Chain, now: int, out: Out, k: NodeId, t: Hash) -> None:
@@ -113,9 +132,8 @@ def propagate(node: Node, chain: Chain, now: int, out: Out, k: NodeId, blocks: C
 
 
 def push(node: Node, chain: Chain, now: int, out: Out, k: NodeId, blocks: Collection[Hash]) -> None:
-    for B in blocks:
-        for t in sorted(node.views.get(B, {})):
-            propagateTopic(node, chain, now, out, k, t)
+    for t in sorted({t for B in blocks for t in node.views.get(B, {})}):
+        propagateTopic(node, chain, now, out, k, t)
 
 
 def connect(node: Node, now: int, k: NodeId, salt: Hash = b"") -> Out:
@@ -161,23 +179,21 @@ def on_new_leaf(node: Node, chain: Chain, now: int, leaves: Collection[Block]) -
     node.expected = expectedQueues(node)
     for k in sorted(node.peers):
         out.packets.append((k, Declaration(node.leaves)))
-    for l in node.leaves:  # noqa: E741
-        if l not in before:
-            put_own(node, chain, now, out, l)
     if node.options.propagate_on_leaf == "on":
         for k in sorted(node.peers):
             now_shared = common(node, chain, node.peers[k].leaves)
             propagate(node, chain, now, out, k, [B for B in now_shared if B not in shared[k]])
+    put_own(node, chain, now, out, [leaf for leaf in node.leaves if leaf not in before])
     return out
 
 
-def put_own(node: Node, chain: Chain, now: int, out: Out, leaf: Hash) -> None:
-    for p in sorted(node.collates):
-        out.rows.append(Read(node.name, now, leaf))
-        for u in chain.egress(leaf, p):
-            t = topic_of(node.options, u)
-            if u.root in node.kept and u.root not in node.pool.get(t, {}):
-                put(node, chain, now, out, t, u.root, node.kept[u.root])
+def put_own(node: Node, chain: Chain, now: int, out: Out, leaves: Sequence[Hash]) -> None:
+    roots = set()
+    for leaf in leaves:
+        out.rows += [Read(node.name, now, leaf) for _ in node.collates]
+        roots |= {u.root for p in node.collates for u in chain.egress(leaf, p)} & node.kept.keys()
+    queues = {(t, root): node.kept[root] for t, expected in node.expected.items() for root in roots & expected.keys()}
+    put(node, chain, now, out, queues)
 
 
 # 3.6, 3.7
@@ -187,7 +203,7 @@ def on_chain_heads(node: Node, chain: Chain, now: int, k: NodeId, heads: tuple[H
     out, peer = Out(), node.peers[k]
     if len(heads) > MAX_CHAIN_HEADS:
         out.rows.append(Heads(node.name, k, now, heads, "BadNeighborPacket"))
-        out.rows.append(Reported(node.name, k, now, "BadNeighborPacket", REPUTATION["BadNeighborPacket"]))
+        out.rows.append(reported(node, now, k, "BadNeighborPacket"))
         return out
     before = common(node, chain, peer.leaves)
     if node.options.seen_until == "purge" and heads != peer.leaves:
@@ -208,6 +224,7 @@ def on_queue(node: Node, chain: Chain, now: int, k: NodeId, m: Envelope) -> Out:
         if verdict in ("good", "wasteful") and node.options.mistrust_unimplied == "on":
             yes, more = implied(node, chain, k, m.topic, m.root)
             reputation, accesses = reputation + (0 if yes else node.options.mistrust), accesses + more
+        peer.reputation += reputation
         out.rows.append(Got(node.name, k, now, m.topic, m.root, m.size, verdict, error, reputation, accesses))
 
     if key in peer.fresh:
@@ -226,12 +243,17 @@ def on_queue(node: Node, chain: Chain, now: int, k: NodeId, m: Envelope) -> Out:
         got("good", None, REPUTATION["good"], 2)
         peer.received.add(key)
         peer.fresh.add(key)
-        put(node, chain, now, out, m.topic, m.root, m.messages)
+        put(node, chain, now, out, {key: m.messages})
     return out
 
 
 def on_malformed(node: Node, now: int, k: NodeId) -> Out:
-    return Out(rows=[Reported(node.name, k, now, "Malformed", REPUTATION["Malformed"])])
+    return Out(rows=[reported(node, now, k, "Malformed")])
+
+
+def reported(node: Node, now: int, k: NodeId, error: str) -> Reported:
+    node.peers[k].reputation += REPUTATION[error]
+    return Reported(node.name, k, now, error, REPUTATION[error])
 
 
 # 5.1 (4)
@@ -305,5 +327,5 @@ def on_answer(node: Node, chain: Chain, now: int, m: Envelope) -> tuple[Out, str
     if R(m.messages) != m.root:
         return Out(), "RootMismatch"
     out = Out()
-    put(node, chain, now, out, m.topic, m.root, m.messages)
+    put(node, chain, now, out, {(m.topic, m.root): m.messages})
     return out, None

@@ -17,54 +17,17 @@ Decisions.
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 
-from . import gossip
 from .candidates import Found
-from .errors import IcmpError
-from .events import Ingress, NodeId, Row
-from .gossip import Declaration, Envelope, Out, Packet
+from .events import NodeId, Row
+from .gossip import Envelope, Out, Packet
+from .gossip_nodes import AnyNodes, Client, Nodes, Said
 from .network import Network
-from .node import Node, Unrouted, topic_of
+from .node import topic_of
 from .options import Options
-from .reconcile import More, Sketch
-from .relay import GENESIS, Block, Hash, ParaId
-from .runtime import Runtime, egress, ingress
-from .trie import H, R, u32
-from .wire import decode
-
-
-@dataclass
-class Client:
-    """The relay chain as one node's client has it: the blocks that it imported."""
-
-    rt: Runtime
-    imported: set[Hash] = field(default_factory=lambda: {GENESIS.hash})
-
-    def leaves(self) -> list[Block]:
-        blocks = [self.rt.relay.blocks[B] for B in self.imported]
-        parents = {block.parent for block in blocks}
-        return [block for block in blocks if block.hash not in parents]
-
-    def parent(self, B: Hash) -> Hash | None:
-        return self.rt.relay.blocks[B].parent if B in self.imported else None
-
-    def unrouted(self, leaf: Hash) -> list[Unrouted]:
-        return [u for p in sorted(self.rt.states[leaf].active) for u in self.ingress(leaf, p)]
-
-    def ingress(self, leaf: Hash, p: ParaId) -> list[Unrouted]:
-        return self._list(leaf, ingress(self.rt, leaf, p), lambda x, root: (x, p, root))
-
-    def egress(self, leaf: Hash, p: ParaId) -> list[Unrouted]:
-        return self._list(leaf, egress(self.rt, leaf, p), lambda y, root: (p, y, root))
-
-    def _list(
-        self, leaf: Hash, lists: Ingress | None, turned: Callable[[ParaId, Hash], tuple[ParaId, ParaId, Hash]]
-    ) -> list[Unrouted]:
-        chain = self.rt.relay.chain(leaf)
-        return [Unrouted(n, chain[n].hash, *turned(para, root)) for n, rs in lists or () for para, root in rs]
-
+from .relay import Hash, ParaId
+from .trie import H, u32
 
 Latency = Callable[[NodeId, NodeId], int]
 Loss = Callable[[NodeId, NodeId], bool]
@@ -76,11 +39,13 @@ class GossipNetwork:
         options: Options | None = None,
         latency: Latency = lambda _from, _to: 100,
         loses: Loss = lambda _from, _to: False,
+        nodes: Callable[[Options], AnyNodes] = Nodes,
     ) -> None:
         self.options = options or Options()
         self.base = Network(self.options)
         self.latency, self.loses = latency, loses
-        self.nodes: dict[NodeId, Node] = {}
+        self.nodes = nodes(self.options)
+        self.collates: dict[NodeId, frozenset[ParaId]] = {}
         self.clients: dict[NodeId, Client] = {}
         self.now = 0
         self.rows: list[Row] = []
@@ -90,7 +55,7 @@ class GossipNetwork:
         self._links: dict[frozenset[NodeId], int] = {}
         """Connected pairs, each connection with a number of its own."""
         self._numbers = count()
-        self._under_way: list[tuple[int, int, int, NodeId, NodeId, Packet | tuple[Hash, bytes]]] = []
+        self._under_way: list[tuple[int, int, int, NodeId, NodeId, Said]] = []
         self._arrives: dict[tuple[int, NodeId], int] = defaultdict(int)
         self._waiting: dict[tuple[NodeId, Hash, ParaId], int] = {}
 
@@ -102,8 +67,8 @@ class GossipNetwork:
 
     def add(self, name: NodeId, *collates: ParaId) -> None:
         """A node; it is a collator or a full node of these chains. Its client has genesis only."""
-        self.nodes[name] = Node(name, self.options, frozenset(collates))
-        self.clients[name] = Client(self.base.rt)
+        self.collates[name], self.clients[name] = frozenset(collates), Client(self.base.rt)
+        self.nodes.add(name, self.collates[name], self.clients[name])
         self._new_leaf(name)
 
     def stranger(self, name: NodeId) -> None:
@@ -115,14 +80,14 @@ class GossipNetwork:
         self._links[pair] = next(self._numbers)
         salt = H(b"".join(name.encode() for name in sorted(pair)) + u32(self._links[pair]))
         for node, peer in ((a, b), (b, a)):
-            if node in self.nodes:
-                self._do(node, gossip.connect(self.nodes[node], self.now, peer, salt))
+            if node in self.clients:
+                self._do(node, self.nodes.connect(node, self.now, peer, salt))
 
     def disconnect(self, a: NodeId, b: NodeId) -> None:
         del self._links[frozenset((a, b))]
         for node, peer in ((a, b), (b, a)):
-            if node in self.nodes:
-                self._do(node, gossip.disconnect(self.nodes[node], self.now, peer))
+            if node in self.clients:
+                self._do(node, self.nodes.disconnect(node, self.now, peer))
 
     def connected(self, a: NodeId) -> list[NodeId]:
         return sorted(b for pair in self._links if a in pair for b in pair - {a})
@@ -145,18 +110,16 @@ class GossipNetwork:
         self._new_leaf(name)
 
     def _executes(self, name: NodeId, B: Hash) -> None:
-        node = self.nodes[name]
         for (at, x, y), messages in sorted(self.base.posted.items()):
-            if at == B and x in node.collates and (at, x, y) not in self.base.lost:
-                node.kept[R(messages)] = tuple(messages)
+            if at == B and x in self.collates[name] and (at, x, y) not in self.base.lost:
+                self.nodes.keeps(name, messages)
 
     def _new_leaf(self, name: NodeId) -> None:
-        client = self.clients[name]
-        self._do(name, gossip.on_new_leaf(self.nodes[name], client, self.now, client.leaves()))
+        self._do(name, self.nodes.new_leaf(name, self.now))
 
     # packets
 
-    def says(self, a: NodeId, b: NodeId, packet: Packet | tuple[Hash, bytes]) -> None:
+    def says(self, a: NodeId, b: NodeId, packet: Said) -> None:
         """A packet, or a topic with raw bytes, from a to b."""
         pair = frozenset((a, b))
         number = self._links[pair]
@@ -173,32 +136,14 @@ class GossipNetwork:
         for k in out.dropped:
             self.disconnect(name, k)
 
-    def _deliver(self, number: int, a: NodeId, b: NodeId, packet: Packet | tuple[Hash, bytes]) -> None:
+    def _deliver(self, number: int, a: NodeId, b: NodeId, packet: Said) -> None:
         if self._links.get(frozenset((a, b))) != number:
             return
-        if b not in self.nodes:
+        if b in self.clients:
+            self._do(b, self.nodes.said(b, self.now, a, packet))
+        else:
             assert not isinstance(packet, tuple)
             self.heard[b].append((a, packet))
-            return
-        node, client = self.nodes[b], self.clients[b]
-        if isinstance(packet, tuple):
-            try:
-                packet = decode(*packet)
-            except IcmpError:
-                self._do(b, gossip.on_malformed(node, self.now, a))
-                return
-        self._do(b, self._answer(node, client, a, packet))
-
-    def _answer(self, node: Node, client: Client, a: NodeId, packet: Packet) -> Out:
-        if isinstance(packet, Envelope):
-            return gossip.on_queue(node, client, self.now, a, packet)
-        if isinstance(packet, Declaration):
-            return gossip.on_chain_heads(node, client, self.now, a, packet.heads)
-        if isinstance(packet, Sketch):
-            return gossip.on_sketch(node, client, a, packet)
-        if isinstance(packet, More):
-            return gossip.on_more(node, client, self.now, a, packet)
-        return gossip.on_ask(node, client, self.now, a, packet)
 
     # time
 
@@ -225,45 +170,41 @@ class GossipNetwork:
 
     def purge(self, *names: NodeId) -> None:
         """At once, of these nodes or of all."""
-        for name in names or sorted(self.nodes):
-            self._do(name, gossip.purge(self.nodes[name], self.now))
+        for name in names or sorted(self.clients):
+            self._do(name, self.nodes.purge(name, self.now))
 
     # collecting
 
     def fetch(self, name: NodeId, B: Hash, p: ParaId) -> Found:
         """What the node has found of ingress(B, p); with the fallback, what it asks for is there next time."""
-        node, client = self.nodes[name], self.clients[name]
-        out, found = gossip.fetch(node, client, self.now, B, p)
+        out, found = self.nodes.fetch(name, self.now, B, p)
         self._do(name, out)
         since = self._waiting.setdefault((name, B, p), self.now)
-        wanted = {(u.number, u.root): topic_of(self.options, u) for u in client.ingress(B, p)}
-        for n, sender, root in gossip.requests(node, client, B, p, self.now - since):
+        wanted = {(u.number, u.root): topic_of(self.options, u) for u in self.clients[name].ingress(B, p)}
+        for n, sender, root in self.nodes.requests(name, B, p, self.now - since):
             for messages in self._answers(sender, root):
-                answered, error = gossip.on_answer(node, client, self.now, Envelope(wanted[n, root], root, messages))
+                answered, error = self.nodes.on_answer(name, self.now, Envelope(wanted[n, root], root, messages))
                 self._do(name, answered)
                 if error is None:
                     break
         return found
 
     def _answers(self, sender: ParaId, root: Hash) -> list[tuple[bytes, ...]]:
-        holders = [name for name, node in sorted(self.nodes.items()) if sender in node.collates]
-        answers = [self.lies.get(name, gossip.on_request(self.nodes[name], root)) for name in holders]
+        holders = [name for name, collates in sorted(self.collates.items()) if sender in collates]
+        answers = [self.lies.get(name, self.nodes.on_request(name, root)) for name in holders]
         return [messages for messages in answers if messages is not None]
 
     # what a test looks at
 
     def pool(self, name: NodeId) -> dict[tuple[Hash, Hash], tuple[bytes, ...]]:
-        return {(t, root): messages for t, roots in self.nodes[name].pool.items() for root, messages in roots.items()}
+        return self.nodes.pool(name)
 
     def expected(self, name: NodeId) -> Mapping[Hash, Collection[Hash]]:
-        return self.nodes[name].expected
+        return self.nodes.expected(name)
 
     def leaves(self, name: NodeId) -> Sequence[Hash]:
-        return self.nodes[name].leaves
+        return self.nodes.leaves(name)
 
     def held(self, name: NodeId) -> int:
         """How many entries a node keeps: of its pool, of its leaves' topics, of what it has seen with peers."""
-        node = self.nodes[name]
-        seen = sum(len(k.received) + len(k.sent) + len(k.leaves) for k in node.peers.values())
-        views = sum(len(roots) for view in node.views.values() for roots in view.values())
-        return len(self.pool(name)) + len(node.peers) + seen + views + sum(map(len, node.expected.values()))
+        return self.nodes.held(name)

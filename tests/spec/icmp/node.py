@@ -66,6 +66,8 @@ class PeerState:
     salt: Hash = b""
     """Of the connection (5.1 (4))."""
     impolite: int = 0
+    reputation: int = 0
+    """The sum of what it sent (X-1)."""
 
 
 @dataclass
@@ -124,22 +126,30 @@ def near(chain: Chain, heads: Collection[Hash], a: int) -> list[Hash]:
 
 def common(node: Node, chain: Chain, heads: Collection[Hash]) -> list[Hash]:
     """leaves ∩ leaves_k, and with `ancestors` those of both sides."""
-    theirs = near(chain, heads, node.options.ancestors)
-    return [B for B in near(chain, node.leaves, node.options.ancestors) if B in theirs]
+    found = []
+    for leaf in node.leaves:
+        path = near(chain, [leaf], node.options.ancestors)
+        met = [i for i, B in enumerate(path) if B in heads]
+        found += path[min(met) :] if met else []
+    return list(dict.fromkeys(found))
 
 
 def implied(node: Node, chain: Chain, k: NodeId, t: Hash, root: Hash) -> tuple[bool, int]:
-    """Whether a common leaf has the topic (the root), and how many table accesses that took: headers of both sides,
-    each of ours against each of theirs, and for each that is common its topics."""
-    a = node.options.ancestors
-    ours, theirs = near(chain, node.leaves, a), near(chain, node.peers[k].leaves, a)
-    accesses = len(ours) + len(theirs) if a else 0
-    for l in ours:  # noqa: E741
-        for h in theirs:
-            accesses += 1
-            if l == h:
+    """Whether a common leaf has the topic (the root), and how many table accesses that took: each block of ours against
+    each head of theirs, its header where it is an ancestor, and for each that is common its topics."""
+    accesses = 0
+    for leaf in node.leaves:
+        met = False
+        for depth, B in enumerate(near(chain, [leaf], node.options.ancestors)):
+            accesses += depth > 0
+            for head in () if met else node.peers[k].leaves:
                 accesses += 1
-                roots = node.views.get(l, {}).get(t, set())
+                if head == B:
+                    met = True
+                    break
+            if met:
+                accesses += 1
+                roots = node.views.get(B, {}).get(t, set())
                 if root in roots or (roots and node.options.allowed_by == "topic"):
                     return True, accesses
     return False, accesses

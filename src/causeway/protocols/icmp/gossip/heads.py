@@ -14,8 +14,8 @@ from causeway.protocols.icmp.errors import Verdict
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import PACKET, Output
 from causeway.protocols.icmp.gossip.peers import BAD_PACKET, MALFORMED, Codes, charge, leave
-from causeway.protocols.icmp.gossip.sending import send_pool
-from causeway.protocols.icmp.gossip.state import GossipState, declared
+from causeway.protocols.icmp.gossip.sending import common_blocks, new_blocks, send_pool
+from causeway.protocols.icmp.gossip.state import FRESH, GossipState, declared
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,20 @@ def verdict_rows(rows: Frame, kind: np.uint8, codes: Codes, change: Codes) -> Fr
 def _declared(state: GossipState, peers: Rows, packets: Frame, options: GossipOptions) -> tuple[GossipState, Frame]:
     """Take the declarations of peers (rows, each once)."""
     columns = {name: state.peers[name].copy() for name in ("count", "heads")}
-    before, count = columns["heads"][peers], columns["count"][peers]
+    earlier, count = columns["heads"][peers], columns["count"][peers]
     heads = packets["heads"].copy()
     heads[np.arange(MAX_CHAIN_HEADS) >= packets["count"][:, None].astype(np.int64)] = 0
     for name, values in (("count", packets["count"]), ("heads", heads)):
         columns[name][peers] = values
     state = replace(state, peers=state.peers.with_columns(**columns))
-    numbers = declared(state, heads, packets["count"])
+    if options.seen_until == "purge":
+        # Whoever purges has other leaves, and says so before: then what it sent may come again.
+        others = peers[(count != packets["count"]) | (earlier != heads).any(axis=(1, 2))]
+        seen = state.seen.copy()
+        seen[others] &= ~FRESH
+        state = replace(state, seen=seen)
+    common = common_blocks(state, peers, declared(state, heads, packets["count"]))
     if options.heads_diff == "new_only":
-        earlier = declared(state, before, count)
-        known = (numbers[:, :, None] == earlier[:, None, :]).any(axis=2)
-        numbers = np.where(known, state.listed.nothing, numbers)
-    return send_pool(state, peers, numbers)
+        before = common_blocks(state, peers, declared(state, earlier, count))
+        common = new_blocks(common, before, state.listed.nothing)
+    return send_pool(state, peers, common, options)

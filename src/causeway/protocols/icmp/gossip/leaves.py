@@ -15,16 +15,18 @@ from causeway.protocols.icmp.gossip.listed import with_blocks
 from causeway.protocols.icmp.gossip.numbers import places, texts, united
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import Output, joined
-from causeway.protocols.icmp.gossip.pool import fitting, put, put_again
+from causeway.protocols.icmp.gossip.pool import fitting, put
+from causeway.protocols.icmp.gossip.sending import common_blocks, new_blocks, send_pool
 from causeway.protocols.icmp.gossip.state import GossipState, Own, heads_of, renumbered
 
 
 def on_leaves(
     state: GossipState, leaves: Frame, blocks: Frame, unrouted: Frame, options: GossipOptions
 ) -> tuple[GossipState, Output]:
-    """Give nodes new leaves, and send these to all their peers (3.5, 1 and 2).
+    """Give nodes new leaves, and send these to all their peers (3.5, 1 and 2); with ``propagate_on_leaf`` also what of
+    the pool a block allows that is in common with a peer since then.
 
-    ``leaves``: all leaves of each node whose leaves changed (``node``, ``hash``); the best MAX_CHAIN_HEADS are kept, by
+    ``leaves``: all leaves of each node that has a new block (``node``, ``hash``); the best MAX_CHAIN_HEADS are kept, by
     number, then by the lower hash (hazard 29). ``blocks``: of these at least the ones that are new (``hash``,
     ``number``, ``ancestors``: the last a, the nearest first, shape (n, a, 32), zeros for none). ``unrouted``: ingress
     of these for all parachains (``listed.with_blocks``). Raises ``InvalidInput`` for a leaf that is in neither, and for
@@ -44,20 +46,24 @@ def on_leaves(
     leaf = state.leaf.copy()
     leaf[nodes] = listed.nothing
     leaf[at[order], rank] = block[order]
-    before = state.own.blocks[nodes]
-    mine = np.zeros_like(before)
+    kept = state.own.blocks[nodes]
+    mine = np.zeros_like(kept)
     mine[node[order], block[order]] = True
     # Of ancestors the state is known only if they were leaves: those that were kept until now.
-    older = listed.ancestor_of[leaf[nodes]].reshape(len(nodes), -1)
+    older = listed.path_blocks[leaf[nodes]].reshape(len(nodes), MAX_CHAIN_HEADS * listed.paths.shape[1])
     row = np.repeat(np.arange(len(nodes)), older.shape[1])
-    kept = before[row, older.reshape(-1)]
-    mine[row[kept], older.reshape(-1)[kept]] = True
+    stays = kept[row, older.reshape(-1)]
+    mine[row[stays], older.reshape(-1)[stays]] = True
     own = state.own.blocks.copy()
     own[nodes] = mine
-    changed = nodes[(leaf[nodes] != state.leaf[nodes]).any(axis=1)]
-    state = replace(state, leaf=leaf, own=Own(own, listed))
-    state, again = put_again(state, nodes)
-    return state, joined([_declarations(state, changed), again])
+    before, state = state, replace(state, leaf=leaf, own=Own(own, listed))
+    out = _declarations(state, nodes)
+    if options.propagate_on_leaf == "off":
+        return state, out
+    _, peers = over(state.peer_begins[nodes], state.peer_begins[nodes + 1])
+    fresh = new_blocks(common_blocks(state, peers), common_blocks(before, peers), listed.nothing)
+    state, sent = send_pool(state, peers, fresh, options)
+    return state, joined([out, Output(queues=sent)])
 
 
 def _with_blocks(
@@ -89,21 +95,20 @@ def _declarations(state: GossipState, nodes: Rows) -> Output:
 
 
 def on_kept(state: GossipState, kept: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
-    """Put queues that nodes keep of their own (``node``, ``root``, ``size`` in bytes, u64) into their pools, those that
-    are expected and not there yet (3.5, 3: what of egress(B, p) is known and not propagated)."""
+    """Put queues that nodes keep of their own (``node``, ``root``, ``size`` in bytes, u64) into their pools, under each
+    topic that expects the root and does not have it yet (3.5, 3: what of egress(B, p) is known and not propagated)."""
     if len(kept) == 0:
         return state, Output()
     at = state.node_rows(kept["node"], "kept")
     listed = state.listed
     root = places(listed.roots, kept["root"])
     rows = np.flatnonzero(root >= 0)
-    row, queue = over(listed.begins[root[rows]], listed.begins[root[rows] + 1])
-    row = rows[row]
-    expected = state.own.expects(at[row], queue)
-    wanted = np.zeros(len(kept), dtype=bool)
-    wanted[row[expected & ~state.pool[at[row], queue]]] = True
-    wanted = np.flatnonzero(wanted)
-    order = wanted[np.lexsort((root[wanted], at[wanted]))]
-    first = np.sort(order[groups_of(at[order], root[order]).starts])
-    first = first[fitting(state, at[first], kept["size"][first], options)]
-    return put(state, at[first], root[first], kept["size"][first])
+    queues, begins = listed.of_roots
+    row, place = over(begins[root[rows]], begins[root[rows] + 1])
+    row, queue = rows[row], queues[place]
+    wanted = np.flatnonzero(state.own.expects(at[row], queue) & ~state.pool[at[row], queue])
+    order = wanted[np.lexsort((queue[wanted], at[row[wanted]]))]
+    first = np.sort(order[groups_of(at[row[order]], queue[order]).starts])
+    row, queue = row[first], queue[first]
+    fits = fitting(state, at[row], kept["size"][row], options)
+    return put(state, at[row[fits]], queue[fits], kept["size"][row[fits]], options)

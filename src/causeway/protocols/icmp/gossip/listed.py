@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from causeway.model.frame import Frame
 from causeway.model.order import U64, Rows, distinct, groups_of, positions_in
-from causeway.proofs.hashing import Digests, HashFunction, digest_rows
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
 from causeway.protocols.icmp.gossip.numbers import NO_DIGESTS, places, united
 from causeway.protocols.icmp.gossip.options import GossipOptions
 
@@ -29,7 +29,7 @@ class Listed:
 
     ``blocks``, ``roots``, ``topics``: digests, ascending. ``heights``: numbers of blocks; ``ancestors``: hashes, the
     nearest first, shape (blocks, a, 32), zeros for none.
-    ``root_of``, ``topic_of``: of each queue, by (root, topic). ``lists``: which block lists which queue, shape
+    ``root_of``, ``topic_of``: of each queue, by (topic, root). ``lists``: which block lists which queue, shape
     (blocks + 1, queues): the last row is the block that is not known, which lists none.
     """
 
@@ -48,13 +48,26 @@ class Listed:
         return len(self.blocks)
 
     @cached_property
-    def ancestor_of(self) -> Rows:
-        """Numbers of the ancestors of each block, shape (blocks + 1, a), ``nothing`` for those not known."""
+    def headers(self) -> Digests:
+        """The blocks and their ancestors that are told, each once, ascending."""
+        older = self.ancestors.reshape(-1, DIGEST_BYTES)
+        return united(self.blocks, older[older.any(axis=1)])
+
+    @cached_property
+    def paths(self) -> Rows:
+        """Numbers in ``headers`` of each block and its ancestors, the nearest first, shape (blocks + 1, 1 + a), -1 for
+        none."""
         count, depth = self.ancestors.shape[:2]
-        found = places(self.blocks, self.ancestors).reshape(count, depth)
-        rows = np.full((count + 1, depth), self.nothing, dtype=np.int64)
-        rows[:-1] = np.where(found >= 0, found, self.nothing)
+        rows = np.full((count + 1, 1 + depth), -1, dtype=np.int64)
+        rows[:-1, 0] = places(self.headers, self.blocks)
+        rows[:-1, 1:] = places(self.headers, self.ancestors).reshape(count, depth)
         return rows
+
+    @cached_property
+    def path_blocks(self) -> Rows:
+        """Numbers of the blocks of ``paths``, ``nothing`` for those that nobody described."""
+        found = np.append(places(self.blocks, self.headers), -1)[self.paths]
+        return np.where(found >= 0, found, self.nothing)
 
     @cached_property
     def leaf_topics(self) -> Mask:
@@ -70,17 +83,13 @@ class Listed:
         return self._codes(self.root_of, self.topic_of)
 
     @cached_property
-    def begins(self) -> Rows:
-        """Where the queues of each root begin, and at last where they end, shape (roots + 1)."""
-        return self.root_of.searchsorted(np.arange(len(self.roots) + 1))
-
-    @cached_property
-    def shared(self) -> Rows:
-        """Queues of roots that are listed under several topics."""
-        return np.flatnonzero(np.diff(self.begins)[self.root_of] > 1)
+    def of_roots(self) -> tuple[Rows, Rows]:
+        """The queues by root, and where those of each root begin, and at last where they end, shape (roots + 1)."""
+        order = np.argsort(self.root_of, kind="stable")
+        return order, self.root_of[order].searchsorted(np.arange(len(self.roots) + 1))
 
     def _codes(self, root: Rows, topic: Rows) -> U64:
-        return (root * len(self.topics) + topic).astype(np.uint64)
+        return (topic * len(self.roots) + root).astype(np.uint64)
 
     def queue_numbers(self, root: Rows, topic: Rows) -> Rows:
         """Return the number of each queue by its root's and its topic's, -1 where there is none."""
@@ -117,10 +126,10 @@ def with_blocks(listed: Listed, blocks: Frame, unrouted: Frame, options: GossipO
     named = united(unrouted["root" if options.topic_mode == "root" else "issued"])
     of = queue_topics(named)[places(named, unrouted["root" if options.topic_mode == "root" else "issued"])]
     roots, topics = united(listed.roots, unrouted["root"]), united(listed.topics, of)
-    width = max(len(topics), 1)
+    width = max(len(roots), 1)
     old_root, old_topic = places(roots, listed.roots), places(topics, listed.topics)
-    old = old_root[listed.root_of] * width + old_topic[listed.topic_of]
-    new = places(roots, unrouted["root"]) * width + places(topics, of)
+    old = old_topic[listed.topic_of] * width + old_root[listed.root_of]
+    new = places(topics, of) * width + places(roots, unrouted["root"])
     codes = distinct(np.concatenate([old, new]).astype(np.int64))
     known = united(listed.blocks, blocks["hash"])
     before, here = places(known, listed.blocks), places(known, blocks["hash"])
@@ -131,12 +140,13 @@ def with_blocks(listed: Listed, blocks: Frame, unrouted: Frame, options: GossipO
     heights[before], heights[here] = listed.heights, blocks["number"]
     ancestors = np.empty((len(known), *listed.ancestors.shape[1:]), dtype=np.uint8)
     ancestors[before], ancestors[here] = listed.ancestors, blocks["ancestors"]
-    return Listed(known, heights, ancestors, roots, topics, codes // width, codes % width, lists)
+    return Listed(known, heights, ancestors, roots, topics, codes % width, codes // width, lists)
 
 
-def restricted(listed: Listed, blocks: Mask, roots: Mask, queues: Mask) -> Listed:
-    """Return what is listed with these blocks, roots and queues only; roots of queues that stay must stay."""
-    used = np.zeros(len(listed.topics), dtype=bool)
+def restricted(listed: Listed, blocks: Mask, queues: Mask) -> Listed:
+    """Return what is listed with these blocks and queues only."""
+    roots, used = np.zeros(len(listed.roots), dtype=bool), np.zeros(len(listed.topics), dtype=bool)
+    roots[listed.root_of[queues]] = True
     used[listed.topic_of[queues]] = True
     return Listed(
         listed.blocks[blocks],

@@ -20,10 +20,15 @@ MOST_STRINGS = 1 << 16
 class GossipOptions(Section):
     """Options of gossip. Times are in milliseconds; reputation is in the units of X-1.
 
-    ``ancestors``: a of 5.1, 1. ``impolite_limit``: a peer is disconnected at so many impolite messages, and where its
-    reputation has fallen to ``least_reputation``. Limits are per node: ``max_peers``; ``max_leaf_queues``, entries that
-    one leaf lists; ``max_pool_bytes``. Of one queue: ``max_queue_messages``, ``max_queue_bytes``. Of what one peer
-    sends in one step: ``max_step_packets``, ``max_step_bytes`` (``waiting.admitted``).
+    ``ancestors``: a of 5.1, 1. Three are places where the reference's own rule does not bring every queue to everybody
+    (L1): ``propagate_on_leaf``, whether a new leaf sends what it allows, as a declaration does (3.5: off);
+    ``allowed_by``, what of a queue a common block must list (3.8, D-5: topic); ``seen_until``, how long what was seen
+    of a queue is remembered (G8: disconnect, with which memory grows as long as a connection lives).
+
+    ``impolite_limit``: a peer is disconnected at so many impolite messages, and where its reputation has fallen to
+    ``least_reputation``. Limits are per node: ``max_peers``; ``max_leaf_queues``, entries that one leaf lists;
+    ``max_pool_bytes``. Of one queue: ``max_queue_messages``, ``max_queue_bytes``. Of what one peer sends in one step:
+    ``max_step_packets``, ``max_step_bytes`` (``waiting.admitted``).
     """
 
     topic_mode: Literal["block", "root"] = "block"
@@ -32,6 +37,9 @@ class GossipOptions(Section):
     topology: Annotated[Literal["flat"], only("flat", "every node sees every queue")] = "flat"
     reconciliation: Annotated[Literal["off"], only("off", "queues are pushed")] = "off"
     mistrust_unimplied: Literal["off", "on"] = "off"
+    propagate_on_leaf: Literal["off", "on"] = "on"
+    allowed_by: Literal["topic", "root"] = "root"
+    seen_until: Literal["disconnect", "purge"] = "purge"
     purge_interval: int = Field(default=2_000, ge=1, le=2**40)
     impolite_limit: int = Field(default=16, ge=1, le=2**31)
     least_reputation: int = Field(default=-10_000, ge=-(2**40), le=-1)

@@ -37,9 +37,12 @@ the peer's reputation. ``kind``: ``PACKET`` or ``QUEUE``."""
 
 PEERS_SCHEMA = pa.schema([_NODE, _PEER, _field("code", pa.uint8())])
 
-GOT_SCHEMA = pa.schema([_NODE, _field("root", _DIGEST)])
+POOL_SCHEMA = pa.schema([_NODE, _field("root", _DIGEST), _field("topic", _DIGEST)])
 
-PURGED_SCHEMA = pa.schema([_NODE, _field("root", _DIGEST), _field("topic", _DIGEST)])
+BENEFICIAL_SCHEMA = pa.schema(
+    [_NODE, _PEER, _field("topic", _DIGEST), _field("root", _DIGEST), _field("size", pa.uint64())]
+)
+"""One row a good queue, with the bytes of its messages: ``on_beneficial`` (5.1, 5)."""
 
 PACKET, QUEUE = np.uint8(0), np.uint8(1)
 
@@ -59,16 +62,17 @@ class Output:
     """Rows that a step makes.
 
     ``heads``: neighbour packets to send (``node``, ``peer``, ``count``, ``heads``). ``queues``: queues to send.
-    ``verdicts``: on what came. ``disconnected``: peers to disconnect, and for what. ``got``: bodies that are new in a
-    node's pool. ``purged``: queues that a pool gave up.
+    ``verdicts``: on what came. ``disconnected``: peers to disconnect, and for what. ``got``: queues that are new in
+    a node's pool. ``purged``: queues that a pool gave up. ``beneficial``: what peers earned.
     """
 
     heads: Frame = _NO_HEADS
     queues: Frame = field(default_factory=partial(empty_frame, QUEUES_SCHEMA))
     verdicts: Frame = field(default_factory=partial(empty_frame, VERDICTS_SCHEMA))
     disconnected: Frame = field(default_factory=partial(empty_frame, PEERS_SCHEMA))
-    got: Frame = field(default_factory=partial(empty_frame, GOT_SCHEMA))
-    purged: Frame = field(default_factory=partial(empty_frame, PURGED_SCHEMA))
+    got: Frame = field(default_factory=partial(empty_frame, POOL_SCHEMA))
+    purged: Frame = field(default_factory=partial(empty_frame, POOL_SCHEMA))
+    beneficial: Frame = field(default_factory=partial(empty_frame, BENEFICIAL_SCHEMA))
 
 
 def joined(outputs: Sequence[Output]) -> Output:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from causeway.model.frame import Frame
-from causeway.model.order import Rows, groups_of
+from causeway.model.order import Rows, groups_of, positions_in
 from causeway.protocols.checks import Check, refusals
 from causeway.protocols.digests import same
 from causeway.protocols.icmp.errors import Verdict
@@ -24,7 +24,7 @@ from causeway.protocols.icmp.gossip.output import QUEUE, Output, joined
 from causeway.protocols.icmp.gossip.peers import BENEFICIAL, MISMATCH, UNEXPECTED, UNIMPLIED, Codes, charge, leave
 from causeway.protocols.icmp.gossip.pool import fitting, put
 from causeway.protocols.icmp.gossip.sending import common_blocks, implied
-from causeway.protocols.icmp.gossip.state import RECEIVED, SENT, GossipState, declared
+from causeway.protocols.icmp.gossip.state import FRESH, RECEIVED, Flags, GossipState
 
 
 @dataclass(frozen=True)
@@ -78,28 +78,29 @@ class Arrivals:
         found[found] = self.state.own.expects(self.at[found], self.queue[found])
         return found
 
-    def flagged(self, flag: np.uint8) -> Mask:
-        """Return which roots had been seen with their peers before: ``RECEIVED``, ``SENT``."""
-        found = (self.peer >= 0) & (self.root >= 0)
-        found[found] = self.state.seen[self.peer[found], self.root[found]] & flag > 0
+    @cached_property
+    def flags(self) -> Flags:
+        """Return what had been seen of each queue with its peer before this call."""
+        found = np.zeros(len(self.rows), dtype=np.uint8)
+        known = (self.peer >= 0) & (self.queue >= 0)
+        found[known] = self.state.seen[self.peer[known], self.queue[known]]
         return found
 
     @cached_property
-    def received(self) -> Mask:
-        """Return which roots had come from their peers before, with the good ones of this call."""
-        found = self.flagged(RECEIVED)
-        good = np.flatnonzero(~found & self.well_formed & self.expected & self.matching)
-        order = good[np.lexsort((self.root[good], self.peer[good]))]
-        first = order[groups_of(self.peer[order], self.root[order]).starts]
-        width = max(len(self.state.listed.roots), 1)
-        codes = self.peer * width + self.root
-        begins = np.argsort(codes[first], kind="stable")
-        first = first[begins]
-        mine = np.searchsorted(codes[first], codes)
-        mine[mine == len(first)] = 0
-        if len(first):
-            again = (codes[first][mine] == codes) & (self.peer >= 0) & (self.root >= 0)
-            found |= again & (np.arange(len(found)) > first[mine])
+    def fresh(self) -> Mask:
+        """Return what may not come again: what it was before, and what an earlier row of this call makes so."""
+        found = self.flags & FRESH > 0
+        taken = self.flags > 0
+        taken |= self.expected & self.matching
+        noted = np.flatnonzero(~found & self.well_formed & taken)
+        order = noted[np.lexsort((self.queue[noted], self.peer[noted]))]
+        first = order[groups_of(self.peer[order], self.queue[order]).starts]
+        named = self.peer * max(len(self.state.listed.root_of), 1) + self.queue
+        asked = np.flatnonzero((self.peer >= 0) & (self.queue >= 0))
+        # The firsts ascend by peer and queue, so that they can be searched.
+        place = positions_in(named[first].astype(np.uint64), named[asked].astype(np.uint64))
+        asked, place = asked[place >= 0], place[place >= 0]
+        found[asked[asked > first[place]]] = True
         return found
 
     @cached_property
@@ -111,20 +112,20 @@ class Arrivals:
 CHECKS: tuple[Check[Verdict, Arrivals], ...] = (
     Check(Verdict.NotConnected, "X-2", lambda found: found.peer >= 0),
     Check(Verdict.Malformed, "3.10", lambda found: found.well_formed),
-    Check(Verdict.Impolite, "3.7, 1", lambda found: ~found.received),
+    Check(Verdict.Impolite, "3.7, 1", lambda found: ~found.fresh),
+    Check(Verdict.Duplicate, "6, 13", lambda found: found.flags == 0),
     Check(Verdict.UnexpectedQueue, "3.7, 2", lambda found: found.expected),
     Check(Verdict.RootMismatch, "3.7, 2", lambda found: found.matching),
-    Check(Verdict.Duplicate, "6, 13", lambda found: ~found.flagged(SENT)),
 )
 
-_JUDGED = (Verdict.OK, Verdict.UnexpectedQueue, Verdict.RootMismatch, Verdict.Duplicate)
-"""Verdicts on queues that are not dropped before they are looked at (3.7, 2)."""
+_JUDGED = (Verdict.OK, Verdict.UnexpectedQueue, Verdict.RootMismatch)
+"""Verdicts on queues that had not been seen (3.7, 2)."""
 
 
 def to_hash(state: GossipState, arrivals: Frame, options: GossipOptions) -> Mask:
     """Return of which queues the root must be computed: the others are refused whatever their bodies are."""
     found = Arrivals(state, arrivals, options)
-    return np.asarray(found.well_formed & found.expected & ~found.flagged(RECEIVED))
+    return np.asarray(found.well_formed & found.expected & (found.flags == 0))
 
 
 def on_queues(state: GossipState, arrivals: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
@@ -141,24 +142,24 @@ def on_queues(state: GossipState, arrivals: Frame, options: GossipOptions) -> tu
     charged = charge(state, found.peer, codes, change, options)
     codes[charged.after], change[charged.after] = Verdict.NotConnected, 0
     seen = state.seen.copy()
-    noted = (codes == Verdict.OK) | (codes == Verdict.Duplicate)
-    seen[found.peer[noted], found.root[noted]] |= RECEIVED
-    new = _new(found, codes)
+    good, again = np.flatnonzero(codes == Verdict.OK), codes == Verdict.Duplicate
+    seen[found.peer[good], found.queue[good]] = RECEIVED | FRESH
+    seen[found.peer[again], found.queue[again]] |= FRESH
+    new = _new(found, good)
     new = new[fitting(state, found.at[new], arrivals["size"][new], options)]
+    thanked = arrivals.take(good).select(("node", "peer", "topic", "root", "size"))
     state, gone = leave(replace(charged, state=replace(charged.state, seen=seen)))
-    state, out = put(state, found.at[new], found.root[new], arrivals["size"][new])
-    good = np.flatnonzero(codes == Verdict.OK)
+    state, out = put(state, found.at[new], found.queue[new], arrivals["size"][new], options)
     codes[good[~state.pool[found.at[good], found.queue[good]]]] = Verdict.PoolFull
     verdicts = verdict_rows(arrivals, QUEUE, codes, change)
-    return state, joined([out, Output(verdicts=verdicts, disconnected=gone)])
+    return state, joined([out, Output(verdicts=verdicts, disconnected=gone, beneficial=thanked)])
 
 
-def _new(found: Arrivals, codes: Codes) -> Rows:
-    """Return the first good row of each root that a node's pool does not have yet, in order."""
-    good = np.flatnonzero(codes == Verdict.OK)
+def _new(found: Arrivals, good: Rows) -> Rows:
+    """Return of the ``good`` rows the first of each queue that a node's pool does not have yet, in order."""
     good = good[~found.state.pool[found.at[good], found.queue[good]]]
-    order = good[np.lexsort((found.root[good], found.at[good]))]
-    return np.sort(order[groups_of(found.at[order], found.root[order]).starts])
+    order = good[np.lexsort((found.queue[good], found.at[good]))]
+    return np.sort(order[groups_of(found.at[order], found.queue[order]).starts])
 
 
 def _changes(found: Arrivals, codes: Codes) -> Codes:
@@ -170,9 +171,7 @@ def _changes(found: Arrivals, codes: Codes) -> Codes:
     change[wrong] = MISMATCH * np.maximum(found.rows["messages"][wrong].astype(np.int64), 1)
     if found.options.mistrust_unimplied == "on":
         rows = np.flatnonzero(np.isin(codes, _JUDGED))
-        peers = found.peer[rows]
-        state = found.state
-        heads = declared(state, state.peers["heads"][peers], state.peers["count"][peers])
-        known = implied(state, common_blocks(state, peers, heads), found.topic[rows])
+        common = common_blocks(found.state, found.peer[rows])
+        known = implied(found.state.listed, common, found.topic[rows], found.queue[rows], found.options)
         change[rows[~known]] += UNIMPLIED
     return change

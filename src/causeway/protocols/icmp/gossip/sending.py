@@ -1,7 +1,7 @@
 """What goes out to peers (ICMP reference 3.8): ``allowed``, and the queues that are sent.
 
-A queue is allowed for a peer if its root was neither received from the peer nor sent to it, and its topic is in
-leafTopics of a block that both have. Where a root is allowed under several topics, it is sent under the first.
+A queue is allowed for a peer if it was neither received from the peer nor sent to it, and a block that both have lists
+it (``allowed_by = root``), or has its topic for whatever queue (``topic``).
 """
 
 from __future__ import annotations
@@ -11,63 +11,79 @@ from dataclasses import replace
 
 import numpy as np
 
-from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.frame import Frame
 from causeway.model.joins import over
 from causeway.model.order import Rows, distinct, groups_of
-from causeway.protocols.icmp.gossip.listed import Mask
-from causeway.protocols.icmp.gossip.output import QUEUES_SCHEMA
+from causeway.protocols.icmp.gossip.listed import Listed, Mask
+from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.state import SENT, GossipState, declared
 
 PIECE = 1 << 21
 """Entries of the tables that are looked at in one piece."""
 
 
-def common_blocks(state: GossipState, peers: Rows, heads: Rows) -> Rows:
+def common_blocks(state: GossipState, peers: Rows, heads: Rows | None = None) -> Rows:
     """Return the blocks that nodes have in common with peers (rows), ``nothing`` for fewer, shape (n, 5 (1 + a)).
 
-    ``heads``: numbers of blocks of the peers, shape (n, MAX_CHAIN_HEADS). Of those that are the node's own, leaves or
-    kept ancestors, the ancestors count as the peer's, too (5.1, 1).
+    ``heads``: what the peers declare, as ``declared`` gives it; None: what they have declared. Of a leaf and its last a
+    ancestors all are common from the first on that the peer declares (5.1, 1), as far as the node keeps their topics.
     """
-    nothing, own = state.listed.nothing, state.own.blocks
-    node = state.node_of[peers][:, None]
-    common = np.where(own[node, heads], heads, nothing)
-    older = state.listed.ancestor_of[common]
-    older = np.where(own[node[:, :, None], older], older, nothing)
-    older = older.reshape(len(heads), older.shape[1] * older.shape[2])
-    return np.concatenate([common, older], axis=1)
+    if heads is None:
+        heads = declared(state, state.peers["heads"][peers], state.peers["count"][peers])
+    listed, node = state.listed, state.node_of[peers]
+    leaf = state.leaf[node]
+    meets = (listed.paths[leaf][:, :, :, None] == heads[:, None, None, :]).any(axis=3)
+    blocks = listed.path_blocks[leaf]
+    meets = np.logical_or.accumulate(meets, axis=2) & state.own.blocks[node[:, None, None], blocks]
+    return np.where(meets, blocks, listed.nothing).reshape(len(peers), blocks.shape[1] * blocks.shape[2])
 
 
-def implied(state: GossipState, common: Rows, topic: Rows) -> Mask:
-    """Return of each row whether its topic (number, -1: not known) is in leafTopics of one of its common blocks."""
-    found = np.zeros(len(topic), dtype=bool)
-    if len(state.listed.topics):
-        for column in common.T:
-            found |= state.listed.leaf_topics[column, topic]
-    return found & (topic >= 0)
+def new_blocks(common: Rows, before: Rows, nothing: int) -> Rows:
+    """Return the ``common`` blocks of each row that are not among those of ``before``."""
+    known = (common[:, :, None] == before[:, None, :]).any(axis=2)
+    return np.where(known, nothing, common)
 
 
-def send_pool(state: GossipState, peers: Rows, heads: Rows) -> tuple[GossipState, Frame]:
-    """Send to peers (rows, ascending, each once) all of the pool that is allowed by some ``heads`` of theirs:
+def implied(listed: Listed, common: Rows, topic: Rows, queue: Rows, options: GossipOptions) -> Mask:
+    """Return of each row whether one of its common blocks allows the queue (number) on the topic (number); -1: none
+    that is known."""
+    table, column = (listed.lists, queue) if options.allowed_by == "root" else (listed.leaf_topics, topic)
+    found = np.zeros(len(column), dtype=bool)
+    if table.shape[1]:
+        for blocks in common.T:
+            found |= table[blocks, column]
+    return found & (column >= 0)
+
+
+def send_pool(state: GossipState, peers: Rows, common: Rows, options: GossipOptions) -> tuple[GossipState, Frame]:
+    """Send to peers (rows, ascending, each once) all of the pool that is allowed by some of their ``common`` blocks:
     propagateTopic for each topic of each. Return the state and what is sent (``QUEUES_SCHEMA``)."""
     listed = state.listed
-    common = common_blocks(state, peers, heads)
     some = (common != listed.nothing).any(axis=1)
     peers, common = peers[some], common[some]
+    sets, set_of = np.unique(np.sort(common, axis=1), axis=0, return_inverse=True)
+    allowed = _allowed(listed, sets, options)
     size = max(1, PIECE // max(1, len(listed.root_of)))
-    sent = [empty_frame(QUEUES_SCHEMA)]
+    found: list[tuple[Rows, Rows]] = []
     for begin in range(0, len(peers), size):
-        piece, blocks = peers[begin : begin + size], common[begin : begin + size]
-        topics = np.zeros((len(piece), len(listed.topics)), dtype=bool)
-        for column in blocks.T:
-            topics |= listed.leaf_topics[column]
-        unseen = state.seen[piece][:, listed.root_of] == 0
-        row, queue = (state.pool[state.node_of[piece]] & unseen & topics[:, listed.topic_of]).nonzero()
-        state, rows = _sent(state, piece[row], queue)
-        sent.append(rows)
-    return state, concat(sent)
+        piece = peers[begin : begin + size]
+        goes = state.pool[state.node_of[piece]] & allowed[set_of.reshape(-1)[begin : begin + size]]
+        goes &= state.seen[piece] == 0
+        row, queue = goes.nonzero()
+        found.append((piece[row], queue))
+    return _sent(state, found)
 
 
-def send_new(state: GossipState, nodes: Rows, queues: Rows) -> tuple[GossipState, Frame]:
+def _allowed(listed: Listed, sets: Rows, options: GossipOptions) -> Mask:
+    """Return which queues each set of common blocks allows, shape (sets, queues)."""
+    table = listed.lists if options.allowed_by == "root" else listed.leaf_topics
+    found = np.zeros((len(sets), table.shape[1]), dtype=bool)
+    for blocks in sets.T:
+        found |= table[blocks]
+    return found if options.allowed_by == "root" else found[:, listed.topic_of]
+
+
+def send_new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) -> tuple[GossipState, Frame]:
     """Send queues (numbers) that are new in the pools of ``nodes`` (rows) to all peers for which they are allowed.
 
     The pairs ascend. Return the state and what is sent (``QUEUES_SCHEMA``).
@@ -76,44 +92,39 @@ def send_new(state: GossipState, nodes: Rows, queues: Rows) -> tuple[GossipState
     degrees = np.diff(state.peer_begins)[nodes[groups.starts]]
     piece_of = np.cumsum(degrees * groups.counts) // PIECE
     cuts = np.append(groups.starts[groups_of(piece_of).starts], len(nodes))
-    sent = [empty_frame(QUEUES_SCHEMA)]
     # A node is never cut: the order of what it sends must not depend on the others.
-    for begin, end in itertools.pairwise(cuts.tolist()):
-        state, rows = _send_some(state, nodes[begin:end], queues[begin:end])
-        sent.append(rows)
-    return state, concat(sent)
+    pieces = itertools.pairwise(cuts.tolist())
+    return _sent(state, [_new(state, nodes[begin:end], queues[begin:end], options) for begin, end in pieces])
 
 
-def _send_some(state: GossipState, nodes: Rows, queues: Rows) -> tuple[GossipState, Frame]:
+def _new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) -> tuple[Rows, Rows]:
+    """Return to which peers (rows) which of the queues go, ascending by both."""
     begins = state.peer_begins
     row, peer = over(begins[nodes], begins[nodes + 1])
     queue = queues[row]
-    # A queue is allowed if its root was not seen with the peer, and a common block has its topic.
-    unseen = state.seen[peer, state.listed.root_of[queue]] == 0
+    unseen = state.seen[peer, queue] == 0
     peer, queue = peer[unseen], queue[unseen]
     asked = distinct(peer)
-    heads = declared(state, state.peers["heads"][asked], state.peers["count"][asked])
-    common = common_blocks(state, asked, heads)
-    good = implied(state, common[asked.searchsorted(peer)], state.listed.topic_of[queue])
+    common = common_blocks(state, asked)[asked.searchsorted(peer)]
+    good = implied(state.listed, common, state.listed.topic_of[queue], queue, options)
     peer, queue = peer[good], queue[good]
     order = np.lexsort((queue, peer))
-    return _sent(state, peer[order], queue[order])
+    return peer[order], queue[order]
 
 
-def _sent(state: GossipState, peers: Rows, queues: Rows) -> tuple[GossipState, Frame]:
-    """Note queues as sent, each root once a peer; rows ascend by both."""
+def _sent(state: GossipState, found: list[tuple[Rows, Rows]]) -> tuple[GossipState, Frame]:
+    """Note queues as sent to peers (rows)."""
+    none = np.empty(0, dtype=np.int64)
+    peers, queues = (np.concatenate(parts) for parts in zip((none, none), *found, strict=True))
     listed = state.listed
-    first = groups_of(peers, listed.root_of[queues]).starts
-    peers, queues = peers[first], queues[first]
-    if len(peers) == 0:
-        return state, empty_frame(QUEUES_SCHEMA)
-    root = listed.root_of[queues]
-    seen = state.seen.copy()
-    seen[peers, root] = SENT
     columns = {
         "node": state.peers["node"][peers],
         "peer": state.peers["peer"][peers],
         "topic": listed.topics[listed.topic_of[queues]],
-        "root": listed.roots[root],
+        "root": listed.roots[listed.root_of[queues]],
     }
-    return replace(state, seen=seen), Frame(columns, len(peers))
+    if len(peers):
+        seen = state.seen.copy()
+        seen[peers, queues] = SENT
+        state = replace(state, seen=seen)
+    return state, Frame(columns, len(peers))

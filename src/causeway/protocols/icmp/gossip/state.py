@@ -1,7 +1,7 @@
 """The state of any set of nodes (ICMP reference 2.5): leaves, pool, peers and what went between them.
 
-What nodes know of queues is a matrix: a row a node, or a peer of a node, a column a queue or root that is listed now.
-So one question is one table access, and memory is bounded by what own leaves list, whatever peers send.
+What nodes know of queues is a matrix: a row a node, or a peer of a node, a column a queue that is listed now. So one
+question is one table access, and memory is bounded by what own leaves list, whatever peers send.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from causeway.protocols.icmp.gossip.listed import Listed, Mask, nothing_listed, 
 from causeway.protocols.icmp.gossip.numbers import places
 from causeway.protocols.icmp.gossip.options import GossipOptions
 
-RECEIVED, SENT = np.uint8(1), np.uint8(2)
-"""What is seen of a root with a peer: it came from the peer, it went to the peer."""
+RECEIVED, SENT, FRESH = np.uint8(1), np.uint8(2), np.uint8(4)
+"""What is seen of a queue with a peer: it came from the peer, it went to the peer, it may not come again (3.7, 1)."""
 
 Flags = npt.NDArray[np.uint8]
 
@@ -71,7 +71,7 @@ class GossipState:
     ``leaf``: numbers of each node's leaves, best first, shape (nodes, MAX_CHAIN_HEADS). ``pool``: shape (nodes,
     queues). ``sizes``: bytes of each root's body, 0 while nobody has had it. ``peers``: ``node``, ``peer`` (u32,
     ascending by both), ``reputation``, ``impolite`` (i64), ``count`` (u64), ``heads``. ``seen``: flags, shape
-    (peers, roots).
+    (peers, queues).
     """
 
     own: Own
@@ -157,8 +157,8 @@ def renumbered(state: GossipState, listed: Listed) -> GossipState:
     own[:, block] = state.own.blocks
     pool = np.zeros((len(state.pool), len(listed.root_of)), dtype=bool)
     pool[:, queue] = state.pool
-    seen = np.zeros((len(state.seen), len(listed.roots)), dtype=np.uint8)
-    seen[:, root] = state.seen
+    seen = np.zeros((len(state.seen), len(listed.root_of)), dtype=np.uint8)
+    seen[:, queue] = state.seen
     sizes = np.zeros(len(listed.roots), dtype=np.uint64)
     sizes[root] = state.sizes
     return replace(state, own=Own(own, listed), leaf=block[state.leaf], pool=pool, sizes=sizes, seen=seen)
@@ -169,11 +169,10 @@ def compacted(state: GossipState) -> GossipState:
     blocks: Mask = np.logical_or.reduce(state.own.blocks[:, :-1], axis=0)
     queues: Mask = np.logical_or.reduce(state.pool, axis=0)
     queues |= np.logical_or.reduce(state.listed.lists[:-1][blocks], axis=0)
-    roots: Mask = np.logical_or.reduce(state.seen > 0, axis=0)
-    roots[state.listed.root_of[queues]] = True
-    if blocks.all() and queues.all() and roots.all():
+    queues |= np.maximum.reduce(state.seen, axis=0, initial=0) > 0
+    if blocks.all() and queues.all():
         return state
-    listed = restricted(state.listed, blocks, roots, queues)
+    listed = restricted(state.listed, blocks, queues)
     number = np.full(len(blocks) + 1, listed.nothing, dtype=np.int64)
     number[:-1][blocks] = np.arange(listed.nothing)
     return replace(
@@ -181,8 +180,8 @@ def compacted(state: GossipState) -> GossipState:
         own=Own(state.own.blocks[:, np.append(blocks, True)], listed),
         leaf=number[state.leaf],
         pool=state.pool[:, queues],
-        sizes=state.sizes[roots],
-        seen=state.seen[:, roots],
+        sizes=state.sizes[places(state.listed.roots, listed.roots)],
+        seen=state.seen[:, queues],
     )
 
 
@@ -195,7 +194,7 @@ def heads_of(state: GossipState, nodes: Rows) -> tuple[npt.NDArray[np.uint64], H
 
 
 def declared(state: GossipState, heads: Heads, count: npt.NDArray[np.uint64]) -> Rows:
-    """Return the numbers of declared heads, shape (n, MAX_CHAIN_HEADS), ``nothing`` for those not known."""
-    found = places(state.listed.blocks, heads).reshape(len(heads), MAX_CHAIN_HEADS)
+    """Return the numbers of declared heads among the headers, shape (n, MAX_CHAIN_HEADS), -2 for those not known."""
+    found = places(state.listed.headers, heads).reshape(len(heads), MAX_CHAIN_HEADS)
     given = np.arange(MAX_CHAIN_HEADS) < count[:, None].astype(np.int64)
-    return np.where(given & (found >= 0), found, state.listed.nothing)
+    return np.where(given & (found >= 0), found, -2)

@@ -25,9 +25,9 @@ def tables(state: GossipState) -> dict[str, Frame]:
 
     Of nodes: ``nodes`` and ``peers`` as in the state, ``leaves`` (``node``, ``place``, ``hash``), ``own`` (``node``,
     ``hash``: blocks of which it keeps the topics), ``pool`` (``node``, ``root``, ``topic``), ``seen`` (``node``,
-    ``peer``, ``root``, ``flags``); what follows from these: ``topics`` (``node``, ``topic``) and ``expected``
-    (``node``, ``root``, ``topic``). Of all: ``blocks`` (``hash``, ``number``, ``ancestors``), ``listed`` (``block``,
-    ``root``, ``topic``), ``roots`` (``root``, ``size``: of bodies in pools).
+    ``peer``, ``root``, ``topic``, ``flags``); what follows from these: ``topics`` (``node``, ``topic``) and
+    ``expected`` (``node``, ``root``, ``topic``). Of all: ``blocks`` (``hash``, ``number``, ``ancestors``), ``listed``
+    (``block``, ``root``, ``topic``), ``roots`` (``root``, ``size``: of bodies in pools).
     """
     state = compacted(state)
     listed, own, node = state.listed, state.own, state.nodes["node"]
@@ -41,9 +41,9 @@ def tables(state: GossipState) -> dict[str, Frame]:
     for name, mask in (("expected", own.expected[own.set_of]), ("pool", state.pool)):
         row, queue = mask.nonzero()
         found[name] = _frame(node=node[row], **_queues(listed, queue))
-    row, root = state.seen.nonzero()
+    row, queue = state.seen.nonzero()
     peers = {name: state.peers[name][row] for name in ("node", "peer")}
-    found["seen"] = _frame(**peers, root=listed.roots[root], flags=state.seen[row, root])
+    found["seen"] = _frame(**peers, **_queues(listed, queue), flags=state.seen[row, queue])
     found["blocks"] = _frame(hash=listed.blocks, number=listed.heights, ancestors=listed.ancestors)
     block, queue = listed.lists.nonzero()
     found["listed"] = _frame(block=listed.blocks[block], **_queues(listed, queue))
@@ -76,9 +76,9 @@ def of_tables(frames: Mapping[str, Frame]) -> GossipState:
     blocks[at("own"), places(listed.blocks, frames["own"]["hash"])] = True
     pool = np.zeros((len(nodes), len(listed.root_of)), dtype=bool)
     pool[at("pool"), _numbers(listed, frames["pool"])] = True
-    seen = np.zeros((len(peers), len(listed.roots)), dtype=np.uint8)
+    seen = np.zeros((len(peers), len(listed.root_of)), dtype=np.uint8)
     rows = lookup(peers, frames["seen"], ("node", "peer"))
-    seen[rows, places(listed.roots, frames["seen"]["root"])] = frames["seen"]["flags"]
+    seen[rows, _numbers(listed, frames["seen"])] = frames["seen"]["flags"]
     sizes = np.zeros(len(listed.roots), dtype=np.uint64)
     sizes[places(listed.roots, frames["roots"]["root"])] = frames["roots"]["size"]
     return GossipState(Own(blocks, listed), nodes, leaf, pool, sizes, peers, seen)
@@ -92,13 +92,13 @@ def _listed(frames: Mapping[str, Frame]) -> Listed:
     """Return what the blocks of the tables list."""
     _, first = np.unique(texts(frames["blocks"]["hash"]), return_index=True)
     blocks = frames["blocks"].take(first)
-    rows, pool = frames["listed"], frames["pool"]
-    roots = united(rows["root"], pool["root"], frames["seen"]["root"])
-    topics = united(rows["topic"], pool["topic"])
-    width = max(len(topics), 1)
-    named = [places(roots, some["root"]) * width + places(topics, some["topic"]) for some in (rows, pool)]
+    rows = frames["listed"]
+    queues = [frames[name] for name in ("listed", "pool", "seen")]
+    roots, topics = (united(*(some[name] for some in queues)) for name in ("root", "topic"))
+    width = max(len(roots), 1)
+    named = [places(topics, some["topic"]) * width + places(roots, some["root"]) for some in queues]
     codes = distinct(np.concatenate(named))
     lists = np.zeros((len(blocks) + 1, len(codes)), dtype=bool)
     lists[places(blocks["hash"], rows["block"]), codes.searchsorted(named[0])] = True
-    numbers = {"root_of": codes // width, "topic_of": codes % width}
+    numbers = {"root_of": codes % width, "topic_of": codes // width}
     return Listed(blocks["hash"], blocks["number"], blocks["ancestors"], roots, topics=topics, lists=lists, **numbers)
