@@ -37,7 +37,7 @@ from causeway.network.settings import (
 from causeway.network.sources import SourcedTraffic, open_traffic
 from causeway.network.tasks import Session
 from causeway.network.traffic_settings import GeneratedSection, NoTrafficSection, RecordedSection, TrafficSection
-from causeway.protocols.registry import DEFAULT, ProtocolInfo, names, protocol
+from causeway.protocols.registry import DEFAULT, ProtocolInfo, names, protocol, simulated
 
 _PATHS = (("network", "lake"), ("traffic", "path"), ("traffic", "channels", "file"))
 _NO_RESULT = {"commit_every", "executor", "master", "spark", "partitions", "lake"}
@@ -192,7 +192,7 @@ def _protocol_in(document: Mapping[str, Any], path: str) -> str:
     """Return the name of the protocol that a document asks for; it decides which kinds of faults there are."""
     network = document.get("network")
     name = network.get("protocol", DEFAULT) if isinstance(network, Mapping) else DEFAULT
-    if isinstance(name, str) and name not in names():
+    if isinstance(name, str) and name not in names() and not simulated(name):
         raise InvalidInput(f"{path}: network.protocol: {unknown('protocol', name, names())}")
     return name if isinstance(name, str) else DEFAULT
 

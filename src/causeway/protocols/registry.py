@@ -43,7 +43,8 @@ class ProtocolInfo:
     (``service.relay.Relay``); ``carriers``: sums up for a person what carriers did in a lake and what they left
     (``network.carriers.Carriers``).
     ``remark``: a function of a scenario's options that gives the sentence which every summary of a run says, or None.
-    ``loops``: the modules of compiled loops that rounds use, which workers load before their first task.
+    ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
+    of a simulation, a function that makes of its log tables what was found.
     """
 
     name: str
@@ -67,6 +68,7 @@ class ProtocolInfo:
     carriers: str | None = None
     remark: str | None = None
     loops: tuple[str, ...] = ()
+    results: str | None = None
 
     def load_kernel(self) -> Any:
         """Return the kernel's class."""
@@ -188,6 +190,21 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
     )
 }
 
+_SIMULATIONS: dict[str, ProtocolInfo] = {
+    info.name: info
+    for info in (
+        ProtocolInfo(
+            name="gossip",
+            title="gossip of Polkadot's egress queues",
+            kernel="causeway.protocols.icmp.simulation.kernel:GossipKernel",
+            options="causeway.protocols.icmp.simulation.options:SimulationOptions",
+            asset="queues",
+            results="causeway.protocols.icmp.simulation.report:results",
+        ),
+    )
+}
+"""What runs on the tick engine and moves no messages of users: no scenario of a user's names these."""
+
 DEFAULT = "ic"
 """The protocol of a scenario that names none."""
 
@@ -199,9 +216,15 @@ def names(having: str | None = None) -> list[str]:
 
 def protocol(name: str) -> ProtocolInfo:
     """Return the protocol of that name. Raises ``InvalidInput``."""
-    if name not in _PROTOCOLS:
+    found = _PROTOCOLS.get(name) or _SIMULATIONS.get(name)
+    if found is None:
         raise InvalidInput(f"protocol: {name} is unknown; allowed: {', '.join(names())}")
-    return _PROTOCOLS[name]
+    return found
+
+
+def simulated(name: str) -> bool:
+    """Return whether that is the name of a simulation, which a lake may say that it is of."""
+    return name in _SIMULATIONS
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def of_tables(frames: Mapping[str, Frame]) -> GossipState:
     """Return the state that has these ``tables``; rows of nodes in any order, those of all any number of times."""
     nodes = frames["nodes"].take(np.argsort(frames["nodes"]["node"], kind="stable"))
     peers = frames["peers"].take(np.lexsort((frames["peers"]["peer"], frames["peers"]["node"])))
-    listed = _listed(frames)
+    listed = listed_of(frames)
 
     def at(name: str) -> Rows:
         return lookup(nodes, frames[name], ("node",))
@@ -88,8 +88,8 @@ def _numbers(listed: Listed, queues: Frame) -> Rows:
     return listed.queue_numbers(places(listed.roots, queues["root"]), places(listed.topics, queues["topic"]))
 
 
-def _listed(frames: Mapping[str, Frame]) -> Listed:
-    """Return what the blocks of the tables list."""
+def listed_of(frames: Mapping[str, Frame]) -> Listed:
+    """Return what the ``blocks`` of the tables list, with the queues of ``pool`` and the roots of ``seen``."""
     _, first = np.unique(texts(frames["blocks"]["hash"]), return_index=True)
     blocks = frames["blocks"].take(first)
     rows = frames["listed"]

@@ -1,0 +1,87 @@
+"""Random numbers of the simulation, as columns: Philox-4x32-10, keyed by the seed, counted by what is drawn of what.
+
+A number depends on nothing else: not on which nodes are in a call, nor on what was drawn before.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, unique
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+F64 = npt.NDArray[np.float64]
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_STEPS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_ROUNDS = 10
+
+
+@unique
+class Draw(IntEnum):
+    """What is drawn; in brackets of what."""
+
+    GRAPH = 0
+    """Where a node stands in a random cycle (cycle, node)."""
+    REWIRED = 1
+    """Whether and where a link of a small world goes instead (node, place)."""
+    LATENCY = 2
+    """A link's latency (node, peer)."""
+    PROPAGATION = 3
+    """How much later a node has a block (node, block)."""
+    QUEUE = 4
+    """A queue's ends and sizes (block, queue)."""
+    CONTENT = 5
+    """The bytes of a queue's messages (queue, word)."""
+    FORK = 6
+    """Whether a block has a sibling, and how much later (number)."""
+    LOST = 7
+    """Whether what a node sends is lost (node, peer, tick, which)."""
+    CHURN = 8
+    """Whether a node is away in a period, and when its periods begin (node, period)."""
+    VICTIM = 9
+    """Whom attackers choose (attackers, node)."""
+    JUNK = 10
+    """What a spammer makes up (junk)."""
+
+
+def words(seed: int, what: Draw, *of: Any) -> U64:
+    """Return one 64-bit word for each row of the columns ``of`` (up to three whole numbers below 2**32, then any below
+    2**24); single numbers are repeated."""
+    first, second = philox(seed, what, *of)
+    return (first << _HALF) | second
+
+
+def uniforms(seed: int, what: Draw, *of: Any) -> F64:
+    """Return one number in (0, 1) for each row."""
+    numbers: F64 = ((words(seed, what, *of) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return numbers
+
+
+def philox(seed: int, what: Draw, *of: Any) -> tuple[U64, U64]:
+    """Return the first two of the four 32-bit words of each counter."""
+    columns = np.broadcast_arrays(*(np.asarray(column, dtype=np.uint64) for column in (*of, 0, 0, 0, 0)[:4]))
+    last = (columns[3] << np.uint64(8)) | np.uint64(what)
+    counter = [columns[0] & _LOW, columns[1] & _LOW, columns[2] & _LOW, last & _LOW]
+    key = [np.uint64(seed) & _LOW, np.uint64(seed) >> _HALF]
+    found = rounds(counter, key)
+    return found[0], found[1]
+
+
+def rounds(counter: list[U64], key: list[np.uint64]) -> list[U64]:
+    """Return the four words of Philox-4x32-10 of counters (four columns of 32-bit words) under one key."""
+    first, second, third, fourth = counter
+    for _ in range(_ROUNDS):
+        one, other = first * _MULTIPLIERS[0], third * _MULTIPLIERS[1]
+        first, second, third, fourth = (
+            (other >> _HALF) ^ second ^ key[0],
+            other & _LOW,
+            (one >> _HALF) ^ fourth ^ key[1],
+            one & _LOW,
+        )
+        key = [np.uint64((int(word) + int(step)) & 0xFFFFFFFF) for word, step in zip(key, _STEPS, strict=True)]
+    return [first, second, third, fourth]

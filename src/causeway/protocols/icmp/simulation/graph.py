@@ -1,0 +1,115 @@
+"""Who is connected with whom in a simulation, and how far apart they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from causeway.model.order import Rows
+from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
+from causeway.protocols.icmp.simulation.options import LinksSection, SimulationOptions
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Links between nodes, both ways, ascending by ``node`` and ``peer``; ``latency`` in ms."""
+
+    node: Rows
+    peer: Rows
+    latency: Rows
+    count: int
+
+    @cached_property
+    def begins(self) -> Rows:
+        """Where the links of each node begin, and at last where they end."""
+        return self.node.searchsorted(np.arange(self.count + 1))
+
+    @cached_property
+    def _codes(self) -> Rows:
+        return self.node * self.count + self.peer
+
+    def latency_of(self, node: Rows, peer: Rows) -> Rows:
+        """Return the latency of links, all of which are there."""
+        return self.latency[self._codes.searchsorted(node * self.count + peer)]
+
+
+def graph_of(options: SimulationOptions, seed: int) -> Graph:
+    """Return the links of a scenario: those of its topology, and what eclipses make of them."""
+    count, degree = options.nodes.count, options.topology.degree
+    if options.topology.kind == "regular":
+        pairs = _cycles(seed, count, degree // 2)
+    else:
+        pairs = _ring(seed, count, degree // 2, options.topology.rewired * (options.topology.kind == "small_world"))
+    pairs = _once(pairs, count)
+    first = count - sum(attackers.count for attackers in options.attackers)
+    honest = first
+    for row, attackers in enumerate(options.attackers):
+        nodes = np.arange(first, first + attackers.count)
+        first += attackers.count
+        if attackers.kind == "eclipse":
+            drawn = words(seed, Draw.VICTIM, row, np.arange(honest))
+            victims = np.argsort(drawn, kind="stable")[: attackers.victims]
+            pairs = _eclipsed(pairs, nodes, victims, honest, attackers.honest_links)
+    return linked(_once(pairs, count), count, options.links, seed)
+
+
+def linked(pairs: Rows, count: int, links: LinksSection, seed: int) -> Graph:
+    """Return the graph of ``pairs`` (shape (n, 2), the lower first), with latencies."""
+    latency = _latencies(links, seed, pairs)
+    node, peer = np.concatenate([pairs, pairs[:, ::-1]]).T
+    order = np.lexsort((peer, node))
+    return Graph(node[order], peer[order], np.concatenate([latency, latency])[order], count)
+
+
+def _cycles(seed: int, count: int, cycles: int) -> Rows:
+    """Return the links of random cycles through all nodes."""
+    found = []
+    for cycle in range(cycles):
+        order = np.argsort(words(seed, Draw.GRAPH, cycle, np.arange(count)), kind="stable")
+        found.append(np.stack([order, np.roll(order, -1)], axis=1))
+    return np.concatenate(found)
+
+
+def _ring(seed: int, count: int, reach: int, rewired: float) -> Rows:
+    """Return the links of each node to the next ones on a ring; a share of them goes to a random node instead."""
+    node = np.repeat(np.arange(count), reach)
+    place = np.tile(np.arange(1, reach + 1), count)
+    peer = (node + place) % count
+    if rewired:
+        away = uniforms(seed, Draw.REWIRED, node, place) < rewired
+        to = (words(seed, Draw.REWIRED, node, place, 1) % np.uint64(count)).astype(np.int64)
+        # The link to the next one stays: so the ring is connected whatever is drawn.
+        peer = np.where(away & (place > 1) & (to != node), to, peer)
+    return np.stack([node, peer], axis=1)
+
+
+def _once(pairs: Rows, count: int) -> Rows:
+    """Return each pair once, the lower node first."""
+    low, high = pairs.min(axis=1), pairs.max(axis=1)
+    codes = np.unique((low * count + high)[low != high])
+    return np.stack([codes // count, codes % count], axis=1)
+
+
+def _eclipsed(pairs: Rows, attackers: Rows, victims: Rows, honest: int, keeps: int) -> Rows:
+    """Return the pairs in which victims have few honest peers, and all of the attackers."""
+    for victim in victims.tolist():
+        own = (pairs == victim).any(axis=1)
+        peer = np.where(pairs[:, 0] == victim, pairs[:, 1], pairs[:, 0])
+        kept = np.flatnonzero(own & (peer < honest))[:keeps]
+        own[kept] = False
+        there = np.stack([np.full(len(attackers), victim), attackers], axis=1)
+        pairs = np.concatenate([pairs[~own], there])
+    return pairs
+
+
+def _latencies(links: LinksSection, seed: int, pairs: Rows) -> Rows:
+    if links.distribution == "constant":
+        return np.full(len(pairs), links.most, dtype=np.int64)
+    drawn = uniforms(seed, Draw.LATENCY, pairs[:, 0], pairs[:, 1])
+    if links.distribution == "uniform":
+        found = links.least + drawn * (links.most - links.least + 1)
+    else:
+        found = links.least - np.log(drawn) * max(links.mean - links.least, 1)
+    return np.minimum(np.floor(found), links.most).astype(np.int64)

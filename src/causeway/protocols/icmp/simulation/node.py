@@ -1,0 +1,327 @@
+"""A slice of time of nodes: what came, who came and went, new leaves, one ``gossip.step``, and what goes out.
+
+It is the same for all nodes; those that do not follow the rules (``world.behaviour``) run the same step, and send
+something else than it says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.frame import Frame
+from causeway.model.joins import codes, lookup, over
+from causeway.model.order import Rows, groups_of
+from causeway.protocols.icmp.errors import Verdict
+from causeway.protocols.icmp.gossip.listed import Mask
+from causeway.protocols.icmp.gossip.output import QUEUE, Output
+from causeway.protocols.icmp.gossip.peers import disconnect
+from causeway.protocols.icmp.gossip.state import GossipState, Own
+from causeway.protocols.icmp.gossip.step import Inputs, step
+from causeway.protocols.icmp.simulation.mail import (
+    Sending,
+    arrived,
+    heads_input,
+    junk,
+    posted,
+    queues_input,
+    sending,
+)
+from causeway.protocols.icmp.simulation.state import State, Window
+from causeway.protocols.icmp.simulation.tables import CLOSED, COUNTERS
+from causeway.protocols.icmp.simulation.world import LIE, NO_PARA, SILENT, SPAM, World
+
+ITSELF = 2**32 - 1
+"""The peer of whom a node got a body that it kept."""
+
+_AT = {name: row for row, name in enumerate(COUNTERS)}
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Nodes (ascending) and a tick."""
+
+    world: World
+    nodes: npt.NDArray[np.uint32]
+    tick: int
+
+    @cached_property
+    def time(self) -> int:
+        """The time (ms)."""
+        return self.tick * self.world.options.slice
+
+    @cached_property
+    def before(self) -> int:
+        """The time of the slice before."""
+        return self.time - self.world.options.slice
+
+    @cached_property
+    def there(self) -> Mask:
+        """Which of the nodes are there."""
+        return self.world.there(self.nodes.astype(np.int64), self.time)
+
+    @cached_property
+    def left(self) -> Mask:
+        """Which of the nodes have gone since the slice before."""
+        return np.asarray(~self.there & self.world.there(self.nodes.astype(np.int64), self.before))
+
+    @cached_property
+    def new(self) -> Mask:
+        """Which of the nodes have come since the slice before."""
+        return np.asarray(self.there & ~self.world.there(self.nodes.astype(np.int64), self.before))
+
+
+def run(now: Slice, state: State, packets: Frame, bodies: Frame) -> tuple[State, dict[str, Frame]]:
+    """Return the state after a slice, and the rows of log tables."""
+    world, options = now.world, now.world.options.gossip
+    mail = arrived(packets, bodies, now.time, now.nodes[now.there], world)
+    state = _moved(_emptied(state, now.left), Window.at(world, now.time))
+    closed = mail.packets["kind"] == CLOSED
+    ended = _ended(state.rows["ended"], mail.packets.filter(closed), "destination", "source")
+    leaves, blocks = _leaves(now)
+    came = queues_input(world, mail.bodies)
+    inputs = Inputs(
+        disconnect=_gone(now, state.gossip, ended),
+        connect=_connected(now, ended),
+        leaves=None if len(leaves) == 0 else (leaves, *world.relay.context(np.unique(blocks))),
+        kept=_kept(world, leaves, blocks),
+        heads=heads_input(world, mail.packets.filter(~closed)),
+        queues=came,
+    )
+    before = state.gossip
+    gossip, out = step(before, inputs, now.time, options)
+    hops, logs = _hops(now, state, out, mail.bodies)
+    ended = _ended(ended, out.disconnected, "node", "peer")
+    sent = _misbehaved(now, gossip, sending(world, out, _hops_of(now, hops, state.window, out)), leaves, blocks)
+    counters = _counted(now, state, gossip, out, sent, came)
+    packets, bodies = posted(world, sent, now.time, now.tick)
+    rows = {"ended": ended, "packets": packets, "bodies": bodies}
+    rows |= {"waiting_packets": mail.waiting_packets, "waiting_bodies": mail.waiting_bodies}
+    state = replace(state, gossip=gossip, hops=hops, counters=counters, rows=rows)
+    logs["disconnected"] = _renamed(out.disconnected, ("peer", "code"))
+    if now.time % world.options.sample == 0:
+        logs["samples"] = _samples(state)
+    if world.options.events == "all":
+        logs |= _trace(world, out, sent, came, mail.bodies, leaves, blocks)
+    return state, logs
+
+
+# ---- who is there
+
+
+def _emptied(state: State, away: Mask) -> State:
+    """Return the state in which nodes that are away have nothing."""
+    gossip = state.gossip
+    if not away.any():
+        return state
+    own, leaf, pool = gossip.own.blocks.copy(), gossip.leaf.copy(), gossip.pool.copy()
+    own[away], leaf[away], pool[away] = False, gossip.listed.nothing, False
+    bytes_, hops = gossip.nodes["bytes"].copy(), state.hops.copy()
+    bytes_[away], hops[away] = 0, 0
+    peers = gossip.peers.select(("node", "peer")).filter(away[gossip.node_of])
+    gossip = disconnect(gossip, peers)
+    nodes = gossip.nodes.with_columns(bytes=bytes_)
+    gossip = replace(gossip, own=Own(own, gossip.listed), leaf=leaf, pool=pool, nodes=nodes)
+    return replace(state, gossip=gossip, hops=hops)
+
+
+def _moved(state: State, window: Window) -> State:
+    """Return the state with the window of another time."""
+    if window == state.window:
+        return state
+    hops = np.zeros((len(state.hops), window.roots), dtype=np.uint8)
+    first, end = max(window.first_root, state.window.first_root), min(window.end_root, state.window.end_root)
+    if first < end:
+        old = state.hops[:, first - state.window.first_root : end - state.window.first_root]
+        hops[:, first - window.first_root : end - window.first_root] = old
+    return replace(state, window=window, hops=hops)
+
+
+def _ended(ended: Frame, rows: Frame, node: str, peer: str) -> Frame:
+    """Return ``ended`` with further pairs."""
+    if len(rows) == 0:
+        return ended
+    pairs = [np.concatenate([ended["chain"], rows[node]]), np.concatenate([ended["peer"], rows[peer]])]
+    known = np.unique(np.stack(pairs, axis=1).astype(np.uint32), axis=0)
+    return Frame({"chain": known[:, 0].copy(), "peer": known[:, 1].copy()}, len(known))
+
+
+def _gone(now: Slice, gossip: GossipState, ended: Frame) -> Frame | None:
+    """Return the peers that are away now, and those that ended the connection."""
+    peers = gossip.peers
+    if len(peers) == 0:
+        return None
+    gone = lookup(ended, Frame({"chain": peers["node"], "peer": peers["peer"]}, len(peers)), ("chain", "peer")) >= 0
+    if now.world.options.churn.share:
+        gone |= ~now.world.there(peers["peer"].astype(np.int64), now.time)
+    return peers.select(("node", "peer")).filter(gone) if gone.any() else None
+
+
+def _connected(now: Slice, ended: Frame) -> Frame | None:
+    """Return the links that are there since this slice: both ends are, and none has ended it."""
+    churn = now.world.options.churn.share > 0
+    if now.tick and not churn:
+        return None
+    world, graph, nodes = now.world, now.world.graph, now.nodes.astype(np.int64)
+    row, link = over(graph.begins[nodes], graph.begins[nodes + 1])
+    peer = graph.peer[link]
+    both = now.there[row] & world.there(peer, now.time)
+    earlier = world.there(nodes, now.before)[row] & world.there(peer, now.before)
+    rows = np.flatnonzero(both & ~earlier)
+    pairs = Frame({"node": now.nodes[row[rows]], "peer": peer[rows].astype(np.uint32)}, len(rows))
+    again = lookup(ended, Frame({"chain": pairs["node"], "peer": pairs["peer"]}, len(pairs)), ("chain", "peer"))
+    return pairs.filter(again < 0)
+
+
+# ---- leaves
+
+
+def _leaves(now: Slice) -> tuple[Frame, Rows]:
+    """Return the leaves of the nodes that have new ones (``node``, ``hash``), and their numbers."""
+    world, nodes = now.world, now.nodes.astype(np.int64)
+    changed = now.there & (world.came(nodes, now.before, now.time) | now.new)
+    some = np.flatnonzero(changed)
+    if len(some) == 0:
+        return Frame({"node": np.empty(0, dtype=np.uint32), "hash": np.empty((0, 32), dtype=np.uint8)}, 0), some
+    row, block = world.leaves(nodes[some], now.time)
+    return Frame({"node": now.nodes[some[row]], "hash": world.relay.hashes[block]}, len(row)), block
+
+
+def _kept(world: World, leaves: Frame, blocks: Rows) -> Frame | None:
+    """Return what collators among the nodes with new leaves keep of what these list."""
+    para = world.keeps[leaves["node"].astype(np.int64)]
+    mine = para != NO_PARA
+    return world.relay.kept(leaves["node"][mine], para[mine], blocks[mine]) if mine.any() else None
+
+
+# ---- what goes out
+
+
+def _misbehaved(now: Slice, gossip: GossipState, sent: Sending, leaves: Frame, blocks: Rows) -> Sending:
+    """Return what nodes send that do as they like instead of what the step said for them."""
+    behaviour = now.world.behaviour
+    if not behaviour[now.nodes.astype(np.int64)].any():
+        return sent
+    of = behaviour[sent.bodies["source"].astype(np.int64)]
+    altered = np.where(of == LIE, np.uint8(1), sent.bodies["altered"])
+    bodies = sent.bodies.with_columns(altered=altered).filter((of != SILENT) & (of != SPAM))
+    sent = replace(sent, bodies=bodies)
+    begins = gossip.peer_begins
+    liars = behaviour[leaves["node"].astype(np.int64)] == LIE
+    for node, block in zip(leaves["node"][liars].tolist(), blocks[liars].tolist(), strict=True):
+        row = int(gossip.nodes["node"].searchsorted(node))
+        peers = gossip.peers["peer"][begins[row] : begins[row + 1]].astype(np.int64)
+        queue = now.world.relay.queue[now.world.relay.unrouted[block]].astype(np.uint64)
+        sent = sent.with_bodies(np.full(len(peers) * len(queue), node), peers.repeat(len(queue)), np.tile(queue, len(peers)))
+    for node in now.nodes[behaviour[now.nodes.astype(np.int64)] == SPAM].tolist():
+        row = int(gossip.nodes["node"].searchsorted(node))
+        peers = gossip.peers["peer"][begins[row] : begins[row + 1]].astype(np.int64).repeat(now.world.rate[node])
+        source = np.full(len(peers), node)
+        sent = sent.with_bodies(source, peers, junk(now.tick, source, np.arange(len(peers))))
+    return sent
+
+
+def _hops_of(now: Slice, hops: npt.NDArray[np.uint8], window: Window, out: Output) -> npt.NDArray[np.uint8]:
+    """Return over how many links each body that goes out will have come."""
+    root = now.world.relay.root_numbers(out.queues["root"]) - window.first_root
+    return hops[now.nodes.searchsorted(out.queues["node"]), root]
+
+
+# ---- what is noted
+
+
+def _hops(now: Slice, state: State, out: Output, bodies: Frame) -> tuple[npt.NDArray[np.uint8], dict[str, Frame]]:
+    """Return over how many links the bodies in pools came (plus one), and the new ones as rows of ``got``."""
+    relay, got = now.world.relay, out.got
+    if len(got) == 0:
+        return state.hops, {}
+    root = relay.root_numbers(got["root"])
+    verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
+    good = bodies.take(verdicts["row"][verdicts["code"] == Verdict.OK])
+    of = Frame({"node": good["destination"], "root": relay.queue_root[good["queue"].astype(np.int64)].astype(np.uint64)}, len(good))
+    asked = Frame({"node": got["node"], "root": root.astype(np.uint64)}, len(got))
+    own, wanted = codes(("node", "root"), of, asked)
+    order = np.argsort(own, kind="stable")
+    first = order[groups_of(own[order]).starts]
+    at = lookup(Frame({"code": own[first]}, len(first)), Frame({"code": wanted}, len(wanted)), ("code",))
+    there = at >= 0
+    from_peer = first[at[there]]
+    links, peer = np.zeros(len(got), dtype=np.uint8), np.full(len(got), ITSELF, dtype=np.uint32)
+    links[there], peer[there] = good["hops"][from_peer], good["source"][from_peer]
+    hops = state.hops.copy()
+    hops[now.nodes.searchsorted(got["node"]), root - state.window.first_root] = np.minimum(links, 254) + 1
+    columns = {"chain": got["node"], "root": root.astype(np.uint32), "peer": peer, "hops": links}
+    return hops, {"got": Frame(columns, len(got))}
+
+
+def _counted(
+    now: Slice, state: State, gossip: GossipState, out: Output, sent: Sending, came: Frame
+) -> npt.NDArray[np.uint64]:
+    """Return what nodes have done since the beginning."""
+    counters, world = state.counters.copy(), now.world
+
+    def add(name: str, nodes: npt.NDArray[np.uint32], amounts: npt.NDArray[np.uint64] | None = None) -> None:
+        count = len(now.nodes)
+        rows = now.nodes.searchsorted(nodes)
+        if amounts is None:
+            counters[_AT[name]] += np.bincount(rows, minlength=count).astype(np.uint64)
+        else:
+            np.add.at(counters[_AT[name]], rows, amounts)
+
+    bodies = sent.bodies
+    number = bodies["queue"].astype(np.int64)
+    relay = world.relay
+    size = np.full(len(bodies), world.options.relay.bytes, dtype=np.uint64)
+    size[number >= 0] = relay.sizes[relay.queue_root[number[number >= 0]]]
+    add("sent_queues", bodies["source"])
+    add("sent_bytes", bodies["source"], size)
+    add("sent_heads", sent.packets["source"])
+    verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
+    verdicts = verdicts.filter(verdicts["code"] != Verdict.NotConnected)
+    size, code = came["size"][verdicts["row"]], verdicts["code"]
+    add("got_queues", verdicts["node"])
+    add("got_bytes", verdicts["node"], size)
+    fine = (code == Verdict.OK) | (code == Verdict.Duplicate)
+    add("wasted", verdicts["node"][~fine])
+    add("wasted_bytes", verdicts["node"][~fine], size[~fine])
+    add("repeated", verdicts["node"][fine])
+    new = out.got["node"]
+    add("new", new)
+    most = _AT["most_pool_bytes"]
+    counters[most] = np.maximum(counters[most], gossip.nodes["bytes"])
+    return counters
+
+
+def _samples(state: State) -> Frame:
+    gossip = state.gossip
+    columns = {
+        "chain": gossip.nodes["node"],
+        "pool_bytes": gossip.nodes["bytes"],
+        "pool_queues": gossip.pool.sum(axis=1).astype(np.uint64),
+        **{name: state.counters[row] for name, row in _AT.items()},
+    }
+    return Frame(columns, len(gossip.nodes))
+
+
+def _renamed(rows: Frame, names: tuple[str, ...]) -> Frame:
+    return Frame({"chain": rows["node"], **{name: rows[name] for name in names}}, len(rows))
+
+
+def _trace(
+    world: World, out: Output, sent: Sending, came: Frame, bodies: Frame, leaves: Frame, blocks: Rows
+) -> dict[str, Frame]:
+    """Return all that happened: what was sent, what was judged, new leaves, what pools gave up."""
+    relay, sends = world.relay, sent.bodies
+    verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
+    judged = {"chain": verdicts["node"], "peer": verdicts["peer"], "queue": bodies["queue"][verdicts["row"]]}
+    went = {"chain": sends["source"], "peer": sends["destination"], "queue": sends["queue"], "altered": sends["altered"]}
+    gone = relay.queue_numbers(out.purged["root"], out.purged["topic"]).astype(np.uint32)
+    return {
+        "trace_sent": Frame(went, len(sends)),
+        "trace_got": Frame({**judged, "code": verdicts["code"], "change": verdicts["change"]}, len(verdicts)),
+        "trace_leaves": Frame({"chain": leaves["node"], "block": blocks.astype(np.uint32)}, len(leaves)),
+        "trace_purged": Frame({"chain": out.purged["node"], "queue": gone}, len(gone)),
+    }

@@ -1,0 +1,303 @@
+"""What the relay chain does in a simulation: blocks, the queues that they post, and which queues are unrouted where.
+
+It is an input. ``relay_chain`` makes it of a scenario's figures; a test gives one that another network made. Blocks,
+roots and queues have numbers here that hold for the whole run: in tables and in what nodes send these stand for the
+digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.frame import Frame
+from causeway.model.joins import over
+from causeway.model.order import U64, Rows, distinct, groups_of, positions_in
+from causeway.proofs.hashing import Digests, blake2_256
+from causeway.proofs.substrate import egress_root
+from causeway.protocols.digests import digests
+from causeway.protocols.icmp.gossip.listed import queue_topics
+from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
+from causeway.protocols.icmp.simulation.options import RelaySection, SimulationOptions
+
+NO_BLOCK = -1
+
+_WORD = 8
+"""Bytes of content that one draw gives."""
+
+MANY_PAIRS = 1 << 20
+"""Pairs of parachains up to which the pairs of a block are drawn without repetition."""
+
+
+@dataclass(frozen=True)
+class RelayChain:
+    """Blocks, by number in the run: ``hashes``, ``heights``, ``parents`` (a number, ``NO_BLOCK`` for genesis, which is
+    0), ``times`` (ms). Entries, one a queue that a block posts: ``issued`` (block), ``sources``, ``destinations``
+    (parachains), ``root`` (number). Of roots: ``roots``, ``sizes``, ``messages`` (how many), ``bodies`` (where bytes
+    are hashed). ``unrouted``: of each block the entries that are unrouted at it, in the runtime's order."""
+
+    options: GossipOptions
+    hashes: Digests
+    heights: U64
+    parents: Rows
+    times: Rows
+    issued: Rows
+    sources: Rows
+    destinations: Rows
+    root: Rows
+    roots: Digests
+    sizes: U64
+    messages: U64
+    unrouted: Sequence[Rows]
+    bodies: Sequence[Sequence[bytes]] | None = None
+
+    @cached_property
+    def _topics(self) -> Digests:
+        """The topic of each entry."""
+        if self.options.topic_mode == "root":
+            return queue_topics(self.roots)[self.root]
+        return queue_topics(self.hashes)[self.issued]
+
+    @cached_property
+    def _queues(self) -> tuple[Rows, Rows, Digests, U64, Rows]:
+        codes = _codes(self.roots[self.root], self._topics)
+        _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        number = np.empty(len(order), dtype=np.int64)
+        number[order] = np.arange(len(order))
+        first = first[order]
+        known = codes[first]
+        ascending = np.argsort(known, kind="stable")
+        return number[which.reshape(-1)], self.root[first], self._topics[first], known[ascending], ascending
+
+    @property
+    def queue(self) -> Rows:
+        """The queue of each entry: equal roots under equal topics are one."""
+        return self._queues[0]
+
+    @property
+    def queue_root(self) -> Rows:
+        """The root (number) of each queue."""
+        return self._queues[1]
+
+    @property
+    def queue_topic(self) -> Digests:
+        """The topic of each queue."""
+        return self._queues[2]
+
+    @cached_property
+    def queue_issued(self) -> Rows:
+        """The first block that posts each queue."""
+        found = np.empty(len(self.queue_root), dtype=np.int64)
+        found[self.queue[::-1]] = self.issued[::-1]
+        return found
+
+    @cached_property
+    def root_issued(self) -> Rows:
+        """The first block that posts each root."""
+        found = np.empty(len(self.roots), dtype=np.int64)
+        found[self.root[::-1]] = self.issued[::-1]
+        return found
+
+    def queue_numbers(self, roots: Digests, topics: Digests) -> Rows:
+        """Return the number of each queue by its digests; all are known."""
+        known, order = self._queues[3], self._queues[4]
+        return order[known.searchsorted(_codes(roots, topics))]
+
+    @cached_property
+    def _roots(self) -> tuple[U64, Rows]:
+        words = _word(self.roots)
+        order = np.argsort(words, kind="stable")
+        return words[order], order
+
+    def root_numbers(self, roots: Digests) -> Rows:
+        """Return the number of each root, all of which are known."""
+        return self._roots[1][self._roots[0].searchsorted(_word(roots))]
+
+    @cached_property
+    def _blocks(self) -> tuple[U64, Rows]:
+        words = _word(self.hashes)
+        order = np.argsort(words, kind="stable")
+        return words[order], order
+
+    def block_numbers(self, hashes: Digests) -> Rows:
+        """Return the number of each block by its hash, -1 for one that is not known."""
+        words, order = self._blocks
+        found = positions_in(words, _word(hashes))
+        return np.where(found >= 0, order[found], NO_BLOCK)
+
+    @cached_property
+    def children(self) -> list[list[int]]:
+        """The blocks on each block."""
+        found: list[list[int]] = [[] for _ in self.parents]
+        for block, parent in enumerate(self.parents.tolist()):
+            if parent != NO_BLOCK:
+                found[parent].append(block)
+        return found
+
+    @cached_property
+    def first_listed(self) -> Rows:
+        """When the first block that lists each entry is made (ms), -1 for one that none lists."""
+        found = np.full(len(self.issued), -1, dtype=np.int64)
+        for block in np.argsort(-self.times, kind="stable").tolist():
+            found[self.unrouted[block]] = self.times[block]
+        return found
+
+    def context(self, blocks: Rows) -> tuple[Frame, Frame]:
+        """Return what ``on_leaves`` is told of blocks: ``blocks`` and ``unrouted``."""
+        depth = self.options.ancestors
+        older = np.zeros((len(blocks), depth, 32), dtype=np.uint8)
+        at = blocks
+        for place in range(depth):
+            at = np.where(at >= 0, self.parents[at], NO_BLOCK)
+            older[at >= 0, place] = self.hashes[at[at >= 0]]
+        frame = Frame({"hash": self.hashes[blocks], "number": self.heights[blocks], "ancestors": older}, len(blocks))
+        listed = [self.unrouted[block] for block in blocks.tolist()]
+        entry = np.concatenate([np.empty(0, dtype=np.int64), *listed])
+        of = np.repeat(blocks, [len(rows) for rows in listed])
+        columns = {"block": self.hashes[of], "issued": self.hashes[self.issued[entry]]}
+        return frame, Frame({**columns, "root": self.roots[self.root[entry]]}, len(entry))
+
+    @cached_property
+    def posted_by(self) -> list[tuple[Rows, Rows]]:
+        """Of each block the entries that it lists, by the parachain that posted them, and these parachains."""
+        found = []
+        for rows in self.unrouted:
+            order = rows[np.argsort(self.sources[rows], kind="stable")]
+            found.append((order, self.sources[order]))
+        return found
+
+    def kept(self, nodes: npt.NDArray[np.uint32], paras: Rows, blocks: Rows) -> Frame:
+        """Return what collators of ``paras`` keep of the queues that ``blocks`` list, a row of each a leaf (``kept`` of
+        ``Inputs``)."""
+        found_node, found_root = [np.empty(0, dtype=np.uint32)], [np.empty(0, dtype=np.int64)]
+        for block in distinct(blocks).tolist():
+            mine = blocks == block
+            entries, sources = self.posted_by[block]
+            row, place = over(sources.searchsorted(paras[mine]), sources.searchsorted(paras[mine], side="right"))
+            found_node.append(nodes[mine][row])
+            found_root.append(self.root[entries[place]])
+        node, root = np.concatenate(found_node), np.concatenate(found_root)
+        return Frame({"node": node, "root": self.roots[root], "size": self.sizes[root]}, len(node))
+
+    def body_root(self, root: int, altered: bool) -> bytes:
+        """Return the root of a body, computed where there are bytes: of the right one or of an altered one."""
+        if self.bodies is not None:
+            body = self.bodies[root]
+            last = body[-1]
+            return egress_root([*body[:-1], last[:-1] + bytes([last[-1] ^ 1])] if altered else body)
+        digest = self.roots[root].tobytes()
+        return bytes([digest[0] ^ 1]) + digest[1:] if altered else digest
+
+
+def _word(column: Digests) -> U64:
+    """Return the first eight bytes of digests: of what is hashed these differ where the digests do."""
+    return np.ascontiguousarray(column[:, :_WORD]).view("<u8").reshape(-1).astype(np.uint64, copy=False)
+
+
+def _codes(roots: Digests, topics: Digests) -> U64:
+    return _word(roots) ^ (_word(topics) << np.uint64(1))
+
+
+def relay_chain(options: SimulationOptions, seed: int) -> RelayChain:
+    """Return the relay chain of a scenario: a block each interval, siblings by chance, queues between drawn pairs of
+    parachains, each listed by so many blocks."""
+    relay = options.relay
+    last = options.end * options.slice // relay.interval
+    heights, parents, times, twins, main = [0], [NO_BLOCK], [0], [NO_BLOCK], 0
+    forked = uniforms(seed, Draw.FORK, np.arange(last + 1)) < relay.forks
+    for number in range(1, last + 1):
+        heights.append(number)
+        parents.append(main)
+        times.append(number * relay.interval)
+        twins.append(NO_BLOCK)
+        block = len(heights) - 1
+        if forked[number]:
+            heights.append(number)
+            parents.append(main)
+            later = int(words(seed, Draw.FORK, number, 1)[()] % np.uint64(relay.interval // 2))
+            times.append(number * relay.interval + later)
+            twins.append(block)
+        main = block
+    hashes = digests([blake2_256(b"block" + seed.to_bytes(8, "little") + n.to_bytes(8, "little")) for n in range(len(heights))])
+    columns: dict[str, list[Rows]] = {name: [] for name in ("issued", "sources", "destinations", "root")}
+    roots, of_block = 0, dict[int, tuple[Rows, Rows, Rows]]()
+    for block, twin in enumerate(twins):
+        if not 1 <= heights[block] <= relay.blocks:
+            continue
+        if twin == NO_BLOCK:
+            pairs = _pairs(seed, block, options.nodes.parachains, relay.queues)
+            of_block[block] = (*pairs, np.arange(roots, roots + len(pairs[0])))
+            roots += len(pairs[0])
+        posted = of_block[block if twin == NO_BLOCK else twin]
+        for name, column in zip(columns, (np.full(len(posted[0]), block), *posted), strict=True):
+            columns[name].append(column)
+    entries = {name: np.concatenate([np.empty(0, dtype=np.int64), *found]) for name, found in columns.items()}
+    numbers = np.arange(roots)
+    sizes = words(seed, Draw.QUEUE, numbers, 0, 1) % np.uint64(2 * relay.bytes - 1) + np.uint64(1)
+    sizes = np.maximum(sizes, np.uint64(relay.messages))
+    bodies = _bodies(seed, sizes, relay.messages) if relay.bodies == "hashed" else None
+    if bodies is None:
+        named = [blake2_256(b"queue" + seed.to_bytes(8, "little") + n.to_bytes(8, "little")) for n in range(roots)]
+    else:
+        named = [egress_root(body) for body in bodies]
+    parent = np.array(parents, dtype=np.int64)
+    height = np.array(heights, dtype=np.int64)
+    return RelayChain(
+        options.gossip,
+        hashes,
+        height.astype(np.uint64),
+        parent,
+        np.array(times, dtype=np.int64),
+        **entries,
+        roots=digests(named),
+        sizes=sizes,
+        messages=np.full(roots, relay.messages, dtype=np.uint64),
+        unrouted=_unrouted(relay, parent, height, entries),
+        bodies=bodies,
+    )
+
+
+def _pairs(seed: int, block: int, paras: int, count: int) -> tuple[Rows, Rows]:
+    """Return the ends of the queues of a block, ascending: each pair of parachains once."""
+    most = paras * (paras - 1)
+    if most <= MANY_PAIRS:
+        drawn = words(seed, Draw.QUEUE, np.arange(most), block)
+        code = np.sort(np.argsort(drawn, kind="stable")[:count])
+    else:
+        code = distinct(words(seed, Draw.QUEUE, np.arange(count), block) % np.uint64(most)).astype(np.int64)
+    source, other = code // (paras - 1), code % (paras - 1)
+    return source, np.where(other >= source, other + 1, other)
+
+
+def _bodies(seed: int, sizes: U64, messages: int) -> list[list[bytes]]:
+    found = []
+    for root, size in enumerate(sizes.tolist()):
+        content = words(seed, Draw.CONTENT, root, np.arange(-(-size // _WORD))).tobytes()[:size]
+        cuts = [size * part // messages for part in range(messages + 1)]
+        found.append([content[begin:end] for begin, end in zip(cuts, cuts[1:], strict=False)])
+    return found
+
+
+def _unrouted(relay: RelaySection, parents: Rows, heights: Rows, entries: dict[str, Rows]) -> list[Rows]:
+    """Return the entries that each block lists: those of its last ``listed`` ancestors, by recipient, block, sender."""
+    groups = groups_of(entries["issued"])
+    of = {int(entries["issued"][start]): (start, start + count) for start, count in zip(groups.starts, groups.counts, strict=True)}
+    found = []
+    for block in range(len(parents)):
+        rows, at = [np.empty(0, dtype=np.int64)], int(parents[block])
+        for _ in range(relay.listed):
+            if at == NO_BLOCK:
+                break
+            begin, end = of.get(at, (0, 0))
+            rows.append(np.arange(begin, end))
+            at = int(parents[at])
+        row = np.concatenate(rows)
+        keys = entries["sources"][row], heights[entries["issued"][row]], entries["destinations"][row]
+        found.append(row[np.lexsort(keys)])
+    return found

@@ -1,0 +1,143 @@
+"""The state tables of a simulated node, its log tables, and what is under way between nodes.
+
+Numbers of queues, roots and blocks are those of the run (``relay.RelayChain``). What a node has or has seen of many
+queues is one row of bits or bytes, from the first queue or root on that may still be live at that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from causeway.protocols.contract import Shown, StateTable
+from causeway.protocols.events import LEDGER_LOGS
+from causeway.protocols.messages import LANE_FIELDS
+
+HEADS_BYTES = 20
+"""Five numbers of blocks, each as 32 bits, little-endian; ``NO_NUMBER`` for none or one that is not known."""
+
+NO_NUMBER = 2**32 - 1
+
+JUNK = 1 << 63
+"""A queue that nobody posted has a number from here on."""
+
+DECLARED, CLOSED, MALFORMED = range(3)
+"""Kinds of packets: chain heads, the end of the connection, what cannot be decoded."""
+
+
+def _schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])
+
+
+_U8, _U32, _U64, _I64 = pa.uint8(), pa.uint32(), pa.uint64(), pa.int64()
+
+COUNTERS = (
+    "sent_queues",
+    "sent_bytes",
+    "sent_heads",
+    "got_queues",
+    "got_bytes",
+    "new",
+    "repeated",
+    "wasted",
+    "wasted_bytes",
+    "most_pool_bytes",
+)
+"""What a node did since the beginning: queues, their bytes and declarations that it sent; queues that it got, and their
+bytes; of these the new ones, those that it had, those that were wasteful or impolite; the most bytes of its pool after
+any step."""
+
+NODES = _schema(
+    ("chain", _U32),
+    ("purge", _U64),
+    ("bytes", _U64),
+    ("leaves", pa.binary(HEADS_BYTES)),
+    ("first_queue", _U64),
+    ("end_queue", _U64),
+    ("pool", pa.binary()),
+    ("first_root", _U64),
+    ("hops", pa.binary()),
+    *((name, _U64) for name in COUNTERS),
+)
+"""One row a node. ``pool``: a bit a queue up to ``end_queue``; ``hops``: a byte a root, over how many links its body came, plus one."""
+
+OWN = _schema(("chain", _U32), ("block", _U32))
+"""Blocks of which a node keeps the topics."""
+
+LINKS = _schema(
+    ("chain", _U32),
+    ("peer", _U32),
+    ("reputation", _I64),
+    ("impolite", _I64),
+    ("count", _U64),
+    ("heads", pa.binary(HEADS_BYTES)),
+    ("first_root", _U64),
+    ("seen", pa.binary()),
+)
+"""Connected peers, and what each has declared. ``seen``: two bits a root, came from there and went there."""
+
+ENDED = _schema(("chain", _U32), ("peer", _U32))
+"""Peers that a node does not connect to any more."""
+
+PACKETS = _schema(
+    ("source", _U32),
+    ("destination", _U32),
+    ("order", _U32),
+    ("at", _U64),
+    ("kind", _U8),
+    ("count", _U64),
+    ("heads", pa.binary(HEADS_BYTES)),
+)
+BODIES = _schema(
+    ("source", _U32),
+    ("destination", _U32),
+    ("order", _U32),
+    ("at", _U64),
+    ("queue", _U64),
+    ("altered", _U8),
+    ("hops", _U8),
+)
+"""What was sent in the last slice, and ``at`` what time it is there; ``order``: among what its source sent then."""
+
+_ENDS = ("source", "destination")
+_SENT = ("source", "order")
+_WAITING = ("destination", "at", "source", "order")
+
+STATE_TABLES: Mapping[str, StateTable] = {
+    "nodes": StateTable(NODES, "chain", ("chain",), ("chain",)),
+    "own": StateTable(OWN, "chain", ("chain", "block"), ("chain",)),
+    "links": StateTable(LINKS, "chain", ("chain", "peer"), ("chain", "peer")),
+    "ended": StateTable(ENDED, "chain", ("chain", "peer"), ("chain", "peer")),
+    "packets": StateTable(PACKETS, "source", _SENT, _ENDS, shown=Shown.DESTINATION),
+    "bodies": StateTable(BODIES, "source", _SENT, _ENDS, shown=Shown.DESTINATION),
+    "waiting_packets": StateTable(PACKETS, "destination", _WAITING, _ENDS),
+    "waiting_bodies": StateTable(BODIES, "destination", _WAITING, _ENDS),
+}
+"""``packets`` and ``bodies`` are what goes from node to node; what is not there yet waits at its destination."""
+
+OUTBOUND = _schema(*((item.name, item.type) for item in LANE_FIELDS), ("index", _U64))
+
+GOT = _schema(("chain", _U32), ("root", _U32), ("peer", _U32), ("hops", _U8))
+"""A body that is new in a node's pool; from itself where it kept it."""
+
+SAMPLES = _schema(("chain", _U32), ("pool_bytes", _U64), ("pool_queues", _U64), *((name, _U64) for name in COUNTERS))
+
+DISCONNECTED = _schema(("chain", _U32), ("peer", _U32), ("code", _U8))
+
+TRACE_SENT = _schema(("chain", _U32), ("peer", _U32), ("queue", _U64), ("altered", _U8))
+TRACE_GOT = _schema(("chain", _U32), ("peer", _U32), ("queue", _U64), ("code", _U8), ("change", _I64))
+TRACE_LEAVES = _schema(("chain", _U32), ("block", _U32))
+TRACE_PURGED = _schema(("chain", _U32), ("queue", _U32))
+
+LOGS: Mapping[str, pa.Schema] = {
+    **LEDGER_LOGS,
+    "got": GOT,
+    "samples": SAMPLES,
+    "disconnected": DISCONNECTED,
+    "trace_sent": TRACE_SENT,
+    "trace_got": TRACE_GOT,
+    "trace_leaves": TRACE_LEAVES,
+    "trace_purged": TRACE_PURGED,
+}
+"""Rows of ``trace_`` tables are there with ``events = "all"`` only."""

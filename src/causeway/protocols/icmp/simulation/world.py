@@ -1,0 +1,178 @@
+"""The fixed parts of a simulation: what each node is, when it is there, when it has which block. All of it is a
+function of the scenario and its seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.order import Rows
+from causeway.protocols.icmp.gossip.listed import Mask
+from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
+from causeway.protocols.icmp.simulation.graph import Graph, graph_of
+from causeway.protocols.icmp.simulation.options import SimulationOptions
+from causeway.protocols.icmp.simulation.relay import NO_BLOCK, RelayChain, relay_chain
+
+NO_PARA = -1
+
+HONEST, SILENT, LIE, SPAM = range(4)
+"""How a node behaves; who eclipses others lies."""
+
+_BEHAVIOUR = {"silent": SILENT, "lie": LIE, "spam": SPAM, "eclipse": LIE}
+
+
+@dataclass(frozen=True)
+class World:
+    """A scenario made ready. ``given``: what a test gives instead of what is drawn; of ``imports``, by block and node,
+    when a node has a block (ms); of ``paras`` the parachain of each node."""
+
+    options: SimulationOptions
+    seed: int
+    given: Given = field(default_factory=lambda: Given())
+
+    @cached_property
+    def relay(self) -> RelayChain:
+        """The relay chain."""
+        return self.given.relay or relay_chain(self.options, self.seed)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The links."""
+        return self.given.graph or graph_of(self.options, self.seed)
+
+    @cached_property
+    def behaviour(self) -> Rows:
+        """How each node behaves."""
+        found = np.full(self.options.nodes.count, HONEST, dtype=np.int64)
+        first = len(found) - sum(attackers.count for attackers in self.options.attackers)
+        for attackers in self.options.attackers:
+            found[first : first + attackers.count] = _BEHAVIOUR[attackers.kind]
+            first += attackers.count
+        return found
+
+    @cached_property
+    def rate(self) -> Rows:
+        """How many queues a slice each spammer sends to a peer."""
+        found = np.zeros(self.options.nodes.count, dtype=np.int64)
+        first = len(found) - sum(attackers.count for attackers in self.options.attackers)
+        for attackers in self.options.attackers:
+            found[first : first + attackers.count] = attackers.rate * (attackers.kind == "spam")
+            first += attackers.count
+        return found
+
+    @cached_property
+    def needs(self) -> Rows:
+        """The parachain to which each node needs the queues, ``NO_PARA`` for none."""
+        if self.given.paras is not None:
+            return self.given.paras
+        nodes = self.options.nodes
+        found = np.full(nodes.count, NO_PARA, dtype=np.int64)
+        placed = nodes.parachains * (nodes.collators + nodes.validators)
+        found[:placed] = np.arange(placed) % nodes.parachains
+        return found
+
+    @cached_property
+    def keeps(self) -> Rows:
+        """The parachain of which each node keeps the queues: that of a collator."""
+        if self.given.paras is not None:
+            return self.given.paras
+        found = self.needs.copy()
+        found[self.options.nodes.parachains * self.options.nodes.collators :] = NO_PARA
+        return found
+
+    @cached_property
+    def _phase(self) -> Rows:
+        period = np.uint64(self.options.churn.period)
+        return (words(self.seed, Draw.CHURN, np.arange(self.options.nodes.count), 0) % period).astype(np.int64)
+
+    def there(self, nodes: Rows, time: int) -> Mask:
+        """Return which nodes are there at a time; attackers always are, and all are in their first period."""
+        churn = self.options.churn
+        if time < 0:
+            return np.zeros(len(nodes), dtype=bool)
+        if not churn.share:
+            return np.ones(len(nodes), dtype=bool)
+        period = (time + self._phase[nodes]) // churn.period
+        away = uniforms(self.seed, Draw.CHURN, nodes, period + 1) < churn.share
+        return np.asarray(~away | (period < 1) | (self.behaviour[nodes] != HONEST))
+
+    @cached_property
+    def arrivals(self) -> npt.NDArray[np.int64]:
+        """When each node has each block and has updated its leaves (ms), shape (blocks, nodes)."""
+        if self.given.imports is not None:
+            return self.given.imports
+        relay, blocks = self.options.relay, len(self.relay.hashes)
+        nodes = np.arange(self.options.nodes.count)
+        drawn = words(self.seed, Draw.PROPAGATION, nodes[None, :], np.arange(blocks)[:, None])
+        later = (drawn % np.uint64(relay.propagation + 1)).astype(np.int64) + relay.update
+        later[0] = 0
+        return self.relay.times[:, None] + later
+
+    @cached_property
+    def latest(self) -> npt.NDArray[np.int64]:
+        """When the last node has each block."""
+        return np.asarray(self.arrivals.max(axis=1))
+
+    def came(self, nodes: Rows, since: int, time: int) -> Mask:
+        """Return which nodes got a block after ``since`` up to ``time``."""
+        some = np.flatnonzero((self.relay.times <= time) & (self.latest > since))
+        when = self.arrivals[some][:, nodes]
+        return np.asarray(((when > since) & (when <= time)).any(axis=0))
+
+    def leaves(self, nodes: Rows, time: int) -> tuple[Rows, Rows]:
+        """Return the leaves of nodes at a time: rows of ``nodes``, and blocks. A block comes with its ancestors; leaves
+        too far below the best one are dropped."""
+        relay = self.relay
+        heights = relay.heights.astype(np.int64)
+        made = np.flatnonzero(relay.times <= time)
+        done = made[self.latest[made] <= time]
+        least = int(heights[done].max(initial=0)) - self.options.relay.finality
+        some = made[heights[made] >= least]
+        has = self.arrivals[some][:, nodes] <= time
+        place = {block: row for row, block in enumerate(some.tolist())}
+        parent = [place.get(int(block), NO_BLOCK) for block in relay.parents[some]]
+        covered = np.zeros_like(has)
+        for row in np.argsort(-heights[some], kind="stable").tolist():
+            has[row] |= covered[row]
+            if parent[row] != NO_BLOCK:
+                covered[parent[row]] |= has[row]
+        best = np.where(has, heights[some][:, None], -1).max(axis=0)
+        leaf = has & ~covered & (heights[some][:, None] >= best - self.options.relay.finality)
+        row, block = leaf.T.nonzero()
+        return row, some[block]
+
+    def first_block(self, time: int) -> int:
+        """Return the lowest block of which a queue may still be in a pool, or seen with a peer, at a time."""
+        relay, gossip = self.options.relay, self.options.gossip
+        heights = self.relay.heights.astype(np.int64)
+        made = np.flatnonzero(self.latest <= time - 2 * gossip.purge_interval)
+        below = int(heights[made].max(initial=0)) - self._listed - relay.finality - gossip.ancestors - 1
+        return int(np.argmax(heights >= below))
+
+    @cached_property
+    def _listed(self) -> int:
+        """How many numbers above its own the last block is that lists a queue, at most."""
+        heights, relay = self.relay.heights.astype(np.int64), self.relay
+        gaps = [int((heights[block] - heights[relay.issued[rows]]).max(initial=0)) for block, rows in enumerate(relay.unrouted)]
+        return max(gaps)
+
+    def first_queue(self, time: int) -> tuple[int, int]:
+        """Return the lowest queue and the lowest root of the blocks from ``first_block`` on."""
+        block = self.first_block(time)
+        queues = np.flatnonzero(self.relay.queue_issued >= block)
+        roots = np.flatnonzero(self.relay.root_issued >= block)
+        queue = int(queues[0]) if len(queues) else len(self.relay.queue_issued)
+        return queue, int(roots[0]) if len(roots) else len(self.relay.roots)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is not drawn (see ``World``)."""
+
+    relay: RelayChain | None = None
+    graph: Graph | None = None
+    imports: npt.NDArray[np.int64] | None = None
+    paras: Rows | None = None
