@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import causeway
-from causeway.cli import check, demo, key, prove, relay, run, send, serve, state, vacuum, verify
+from causeway.cli import check, demo, gossip, key, prove, relay, run, send, serve, state, vacuum, verify
 from causeway.cli.shell import EPILOG
 
 
@@ -51,5 +51,6 @@ def build() -> typer.Typer:
     app.command("serve", epilog=EPILOG)(serve.command)
     app.command("relay", epilog=EPILOG)(relay.build())
     app.command("send", epilog=EPILOG)(send.command)
+    app.add_typer(gossip.build(), name="gossip")
     app.add_typer(key.build(), name="key")
     return app

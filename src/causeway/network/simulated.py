@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
 from causeway.network.document import override, read_document, validated
+from causeway.network.network import Network
 from causeway.network.scenario import Scenario, ScenarioDocument
+from causeway.pipeline.schemas import stamped_schema
 from causeway.protocols.registry import protocol
+
+RESULTS = "results"
+"""The folder of a lake with what a simulation found."""
+
+SUMMED = ("got", "samples", "disconnected")
+"""The log tables of a simulation that its results are made of."""
 
 _NETWORK = ("seed", "executor", "master", "spark", "partitions", "commit_every", "lake")
 
@@ -26,15 +38,44 @@ def load_simulation(name: str, path: str | os.PathLike[str], overrides: Mapping[
         override(document, key, text)
     network = document.pop("network", {})
     options: Any = validated(protocol(name).load_options(), document, str(path))
-    given = {"network": network}
     if isinstance(network, Mapping):
-        refused = [key for key in network if key not in _NETWORK]
-        model = {"network": {key: network[key] for key in network}}
-        if refused:
-            from causeway.model.errors import InvalidInput
-
-            text = f"unknown key; Keys here: {', '.join(_NETWORK)}"
-            raise InvalidInput(f"{path}: network.{refused[0]}: {text}")
-        given = {"network": {**model["network"], "protocol": name, "seconds_per_tick": options.slice / 1000}}
+        for key in network:
+            if key not in _NETWORK:
+                raise InvalidInput(f"{path}: network.{key}: unknown key; Keys here: {', '.join(_NETWORK)}")
+        network = {**network, "protocol": name, "seconds_per_tick": options.slice / 1000}
     nodes = {"count": options.nodes.count, "prefix": "node-"}
-    return Scenario(str(path), validated(ScenarioDocument, {**given, "options": document, "chains": [nodes]}, str(path)))
+    whole = {"network": network, "options": document, "chains": [nodes]}
+    return Scenario(str(path), validated(ScenarioDocument, whole, str(path)))
+
+
+class Found(Protocol):
+    """What a simulation found: ``summary``, one JSON object; ``lines``, the same for a person; ``tables``; ``plot``, an
+    SVG; whether all ``holds`` that must."""
+
+    @property
+    def summary(self) -> Mapping[str, Any]: ...  # noqa: D102
+    @property
+    def lines(self) -> Sequence[tuple[str, str]]: ...  # noqa: D102
+    @property
+    def tables(self) -> Mapping[str, pa.Table]: ...  # noqa: D102
+    @property
+    def plot(self) -> str: ...  # noqa: D102
+    @property
+    def holds(self) -> bool: ...  # noqa: D102
+
+
+def found_in(network: Network) -> Found:
+    """Return what a simulation found, at the height that it has reached, and write its tables into the lake's folder
+    ``results``, over those of an earlier height."""
+    kernel, lake = network.deployment.kernel, network.lake
+    logs = {}
+    for name in SUMMED:
+        rows = [lake.sealed_table(path, seal) for path, seal in lake.log_files(name).items()]
+        logs[name] = pa.concat_tables([stamped_schema(kernel.logs[name]).empty_table(), *rows])
+    found: Found = network.scenario.protocol.part("results")(kernel, logs)
+    lake.storage.make_folder(RESULTS)
+    for name, table in found.tables.items():
+        lake.storage.write_table(f"{RESULTS}/{name}.parquet", table)
+    lake.storage.put(f"{RESULTS}/summary.json", json.dumps(dict(found.summary), indent=1).encode())
+    lake.storage.put(f"{RESULTS}/coverage.svg", found.plot.encode())
+    return found

@@ -28,7 +28,7 @@ from causeway.protocols.contract import (
 )
 from causeway.protocols.events import EventLog
 from causeway.protocols.execution import ProgramRunner
-from causeway.protocols.hosting import Hosting, HostedForGood
+from causeway.protocols.hosting import HostedForGood, Hosting
 from causeway.protocols.icmp.gossip.state import start
 from causeway.protocols.icmp.simulation.node import Slice, run
 from causeway.protocols.icmp.simulation.options import SimulationOptions
@@ -105,7 +105,9 @@ class GossipKernel(HostedForGood):
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return a digest of each node's rows of all tables (``chain``, ``root``)."""
         frames = state.frames()
-        sections = [section_digests(frames[name], frames[name][table.owner], chains) for name, table in STATE_TABLES.items()]
+        sections = [
+            section_digests(frames[name], frames[name][table.owner], chains) for name, table in STATE_TABLES.items()
+        ]
         roots = [hashlib.sha256(b"".join(parts)).digest() for parts in zip(*sections, strict=True)]
         found = np.frombuffer(b"".join(roots), dtype=np.uint8).reshape(len(chains), 32)
         return Frame({"chain": chains, "root": found}, len(chains))
@@ -137,5 +139,3 @@ class GossipKernel(HostedForGood):
         number = np.full(len(chains), height, dtype=np.uint64)
         columns = {"chain": chains, "number": number, "hash": nothing, "parent": nothing, "root": roots["root"]}
         return Frame({**columns, "certification": nothing}, len(chains))
-
-

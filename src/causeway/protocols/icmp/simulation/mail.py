@@ -11,11 +11,9 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.proofs.hashing import Digests
 from causeway.protocols.icmp.gossip.listed import Mask
-from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import Output
 from causeway.protocols.icmp.gossip.waiting import admitted
 from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
-from causeway.protocols.icmp.simulation.relay import RelayChain
 from causeway.protocols.icmp.simulation.state import heads_bytes, heads_hashes
 from causeway.protocols.icmp.simulation.tables import BODIES, CLOSED, DECLARED, JUNK, MALFORMED, PACKETS
 from causeway.protocols.icmp.simulation.world import World
@@ -135,7 +133,11 @@ class Sending:
 def sending(world: World, out: Output, hops: npt.NDArray[np.uint8]) -> Sending:
     """Return what a step's output sends. ``hops``: of each queue that goes out."""
     relay = world.relay
-    packets = [_packets(out.heads["node"], out.heads["peer"], DECLARED, out.heads["count"], heads_bytes(relay, out.heads["heads"]))]
+    packets = [
+        _packets(
+            out.heads["node"], out.heads["peer"], DECLARED, out.heads["count"], heads_bytes(relay, out.heads["heads"])
+        )
+    ]
     gone = out.disconnected
     nothing = np.full((len(gone), 20), 255, dtype=np.uint8)
     packets.append(_packets(gone["node"], gone["peer"], CLOSED, np.zeros(len(gone), dtype=np.uint64), nothing))
@@ -144,17 +146,29 @@ def sending(world: World, out: Output, hops: npt.NDArray[np.uint8]) -> Sending:
 
 
 def _packets(
-    source: npt.NDArray[np.uint32], destination: npt.NDArray[np.uint32], kind: int, count: U64, heads: npt.NDArray[np.uint8]
+    source: npt.NDArray[np.uint32],
+    destination: npt.NDArray[np.uint32],
+    kind: int,
+    count: U64,
+    heads: npt.NDArray[np.uint8],
 ) -> Frame:
     kinds = np.full(len(source), kind, dtype=np.uint8)
-    return Frame({"source": source, "destination": destination, "kind": kinds, "count": count, "heads": heads}, len(source))
+    return Frame(
+        {"source": source, "destination": destination, "kind": kinds, "count": count, "heads": heads}, len(source)
+    )
 
 
 def _bodies(
-    source: npt.NDArray[np.uint32], destination: npt.NDArray[np.uint32], queue: U64, altered: int, hops: npt.NDArray[np.uint8] | np.uint8
+    source: npt.NDArray[np.uint32],
+    destination: npt.NDArray[np.uint32],
+    queue: U64,
+    altered: int,
+    hops: npt.NDArray[np.uint8] | np.uint8,
 ) -> Frame:
     rows = Frame({"source": source, "destination": destination, "queue": queue}, len(source))
-    return rows.with_columns(altered=np.full(len(source), altered, dtype=np.uint8), hops=np.broadcast_to(hops, (len(source),)))
+    return rows.with_columns(
+        altered=np.full(len(source), altered, dtype=np.uint8), hops=np.broadcast_to(hops, (len(source),))
+    )
 
 
 def junk(tick: int, source: Rows, which: Rows) -> U64:
@@ -186,6 +200,3 @@ def posted(world: World, rows: Sending, time: int, tick: int) -> tuple[Frame, Fr
 def _lasting(sent: Frame) -> Mask:
     """Return which rows are never lost: that a connection ended is noticed at last."""
     return np.asarray(sent["kind"] == CLOSED) if "kind" in sent else np.zeros(len(sent), dtype=bool)
-
-
-__all__ = ["GossipOptions", "Mail", "Sending", "arrived", "described", "heads_input", "junk", "posted", "queues_input", "sending"]

@@ -215,7 +215,9 @@ def _misbehaved(now: Slice, gossip: GossipState, sent: Sending, leaves: Frame, b
         row = int(gossip.nodes["node"].searchsorted(node))
         peers = gossip.peers["peer"][begins[row] : begins[row + 1]].astype(np.int64)
         queue = now.world.relay.queue[now.world.relay.unrouted[block]].astype(np.uint64)
-        sent = sent.with_bodies(np.full(len(peers) * len(queue), node), peers.repeat(len(queue)), np.tile(queue, len(peers)))
+        sent = sent.with_bodies(
+            np.full(len(peers) * len(queue), node), peers.repeat(len(queue)), np.tile(queue, len(peers))
+        )
     for node in now.nodes[behaviour[now.nodes.astype(np.int64)] == SPAM].tolist():
         row = int(gossip.nodes["node"].searchsorted(node))
         peers = gossip.peers["peer"][begins[row] : begins[row + 1]].astype(np.int64).repeat(now.world.rate[node])
@@ -227,7 +229,7 @@ def _misbehaved(now: Slice, gossip: GossipState, sent: Sending, leaves: Frame, b
 def _hops_of(now: Slice, hops: npt.NDArray[np.uint8], window: Window, out: Output) -> npt.NDArray[np.uint8]:
     """Return over how many links each body that goes out will have come."""
     root = now.world.relay.root_numbers(out.queues["root"]) - window.first_root
-    return hops[now.nodes.searchsorted(out.queues["node"]), root]
+    return np.asarray(hops[now.nodes.searchsorted(out.queues["node"]), root])
 
 
 # ---- what is noted
@@ -241,7 +243,10 @@ def _hops(now: Slice, state: State, out: Output, bodies: Frame) -> tuple[npt.NDA
     root = relay.root_numbers(got["root"])
     verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
     good = bodies.take(verdicts["row"][verdicts["code"] == Verdict.OK])
-    of = Frame({"node": good["destination"], "root": relay.queue_root[good["queue"].astype(np.int64)].astype(np.uint64)}, len(good))
+    of = Frame(
+        {"node": good["destination"], "root": relay.queue_root[good["queue"].astype(np.int64)].astype(np.uint64)},
+        len(good),
+    )
     asked = Frame({"node": got["node"], "root": root.astype(np.uint64)}, len(got))
     own, wanted = codes(("node", "root"), of, asked)
     order = np.argsort(own, kind="stable")
@@ -317,7 +322,12 @@ def _trace(
     relay, sends = world.relay, sent.bodies
     verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
     judged = {"chain": verdicts["node"], "peer": verdicts["peer"], "queue": bodies["queue"][verdicts["row"]]}
-    went = {"chain": sends["source"], "peer": sends["destination"], "queue": sends["queue"], "altered": sends["altered"]}
+    went = {
+        "chain": sends["source"],
+        "peer": sends["destination"],
+        "queue": sends["queue"],
+        "altered": sends["altered"],
+    }
     gone = relay.queue_numbers(out.purged["root"], out.purged["topic"]).astype(np.uint32)
     return {
         "trace_sent": Frame(went, len(sends)),

@@ -7,6 +7,7 @@ digests.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -191,7 +192,7 @@ class RelayChain:
             body = self.bodies[root]
             last = body[-1]
             return egress_root([*body[:-1], last[:-1] + bytes([last[-1] ^ 1])] if altered else body)
-        digest = self.roots[root].tobytes()
+        digest: bytes = self.roots[root].tobytes()
         return bytes([digest[0] ^ 1]) + digest[1:] if altered else digest
 
 
@@ -224,7 +225,9 @@ def relay_chain(options: SimulationOptions, seed: int) -> RelayChain:
             times.append(number * relay.interval + later)
             twins.append(block)
         main = block
-    hashes = digests([blake2_256(b"block" + seed.to_bytes(8, "little") + n.to_bytes(8, "little")) for n in range(len(heights))])
+    hashes = digests(
+        [blake2_256(b"block" + seed.to_bytes(8, "little") + n.to_bytes(8, "little")) for n in range(len(heights))]
+    )
     columns: dict[str, list[Rows]] = {name: [] for name in ("issued", "sources", "destinations", "root")}
     roots, of_block = 0, dict[int, tuple[Rows, Rows, Rows]]()
     for block, twin in enumerate(twins):
@@ -280,14 +283,17 @@ def _bodies(seed: int, sizes: U64, messages: int) -> list[list[bytes]]:
     for root, size in enumerate(sizes.tolist()):
         content = words(seed, Draw.CONTENT, root, np.arange(-(-size // _WORD))).tobytes()[:size]
         cuts = [size * part // messages for part in range(messages + 1)]
-        found.append([content[begin:end] for begin, end in zip(cuts, cuts[1:], strict=False)])
+        found.append([content[begin:end] for begin, end in itertools.pairwise(cuts)])
     return found
 
 
 def _unrouted(relay: RelaySection, parents: Rows, heights: Rows, entries: dict[str, Rows]) -> list[Rows]:
     """Return the entries that each block lists: those of its last ``listed`` ancestors, by recipient, block, sender."""
     groups = groups_of(entries["issued"])
-    of = {int(entries["issued"][start]): (start, start + count) for start, count in zip(groups.starts, groups.counts, strict=True)}
+    of = {
+        int(entries["issued"][start]): (start, start + count)
+        for start, count in zip(groups.starts, groups.counts, strict=True)
+    }
     found = []
     for block in range(len(parents)):
         rows, at = [np.empty(0, dtype=np.int64)], int(parents[block])

@@ -60,7 +60,8 @@ NODES = _schema(
     ("hops", pa.binary()),
     *((name, _U64) for name in COUNTERS),
 )
-"""One row a node. ``pool``: a bit a queue up to ``end_queue``; ``hops``: a byte a root, over how many links its body came, plus one."""
+"""One row a node. ``pool``: a bit a queue up to ``end_queue``; ``hops``: a byte a root, over how many links its body
+came, plus one."""
 
 OWN = _schema(("chain", _U32), ("block", _U32))
 """Blocks of which a node keeps the topics."""

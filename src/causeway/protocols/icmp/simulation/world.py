@@ -156,7 +156,10 @@ class World:
     def _listed(self) -> int:
         """How many numbers above its own the last block is that lists a queue, at most."""
         heights, relay = self.relay.heights.astype(np.int64), self.relay
-        gaps = [int((heights[block] - heights[relay.issued[rows]]).max(initial=0)) for block, rows in enumerate(relay.unrouted)]
+        gaps = [
+            int((heights[block] - heights[relay.issued[rows]]).max(initial=0))
+            for block, rows in enumerate(relay.unrouted)
+        ]
         return max(gaps)
 
     def first_queue(self, time: int) -> tuple[int, int]:

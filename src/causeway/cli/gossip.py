@@ -1,0 +1,14 @@
+"""``causeway gossip``: nodes that gossip what chains post for each other."""
+
+from __future__ import annotations
+
+import typer
+
+from causeway.cli import gossip_simulate
+
+
+def build() -> typer.Typer:
+    """Return the commands, one file each."""
+    app = typer.Typer(no_args_is_help=True, help="Nodes that gossip the queues which chains post for each other.")
+    app.command("simulate")(gossip_simulate.command)
+    return app

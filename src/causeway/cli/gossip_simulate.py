@@ -1,0 +1,131 @@
+"""``causeway gossip simulate``: thousands of nodes, and who got what when."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from causeway.cli import shell
+from causeway.cli.compiling import compile_first
+from causeway.cli.interrupts import Interrupts
+from causeway.cli.memory import PeakMemory
+from causeway.cli.run import claim_is_watched, setting
+from causeway.cli.watch import Watch, results, waiting
+from causeway.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from causeway.network.network import Network
+    from causeway.network.simulated import Found
+    from causeway.pipeline.lake import Manifest
+
+SIMULATION = "gossip"
+
+
+def command(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).", show_default=False)],
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out", metavar="LAKE", help="Folder or URI for the tables; default: a temporary one.", show_default=False
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the simulation in the lake.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw coverage over time, as SVG.", show_default=False)
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override any key of the scenario; may be repeated.", show_default=False
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")] = False,
+) -> int:
+    """Simulate nodes that gossip queues: how many bodies are where they are needed, when, and for how many bytes.
+
+    Every node runs the state machine of a real node. A simulation runs on the tick engine, a chain a node: it can be
+    killed and resumed, and gives the same results wherever it runs.
+
+    [bold]Example[/bold]: causeway gossip simulate examples/gossip.toml --plot coverage.svg
+    """
+    if resume and out is None:
+        raise InvalidInput("--resume: needs the lake to continue, as --out LAKE")
+    overrides = dict(setting(text) for text in settings or ())
+    found, about = _run(scenario, overrides, out, resume)
+    if plot is not None:
+        _write(plot, found.plot)
+    content: dict[str, Any] = {"scenario": str(scenario), **found.summary, **about, "lake": out}
+    if as_json:
+        print(json.dumps(content))
+    else:
+        _show(scenario, found, content)
+    return shell.OK if found.holds else shell.BROKEN
+
+
+def _run(scenario: Path, overrides: dict[str, str], out: str | None, resume: bool) -> tuple[Found, dict[str, Any]]:
+    from causeway.network.network import Network
+    from causeway.network.simulated import found_in, load_simulation
+
+    reached: Network | None = None
+    with PeakMemory() as memory, Interrupts() as interrupts:
+        try:
+            loaded = load_simulation(SIMULATION, scenario, overrides)
+            compile_first()
+            with waiting("Starting"):
+                network = Network(loaded, out, resume=resume, waiting=claim_is_watched)
+            with network:
+                reached = network
+                interrupts.take()
+                started = time.perf_counter()
+                _ticks(network, scenario.name, interrupts)
+                seconds = time.perf_counter() - started
+                with waiting("Counting"):
+                    found = found_in(network)
+                memory.sample()
+                about = {"root": network.root(), "seconds": round(seconds, 3), "peak_memory_bytes": memory.peak_bytes}
+                return found, about
+        except (KeyboardInterrupt, Exception) as error:
+            if not interrupts.asked:
+                raise
+            where = "before the first tick" if reached is None else f"at height {reached.height}"
+            again = "continue with --resume" if out is not None else "the lake was temporary; use --out to resume"
+            raise shell.Interrupted(f"stopped {where}; {again}") from error
+
+
+def _ticks(network: Network, title: str, interrupts: Interrupts) -> None:
+    watch = Watch(title, network.tick, None)
+
+    def committed(manifest: Manifest) -> None:
+        watch(manifest)
+        if interrupts.asked:
+            raise KeyboardInterrupt
+
+    interrupts.gentle = True
+    with watch:
+        network.run(progress=committed)
+    interrupts.gentle = False
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"--plot {path}: cannot be written: {error.strerror}") from None
+
+
+def _show(scenario: Path, found: Found, content: dict[str, Any]) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(justify="right", style="bold")
+    table.add_column()
+    for name, text in found.lines:
+        table.add_row(name, text)
+    table.add_row("root", content["root"])
+    table.add_row("took", f"{content['seconds']:,} s, {content['peak_memory_bytes'] >> 20:,} MiB")
+    console = results()
+    console.print(f"{scenario.name}: gossip")
+    console.print(table)

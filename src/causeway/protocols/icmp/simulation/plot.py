@@ -1,0 +1,50 @@
+"""The one plot of a simulation, as SVG: which share of bodies is there how long after its queue was listed."""
+
+from __future__ import annotations
+
+from html import escape
+
+import pyarrow as pa
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 64, 24, 48, 56
+
+_LINES = (("needed", "#0b5394", "nodes that need the queue"), ("all", "#b45f06", "all honest nodes"))
+
+
+def curve(coverage: pa.Table, interval: int, title: str) -> str:
+    """Return the plot of a table of coverage; ``interval``: between two blocks (ms), marked."""
+    times = coverage["time"].to_pylist()
+    end = max(times[-1], 1)
+
+    def x(time: float) -> float:
+        return float(round(LEFT + (WIDTH - LEFT - RIGHT) * time / end, 1))
+
+    def y(share: float) -> float:
+        return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share, 1)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="sans-serif" font-size="13">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{LEFT}" y="24" font-size="15">{escape(title)}: bodies that have arrived</text>',
+    ]
+    for percent in range(0, 101, 20):
+        at = y(percent / 100)
+        parts.append(f'<line x1="{LEFT}" y1="{at}" x2="{WIDTH - RIGHT}" y2="{at}" stroke="#dddddd"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{at + 4}" text-anchor="end">{percent}%</text>')
+    for part in range(5):
+        time = end * part / 4
+        parts.append(f'<text x="{x(time)}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{time / 1000:g} s</text>')
+    mark = x(interval)
+    parts.append(f'<line x1="{mark}" y1="{TOP}" x2="{mark}" y2="{y(0)}" stroke="#888888" stroke-dasharray="4 4"/>')
+    parts.append(f'<text x="{mark + 6}" y="{TOP + 14}" fill="#666666">next block</text>')
+    for place, (name, colour, text) in enumerate(_LINES):
+        shares = coverage[name].to_pylist()
+        points = " ".join(f"{x(time)},{y(share)}" for time, share in zip(times, shares, strict=True))
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        at, begin, stop = y(0.14) + 18 * place, x(0.62 * end), x(0.66 * end)
+        ends = f'x1="{begin}" y1="{at - 4}" x2="{stop}" y2="{at - 4}"'
+        parts.append(f'<line {ends} stroke="{colour}" stroke-width="2"/><text x="{stop + 8}" y="{at}">{text}</text>')
+    middle, bottom = (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12
+    parts.append(f'<text x="{middle}" y="{bottom}" text-anchor="middle">time since the queue was listed</text>')
+    return "\n".join([*parts, "</svg>", ""])

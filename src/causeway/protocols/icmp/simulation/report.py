@@ -1,0 +1,275 @@
+"""What a simulation found: who got what when, over how many links, for how many bytes, and what attackers cost.
+
+A queue is *listed* from the moment on that the first block above the one that posted it is made: before that no node
+expects it (ICMP reference 3.2, exclusive). Times of bodies are counted from there; that a queue is *in time* means that
+all who need it had it before one more block was made. Who is away at that moment is not counted for that queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.order import Rows
+from causeway.protocols.icmp.gossip.listed import Mask
+from causeway.protocols.icmp.simulation.kernel import GossipKernel
+from causeway.protocols.icmp.simulation.node import ITSELF
+from causeway.protocols.icmp.simulation.plot import curve
+from causeway.protocols.icmp.simulation.tables import COUNTERS
+from causeway.protocols.icmp.simulation.world import HONEST, World
+
+NEVER = np.iinfo(np.int64).max
+
+QUANTILES = (0.5, 0.9, 0.99, 1.0)
+
+_ATTACKS = {1: "silent", 2: "lying", 3: "spamming"}
+
+BODIES_SCHEMA = pa.schema(
+    [
+        pa.field("number", pa.uint64(), nullable=False),
+        pa.field("source", pa.uint32(), nullable=False),
+        pa.field("destination", pa.uint32(), nullable=False),
+        pa.field("delay", pa.uint64()),
+    ]
+)
+"""One row a queue that a block of the main chain posted: the block's number, the parachains by position, and how long
+after that block was made all collators of the recipient had the body (ms); null: not before the end."""
+
+COVERAGE_SCHEMA = pa.schema(
+    [("time", pa.int64()), ("needed", pa.float64()), ("all", pa.float64())],
+)
+"""Which share of the bodies was there so long after its queue was listed (ms): of pairs of a queue and a node that
+needs it, and of pairs of a queue and any honest node."""
+
+WORK_SCHEMA = pa.schema(
+    [
+        ("time", pa.int64()),
+        ("pool_bytes_mean", pa.float64()),
+        ("pool_bytes_most", pa.uint64()),
+        ("pool_queues_mean", pa.float64()),
+    ]
+    + [(name, pa.uint64()) for name in COUNTERS]
+)
+"""Pools of honest nodes at a time of the run (ms), and what these have done up to then, all together."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """``summary``: one JSON object. ``lines``: the same for a person. ``tables``: by name. ``plot``: an SVG."""
+
+    summary: Mapping[str, Any]
+    lines: list[tuple[str, str]]
+    tables: Mapping[str, pa.Table]
+    plot: str
+
+    @property
+    def holds(self) -> bool:
+        """Return whether every pool kept its bound, and all that was needed arrived."""
+        return bool(self.summary["holds"])
+
+
+def results(kernel: GossipKernel, logs: Mapping[str, pa.Table]) -> Results:
+    """Return what was found. ``logs``: the rows of ``got``, ``samples`` and ``disconnected``, with ``tick``."""
+    world = kernel.world
+    arrival, links = _arrivals(world, logs["got"])
+    roots = _roots(world)
+    needed, late = _coverage(world, arrival, roots)
+    everybody = late[:, world.behaviour == HONEST].reshape(-1)
+    pairs = late[needed]
+    times = np.arange(0, 2 * world.options.relay.interval + 1, world.options.slice)
+    shares = [
+        [float((found <= time).mean()) if found.size else 1.0 for time in times.tolist()]
+        for found in (pairs, everybody)
+    ]
+    coverage = pa.table([times, *shares], schema=COVERAGE_SCHEMA)
+    work = _work(world, logs["samples"])
+    summary = {
+        **_figures(world),
+        **_delivered(world, needed, late),
+        "hops_mean": round(float(links.mean()), 2) if len(links) else 0.0,
+        "hops_most": int(links.max(initial=0)),
+        **_costs(world, work),
+        "attackers": _attackers(world, logs["disconnected"]),
+    }
+    summary["holds"] = summary["never"] == 0 and summary["pool_bytes_most"] <= world.options.gossip.max_pool_bytes
+    tables = {"coverage": coverage, "bodies": _bodies(world, arrival, roots), "work": work}
+    title = f"{world.options.nodes.count:,} nodes, {len(roots):,} queues"
+    return Results(summary, _lines(summary), tables, curve(coverage, world.options.relay.interval, title))
+
+
+def _arrivals(world: World, got: pa.Table) -> tuple[npt.NDArray[np.int64], Rows]:
+    """Return when each root was in the pool of each node first (ms), shape (roots, nodes), and over how many links
+    bodies came that honest nodes were sent."""
+    when = np.full((len(world.relay.roots), world.options.nodes.count), NEVER, dtype=np.int64)
+    root, node, tick = (got[name].to_numpy() for name in ("root", "chain", "tick"))
+    np.minimum.at(when, (root.astype(np.int64), node.astype(np.int64)), tick * world.options.slice)
+    sent = (got["peer"].to_numpy() != ITSELF) & (world.behaviour[node.astype(np.int64)] == HONEST)
+    return when, got["hops"].to_numpy()[sent].astype(np.int64)
+
+
+def _roots(world: World) -> Rows:
+    """Return the entry that posted each root first, where some block lists it."""
+    _, first = np.unique(world.relay.root, return_index=True)
+    return first[world.relay.first_listed[first] >= 0]
+
+
+def _coverage(world: World, arrival: npt.NDArray[np.int64], entries: Rows) -> tuple[Mask, npt.NDArray[np.int64]]:
+    """Return which node needs which queue, and how long after it was listed each had it: shape (queues, nodes)."""
+    relay = world.relay
+    listed = relay.first_listed[entries]
+    had = arrival[relay.root[entries]]
+    late = np.where(had == NEVER, NEVER, had - listed[:, None])
+    nodes = np.arange(world.options.nodes.count)
+    needed = world.needs[None, :] == relay.destinations[entries][:, None]
+    needed &= (world.behaviour == HONEST)[None, :]
+    for time in np.unique(listed).tolist():
+        there = world.there(nodes, int(time) + world.options.relay.interval)
+        needed[listed == time] &= there[None, :]
+    return needed, late
+
+
+def _delivered(world: World, needed: Mask, late: npt.NDArray[np.int64]) -> dict[str, Any]:
+    interval = world.options.relay.interval
+    some: Mask = np.logical_or.reduce(needed, axis=1)
+    in_time = (late <= interval) | ~needed
+    pairs = late[needed]
+    came = np.sort(pairs[pairs != NEVER])
+    quantiles = {
+        f"p{round(100 * share)}_ms": int(came[min(len(came) - 1, int(np.ceil(share * len(came))) - 1)])
+        if len(came)
+        else None
+        for share in QUANTILES
+    }
+    return {
+        "in_time": round(float(np.logical_and.reduce(in_time[some], axis=1).mean()), 4) if some.any() else 1.0,
+        "in_time_of_needed": round(float((pairs <= interval).mean()), 4) if len(pairs) else 1.0,
+        "needed": len(pairs),
+        "never": int(np.count_nonzero(pairs == NEVER)),
+        **quantiles,
+    }
+
+
+def _figures(world: World) -> dict[str, Any]:
+    graph, relay = world.graph, world.options.relay
+    honest = int(np.count_nonzero(world.behaviour == HONEST))
+    return {
+        "nodes": world.options.nodes.count,
+        "honest": honest,
+        "links": len(graph.node) // 2,
+        "latency_mean_ms": round(float(graph.latency.mean()), 1),
+        "blocks": relay.blocks,
+        "interval_ms": relay.interval,
+        "queues": len(world.relay.roots),
+    }
+
+
+def _work(world: World, samples: pa.Table) -> pa.Table:
+    """Return what honest nodes have done, a row a sample."""
+    honest = world.behaviour[samples["chain"].to_numpy().astype(np.int64)] == HONEST
+    samples = samples.filter(pa.array(honest))
+    tick = samples["tick"].to_numpy()
+    ticks, row = np.unique(tick, return_inverse=True)
+    count = np.maximum(np.bincount(row, minlength=len(ticks)), 1)
+
+    def summed(name: str) -> npt.NDArray[np.float64]:
+        weights = samples[name].to_numpy().astype(np.float64)
+        return np.bincount(row, weights=weights, minlength=len(ticks)).astype(np.float64)
+
+    most = {name: np.zeros(len(ticks), dtype=np.uint64) for name in ("pool_bytes", "most_pool_bytes")}
+    for name, found in most.items():
+        np.maximum.at(found, row, samples[name].to_numpy().astype(np.uint64))
+    columns = {
+        "time": ticks * world.options.slice,
+        "pool_bytes_mean": summed("pool_bytes") / count,
+        "pool_bytes_most": most["pool_bytes"],
+        "pool_queues_mean": summed("pool_queues") / count,
+        **{name: summed(name).astype(np.uint64) for name in COUNTERS},
+        "most_pool_bytes": most["most_pool_bytes"],
+    }
+    return pa.table([pa.array(columns[name]) for name in WORK_SCHEMA.names], schema=WORK_SCHEMA)
+
+
+def _costs(world: World, work: pa.Table) -> dict[str, Any]:
+    last = {name: int(work[name][-1].as_py()) if len(work) else 0 for name in COUNTERS}
+    honest = max(int(np.count_nonzero(world.behaviour == HONEST)), 1)
+    copies = last["got_queues"] / max(last["new"], 1)
+    return {
+        "sent_bytes_a_node": last["sent_bytes"] // honest,
+        "sent_queues_a_node": round(last["sent_queues"] / honest, 1),
+        "declarations_a_node": round(last["sent_heads"] / honest, 1),
+        "copies_a_body": round(copies, 3),
+        "wasted_queues": last["wasted"],
+        "wasted_bytes": last["wasted_bytes"],
+        "pool_bytes_most": last["most_pool_bytes"],
+        "pool_bytes_bound": world.options.gossip.max_pool_bytes,
+    }
+
+
+def _attackers(world: World, disconnected: pa.Table) -> dict[str, Any]:
+    """Return of each kind of attackers how many links they had to honest nodes, and how many these have ended."""
+    graph, behaviour = world.graph, world.behaviour
+    honest = behaviour[graph.node] == HONEST
+    node, peer = (disconnected[name].to_numpy().astype(np.int64) for name in ("chain", "peer"))
+    found: dict[str, Any] = {}
+    for number, name in _ATTACKS.items():
+        links = int(np.count_nonzero(honest & (behaviour[graph.peer] == number)))
+        if links:
+            ended = np.unique(
+                np.stack([node, peer])[:, (behaviour[node] == HONEST) & (behaviour[peer] == number)], axis=1
+            )
+            found[name] = {"links": links, "ended": int(ended.shape[1])}
+    both = (behaviour[node] == HONEST) & (behaviour[peer] == HONEST)
+    found["honest_links_ended"] = int(np.count_nonzero(both))
+    return found
+
+
+def _bodies(world: World, arrival: npt.NDArray[np.int64], entries: Rows) -> pa.Table:
+    """Return ``BODIES_SCHEMA``: what the runtime's kernel takes for when bodies are there."""
+    relay = world.relay
+    collators = (world.keeps[None, :] == relay.destinations[entries][:, None]) & (world.behaviour == HONEST)[None, :]
+    had = np.where(collators, arrival[relay.root[entries]], -1).max(axis=1)
+    made = relay.times[relay.issued[entries]]
+    delay = np.where(had == NEVER, 0, had - made).astype(np.uint64)
+    return pa.table(
+        [
+            pa.array(relay.heights[relay.issued[entries]]),
+            pa.array(relay.sources[entries].astype(np.uint32)),
+            pa.array(relay.destinations[entries].astype(np.uint32)),
+            pa.array(delay, mask=(had == NEVER) | (had < 0)),
+        ],
+        schema=BODIES_SCHEMA,
+    )
+
+
+def _lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the summary as a person reads it."""
+    interval = summary["interval_ms"]
+    times = ", ".join(
+        f"{name.split('_')[0]} {summary[name]:,} ms"
+        for name in summary
+        if name.endswith("_ms") and name[0] == "p" and summary[name] is not None
+    )
+    lines = [
+        ("nodes", f"{summary['nodes']:,}, of these {summary['honest']:,} follow the rules"),
+        ("links", f"{summary['links']:,}, {summary['latency_mean_ms']:,} ms on average"),
+        ("queues", f"{summary['queues']:,} in {summary['blocks']:,} blocks, one each {interval:,} ms"),
+        ("in time", f"{summary['in_time']:.2%} of queues reached all who need them within one block"),
+        ("", f"{summary['in_time_of_needed']:.2%} of {summary['needed']:,} needed bodies; never: {summary['never']:,}"),
+        ("after", times or "nothing arrived"),
+        ("links passed", f"{summary['hops_mean']} on average, at most {summary['hops_most']}"),
+        (
+            "copies",
+            f"{summary['copies_a_body']} of each body that was new; {summary['sent_bytes_a_node']:,} bytes sent a node",
+        ),
+        ("wasted", f"{summary['wasted_queues']:,} queues, {summary['wasted_bytes']:,} bytes"),
+        ("largest pool", f"{summary['pool_bytes_most']:,} bytes; allowed: {summary['pool_bytes_bound']:,}"),
+    ]
+    for name, found in summary["attackers"].items():
+        if isinstance(found, dict):
+            lines.append((name, f"{found['ended']:,} of {found['links']:,} links to honest nodes ended"))
+    return lines

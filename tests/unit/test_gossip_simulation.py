@@ -1,0 +1,183 @@
+"""Simulated gossip: the same whatever the buckets, killed or not; what it finds; what attackers come to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from causeway.cli.app import build
+from causeway.cli.shell import BAD_INPUT, execute
+from causeway.model.errors import InvalidInput
+from causeway.model.section import Section
+from causeway.network.network import Network
+from causeway.network.simulated import Found, found_in, load_simulation
+from causeway.pipeline.bucket import forget_states
+from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.simulation.draws import rounds
+from causeway.protocols.icmp.simulation.kernel import GossipKernel
+from causeway.protocols.icmp.simulation.options import AttackersSection, SimulationOptions
+
+SMALL = """
+tail = 1
+[network]
+seed = 3
+executor = "in_process"
+[nodes]
+count = 24
+parachains = 4
+[topology]
+degree = 4
+[relay]
+blocks = 2
+queues = 6
+interval = 2_000
+propagation = 800
+[gossip]
+purge_interval = 500
+[links]
+most = 150
+"""
+
+ROUGH = """
+distribution = "exponential"
+loss = 0.05
+[churn]
+share = 0.2
+period = 1_000
+[[attackers]]
+kind = "spam"
+count = 2
+[[attackers]]
+kind = "lie"
+[[attackers]]
+kind = "silent"
+[[attackers]]
+kind = "eclipse"
+count = 2
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "scenario.toml"
+    path.write_text(SMALL.replace("[relay]", "[relay]\nforks = 0.4") + ROUGH)
+    return path
+
+
+def run(path: Path, lake: Path, given: Mapping[str, str] | None = None) -> tuple[str, Found]:
+    with Network(load_simulation("gossip", path, given), str(lake)) as network:
+        network.run()
+        return network.root(), found_in(network)
+
+
+def test_the_draws_are_those_of_philox() -> None:
+    zero, ones = (np.full(1, word, dtype=np.uint64) for word in (0, 2**32 - 1))
+    first = [int(word[0]) for word in rounds([zero] * 4, [np.uint64(0)] * 2)]
+    assert first == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    other = [int(word[0]) for word in rounds([ones] * 4, [np.uint64(2**32 - 1)] * 2)]
+    assert other == [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]
+
+
+def test_neither_buckets_nor_a_restart_nor_indices_change_a_result(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, found = run(scenario, tmp_path / "one")
+    cut, same = run(scenario, tmp_path / "three", {"network.partitions": "3"})
+    assert (cut, same.summary) == (root, found.summary)
+    with Network(load_simulation("gossip", scenario), str(tmp_path / "stopped")) as network:
+        network.run(ticks=37)
+    forget_states()
+    with Network(load_simulation("gossip", scenario), str(tmp_path / "stopped"), resume=True) as network:
+        network.run()
+        assert (network.root(), found_in(network).summary) == (root, found.summary)
+    whole = GossipKernel.round
+
+    def rebuilt(kernel: GossipKernel, state: Any, *rest: Any) -> Any:
+        return whole(kernel, kernel.state(dict(state.frames())), *rest)
+
+    monkeypatch.setattr(GossipKernel, "round", rebuilt)
+    assert run(scenario, tmp_path / "dropped") == (root, found)
+
+
+def test_all_who_need_a_queue_get_it_and_attackers_end_disconnected(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(SMALL + ROUGH[ROUGH.index("[[attackers]]") :].replace('[[attackers]]\nkind = "silent"', ""))
+    given = {
+        "nodes.count": "40",
+        "relay.blocks": "4",
+        "gossip.max_pool_bytes": "20000",
+        "gossip.least_reputation": "-4000",
+    }
+    root, found = run(path, tmp_path / "lake", given)
+    summary = found.summary
+    assert found.holds and summary["never"] == 0 and summary["needed"] == 48
+    assert 0 < summary["pool_bytes_most"] <= 20_000
+    for kind in ("lying", "spamming"):
+        assert summary["attackers"][kind]["ended"] == summary["attackers"][kind]["links"] > 0
+    assert summary["attackers"]["honest_links_ended"] == 0
+    assert summary["wasted_queues"] > 0
+    hashed = {"relay.bodies": '"hashed"', **given}
+    _, again = run(path, tmp_path / "hashed", hashed)
+    # Whether a body is altered is found by its bytes, too; the roots are others, and with them the order of lies.
+    assert {**again.summary, "wasted_bytes": 0} == {**summary, "wasted_bytes": 0}
+    found.tables["bodies"].validate(full=True)
+    assert found.tables["bodies"]["delay"].null_count == 0
+    assert root
+
+
+def test_a_scenario_that_is_wrong_is_refused_by_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "scenario.toml"
+    for text, said in (
+        ("slice = 600", "slice: 600: must be at most the least latency, 500 ms"),
+        ("[relay]\nfork = 0.1", "relay.fork: unknown key; did you mean forks?"),
+        ("[topology]\ndegree = 3", "topology.degree: 3: must be even"),
+        ("[nodes]\ncount = 12", "nodes: 12 honest nodes of 12, and parachains have 20"),
+        ("[network]\nticks = 4", "network.ticks: unknown key; Keys here: seed"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InvalidInput, match=str(path)) as error:
+            load_simulation("gossip", path)
+        assert said in str(error.value)
+    assert execute(["gossip", "simulate", str(path)], build, "causeway") == BAD_INPUT
+    assert "network.ticks" in capsys.readouterr().err
+
+
+def test_the_command_prints_what_it_found_and_draws_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(SMALL)
+    lake, plot = tmp_path / "lake", tmp_path / "plot.svg"
+    assert (
+        execute(["gossip", "simulate", str(path), "--out", str(lake), "--plot", str(plot), "--json"], build, "causeway")
+        == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert found["in_time"] == 1.0 and found["holds"]
+    assert (lake / "results" / "bodies.parquet").exists()
+    assert plot.read_text().startswith("<svg")
+
+
+def documented_keys() -> list[str]:
+    """Return the lines that the page has about the keys of a simulation's own sections."""
+    lines = ["| key | default | meaning |", "|---|---|---|"]
+    for name, field in SimulationOptions.model_fields.items():
+        section = AttackersSection if name == "attackers" else field.annotation
+        if not (isinstance(section, type) and issubclass(section, Section)):
+            lines.append(f"| `{name}` | {json.dumps(field.default)} | {field.description} |")
+            continue
+        if section is GossipOptions:
+            continue
+        shown = "attackers[].{}" if name == "attackers" else f"{name}.{{}}"
+        for key, inner in section.model_fields.items():
+            default = "required" if inner.is_required() else json.dumps(inner.default)
+            lines.append(f"| `{shown.format(key)}` | {default} | {inner.description} |")
+    return lines
+
+
+def test_the_page_says_of_every_key_what_it_means() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "gossip.md").read_text()
+    assert "\n".join(documented_keys()) in page
