@@ -13,6 +13,7 @@ from causeway.protocols.icmp.gossip import pool as pool_module
 from causeway.protocols.icmp.gossip import sending
 from causeway.protocols.icmp.gossip.heads import on_heads
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
+from causeway.protocols.icmp.gossip.numbers import places, united
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import Output
 from causeway.protocols.icmp.gossip.peers import connect
@@ -347,3 +348,18 @@ def test_every_queue_reaches_every_node_and_none_goes_to_a_peer_twice(mode: str)
     assert told(out) == [] and sent(out) == []
     assert len(tables(state)["pool"]) == NODES * 40
     assert len(seen) == len({*seen}) > (NODES - 1) * 40
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_digests_that_begin_alike_are_told_apart(alike: bool) -> None:
+    """Who wants to can make two roots with equal beginnings; a topic or root that nobody lists may begin like one."""
+    draw = np.random.default_rng(3)
+    known = united(draw.integers(0, 256, (100, 32), dtype=np.uint8))
+    if alike:
+        known[1::2, :8] = known[::2, :8]
+        known = united(known)
+    wrong = known.copy()
+    wrong[:, 31] ^= 1
+    asked = np.concatenate([known[::-1], wrong])
+    assert places(known, asked).tolist() == [*range(99, -1, -1), *[-1] * 100]
+    assert places(known, asked[95:105]).tolist() == [4, 3, 2, 1, 0, *[-1] * 5]

@@ -92,7 +92,7 @@ class Charged:
 def charge(state: GossipState, peers: Rows, codes: Codes, change: Codes, options: GossipOptions) -> Charged:
     """Charge peers (rows; -1: nobody) for what they sent, in order: ``change`` is added to their reputation, and
     impolite messages are counted. At ``impolite_limit`` and ``least_reputation`` a peer is gone."""
-    order = np.argsort(peers, kind="stable")
+    order = stable_order((peers + 1).astype(np.uint64))
     order = order[np.count_nonzero(peers < 0) :]
     peer = peers[order]
     groups = groups_of(peer)
@@ -106,7 +106,8 @@ def charge(state: GossipState, peers: Rows, codes: Codes, change: Codes, options
     counted = order[~late]
     kept = {name: state.peers[name].copy() for name in ("reputation", "impolite")}
     np.add.at(kept["reputation"], peers[counted], change[counted])
-    np.add.at(kept["impolite"], peers[counted], codes[counted] == Verdict.Impolite)
+    rude_rows = counted[codes[counted] == Verdict.Impolite]
+    np.add.at(kept["impolite"], peers[rude_rows], 1)
     after = np.zeros(len(peers), dtype=bool)
     after[order[late]] = True
     state = replace(state, peers=state.peers.with_columns(**kept))

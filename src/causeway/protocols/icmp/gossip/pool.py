@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64, Rows, groups_of
+from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import Output
@@ -18,7 +18,7 @@ from causeway.protocols.icmp.gossip.state import GossipState, compacted
 def fitting(state: GossipState, at: Rows, sizes: U64, options: GossipOptions) -> Mask:
     """Return which of the bodies, in the order in which they came to nodes (rows), the pools have room for: of each
     node those before the first that no longer fits."""
-    order = np.argsort(at, kind="stable")
+    order = stable_order(at.astype(np.uint64))
     groups = groups_of(at[order])
     total = np.cumsum(sizes[order])
     before = total[groups.starts] - sizes[order][groups.starts]
@@ -33,7 +33,7 @@ def put(state: GossipState, at: Rows, queue: Rows, sizes: U64, options: GossipOp
     which there is room; each pair once. Send them to all peers for which they are allowed."""
     if len(at) == 0:
         return state, Output()
-    order = np.lexsort((queue, at))
+    order = stable_order(at.astype(np.uint64), queue.astype(np.uint64))
     at, queue, sizes = at[order], queue[order], sizes[order]
     listed = state.listed
     root = listed.root_of[queue]

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from causeway.model.frame import Frame
-from causeway.model.order import Rows, groups_of, positions_in
+from causeway.model.order import Rows, groups_of, stable_order
 from causeway.protocols.checks import Check, refusals
 from causeway.protocols.digests import same
 from causeway.protocols.icmp.errors import Verdict
@@ -92,15 +92,17 @@ class Arrivals:
         found = self.flags & FRESH > 0
         taken = self.flags > 0
         taken |= self.expected & self.matching
-        noted = np.flatnonzero(~found & self.well_formed & taken)
-        order = noted[np.lexsort((self.queue[noted], self.peer[noted]))]
-        first = order[groups_of(self.peer[order], self.queue[order]).starts]
-        named = self.peer * max(len(self.state.listed.root_of), 1) + self.queue
+        noted = ~found & self.well_formed & taken
         asked = np.flatnonzero((self.peer >= 0) & (self.queue >= 0))
-        # The firsts ascend by peer and queue, so that they can be searched.
-        place = positions_in(named[first].astype(np.uint64), named[asked].astype(np.uint64))
-        asked, place = asked[place >= 0], place[place >= 0]
-        found[asked[asked > first[place]]] = True
+        peer, queue = (column[asked].astype(np.uint64) for column in (self.peer, self.queue))
+        order = stable_order(peer, queue)
+        groups = groups_of(peer[order], queue[order])
+        if len(groups) == len(asked):
+            return found
+        earlier = noted[asked[order]].astype(np.int64)
+        before = np.cumsum(earlier) - earlier
+        before -= groups.spread(before[groups.starts])
+        found[asked[order]] |= before > 0
         return found
 
     @cached_property
@@ -158,7 +160,7 @@ def on_queues(state: GossipState, arrivals: Frame, options: GossipOptions) -> tu
 def _new(found: Arrivals, good: Rows) -> Rows:
     """Return of the ``good`` rows the first of each queue that a node's pool does not have yet, in order."""
     good = good[~found.state.pool[found.at[good], found.queue[good]]]
-    order = good[np.lexsort((found.queue[good], found.at[good]))]
+    order = good[stable_order(found.at[good].astype(np.uint64), found.queue[good].astype(np.uint64))]
     return np.sort(order[groups_of(found.at[order], found.queue[order]).starts])
 
 
@@ -171,7 +173,8 @@ def _changes(found: Arrivals, codes: Codes) -> Codes:
     change[wrong] = MISMATCH * np.maximum(found.rows["messages"][wrong].astype(np.int64), 1)
     if found.options.mistrust_unimplied == "on":
         rows = np.flatnonzero(np.isin(codes, _JUDGED))
-        common = common_blocks(found.state, found.peer[rows])
-        known = implied(found.state.listed, common, found.topic[rows], found.queue[rows], found.options)
+        peers, which = np.unique(found.peer[rows], return_inverse=True)
+        common, listed = common_blocks(found.state, peers), found.state.listed
+        known = implied(listed, common, which, found.topic[rows], found.queue[rows], found.options)
         change[rows[~known]] += UNIMPLIED
     return change

@@ -13,7 +13,7 @@ import numpy as np
 
 from causeway.model.frame import Frame
 from causeway.model.joins import over
-from causeway.model.order import Rows, distinct, groups_of
+from causeway.model.order import Rows, distinct, groups_of, stable_order
 from causeway.protocols.icmp.gossip.listed import Listed, Mask
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.state import SENT, GossipState, declared
@@ -44,15 +44,19 @@ def new_blocks(common: Rows, before: Rows, nothing: int) -> Rows:
     return np.where(known, nothing, common)
 
 
-def implied(listed: Listed, common: Rows, topic: Rows, queue: Rows, options: GossipOptions) -> Mask:
-    """Return of each row whether one of its common blocks allows the queue (number) on the topic (number); -1: none
-    that is known."""
+def implied(listed: Listed, common: Rows, which: Rows, topic: Rows, queue: Rows, options: GossipOptions) -> Mask:
+    """Return of each queue (number) on a topic (number; -1: not known) whether one of the blocks in row ``which`` of
+    ``common`` allows it."""
     table, column = (listed.lists, queue) if options.allowed_by == "root" else (listed.leaf_topics, topic)
     found = np.zeros(len(column), dtype=bool)
-    if table.shape[1]:
-        for blocks in common.T:
-            found |= table[blocks, column]
+    for blocks in _used(listed, common) if table.shape[1] else ():
+        found |= table[blocks[which], column]
     return found & (column >= 0)
+
+
+def _used(listed: Listed, common: Rows) -> Rows:
+    """Return the columns of common blocks that have some."""
+    return np.asarray(common.T[(common != listed.nothing).any(axis=0)])
 
 
 def send_pool(state: GossipState, peers: Rows, common: Rows, options: GossipOptions) -> tuple[GossipState, Frame]:
@@ -78,7 +82,7 @@ def _allowed(listed: Listed, sets: Rows, options: GossipOptions) -> Mask:
     """Return which queues each set of common blocks allows, shape (sets, queues)."""
     table = listed.lists if options.allowed_by == "root" else listed.leaf_topics
     found = np.zeros((len(sets), table.shape[1]), dtype=bool)
-    for blocks in sets.T:
+    for blocks in _used(listed, sets):
         found |= table[blocks]
     return found if options.allowed_by == "root" else found[:, listed.topic_of]
 
@@ -105,10 +109,10 @@ def _new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) 
     unseen = state.seen[peer, queue] == 0
     peer, queue = peer[unseen], queue[unseen]
     asked = distinct(peer)
-    common = common_blocks(state, asked)[asked.searchsorted(peer)]
-    good = implied(state.listed, common, state.listed.topic_of[queue], queue, options)
+    common, which = common_blocks(state, asked), asked.searchsorted(peer)
+    good = implied(state.listed, common, which, state.listed.topic_of[queue], queue, options)
     peer, queue = peer[good], queue[good]
-    order = np.lexsort((queue, peer))
+    order = stable_order(peer.astype(np.uint64), queue.astype(np.uint64))
     return peer[order], queue[order]
 
 
