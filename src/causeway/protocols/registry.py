@@ -41,7 +41,7 @@ class ProtocolInfo:
     (``service.endpoint.Endpoint``); ``drawn_keys``: returns the public keys of the chains that a scenario runs, which
     are drawn from its seed; ``relay``: the process that carries messages between two served lakes
     (``service.relay.Relay``); ``carriers``: sums up for a person what carriers did in a lake and what they left
-    (``network.carriers.Carriers``).
+    (``network.carriers.Carriers``); ``gossip``: runs nodes that gossip as processes (``service.gossip.Gossip``).
     ``remark``: a function of a scenario's options that gives the sentence which every summary of a run says, or None.
     ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
     of a simulation, a function that makes of its log tables what was found.
@@ -66,6 +66,7 @@ class ProtocolInfo:
     drawn_keys: str | None = None
     relay: str | None = None
     carriers: str | None = None
+    gossip: str | None = None
     remark: str | None = None
     loops: tuple[str, ...] = ()
     results: str | None = None
@@ -176,6 +177,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             asset="units",
             roles=("relay",),
             completion="causeway.protocols.icmp.chains:complete",
+            gossip="causeway.service.icmp.gossiping:GOSSIP",
             kinds="causeway.protocols.icmp.fault_kinds:FAULT_KINDS",
             prover="causeway.proving.icmp.prover:PROVER",
             loops=(

@@ -1,0 +1,128 @@
+"""``causeway gossip up``: a network of node processes on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+
+from causeway.cli import shell
+from causeway.cli.run import setting
+from causeway.cli.watch import notes, results
+
+if TYPE_CHECKING:
+    from causeway.service.gossip import Gossip, Processes, Verdict
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def command(
+    scenario: Annotated[Path, typer.Argument(help="A scenario of gossip (TOML).", show_default=False)],
+    nodes: Annotated[int | None, typer.Option(help="How many processes.", show_default=False)] = None,
+    kill: Annotated[
+        int | None, typer.Option(help="How many are killed at random and started again.", show_default=False)
+    ] = None,
+    blocks: Annotated[
+        int | None, typer.Option(help="How many blocks of the relay chain post queues.", show_default=False)
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.0, max=1e6, help="The same as a time.", show_default=False)
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Record what every node takes, in a new folder.", show_default=False)
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Serve metrics for Prometheus: of the first node here, of the others at the ports after it; 0: any.",
+            show_default=False,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override any key of the scenario; may be repeated.", show_default=False
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
+) -> int:
+    """Start nodes that gossip, each a process, play a chain to them, kill some, and say whether all got what they need.
+
+    On a terminal a table shows the nodes while they run. Ctrl-C ends all of them.
+
+    [bold]Example[/bold]: causeway gossip up examples/gossip_processes.toml --nodes 16 --kill 4
+    """
+    from causeway.service.gossip import ProcessOptions
+
+    keys = dict(setting(text) for text in settings or ())
+    wanted = ProcessOptions(nodes, kill, blocks, seconds, keys, trace, metrics_port)
+    processes = part().processes(scenario, wanted)
+    with _shown(processes, as_json):
+        verdict, stopped = asyncio.run(_run(processes))
+    if stopped:
+        raise shell.Interrupted(f"interrupted: {verdict.statement}; no process is left")
+    if not as_json:
+        results().print(_table(processes))
+    tell(verdict, as_json)
+    return shell.OK if verdict.holds else shell.BROKEN
+
+
+async def _run(processes: Processes) -> tuple[Verdict, bool]:
+    stop = asyncio.Event()
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return await processes.run(stop), stop.is_set()
+
+
+def part() -> Gossip:
+    """Return what runs nodes that gossip."""
+    from causeway.protocols.registry import names, protocol
+
+    (name,) = names("gossip")
+    found: Gossip = protocol(name).part("gossip")
+    return found
+
+
+def tell(verdict: Verdict, as_json: bool) -> None:
+    """Print what a run or a replay came to."""
+    if as_json:
+        print(json.dumps(verdict.plain))
+        return
+    results().print(f"{'Holds' if verdict.holds else 'Broken'}: {verdict.statement}.", markup=False)
+    for line in verdict.more:
+        results().print(f"  {shell.printable(line)}", markup=False)
+
+
+@contextmanager
+def _shown(processes: Processes, as_json: bool) -> Iterator[None]:
+    """Show the nodes on a terminal while the body runs."""
+    console = notes()
+    if as_json or not console.is_terminal:
+        yield
+        return
+
+    def drawn() -> Group:
+        return Group(processes.stage(), _table(processes))
+
+    with Live(get_renderable=drawn, console=console, refresh_per_second=4, transient=True):
+        yield
+
+
+def _table(processes: Processes) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in processes.columns:
+        table.add_column(title, justify="right")
+    for row in processes.rows():
+        table.add_row(*row)
+    return table

@@ -1,0 +1,1 @@
+"""Nodes that gossip egress queues as processes of their own, and the network of them on one machine."""

@@ -1,0 +1,183 @@
+"""A connection to a peer: frames in and out, each bounded, each wait with a deadline.
+
+What came waits in ``inbox`` until a step takes it; where that is full, nothing more is read, so that a peer that floods
+slows itself down. What goes out waits in a bounded queue; a peer that does not read is disconnected, and nobody else
+waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from causeway.service.icmp.wire import ALIVE, LENGTH, WireError, frame
+
+Waiting = tuple[int, bytes]
+"""A body, and its place in the order in which all of a node's peers were heard."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one connection may cost, and how long it may take. Times in seconds, sizes in bytes.
+
+    ``hello``: until the other has said who it is. ``idle``: without a sign of life; ``alive``: between two of ours;
+    ``begun``: from the first byte of a frame to its last, and for a frame to go out. ``inbox``, ``inbox_bytes``: bodies
+    that wait for a step, beyond which nothing is read; ``outbox``, ``outbox_bytes``: frames that wait to go out, beyond
+    which the peer is disconnected.
+    """
+
+    hello: float = 5.0
+    idle: float = 30.0
+    alive: float = 5.0
+    begun: float = 10.0
+    inbox: int = 4_096
+    inbox_bytes: int = 4 << 20
+    outbox: int = 65_536
+    outbox_bytes: int = 64 << 20
+
+
+async def read_frame(reader: asyncio.StreamReader, limit: int, begun: float) -> bytes:
+    """Return the body of the next frame; waits for its first byte as long as it takes, for the rest ``begun`` seconds.
+
+    Raises:
+        WireError: it is longer than ``limit`` (the bytes are not read), or takes too long.
+        EOFError, OSError: the connection has ended.
+    """
+    first = await reader.readexactly(1)
+    try:
+        async with asyncio.timeout(begun):
+            (length,) = LENGTH.unpack(first + await reader.readexactly(LENGTH.size - 1))
+            if length > limit:
+                raise WireError("too-long", f"a frame of {length} bytes; at most {limit} are read")
+            return await reader.readexactly(length)
+    except TimeoutError:
+        raise WireError("slow", f"a frame was not there {begun:g} s after its first byte") from None
+
+
+def loud(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Start a task that nobody waits for; what it fails with goes to the loop's exception handler at once."""
+    task = asyncio.create_task(work)
+
+    def ended(task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            task.get_loop().call_exception_handler({"message": "a task failed", "exception": error})
+
+    task.add_done_callback(ended)
+    return task
+
+
+class Connection:
+    """A connection whose two ends know each other. ``limit``: bytes of a body; ``heard``: is called where something
+    came; ``number``: gives the next place in the order of what came; ``ended``: is called once, with why."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        peer: int,
+        session: bytes,
+        limit: int,
+        bounds: Bounds,
+        heard: Callable[[], None],
+        number: Callable[[], int],
+        ended: Callable[[Connection, str], None],
+    ) -> None:
+        self.peer, self.session = peer, session
+        self.inbox: deque[Waiting] = deque()
+        self._reader, self._writer, self._limit, self._bounds = reader, writer, limit, bounds
+        self._heard, self._number, self._ended = heard, number, ended
+        self._inbox_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._outbox: deque[bytes] = deque()
+        self._outbox_bytes = 0
+        self._waits = asyncio.Event()
+        self._over = False
+        self._tasks = [loud(self._guarded(work)) for work in (self._read, self._write)]
+
+    def taken(self, count: int) -> list[Waiting]:
+        """Return the first bodies of the inbox, and take them out."""
+        found = [self.inbox.popleft() for _ in range(count)]
+        self._inbox_bytes -= sum(len(body) for _, body in found)
+        self._note_room()
+        return found
+
+    def send(self, body: bytes) -> None:
+        """Put a body behind what waits to go out; a peer for whom too much waits is disconnected."""
+        if self._over:
+            return
+        self._outbox.append(body)
+        self._outbox_bytes += len(body)
+        if len(self._outbox) > self._bounds.outbox or self._outbox_bytes > self._bounds.outbox_bytes:
+            self.end("does-not-read")
+            return
+        self._waits.set()
+
+    def end(self, why: str) -> None:
+        """End the connection now; what waits in either direction is dropped."""
+        if self._over:
+            return
+        self._over = True
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self.inbox.clear()
+        self._outbox.clear()
+        self._writer.transport.abort()
+        self._ended(self, why)
+
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        except WireError as error:
+            self.end(error.reason)
+        except TimeoutError:
+            self.end("silent")
+        except (EOFError, OSError):
+            self.end("closed")
+
+    async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
+        last_sign = -self._bounds.alive
+        while True:
+            await self._room.wait()
+            async with asyncio.timeout(self._bounds.idle + self._bounds.begun):
+                body = await read_frame(self._reader, self._limit, self._bounds.begun)
+            if not body:
+                # One that says only that it is there, again and again, costs time for nothing.
+                if loop.time() - last_sign < self._bounds.alive / 4:
+                    raise WireError("chatter", "signs of life come faster than they are asked for")
+                last_sign = loop.time()
+                continue
+            self.inbox.append((self._number(), body))
+            self._inbox_bytes += len(body)
+            self._note_room()
+            self._heard()
+
+    def _note_room(self) -> None:
+        full = len(self.inbox) >= self._bounds.inbox or self._inbox_bytes >= self._bounds.inbox_bytes
+        (self._room.clear if full else self._room.set)()
+
+    async def _write(self) -> None:
+        while True:
+            if not self._outbox:
+                self._waits.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._bounds.alive):
+                        await self._waits.wait()
+            if self._outbox:
+                body = self._outbox.popleft()
+                self._outbox_bytes -= len(body)
+                self._writer.write(frame(body))
+            else:
+                self._writer.write(ALIVE)
+            try:
+                async with asyncio.timeout(self._bounds.begun):
+                    await self._writer.drain()
+            except TimeoutError:
+                raise WireError("does-not-read", "the peer does not read") from None

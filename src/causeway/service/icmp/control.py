@@ -1,0 +1,60 @@
+"""What a node process and the process that started it say to each other: CBOR in frames, over a pair of sockets that
+only the two have. Each is the other's own; still nothing is taken that is longer than it may be."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any
+
+import cbor2
+
+from causeway.service.icmp.connection import read_frame
+from causeway.service.icmp.node import Told
+from causeway.service.icmp.taken import Block
+from causeway.service.icmp.wire import frame
+
+MOST_BYTES = 256 << 20
+"""Bytes of one message."""
+
+SECONDS = 30.0
+"""For a message to come in full, and to go out."""
+
+
+class Control:
+    """One end of it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def heard(self) -> dict[str, Any]:
+        """Return the next message. Raises ``EOFError`` or ``OSError``: the other process is gone."""
+        body = await read_frame(self._reader, MOST_BYTES, SECONDS)
+        message: dict[str, Any] = cbor2.loads(body)
+        return message
+
+    async def say(self, message: dict[str, Any]) -> None:
+        """Send a message. Raises ``OSError`` or ``TimeoutError``: the other process is gone, or does not read."""
+        self._writer.write(frame(cbor2.dumps(message)))
+        async with asyncio.timeout(SECONDS):
+            await self._writer.drain()
+
+    def close(self) -> None:
+        """End it; the other process takes that as the end."""
+        self._writer.transport.abort()
+
+
+def told_as_plain(told: Told) -> dict[str, Any]:
+    """Return leaves as a message has them."""
+    return asdict(told)
+
+
+def told_of_plain(plain: dict[str, Any]) -> Told:
+    """Return leaves of a message."""
+    blocks = tuple(
+        Block(block["hash"], block["number"], tuple(block["ancestors"]), tuple((a, b) for a, b in block["unrouted"]))
+        for block in plain["blocks"]
+    )
+    kept = {root: tuple(messages) for root, messages in plain["kept"].items()}
+    wanted = {leaf: tuple((p, n, h, r) for p, n, h, r in rows) for leaf, rows in plain["wanted"].items()}
+    return Told(tuple(plain["leaves"]), blocks, kept, wanted)

@@ -1,0 +1,201 @@
+"""A node's links: it listens, dials, and lets in only whom it knows, each once.
+
+A link has a secret that both its ends are given, so that nobody takes another's place: who misbehaves is kept out for a
+while, and that must not hit somebody in whose name a stranger speaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from causeway.service.icmp.connection import Bounds, Connection, loud, read_frame
+from causeway.service.icmp.wire import HELLO_BYTES, SESSION_BYTES, Hello, WireError, decode_hello, frame
+
+HOST = "127.0.0.1"
+
+KEPT_OUT = 30.0
+"""Seconds for which a peer that was disconnected for what it sent is kept out."""
+
+MOST_UNKNOWN = 64
+"""Connections whose other end has not said yet who it is; what is beyond is closed at once."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+"""Seconds between two attempts to reach a peer."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A peer: the ``secret`` of the link, and whether this node ``dials``."""
+
+    secret: bytes
+    dials: bool
+
+
+class Links:
+    """The links of ``node``. ``limit``: bytes of a message; ``heard`` is called where something came, ``joined`` and
+    ``left`` where a peer is there, and is no more."""
+
+    def __init__(
+        self,
+        node: int,
+        network: bytes,
+        links: Mapping[int, Link],
+        limit: int,
+        bounds: Bounds,
+        heard: Callable[[], None],
+        joined: Callable[[Connection], None],
+        left: Callable[[Connection], None],
+    ) -> None:
+        self.connections: dict[int, Connection] = {}
+        self.refused: Counter[str] = Counter()
+        """How many connections were refused or ended, by why."""
+        self._node, self._network, self._links, self._limit, self._bounds = node, network, links, limit, bounds
+        self._heard, self._joined, self._left = heard, joined, left
+        self._ports: dict[int, int] = {}
+        self._changed = asyncio.Event()
+        self._out_until: dict[int, float] = {}
+        self._unknown = 0
+        self._order = 0
+        self._server: asyncio.Server | None = None
+        self._dialers: list[asyncio.Task[None]] = []
+
+    async def listen(self) -> int:
+        """Listen, dial whom this node dials, and return the port."""
+        self._server = await asyncio.start_server(self._accepted, HOST, 0)
+        self._dialers = [loud(self._dial(peer)) for peer, link in self._links.items() if link.dials]
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def found(self, peer: int, port: int) -> None:
+        """Take notice that a peer listens at a port now."""
+        self._ports[peer] = port
+        self._changed.set()
+
+    def keep_out(self, peer: int, why: str) -> None:
+        """End the connection to a peer for what it sent, and take none from it for a while."""
+        self._out_until[peer] = asyncio.get_running_loop().time() + KEPT_OUT
+        if peer in self.connections:
+            self.connections[peer].end(why)
+
+    async def close(self) -> None:
+        """End all connections."""
+        for task in self._dialers:
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in [*self.connections.values()]:
+            connection.end("stopped")
+
+    def _next(self) -> int:
+        self._order += 1
+        return self._order
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._unknown >= MOST_UNKNOWN:
+            self.refused["too-many"] += 1
+            writer.transport.abort()
+            return
+        self._unknown += 1
+        try:
+            async with asyncio.timeout(self._bounds.hello):
+                said = await self._read_hello(reader)
+                self._require(said)
+                writer.write(frame(self._hello(said.node, said.session).encode()))
+                await writer.drain()
+            self._require(said)
+        except (WireError, TimeoutError, EOFError, OSError) as error:
+            self.refused[_why(error)] += 1
+            writer.transport.abort()
+            return
+        finally:
+            self._unknown -= 1
+        self._join(said, reader, writer)
+
+    async def _dial(self, peer: int) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            if peer in self.connections or peer not in self._ports:
+                self._changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LONGEST_PAUSE):
+                        await self._changed.wait()
+                continue
+            try:
+                await self._reach(peer, self._ports[peer])
+                pause = FIRST_PAUSE
+            except (WireError, TimeoutError, EOFError, OSError) as error:
+                self.refused[_why(error)] += 1
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _reach(self, peer: int, port: int) -> None:
+        if self._out_until.get(peer, 0.0) > asyncio.get_running_loop().time():
+            raise WireError("kept-out", f"node {peer} is kept out for a while")
+        async with asyncio.timeout(self._bounds.hello):
+            reader, writer = await asyncio.open_connection(HOST, port)
+            try:
+                mine = self._hello(peer, os.urandom(SESSION_BYTES))
+                writer.write(frame(mine.encode()))
+                said = await self._read_hello(reader)
+                self._require(said)
+                if (said.node, said.session) != (peer, mine.session):
+                    raise WireError("stranger", f"node {said.node} answers where node {peer} was dialled")
+            except BaseException:
+                writer.transport.abort()
+                raise
+        self._join(said, reader, writer)
+
+    async def _read_hello(self, reader: asyncio.StreamReader) -> Hello:
+        return decode_hello(await read_frame(reader, HELLO_BYTES, self._bounds.hello), self._network)
+
+    def _hello(self, peer: int, session: bytes) -> Hello:
+        return Hello(self._network, self._node, session, self._links[peer].secret)
+
+    def _require(self, said: Hello) -> None:
+        """Refuse who is not let in. Raises ``WireError``."""
+        link = self._links.get(said.node)
+        if link is None or not hmac.compare_digest(link.secret, said.secret):
+            raise WireError("stranger", f"node {said.node} is not known, or not who it says it is")
+        if said.node in self.connections:
+            raise WireError("twice", f"node {said.node} is connected already")
+        if self._out_until.get(said.node, 0.0) > asyncio.get_running_loop().time():
+            raise WireError("kept-out", f"node {said.node} is kept out for a while")
+
+    def _join(self, said: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(
+            reader,
+            writer,
+            said.node,
+            said.session,
+            self._limit,
+            self._bounds,
+            self._heard,
+            self._next,
+            self._gone,
+        )
+        self.connections[said.node] = connection
+        self._joined(connection)
+
+    def _gone(self, connection: Connection, why: str) -> None:
+        del self.connections[connection.peer]
+        self.refused[why] += 1
+        if why in BROKEN:
+            self._out_until[connection.peer] = asyncio.get_running_loop().time() + KEPT_OUT
+        self._changed.set()
+        self._left(connection)
+
+
+BROKEN = frozenset({"too-long", "chatter"})
+"""Why a connection ends that only a peer that does not keep to the protocol is the reason of."""
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, WireError):
+        return error.reason
+    return "silent" if isinstance(error, TimeoutError) else "closed"

@@ -1,0 +1,218 @@
+"""Traces of node processes, played into the state machine of all nodes at once.
+
+Every node's steps are taken in the order of their times; a step of several nodes at one time is one call. Three things
+must come out as the processes had them: what each life of each node got; that each packet that a node received is the
+next that the state machine of the sender sends on that connection; that each body that was taken has its root.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from causeway.model.frame import concat
+from causeway.proofs.substrate.egress import egress_root
+from causeway.proofs.substrate.errors import Malformed
+from causeway.proofs.substrate.gossip import GossipedQueue, decode_gossip
+from causeway.protocols.digests import hashes
+from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.gossip.state import GossipState, start
+from causeway.protocols.icmp.gossip.step import Inputs, step
+from causeway.protocols.icmp.gossip.tabled import of_tables, tables
+from causeway.service.icmp.taken import QUEUE, Got, Packet, Taken, inputs, packets
+from causeway.service.icmp.trace import Life, Recorded, Trace
+from causeway.service.icmp.wire import message_limit
+
+MOST_TOLD = 10
+"""Differences that are listed; all are counted."""
+
+Link = tuple[int, int, bytes]
+"""Who sends, to whom, in which session."""
+
+
+@dataclass
+class Replayed:
+    """What a replay came to. ``got``: queues that nodes got, in all lives; ``received``: packets that came from nodes
+    of the trace; ``differences``: what did not come out as the processes had it, the first ones as text."""
+
+    lives: int = 0
+    steps: int = 0
+    got: int = 0
+    received: int = 0
+    hashed: int = 0
+    different: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def differs(self, text: str) -> None:
+        """Note a difference."""
+        self.different += 1
+        if len(self.differences) < MOST_TOLD:
+            self.differences.append(text)
+
+
+@dataclass(order=True)
+class _Event:
+    """A step of a life, or with ``step`` None its begin: in the order of time, node, life, place."""
+
+    time: int
+    node: int
+    life: int
+    place: int
+    step: Recorded | None = field(compare=False)
+
+
+class Replay:
+    """Plays a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._options = trace, trace.options
+        nodes = np.array(trace.nodes, dtype=np.uint32)
+        self._state, _ = step(start(nodes, self._options), Inputs(), 0, self._options)
+        self._nodes = {*trace.nodes}
+        self._life: dict[int, int] = {}
+        self._session: dict[tuple[int, int], bytes] = {}
+        self._sent: dict[Link, list[tuple[int, Packet]]] = defaultdict(list)
+        self._came: dict[Link, list[tuple[int, Packet]]] = defaultdict(list)
+        self.result = Replayed()
+
+    def run(self) -> Replayed:
+        """Play all of it, and return what it came to. Raises ``InvalidInput``: a file is no trace."""
+        waiting: list[_Event] = []
+        time = 0
+        for event in heapq.merge(*(self._events(life, steps) for life, steps in self._trace.lives())):
+            if event.time != time:
+                self._at(time, waiting)
+                time, waiting = event.time, []
+            waiting.append(event)
+        self._at(time, waiting)
+        for link in sorted(self._came):
+            self._compare(link)
+        return self.result
+
+    def _events(self, life: Life, steps: Iterator[Recorded]) -> Iterator[_Event]:
+        self.result.lives += 1
+        yield _Event(life.time, life.node, life.life, 0, None)
+        for place, recorded in enumerate(steps, 1):
+            yield _Event(recorded.taken.time, life.node, life.life, place, recorded)
+
+    def _at(self, time: int, events: Sequence[_Event]) -> None:
+        """Play what happened at one time: of each node one step after the other, of different nodes together."""
+        rounds: list[dict[int, _Event]] = []
+        of_node: Counter[int] = Counter()
+        for event in events:
+            if of_node[event.node] == len(rounds):
+                rounds.append({})
+            rounds[of_node[event.node]][event.node] = event
+            of_node[event.node] += 1
+        for some in rounds:
+            begins = [event for event in some.values() if event.step is None]
+            if begins:
+                self._begin(time, begins)
+            self._step(time, {node: event.step for node, event in some.items() if event.step is not None})
+
+    def _begin(self, time: int, events: Sequence[_Event]) -> None:
+        nodes = [event.node for event in events]
+        interval = self._options.purge_interval
+        self._state = born(self._state, nodes, time - time % interval + interval, self._options)
+        for event in events:
+            self._life[event.node] = event.life
+            for pair in [pair for pair in self._session if pair[0] == event.node]:
+                del self._session[pair]
+
+    def _step(self, time: int, steps: Mapping[int, Recorded]) -> None:
+        taken = [(node, recorded.taken) for node, recorded in steps.items()]
+        for node, one in taken:
+            for peer in one.left:
+                self._session.pop((node, peer), None)
+            self._session |= {(node, peer): session for peer, session in one.came}
+            self._note(time, node, one)
+        self._state, out = step(self._state, inputs(taken, self._options), time, self._options)
+        for node, peer, packet in packets(out):
+            session = self._session.get((node, peer))
+            if session is not None:
+                self._sent[node, peer, session].append((time, packet))
+        got: dict[int, list[Got]] = defaultdict(list)
+        for node, *queue in zip(
+            out.got["node"].tolist(), hashes(out.got["topic"]), hashes(out.got["root"]), strict=True
+        ):
+            got[node].append((queue[0], queue[1]))
+        for node, recorded in steps.items():
+            self.result.steps += 1
+            self.result.got += len(recorded.got)
+            self._hash(node, recorded)
+            if sorted(got[node]) != sorted(recorded.got):
+                self._differs_in_got(time, node, {*recorded.got}, {*got[node]})
+
+    def _note(self, time: int, node: int, taken: Taken) -> None:
+        """Note what came from nodes of the trace: of a connection, declarations and queues each in their order."""
+        for row in taken.declared:
+            if row.peer in self._nodes:
+                self._received(time, node, row.peer, row.heads)
+        for queue in taken.arrived:
+            if queue.peer in self._nodes:
+                self._received(time, node, queue.peer, (QUEUE, queue.topic, queue.root))
+
+    def _received(self, time: int, node: int, peer: int, packet: Packet) -> None:
+        session = self._session.get((node, peer))
+        if session is not None:
+            self.result.received += 1
+            self._came[peer, node, session].append((time, packet))
+
+    def _compare(self, link: Link) -> None:
+        """Hold what came over a connection against what its sender sends: of each kind, the first of those, in order,
+        none before it was sent. (A step takes declarations before queues, whichever came first.)"""
+        source, destination, _ = link
+        for queues in (False, True):
+            came = [(time, packet) for time, packet in self._came[link] if (packet[:1] == (QUEUE,)) == queues]
+            sent = [(time, packet) for time, packet in self._sent[link] if (packet[:1] == (QUEUE,)) == queues]
+            for place, (time, packet) in enumerate(came):
+                if place >= len(sent) or sent[place][1] != packet or sent[place][0] > time:
+                    what = "queue" if queues else "declaration"
+                    self.result.differs(
+                        f"{time} ms: node {destination} received as {what} {place} of node {source} what that did not"
+                        f" send: {packet[-1].hex() if packet else 'no heads'}"
+                    )
+                    break
+
+    def _hash(self, node: int, recorded: Recorded) -> None:
+        """Compute the roots of the bodies that a step put into the pool."""
+        limit = message_limit(self._options)
+        for root, packet in recorded.bodies.items():
+            self.result.hashed += 1
+            try:
+                queue = decode_gossip(packet, limit)
+                found = egress_root(queue.messages) if isinstance(queue, GossipedQueue) else b""
+            except Malformed:
+                found = b""
+            if found != root:
+                self.result.differs(
+                    f"{recorded.taken.time} ms: node {node} took a body as {root.hex()}, which it is not"
+                )
+
+    def _differs_in_got(self, time: int, node: int, theirs: set[Got], ours: set[Got]) -> None:
+        for who, queues in (("its process alone", theirs - ours), ("the state machine alone", ours - theirs)):
+            for _, root in sorted(queues):
+                life = self._life.get(node, 0)
+                self.result.differs(f"{time} ms: node {node}, life {life}: {root.hex()} was got by {who}")
+        if theirs == ours:
+            self.result.differs(f"{time} ms: node {node} got a queue twice in a step")
+
+
+def born(state: GossipState, nodes: Sequence[int], purge: int, options: GossipOptions) -> GossipState:
+    """Return the state with these nodes as at their begin: without leaves, peers and pool; their next purge is at
+    ``purge`` (ms)."""
+    old, new = tables(state), tables(start(np.array(nodes, dtype=np.uint32), options))
+    new["nodes"] = new["nodes"].with_columns(purge=np.full(len(nodes), purge, dtype=np.uint64))
+    kept = {
+        name: frame.filter(~np.isin(frame["node"], nodes)) if "node" in frame else frame for name, frame in old.items()
+    }
+    return of_tables({name: concat([kept[name], new[name]]) if "node" in new[name] else kept[name] for name in new})
+
+
+def replayed(trace: Trace) -> Replayed:
+    """Return what a trace comes to when it is played. Raises ``InvalidInput``: a file is no trace."""
+    return Replay(trace).run()

@@ -1,0 +1,158 @@
+"""A trace of nodes, played into the state machine of all of them: equal if it is whole, a difference if it is not."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cbor2
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.service.icmp.replay import Replayed, replayed
+from causeway.service.icmp.trace import open_trace
+from tests.service.gossip_cores import Cores
+
+# A purge falls between two steps as well as on one: 21 is a multiple of the 7 ms between steps.
+OPTIONS = GossipOptions(purge_interval=21)
+
+LEAVES, ARRIVED, GOT, BODIES = 3, 7, 8, 9
+"""Where a recorded step has what."""
+
+
+def history(folder: Path, options: GossipOptions = OPTIONS) -> Cores:
+    """Some blocks, one of three nodes killed and started again."""
+    cores = Cores(3, options, folder)
+    for height in range(8):
+        cores.block()
+        cores.run()
+        if height == 3:
+            cores.kill(1)
+        if height == 5:
+            cores.start(1)
+    return cores
+
+
+def replay(folder: Path) -> Replayed:
+    return replayed(open_trace(folder))
+
+
+def altered(path: Path, change: Callable[[list[Any]], None]) -> None:
+    """Change the steps of a life."""
+    data, records = path.read_bytes(), []
+    while data:
+        (length,) = struct.unpack_from("<I", data)
+        records.append(cbor2.loads(data[4 : 4 + length]))
+        data = data[4 + length :]
+    change(records[1:])
+    out = [cbor2.dumps(record) for record in records]
+    path.write_bytes(b"".join(struct.pack("<I", len(record)) + record for record in out))
+
+
+@pytest.mark.parametrize("given", [{}, {"topic_mode": "root"}, {"ancestors": 1}, {"heads_diff": "new_only"}])
+def test_what_nodes_did_is_what_the_state_machine_of_all_does(tmp_path: Path, given: dict[str, Any]) -> None:
+    options = GossipOptions.model_validate({"purge_interval": 21, **given})
+    cores = history(tmp_path / "trace", options)
+    found = replay(tmp_path / "trace")
+    assert found.differences == [] and found.different == 0
+    assert found.lives == 4 and found.got == sum(map(len, cores.got)) > 50
+    assert found.received > 100 and found.hashed > 20
+
+
+def first_with(steps: list[Any], place: int) -> Any:
+    return next(step for step in steps if step[place])
+
+
+def forget(steps: list[Any]) -> None:
+    first_with(steps, GOT)[GOT].pop()
+
+
+def invent(steps: list[Any]) -> None:
+    steps[0][GOT].append([bytes(32), bytes(32)])
+
+
+def other_body(steps: list[Any]) -> None:
+    bodies = first_with(steps, BODIES)[BODIES]
+    root = min(bodies)
+    bodies[root] = bodies[root][:-1] + bytes([bodies[root][-1] ^ 1])
+
+
+def other_leaf(steps: list[Any]) -> None:
+    last = [step for step in steps if step[LEAVES]][-1]
+    last[LEAVES].pop(0)
+    last[4] = [block for block in last[4] if block[0] in last[LEAVES]]
+
+
+def never_sent(steps: list[Any]) -> None:
+    arrived = first_with(steps, ARRIVED)[ARRIVED]
+    arrived.append([*arrived[-1][:2], bytes(32), *arrived[-1][3:]])
+
+
+@pytest.mark.parametrize("change", [forget, invent, other_body, other_leaf, never_sent])
+def test_a_difference_is_found(tmp_path: Path, change: Callable[[list[Any]], None]) -> None:
+    history(tmp_path)
+    altered(tmp_path / "node-002-life-1.trace", change)
+    found = replay(tmp_path)
+    assert found.different and found.differences and "node 2" in found.differences[0]
+
+
+def test_a_packet_taken_before_it_was_sent_is_a_difference(tmp_path: Path) -> None:
+    history(tmp_path)
+
+    def later(steps: list[Any]) -> None:
+        for step in steps:
+            step[0] += 8
+
+    altered(tmp_path / "node-000-life-1.trace", later)
+    assert replay(tmp_path).different
+
+
+def test_a_record_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:
+    history(tmp_path)
+    path = tmp_path / "node-001-life-1.trace"
+    before = replay(tmp_path)
+    path.write_bytes(path.read_bytes()[:-3])
+    found = replay(tmp_path)
+    assert found.steps == before.steps - 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda folder: (folder / "trace.json").unlink(), "no trace here"),
+        (lambda folder: (folder / "trace.json").write_text("{"), "cannot be read"),
+        (lambda folder: (folder / "trace.json").write_text('{"format": 9}'), "format 1"),
+        (lambda folder: (folder / "node-000-life-1.trace").write_bytes(b"\xff\xff\xff\xff"), "at most"),
+        (lambda folder: (folder / "node-000-life-1.trace").write_bytes(b"\x01\0\0\0\x01"), "record 0"),
+        (lambda folder: altered(folder / "node-000-life-1.trace", lambda steps: steps[0].pop()), "record 1"),
+        (
+            lambda folder: altered(
+                folder / "node-000-life-1.trace", lambda steps: steps[0].__setitem__(8, [[b"x", b"x"]])
+            ),
+            "32",
+        ),
+        (lambda folder: (folder / "node-000-life-1.trace").rename(folder / "node-007-life-1.trace"), "record 0"),
+    ],
+)
+def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
+    cores = Cores(2, OPTIONS, tmp_path)
+    cores.block()
+    cores.run()
+    damage(tmp_path)
+    with pytest.raises(InvalidInput, match=said) as found:
+        replay(tmp_path)
+    assert "\n" not in str(found.value)
+
+
+def test_a_trace_says_which_options_it_was_made_with(tmp_path: Path) -> None:
+    Cores(2, GossipOptions(topic_mode="root"), tmp_path)
+    content = json.loads((tmp_path / "trace.json").read_text())
+    assert open_trace(tmp_path).options.topic_mode == "root"
+    content["options"]["topic_mode"] = "nothing"
+    (tmp_path / "trace.json").write_text(json.dumps(content))
+    with pytest.raises(InvalidInput, match=r"options\.topic_mode"):
+        open_trace(tmp_path)
