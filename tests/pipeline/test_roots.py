@@ -26,8 +26,8 @@ ROOTS = {
     ("faulty_domains", "xdm"): (67, "bfd17d6f42e560c563515a64de8f543c569c787c77b25cf999faf884e51ed1af"),
     ("two_subnets", "xdm"): (25, "b757b7c58062086fde4e452a4cac6b72d757eca36ef525a8eff7f183ecae6e58"),
     ("auction", "xdm"): (26, "5023dbbaf58288b242b13cb03dc990dde8d7190b5c3b3aa52790dbdad3aca618"),
-    ("generated", "icmp"): (31, "29f8880c01c86486f8490fe634f18346756a1b63ac6e410ace734427f69e9c38"),
-    ("auction", "icmp"): (96, "90abb09aa62cc17c0f1771f87e430f4f392165ebcd906b06b71064bba50d0754"),
+    ("generated", "icmp"): (31, "d831c13ca6976162cf75bde63ecae9b5fc3506b8c8eafd176507836f9e404d68"),
+    ("auction", "icmp"): (96, "b813ffffd320774fdfb974ca25a46888f13c705df56b5300d57a753abccd36e1"),
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),
     ("relay_right", "ibc"): (1, "87b034de978ceccca5f7368658e4b3e84880438795783521d4f0f8fa14275050"),
 }

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
+from tests.property.icmp_kernel_engine import KernelEngine
 from tests.spec.icmp.candidates import Candidate, Messages, validate
 from tests.spec.icmp.events import Ingress, Row
 from tests.spec.icmp.network import Made, Network
@@ -54,5 +55,5 @@ class Oracle(Network):
         return egress(self.rt, block, p)
 
 
-ENGINES: dict[str, Callable[[Options], Engine]] = {"oracle": Oracle}
+ENGINES: dict[str, Callable[[Options], Engine]] = {"oracle": Oracle, "kernel": KernelEngine}
 """Engines by name."""

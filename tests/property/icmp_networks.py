@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
+from typing import TypeVar
 
 from tests.spec.icmp.candidates import Candidate, egress_roots
 from tests.spec.icmp.formulas import Pending, Total, omitted, roots
@@ -11,6 +12,8 @@ from tests.spec.icmp.options import Options
 from tests.spec.icmp.relay import GENESIS, Block, Hash, Receipt, block_on
 from tests.spec.icmp.runtime import Call, ingress, upper
 from tests.spec.icmp.trie import EMPTY_ROOT
+
+N = TypeVar("N", bound=Network)
 
 PARAS = (1, 2, 3, 4)
 LATE = 5
@@ -141,7 +144,10 @@ def plan_of(seed: int, length: int) -> list[Step]:
 
 def started(options: Options | None = None, paras: tuple[int, ...] = PARAS) -> tuple[Network, Hash]:
     """A network whose first block registers the chains."""
-    net = Network(options or Options())
+    return _started(Network(options or Options()), paras)
+
+
+def _started(net: N, paras: tuple[int, ...] = PARAS) -> tuple[N, Hash]:
     made = net.make(calls=[Call("register", p, head=b"head") for p in paras])
     return net, made.block.hash
 
@@ -161,7 +167,12 @@ def sends_of(net: Network, relay_parent: Hash, attempt: Attempt, salt: int) -> l
 
 def run(options: Options, plan: list[Step]) -> tuple[Network, list[Made]]:
     """The history of a plan. Hostile receipts reach the runtime where only it can refuse them."""
-    net, first = started(options)
+    return played(Network(options), plan)
+
+
+def played(net: N, plan: list[Step]) -> tuple[N, list[Made]]:
+    """The history of a plan on a network that has not begun."""
+    net, first = _started(net)
     blocks, made, every = [first], [], list[Candidate]()
     for salt, step in enumerate(plan):
         parent = blocks[max(0, len(blocks) - 1 - step.fork)]

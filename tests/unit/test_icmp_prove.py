@@ -93,10 +93,10 @@ def test_ingress_is_the_whole_list_with_the_blocks_that_posted_nothing(cli: Run,
     code, out, _ = cli("prove", lake, "--chain", "far", "--ingress", "--height", 9, "--json")
     assert code == 0
     relay, entries = relay_at(open_lake(lake), 9), json.loads(out)["entries"]
-    (row,) = relay.state["paras"].filter(relay.state["paras"]["para"] == 3)["watermark"].tolist()
+    (row,) = relay.leaf.paras.filter(relay.leaf.paras["para"] == 3)["watermark"].tolist()
     numbers = [int.from_bytes(bytes.fromhex(entry["storage"]["keys"][0]["key"])[:4], "little") for entry in entries[1:]]
     assert numbers == list(range(row + 1, relay.number + 1))
-    listed = relay.state["unrouted"].filter(relay.state["unrouted"]["to"] == 3)["number"].tolist()
+    listed = relay.leaf.unrouted.filter(relay.leaf.unrouted["to"] == 3)["number"].tolist()
     assert len(listed) >= 3
     assert sorted(set(listed)) == [
         n for n, entry in zip(numbers, entries[1:], strict=True) if entry["value"] is not None

@@ -40,7 +40,7 @@ def test_roots_and_proofs_out_of_a_lake_are_theirs(node: Callable[[str, Any], An
     asked, roots, proofs, expected = [], [], [], []
     for height in (0, 2, 6, 9, opened.last_height()):
         relay = relay_at(opened, height)
-        entries = [[written(key), written(value)] for key, value in relay_changes(None, relay.state).items() if value]
+        entries = [[written(key), written(value)] for key, value in relay_changes(None, relay.leaf).items() if value]
         asked.append({"entries": entries, "version": V1})
         roots.append(relay.root)
         keys = [watermark_key(3), unrouted_key(relay.number, 3), unrouted_key(2, 2)]

@@ -328,14 +328,12 @@ def _within(rows: Frame, parts: Frame) -> Frame:
 def different_chains(headers: Frame, found: Frame) -> npt.NDArray[np.uint32]:
     """Return the chains whose roots in ``headers`` are not those ``found`` (``chain``, ``root``), ascending.
 
-    A chain may have several headers of a height, all with the root of its state; one that has none has made no block.
+    A chain may have several headers of a height, each with one of the roots of its state; one that has none has made no
+    block.
     """
-    if not len(found):
-        return np.unique(headers["chain"])
-    order = np.argsort(found["chain"], kind="stable")
-    row = order[np.minimum(np.searchsorted(found["chain"][order], headers["chain"]), len(order) - 1)]
-    same = (found["chain"][row] == headers["chain"]) & (found["root"][row] == headers["root"]).all(axis=1)
-    return np.unique(headers["chain"][~same])
+    known = {*zip(found["chain"].tolist(), (root.tobytes() for root in found["root"]), strict=True)}
+    said = zip(headers["chain"].tolist(), (root.tobytes() for root in headers["root"]), strict=True)
+    return np.array(sorted({chain for chain, root in said if (chain, root) not in known}), dtype=np.uint32)
 
 
 def _as_seen(rows: pa.Table) -> Frame:

@@ -310,7 +310,8 @@ class Kernel(Protocol[State, Content]):
         ...
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
-        """Return the root of each chain's state, as its header has it (``chain``, ``root``).
+        """Return the root of each chain's state, as its header has it (``chain``, ``root``); several of one whose
+        headers of a height have several.
 
         ``state``: what the round of ``tick`` made, or genesis; ``committed``: the entries that it commits to. Of chains
         that are run elsewhere there is none.

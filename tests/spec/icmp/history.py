@@ -153,9 +153,9 @@ class History:
         if call.call == "register":
             books.active.add(p)
             first = self.chain(call.block)
-            assert first is not None and row.parent is not None
-            again = p in books.former
-            books.watermark[p] = Mark(row.number - 1, row.parent) if again else Mark(0, first[0])
+            assert first is not None
+            again = p in books.former and row.parent is not None
+            books.watermark[p] = Mark(row.number - 1, row.parent or b"") if again else Mark(0, first[0])
         elif call.call == "deregister":
             books.active.discard(p)
             books.former.add(p)

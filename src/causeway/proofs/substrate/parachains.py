@@ -4,6 +4,7 @@
 Parachains.Heads(p)               Vec<u8>, the hash of p's last block that was included
 Parachains.Watermarks(p)          (u32 number, hash) of the relay block up to which p has consumed (D-11)
 Parachains.UnroutedIngress(n, p)  Vec<(u32 sender, root)>: what relay block n posted to p, above p's watermark
+Parachains.Blocked(x, p)          u32: the relay block since which p hears nothing from x (5.1 (2))
 ```
 Each is an entry of the state's trie (layout V1), under ``Twox64Concat`` of its SCALE key.
 """
@@ -23,7 +24,7 @@ from causeway.proofs.substrate.ordered import ordered_key
 from causeway.proofs.substrate.proof import read_value, verify_storage_proof
 from causeway.proofs.substrate.storage_keys import storage_key
 
-PALLET, HEADS, WATERMARKS, UNROUTED = "Parachains", "Heads", "Watermarks", "UnroutedIngress"
+PALLET, HEADS, WATERMARKS, UNROUTED, BLOCKED = "Parachains", "Heads", "Watermarks", "UnroutedIngress", "Blocked"
 
 U32_BYTES = 4
 
@@ -48,6 +49,11 @@ def unrouted_key(number: int, to: int) -> bytes:
 def unrouted_map_key(number: int, to: int) -> bytes:
     """Return what the key of posted queues is the hash of: the relay block's number and the parachain."""
     return encode_u32(number) + encode_u32(to)
+
+
+def blocked_key(source: int, to: int) -> bytes:
+    """Return the key of the relay block since which a parachain hears nothing from another (5.1 (2))."""
+    return storage_key(PALLET, BLOCKED, (twox_64_concat, encode_u32(source) + encode_u32(to)))
 
 
 def encode_u32(number: int) -> bytes:

@@ -12,57 +12,64 @@ from causeway.model.joins import lookup
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.protocols.arrivals import ARRIVALS, from_local, handle
-from causeway.protocols.digests import same
-from causeway.protocols.events import EventLog, event_rows
+from causeway.protocols.events import EventLog, event_rows, names_column
+from causeway.protocols.icmp.committing import watermarks
 from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.egress import answers_of, queue_roots, send
 from causeway.protocols.icmp.errors import NO_HANDLER, Validation
+from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.tables import CURSORS_SCHEMA, POOL_SCHEMA, STATE_TABLES
+from causeway.protocols.icmp.validation import validate_incoming
 from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 
-_NUMBERED = ("destination", "source", "substream", "index")
 
+def validated(
+    bases: Frame, listed: Frame, entries: Frame, bodies: Frame, options: IcmpOptions, log: EventLog
+) -> tuple[Frame, Frame]:
+    """Return the entries that candidates consume, and their messages, in order (G1).
 
-def validated(entries: Frame, bodies: Frame, log: EventLog) -> tuple[Frame, Frame]:
-    """Return the entries that a candidate consumes, and their messages, in order (G1): up to the first block of each
-    chain of which a body has not the root that was posted (``validate_incoming``, 3.4).
+    What a validator would refuse (``validate_incoming``, 3.4) is not consumed: of a chain of which a body has not the
+    root that was posted, nothing is.
 
-    ``entries``: by (destination, number, source), with where the bodies lie; ``bodies``: messages that were read.
+    ``bases``: what candidates are built on; ``listed``: ``ingress(B, p)`` of their chains; ``entries``: what they
+    would consume of it, by (to, number, source), with where the bodies lie; ``bodies``: messages that were read.
     """
     if len(entries) == 0:
         return entries, bodies.slice(0, 0)
     queues = entries.take(stable_order(*(entries[name] for name in (*LANE, "first"))))
     bodies = bodies.take(stable_order(*(bodies[name] for name in LANE_COLUMNS)))
     sizes = queues["count"].astype(np.int64)
-    first = queues["first"].repeat(sizes)
-    bodies = bodies.with_columns(first=first, number=queues["number"].repeat(sizes))
+    bodies = bodies.with_columns(first=queues["first"].repeat(sizes), number=queues["number"].repeat(sizes))
     roots, _ = queue_roots(bodies)
-    wrong = ~same(roots, queues["root"])
-    if wrong.any():
-        refused = queues.filter(wrong)
+    lists = queues.with_columns(root=roots)
+    lists = lists.take(stable_order(lists["to"], lists["number"], lists["source"]))
+    codes = validate_incoming(
+        bases["chain"], watermarks(bases, entries)[0], listed, lists, int(bases["relay_number"][0]), options
+    )
+    bad = codes != Validation.OK
+    if bad.any():
+        chains = bases["chain"][bad]
+        refused = entries.take(np.searchsorted(entries["to"], chains))
         control = blank_messages(len(refused), kind=np.full(len(refused), Kind.CONTROL, dtype=np.uint8))
         control = control.with_columns(**{name: refused[name] for name in LANE}, index=refused["first"])
-        where = {"chain": refused["destination"], "reason": Validation.IngressRootMismatch.name, "via": Via.LANE}
-        log.add(event_rows(control, Event.REJECTED, on_lane=True, **where))
-        chains = refused["destination"]
-        stop = np.full(int(entries["destination"].max()) + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
-        np.minimum.at(stop, chains, refused["number"])
-        entries = entries.filter(entries["number"] < stop[entries["destination"]])
-        bodies = bodies.filter(bodies["number"] < stop[bodies["destination"]])
+        names = names_column([code.name for code in Validation], codes[bad])
+        log.add(event_rows(control, Event.REJECTED, on_lane=True, chain=chains, reason=names, via=Via.LANE))
+        entries = entries.filter(~np.isin(entries["to"], chains))
+        bodies = bodies.filter(~np.isin(bodies["destination"], chains))
     order = stable_order(bodies["destination"], bodies["number"], bodies["source"], bodies["index"])
     return entries, bodies.take(order)
 
 
 def process_block(
-    state: State, entries: Frame, bodies: Frame, local: Frame, numbers: Frame, context: Context, log: EventLog
+    state: State, entries: Frame, bodies: Frame, local: Frame, bases: Frame, context: Context, log: EventLog
 ) -> tuple[State, Frame]:
     """Return the state of the chains of ``context`` after a block, not yet committed, and what is outbound.
 
-    ``entries``, ``bodies``: what is consumed (``validated``); ``local``: what the local lanes hold; ``numbers``: the
-    block that each chain makes.
+    ``entries``, ``bodies``: what is consumed (``validated``); ``local``: what the local lanes hold; ``bases``: what
+    the blocks are built on.
     """
-    state = _consumed(state, entries)
+    state = _consumed(state, entries, bases)
     arrivals, lanes = from_local(local, state.lanes())
     state = state.with_lanes(lanes) if len(arrivals) else state
     via = np.full(len(bodies), Via.LANE, dtype=np.uint8)
@@ -75,7 +82,7 @@ def process_block(
     given = concat([came.filter(~nobody), arrivals, users])
     _, outcome, produced = handle(given, context.programs, state["accounts"], state.programs, log)
     state = state.with_programs(outcome.accounts, outcome.programs)
-    return send(state, produced, rejects, numbers, context, log)
+    return send(state, produced, rejects, bases, context, log)
 
 
 def _unserved(calls: Frame, log: EventLog) -> Frame:
@@ -86,14 +93,16 @@ def _unserved(calls: Frame, log: EventLog) -> Frame:
     return answers_of(calls, repeated_text(NO_HANDLER, len(calls))).with_columns(chain=calls["destination"])
 
 
-def _consumed(state: State, entries: Frame) -> State:
+def _consumed(state: State, entries: Frame, bases: Frame) -> State:
     """Return the state in which what is consumed is behind the cursors of its lanes."""
     if len(entries) == 0:
         return state
     rows = entries.take(stable_order(*(entries[name] for name in ("destination", "source", "substream", "first"))))
     groups = groups_of(rows["destination"], rows["source"], rows["substream"])
     last = rows.take(groups.starts + groups.counts - 1)
-    moved = last.select(LANE).with_columns(index=last["first"] + last["count"]).select(CURSORS_SCHEMA.names)
+    number = bases["number"][np.searchsorted(bases["chain"], last["to"])] + np.uint64(1)
+    moved = last.select(LANE).with_columns(index=last["first"] + last["count"], number=number)
+    moved = moved.select(CURSORS_SCHEMA.names)
     cursors = state["cursors"]
     stays = cursors.filter(lookup(moved, cursors, ("destination", "source", "substream")) < 0)
     joined = concat([stays, moved])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,27 +11,21 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.order import stable_order
 from causeway.proofs.hashing import blake2_256
-from causeway.proofs.substrate import Tries, encode_compact, ordered_root
+from causeway.proofs.substrate import encode_compact, ordered_root
 from causeway.proofs.substrate.parachains import encode_watermark
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
 from causeway.protocols.digests import digests
 from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.icmp.context import Context
+from causeway.protocols.icmp.leaves import Leaf, with_ancestor
 from causeway.protocols.icmp.runtime import posted_in
 from causeway.protocols.icmp.state import State
-from causeway.protocols.icmp.storage import changed_trie, para_roots, relay_changes
+from causeway.protocols.icmp.storage import LeafTries, para_roots, relay_changes
 from causeway.protocols.icmp.tables import (
-    ANCESTRY_SCHEMA,
-    BLOCKS_SCHEMA,
     CANDIDATES_SCHEMA,
     EGRESS_SCHEMA,
     STATE_TABLES,
     TIPS_SCHEMA,
 )
-from causeway.protocols.tabled_state import KeptTries
-
-MOST_ANCESTORS = 4_096
-"""A watermark may be moved to one of so many last relay blocks, and to any that posted queues for its parachain."""
 
 
 def genesis_hash(name: str) -> bytes:
@@ -42,35 +38,34 @@ def block_hash(parent: bytes, number: int, root: bytes, rest: bytes) -> bytes:
     return blake2_256(parent + encode_compact(number) + root + rest)
 
 
-def relay_trie(before: State | None, after: State) -> Tries:
-    """Return the relay chain's trie after a block, which changes the one before on the spot."""
-    tries = None if before is None else before.kept.tries
-    assert tries is None or isinstance(tries, Tries)
-    return changed_trie(tries, relay_changes(None if tries is None else before, after))
+def commit_relay(
+    before: Leaf, after: Leaf, place: int, tries: LeafTries, heads: list[bytes], tick: int
+) -> tuple[Leaf, Frame]:
+    """Return a leaf after a block, and the header of the block.
 
-
-def commit_relay(before: State, after: State, number: int, receipts: Frame, context: Context) -> tuple[State, Frame]:
-    """Return the state after the relay block ``number``, and its header; ``receipts``: the heads it included."""
-    tries = relay_trie(before, after)
-    root = tries.roots(np.zeros(1, dtype=np.int64))[0].tobytes()
-    parent = before["blocks"]["hash"][-1].tobytes()
-    heads = [head.tobytes() for head in receipts["head"]]
-    own = block_hash(parent, number, root, ordered_root(heads))
-    after = posted_in(after, number, own)
+    ``before``, ``after``: what the block changed; ``place``: the leaf's place among the leaves; ``heads``: the
+    heads that the block included.
+    """
+    number = before.number + 1
+    tries.change(place, relay_changes(before, after))
+    root = tries.roots()[place].tobytes()
+    # Leaves that part have the same receipts: what an author adds keeps their blocks apart.
+    seal = bytes([place]) if place else b""
+    own = block_hash(before.hash, number, root, ordered_root(heads) + seal)
     blocks = Frame(
         {
             "chain": np.array([RELAY_POSITION], dtype=np.uint32),
+            "leaf": np.array([place], dtype=np.uint8),
             "number": np.array([number], dtype=np.uint64),
             "hash": digests([own]),
-            "parent": digests([parent]),
+            "parent": digests([before.hash]),
+            "parted": before.blocks["parted"],
+            "next_tick": np.array([tick + 1], dtype=np.uint64),
         },
         1,
     )
-    last = before["blocks"].select(ANCESTRY_SCHEMA.names)
-    ancestry = concat([before["ancestry"], last])
-    ancestry = ancestry.slice(max(0, len(ancestry) - MOST_ANCESTORS), len(ancestry))
-    after = after.with_tables(blocks=blocks.select(BLOCKS_SCHEMA.names), ancestry=ancestry)
-    return State(after.tables, after.programs, KeptTries(tries)), _headers(blocks, digests([root]))
+    after = replace(posted_in(with_ancestor(after), number, own), blocks=blocks)
+    return after, _headers(blocks, digests([root]))
 
 
 def _headers(blocks: Frame, roots: np.ndarray) -> Frame:
@@ -86,17 +81,20 @@ def _headers(blocks: Frame, roots: np.ndarray) -> Frame:
     return Frame(columns, count).select(HEADERS_SCHEMA.names)
 
 
-def commit_paras(state: State, chains: Chains, entries: Frame, hosts: dict[str, np.ndarray]) -> tuple[State, Frame]:
-    """Return the state after blocks of parachains (all of ``chains`` made one), with their receipts, and the headers.
+def commit_paras(
+    state: State, bases: Frame, entries: Frame, hosts: dict[str, np.ndarray], height: int
+) -> tuple[State, Frame]:
+    """Return the state after blocks of parachains (all of ``bases`` made one), with their receipts, and the headers.
 
-    ``entries``: what they consumed, by (destination, number, source).
+    ``bases``: what they are built on (``following.bases``); ``entries``: what they consumed, by (to, number, source).
     """
+    chains = bases["chain"]
     tips = state["tips"]
     at = lookup(tips, Frame({"chain": chains}, len(chains)), ("chain",))
     roots = para_roots(state, chains, hosts)
     runs = state["runs"]
     number = tips["number"][at] + np.uint64(1)
-    watermark, marked = _watermarks(tips.take(at), entries, chains)
+    watermark, marked = watermarks(bases, entries)
     at_run = lookup(Frame({"source": chains}, len(chains)), runs, ("source",))
     fresh = (at_run >= 0) & (runs["source"] != runs["destination"])
     fresh[fresh] = runs["number"][fresh] == number[at_run[fresh]]
@@ -118,7 +116,7 @@ def commit_paras(state: State, chains: Chains, entries: Frame, hosts: dict[str, 
         parent = tips["head"][at[row]].tobytes()
         pairs = zip(posted["destination"][start:stop].tolist(), posted["root"][start:stop], strict=True)
         rest = b"".join([para.to_bytes(4, "little") + root.tobytes() for para, root in pairs])
-        rest += encode_watermark(int(watermark[row]), marked[row].tobytes())
+        rest += encode_watermark(int(watermark[row]), marked[row].tobytes()) + bases["relay_hash"][row].tobytes()
         heads.append(block_hash(parent, int(number[row]), roots[row].tobytes(), rest))
         parents.append(parent)
     made = Frame(
@@ -130,6 +128,9 @@ def commit_paras(state: State, chains: Chains, entries: Frame, hosts: dict[str, 
             "parent": digests(parents),
             "head": digests(heads),
             "hash": digests(heads),
+            "height": np.full(len(chains), height, dtype=np.uint64),
+            "relay_number": bases["relay_number"],
+            "relay_hash": bases["relay_hash"],
             "watermark": watermark,
             "watermark_hash": marked,
         },
@@ -143,13 +144,13 @@ def commit_paras(state: State, chains: Chains, entries: Frame, hosts: dict[str, 
     return state.with_tables(**tables), _headers(made, roots)
 
 
-def _watermarks(tips: Frame, entries: Frame, chains: Chains) -> tuple[np.ndarray, np.ndarray]:
+def watermarks(bases: Frame, entries: Frame) -> tuple[np.ndarray, np.ndarray]:
     """Return the watermark of each chain after what it consumed, and that block's hash: the block of the last entry,
     the old one if there is none (3.4)."""
-    watermark, marked = tips["watermark"].copy(), tips["watermark_hash"].copy()
+    watermark, marked = bases["watermark"].copy(), bases["watermark_hash"].copy()
     if len(entries):
-        stops = entries["destination"].searchsorted(chains, side="right")
-        starts = entries["destination"].searchsorted(chains)
+        stops = entries["to"].searchsorted(bases["chain"], side="right")
+        starts = entries["to"].searchsorted(bases["chain"])
         rows = np.flatnonzero(stops > starts)
         last = stops[rows] - 1
         watermark[rows], marked[rows] = entries["number"][last], entries["hash"][last]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.protocols.execution import ProgramRunner
-from causeway.protocols.icmp.chains import RELAY_POSITION, Network
+from causeway.protocols.icmp.chains import Network
 from causeway.protocols.icmp.options import IcmpOptions
 
 
@@ -22,8 +22,5 @@ class Context:
     network: Network
     options: IcmpOptions
     programs: ProgramRunner
-
-    @property
-    def has_relay(self) -> bool:
-        """Return whether the relay chain is among the chains."""
-        return bool(len(self.chains)) and int(self.chains[0]) == RELAY_POSITION
+    active: npt.NDArray[np.uint32]
+    """The parachains that are registered, ascending."""

@@ -1,7 +1,7 @@
 """What a parachain's block sends: egress queues with their roots, messages of the chain itself (ICMP reference 2.1).
 
 Outcomes for a message of a program: into the queue to the chain of who receives it; into the local lane; refused, and
-then a call's program gets a reject in the chain's next block.
+then a call's program gets a reject in the chain's next block; dropped, if it answers to a chain that is not registered.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def queue_roots(rows: Frame) -> tuple[Digests, npt.NDArray[np.int64]]:
 
 
 def send(
-    state: State, produced: Frame, rejects: Frame, numbers: Frame, context: Context, log: EventLog
+    state: State, produced: Frame, rejects: Frame, bases: Frame, context: Context, log: EventLog
 ) -> tuple[State, Frame]:
     """Return the state with what a block sends in its lanes, and what is outbound (``OUTBOUND_SCHEMA``).
 
     ``produced``: what programs made, in the order of production; ``rejects``: answers that chains made themselves, to
-    calls that nobody could take; ``numbers``: the block that each chain makes (``chain``, ``number``).
+    calls that nobody could take; ``bases``: what the blocks are built on (``forks.Standing``).
     """
     network = context.network
     of_program = np.arange(len(produced) + len(rejects)) < len(produced)
@@ -49,7 +49,9 @@ def send(
     source = np.concatenate([network.host_of(produced["sender"]).view(np.uint32), rejects["chain"]])
     host = network.host_of(rows["receiver"])
     call = rows["kind"] == Kind.REQUEST
-    nowhere = (host == NO_HOST) & call
+    away = np.isin(host, context.active.astype(np.int32), invert=True) & (host != source.view(np.int32))
+    nowhere = away & call
+    lost = away & ~call & (host != NO_HOST)
     destination = np.where(host == NO_HOST, source.view(np.int32), host).view(np.uint32)
     local = source == destination
     missing = local & call & ~nowhere & (positions_in(state["accounts"]["program"], rows["receiver"]) < 0)
@@ -60,12 +62,15 @@ def send(
         failed.append(rows.filter(mask))
         reasons.append(np.full(int(mask.sum()), REASONS.index(reason)))
     refused = _rejects(concat(failed), np.concatenate(reasons), log)
-    good = ~(nowhere | missing | large)
+    if lost.any():
+        dropped = rows.filter(lost)
+        log.add(event_rows(dropped, Event.DROPPED, chain=dropped["source"], reason=NO_DESTINATION))
+    good = ~(nowhere | missing | large | lost)
     away = shortened(rows.filter(good & ~local), REJECTED)
     inside = concat([rows.filter(good & local), refused.select(rows.names)])
     inside = inside.with_columns(substream=(inside["kind"] == Kind.RESPONSE).astype(np.uint64))
     by_program = np.concatenate([of_program[good & ~local], of_program[good & local], np.zeros(len(refused), bool)])
-    return _into_lanes(state, concat([away, inside.select(away.names)]), by_program, numbers, context)
+    return _into_lanes(state, concat([away, inside.select(away.names)]), by_program, bases, context)
 
 
 def _rejects(failed: Frame, reasons: npt.NDArray[np.int64], log: EventLog) -> Frame:
@@ -89,7 +94,7 @@ def answers_of(calls: Frame, reasons: pa.DictionaryArray) -> Frame:
 
 
 def _into_lanes(
-    state: State, rows: Frame, by_program: npt.NDArray[np.bool_], numbers: Frame, context: Context
+    state: State, rows: Frame, by_program: npt.NDArray[np.bool_], bases: Frame, context: Context
 ) -> tuple[State, Frame]:
     """Return the state with messages at the ends of their lanes, the queues with their roots, and what is outbound."""
     if len(rows) == 0:
@@ -114,7 +119,7 @@ def _into_lanes(
         height=np.full(len(runs), context.height, dtype=np.uint64),
         first=first,
         count=groups.counts.astype(np.uint64),
-        number=numbers["number"][np.searchsorted(numbers["chain"], runs["source"])],
+        number=bases["number"][np.searchsorted(bases["chain"], runs["source"])] + np.uint64(1),
         root=roots,
     )
     state = state.with_lanes(queues.add_segments(runs.select(RUNS_SCHEMA.names)))

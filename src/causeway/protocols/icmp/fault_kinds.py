@@ -1,8 +1,52 @@
-"""The kinds of faults in a network of parachains."""
+"""The kinds of faults in a network of parachains: chains that make no blocks, and forks of the relay chain."""
 
 from __future__ import annotations
 
-from causeway.protocols.faults import FaultSection, HaltSection
+from collections.abc import Mapping
+from typing import Literal, Self
 
-FAULT_KINDS: tuple[type[FaultSection], ...] = (HaltSection,)
+from pydantic import Field, model_validator
+
+from causeway.model.faults import Fault
+from causeway.model.section import TickNumber
+from causeway.protocols.faults import FaultSection, HaltSection, Names, ensure_forward
+from causeway.protocols.icmp.leaves import MAX_CHAIN_HEADS
+
+FORK = "fork"
+LEAVES = "leaves"
+KEPT = "kept"
+FOLLOWERS = "followers"
+"""What faults are called, and their arguments."""
+
+
+class ForkSection(FaultSection):
+    """``kind = "fork"``: the relay chain has several leaves for some ticks, each of which routes what the parachains
+    post that follow it; then one is kept, and the parachains that followed another go back."""
+
+    kind: Literal["fork"] = Field(..., description="This fault.")
+    tick: TickNumber = Field(..., description="The first tick in which the relay chain makes several blocks.")
+    until: TickNumber = Field(..., description="The last tick in which it does.")
+    leaves: int = Field(2, ge=2, le=MAX_CHAIN_HEADS, description="How many.")
+    kept: int = Field(0, ge=0, lt=MAX_CHAIN_HEADS, description="Which leaf is kept, from 0.")
+    followers: Mapping[str, int] = Field(
+        default_factory=dict,
+        description="Which leaf parachains follow, by name; that of those not named is drawn.",
+    )
+
+    @model_validator(mode="after")
+    def _leaves_there_are(self) -> Self:
+        named = {f"followers.{name}": leaf for name, leaf in self.followers.items()}
+        for name, leaf in {"kept": self.kept, **named}.items():
+            if not 0 <= leaf < self.leaves:
+                raise ValueError(f"{name} = {leaf}: allowed: 0 to {self.leaves - 1}, one of the leaves")
+        return ensure_forward(self, self.until, "tick", self.tick)
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved."""
+        followers = {str(names.chain(name, f"{key}.followers.{name}")): leaf for name, leaf in self.followers.items()}
+        args = {LEAVES: self.leaves, KEPT: self.kept, FOLLOWERS: followers}
+        return Fault(self.kind, None, None, self.tick, self.until, args)
+
+
+FAULT_KINDS: tuple[type[FaultSection], ...] = (HaltSection, ForkSection)
 """The sections of a scenario, one a kind."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
-from causeway.model.ledger import COLLECTED_MESSAGES, Event, Kind
+from causeway.model.ledger import COLLECTED_MESSAGES, REVERTED, REVERTED_SCHEMA, Event
 from causeway.model.section import LAST_TICK
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
@@ -28,38 +28,57 @@ from causeway.protocols.contract import (
     Tick,
     View,
 )
-from causeway.protocols.digests import digests, same
-from causeway.protocols.events import LEDGER_LOGS, EventLog, event_rows, names_column
+from causeway.protocols.digests import digests
+from causeway.protocols.events import LEDGER_LOGS, EventLog, event_rows
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.icmp.block import process_block, validated
+from causeway.protocols.icmp.bodies import there
 from causeway.protocols.icmp.chains import RELAY_POSITION, Network
-from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash, relay_trie
+from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash
 from causeway.protocols.icmp.context import Context
-from causeway.protocols.icmp.errors import Inclusion
-from causeway.protocols.icmp.ingress import complete_prefix, pending, with_bodies
+from causeway.protocols.icmp.errors import NO_DESTINATION, Inclusion
+from causeway.protocols.icmp.fault_kinds import LEAVES
+from causeway.protocols.icmp.forks import (
+    RelayInterference,
+    Standing,
+    leaves_to_build_on,
+    reverted_rows,
+    standing,
+    to_some,
+    told_since,
+)
+from causeway.protocols.icmp.ingress import complete_prefix, ingress, with_bodies
+from causeway.protocols.icmp.leaves import leaves_of, with_leaves
 from causeway.protocols.icmp.options import IcmpOptions
+from causeway.protocols.icmp.planned import Planned
+from causeway.protocols.icmp.receipts import log_refused, receipts_of
 from causeway.protocols.icmp.runtime import include
 from causeway.protocols.icmp.state import State, state_of_frames, state_tables
-from causeway.protocols.icmp.storage import para_roots
+from causeway.protocols.icmp.storage import LeafTries, para_roots
 from causeway.protocols.icmp.tables import BLOCKS_SCHEMA, PARAS_SCHEMA, TIPS_SCHEMA
 from causeway.protocols.icmp.users import pooled
-from causeway.protocols.interference import Interference
-from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA, blank_messages
-from causeway.protocols.partition import owners
+from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
+from causeway.protocols.partition import owners, part, union
 from causeway.protocols.segments import located, oldest
+from causeway.protocols.tabled_state import KeptTries
 from causeway.protocols.waking import earliest, gives_up
 
 
 @dataclass(frozen=True)
 class IcmpPlan:
-    """What chains will do: those that are not halted; the relay block that they build on; of the parachains whose last
-    block is included, what they may consume (``ingress.with_bodies``), as far as it is there."""
+    """What chains will do: those that are not halted; where they stand; the parachains that may make a block, what each
+    is offered (``ingress``), and what it may consume of it, as far as it is there (``ingress.with_bodies``); the
+    parachains that are registered, and the lanes to others (``to``: up to where) that are given up."""
 
     running: Chains
     view: View
-    ready: Chains
+    standing: Standing
+    bases: Frame
+    listed: Frame
     entries: Frame
+    active: Chains
+    given_up: Frame
 
 
 @dataclass(frozen=True)
@@ -75,11 +94,29 @@ class IcmpKernel(HostedForGood):
 
     name: ClassVar[str] = "icmp"
     outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
-    logs: ClassVar[Mapping[str, pa.Schema]] = LEDGER_LOGS
+    logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, REVERTED: REVERTED_SCHEMA}
     header_heights: ClassVar[int] = 1
-    past_heights: ClassVar[int] = 0
-    held_heights: ClassVar[int] = 0
     last_tick: ClassVar[int] = LAST_TICK
+
+    def __post_init__(self) -> None:
+        """Check the calls that the options plan, and the forks. Raises ``InvalidInput``."""
+        self.interference.check_forks()
+        assert self.planned is not None
+
+    @property
+    def past_heights(self) -> int:
+        """Return how far back parachains go, at most."""
+        return self.held_heights
+
+    @cached_property
+    def held_heights(self) -> int:
+        """Return how far back parachains go, at most; 0 where they never do."""
+        return self.interference.reach if self.interference.has_forks or self.planned.changes_paras else 0
+
+    @cached_property
+    def planned(self) -> Planned:
+        """Return the calls that the options plan."""
+        return Planned(self.options, self.network)
 
     @cached_property
     def network(self) -> Network:
@@ -92,13 +129,13 @@ class IcmpKernel(HostedForGood):
         return self.network
 
     @cached_property
-    def interference(self) -> Interference:
+    def interference(self) -> RelayInterference:
         """Return the scenario's faults."""
-        return Interference(self.faults, self.network.numbers, self.seed)
+        return RelayInterference(self.faults, self.network.numbers, self.seed)
 
-    def context(self, chains: Chains, tick: Tick) -> Context:
-        """Return what a block of ``chains`` at ``tick`` may know."""
-        return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs)
+    def context(self, chains: Chains, active: Chains, tick: Tick) -> Context:
+        """Return what a block of ``chains`` at ``tick`` may know; ``active``: the parachains that are registered."""
+        return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs, active)
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return every table that a state has, those of the programs in use included, by name."""
@@ -109,21 +146,23 @@ class IcmpKernel(HostedForGood):
         return state_of_frames(frames, self.programs.schemas())
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
-        """Return the state of ``chains`` at height 0: all parachains registered, their watermarks at genesis (D-3)."""
+        """Return the state of ``chains`` at height 0: the parachains registered, their watermarks at genesis (D-3), but
+        for those that are registered later."""
         own = self.network.programs_on(chains)
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         tables, names = {"accounts": accounts}, self.network.names
         relay = genesis_hash(names[RELAY_POSITION])
-        paras = np.arange(1, len(names), dtype=np.uint32)
+        paras = np.array([para for para in range(1, len(names)) if para not in self.planned.late], dtype=np.uint32)
         if RELAY_POSITION in chains:
             tables["blocks"] = self._rows(BLOCKS_SCHEMA, 1, hash=digests([relay]))
             heads = digests([genesis_hash(names[para]) for para in paras.tolist()])
             marked = digests([relay] * len(paras))
-            tables["paras"] = self._rows(PARAS_SCHEMA, len(paras), para=paras, head=heads, watermark_hash=marked)
+            active = np.ones(len(paras), dtype=np.uint8)
+            marks = {"head": heads, "watermark_hash": marked}
+            tables["paras"] = self._rows(PARAS_SCHEMA, len(paras), para=paras, active=active, **marks)
         mine = chains[chains != RELAY_POSITION]
         heads = digests([genesis_hash(names[para]) for para in mine.tolist()])
-        marked = digests([relay] * len(mine))
-        tables["tips"] = self._rows(TIPS_SCHEMA, len(mine), chain=mine, head=heads, watermark_hash=marked)
+        tables["tips"] = self._rows(TIPS_SCHEMA, len(mine), chain=mine, head=heads)
         state = self.state({**tables, **{"program_" + name: frame for name, frame in programs.items()}})
         roots = self.roots(state, chains, Tick(0, 0), empty_frame(RANGES_SCHEMA))
         hashes = [genesis_hash(names[chain]) for chain in chains.tolist()]
@@ -138,7 +177,8 @@ class IcmpKernel(HostedForGood):
             },
             len(chains),
         )
-        return self._result(state, empty_frame(OUTBOUND_SCHEMA), EventLog(), headers, self.next_planned(0), None)
+        nothing, logs = empty_frame(OUTBOUND_SCHEMA), {**EventLog().logs(), REVERTED: empty_frame(REVERTED_SCHEMA)}
+        return RoundResult(state, nothing, logs, headers, self.next_planned(0))
 
     @staticmethod
     def _rows(schema: pa.Schema, count: int, **given: np.ndarray) -> Frame:
@@ -154,13 +194,14 @@ class IcmpKernel(HostedForGood):
         return empty_frame(RANGES_SCHEMA)
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
-        """Return the root of each chain's storage (``chain``, ``root``)."""
-        rows = np.zeros((len(chains), 32), dtype=np.uint8)
-        paras = chains != RELAY_POSITION
-        rows[paras] = para_roots(state, chains[paras], self._owners(state, tick))
-        if not paras.all():
-            rows[~paras] = relay_trie(None, state).roots(np.zeros(1, dtype=np.int64))
-        return Frame({"chain": chains, "root": rows}, len(chains))
+        """Return the root of each chain's storage (``chain``, ``root``); of the relay chain that of every leaf."""
+        paras = chains[chains != RELAY_POSITION]
+        found = Frame({"chain": paras, "root": para_roots(state, paras, self._owners(state, tick))}, len(paras))
+        if len(paras) == len(chains):
+            return found
+        roots = LeafTries.of(leaves_of(state.tables)).roots()
+        relay = Frame({"chain": np.full(len(roots), RELAY_POSITION, dtype=np.uint32), "root": roots}, len(roots))
+        return concat([relay, found])
 
     def _owners(self, state: State, tick: Tick) -> dict[str, np.ndarray]:
         tables = self.tables()
@@ -171,115 +212,175 @@ class IcmpKernel(HostedForGood):
     ) -> Plan[IcmpPlan]:
         """Let collators look what their chains may consume, and of which queues the bodies are there."""
         running = self.interference.running(chains, tick.tick)
-        tips = state["tips"].filter(np.isin(state["tips"]["chain"], running))
-        paras = view.tables["paras"]
-        at = lookup(paras, Frame({"para": tips["chain"]}, len(tips)), ("para",))
-        tips = tips.filter(same(tips["head"], paras["head"][at]))
-        now = int(view.tables["blocks"]["number"][-1])
-        entries = pending(view.tables["unrouted"], tips, now, self.options)
-        segments = view.tables["runs"]
-        segments = segments.filter(segments["source"] != segments["destination"])
-        entries = with_bodies(entries, segments, state)
-        entries = complete_prefix(entries, entries["count"] == 0)
+        relay = np.array([RELAY_POSITION], dtype=np.uint32)
+        relay_runs = bool(len(self.interference.running(relay, tick.tick)))
+        stand = standing(state["tips"], view, self.interference, tick.tick, relay_runs=relay_runs)
+        paras, blocks = view.tables["paras"], view.tables["blocks"]
+        active = paras["para"][(paras["active"] == 1) & (paras["leaf"] == blocks["leaf"][0])]
+        goes = np.isin(stand.rows["chain"], stand.back["chain"])
+        runs = np.isin(stand.rows["chain"], running)
+        bases = stand.rows.filter(stand.rows["included"] & stand.rows["registered"] & runs & ~goes)
+        listed, entries = self._offered(bases, view, tick)
         bodies = entries.select([*LANE, "height"]).with_columns(
             begin=entries["first"], end=entries["first"] + entries["count"]
         )
         queues = state["queues"]
+        full = queues["next_index"] > queues["begin"]
         local = queues.filter(
-            (queues["source"] == queues["destination"])
-            & (queues["next_index"] > queues["begin"])
-            & np.isin(queues["source"], tips["chain"])
+            full & (queues["source"] == queues["destination"]) & np.isin(queues["source"], bases["chain"])
         )
         own = located(local.with_columns(end=local["next_index"]), state["runs"])
-        reads = Reads(offered=concat([bodies.select(RANGES_SCHEMA.names), own]))
-        return Plan(reads, IcmpPlan(running, view, tips["chain"], entries), EventLog().logs()["events"])
+        away = full & (queues["source"] != queues["destination"]) & ~np.isin(queues["destination"], active)
+        away &= ~np.isin(queues["source"], stand.back["chain"])
+        given_up = queues.filter(away).with_columns(to=queues["next_index"][away])
+        reads = Reads(
+            offered=concat([bodies.select(RANGES_SCHEMA.names), own]),
+            own=located(given_up.with_columns(end=given_up["to"]), state["runs"]),
+            past=stand.back,
+            ingress=told_since(stand.back, tick.height),
+        )
+        content = IcmpPlan(running, view, stand, bases, listed, entries, active, given_up)
+        return Plan(reads, content, EventLog().logs()["events"])
+
+    def _offered(self, bases: Frame, view: View, tick: Tick) -> tuple[Frame, Frame]:
+        """Return ``ingress(B, p)`` of parachains that may make a block, and what they may consume of it."""
+        unrouted = view.tables["unrouted"]
+        row = lookup(bases, Frame({"chain": unrouted["to"]}, len(unrouted)), ("chain",))
+        mine = row >= 0
+        mine[mine] = bases["leaf"][row[mine]] == unrouted["leaf"][mine]
+        listed = ingress(unrouted.filter(mine), int(view.tables["blocks"]["number"][-1]), self.options)
+        held = there(listed, tick.tick, self.network.numbers, self.seed, self.options)
+        segments = view.tables["runs"]
+        segments = segments.filter(segments["source"] != segments["destination"])
+        entries = with_bodies(listed, segments)
+        held &= entries["count"] > 0
+        return listed.with_columns(held=held), complete_prefix(entries, ~held)
 
     def round(
         self, state: State, chains: Chains, plan: Plan[IcmpPlan], inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        """Make a relay block, and a block of each parachain that has something to do and whose last one is included."""
+        """Make a block on each leaf of the relay chain, and one of each parachain that has something to do and whose
+        last one is included; those that go back make none."""
         log, content = EventLog(), plan.content
-        state = pooled(inputs.ingress, state, self.context(chains, tick), log)
+        everywhere = self.context(chains, content.active, tick)
+        back = content.standing.back
+        again, ingress = to_some(inputs.ingress, self.network.numbers[back["chain"]])
+        state = pooled(ingress, state, everywhere, log)
         headers, relay_moved = [empty_frame(HEADERS_SCHEMA)], False
         before = state
-        state = self._routed(state, content.view, log)
+        state = self._given_up(state, content, inputs.own, log)
+        state = self._routed(state, content, log)
         if RELAY_POSITION in content.running:
-            state, made = self._relay_block(before, state, content, tick, log)
+            state, made = self._relay_block(state, content, tick, log)
             headers.append(made)
             relay_moved = state["paras"] is not before["paras"]
         inside = inputs.offered["source"] == inputs.offered["destination"]
-        entries, bodies = validated(content.entries, inputs.offered.filter(~inside), log)
+        bases, bodies = content.bases, inputs.offered.filter(~inside)
+        entries, bodies = validated(bases, content.listed, content.entries, bodies, self.options, log)
         local = inputs.offered.filter(inside)
-        building = np.intersect1d(
-            content.ready, np.concatenate([entries["destination"], local["destination"], state["pool"]["chain"]])
-        )
+        busy = np.concatenate([entries["to"], local["destination"], state["pool"]["chain"]])
+        bases = bases.filter(np.isin(bases["chain"], busy))
         outbound = empty_frame(OUTBOUND_SCHEMA)
-        if len(building):
-            state, outbound, made = self._para_blocks(state, building, entries, bodies, local, tick, log)
+        if len(bases):
+            state, outbound, made = self._para_blocks(state, bases, entries, bodies, local, content, tick, log)
             headers.append(made)
+        if len(back):
+            state = self._gone_back(state, back, inputs, again, everywhere, log)
         made = concat(headers)
         made = made.take(np.argsort(made["chain"], kind="stable"))
-        wake = self._wake(state, content, bool(len(building)) or relay_moved, tick)
-        return self._result(state, outbound, log, made, wake, gives_up(tick, settled=self.interference.last_change))
+        moved = bool(len(bases)) or relay_moved or bool(len(back))
+        logs = {**log.logs(), REVERTED: reverted_rows(back, tick.height)}
+        settled = max(self.interference.last_change, self.planned.last_tick)
+        wake, end = self._wake(state, content, moved, tick), gives_up(tick, settled=settled)
+        return RoundResult(state, outbound, logs, made, wake, oldest(state["runs"]), end)
 
-    def _relay_block(
-        self, before: State, state: State, content: IcmpPlan, tick: Tick, log: EventLog
-    ) -> tuple[State, Frame]:
-        relay = np.array([RELAY_POSITION], dtype=np.uint32)
-        context = self.context(relay, tick)
-        number = int(before["blocks"]["number"][-1]) + 1
-        included = include(state, content.view, number, context)
-        if len(included.refused):
-            count = len(included.refused)
-            control = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8))
-            names = names_column([code.name for code in Inclusion], included.codes)
-            ends = {"source": included.refused, "destination": np.full(count, RELAY_POSITION, dtype=np.uint32)}
-            zero = np.zeros(count, dtype=np.uint64)
-            control = control.with_columns(**ends, substream=zero, index=zero)
-            log.add(event_rows(control, Event.REJECTED, chain=RELAY_POSITION, on_lane=True, reason=names))
-        after = included.state["paras"]
-        receipts = after.filter(after["included"] == np.uint64(number))
-        return commit_relay(before, included.state, number, receipts, context)
+    def _relay_block(self, state: State, content: IcmpPlan, tick: Tick, log: EventLog) -> tuple[State, Frame]:
+        """Make the blocks of the relay chain: on its leaf, on each of several, or on the one that is kept."""
+        fork = self.interference.fork(tick.tick)
+        leaves, tries = leaves_to_build_on(
+            state, content.standing.kept, 1 if fork is None else int(fork.args[LEAVES]), tick.height
+        )
+        calls = self.planned.between(int(leaves[0].blocks["next_tick"][0]), tick.tick)
+        made, headers = [], []
+        for place, leaf in enumerate(leaves):
+            receipts = receipts_of(content.view, leaf)
+            included = include(leaf, receipts, calls, tick.tick, self.options)
+            log_refused(receipts.rows, included.codes, log)
+            heads = [head.tobytes() for head in receipts.rows["head"][included.codes == Inclusion.OK]]
+            leaf, header = commit_relay(leaf, included.leaf, place, tries, heads, tick.tick)
+            made.append(leaf)
+            headers.append(header)
+        state = with_leaves(state, made)
+        return State(state.tables, state.programs, KeptTries(tries)), concat(headers)
 
     def _para_blocks(
-        self, state: State, building: Chains, entries: Frame, bodies: Frame, local: Frame, tick: Tick, log: EventLog
+        self,
+        state: State,
+        bases: Frame,
+        entries: Frame,
+        bodies: Frame,
+        local: Frame,
+        content: IcmpPlan,
+        tick: Tick,
+        log: EventLog,
     ) -> tuple[State, Frame, Frame]:
-        context = self.context(building, tick)
-        mine = state["tips"].filter(np.isin(state["tips"]["chain"], building))
-        numbers = mine.select(["chain"]).with_columns(number=mine["number"] + np.uint64(1))
+        context = self.context(bases["chain"], content.active, tick)
         kept = state.kept
-        state, outbound = process_block(state, entries, bodies, local, numbers, context, log)
-        state, headers = commit_paras(state, building, entries, self._owners(state, tick))
+        state, outbound = process_block(state, entries, bodies, local, bases, context, log)
+        state, headers = commit_paras(state, bases, entries, self._owners(state, tick), tick.height)
         return State(state.tables, state.programs, kept), outbound, headers
 
-    def _routed(self, state: State, view: View, log: EventLog) -> State:
-        """Return the state of chains without the queues that those they are for have consumed."""
-        runs = state["runs"]
-        cursors = view.tables.get("cursors")
-        if cursors is None or len(runs) == 0 or len(cursors) == 0:
+    def _gone_back(
+        self, state: State, back: Frame, inputs: Inputs[State], now: pa.Table, context: Context, log: EventLog
+    ) -> State:
+        """Return the state in which parachains are again what they were; ``now``: what users send them in this tick."""
+        others = np.setdiff1d(context.chains, back["chain"])
+        states = [part(self, state, others, context.tick)]
+        for height in np.unique(back["height"]).tolist():
+            mine = back["chain"][back["height"] == height]
+            states.append(part(self, inputs.past[height], mine, context.tick))
+        joined = union(self, states)
+        again = pa.concat_tables([inputs.again, now])
+        joined = pooled(again, joined, context, log)
+        return State(joined.tables, joined.programs, state.kept)
+
+    def _given_up(self, state: State, content: IcmpPlan, own: Frame, log: EventLog) -> State:
+        """Return the state without what was sent to parachains that are not registered any more (D-3)."""
+        lanes = content.given_up
+        if len(lanes) == 0:
             return state
-        at = lookup(cursors, state["queues"].select(LANE), ("destination", "source", "substream"))
-        queues = state["queues"]
-        to = np.where(at >= 0, cursors["index"][np.maximum(at, 0)], 0).astype(np.uint64)
+        log.add(event_rows(own, Event.DROPPED, chain=own["source"], on_lane=True, reason=NO_DESTINATION))
+        return state.with_lanes(state.lanes().advance(lanes.select(LANE), lanes["to"]))
+
+    def _routed(self, state: State, content: IcmpPlan, log: EventLog) -> State:
+        """Return the state of chains without the queues that those they are for have consumed, in blocks that the relay
+        chain has included. As long as it has several leaves, what was consumed at one may be wanted again at
+        another."""
+        runs, cursors, queues = state["runs"], content.view.tables["cursors"], state["queues"]
+        if content.standing.forked or len(runs) == 0 or len(cursors) == 0:
+            return state
+        paras = content.view.tables["paras"]
+        row = lookup(paras, Frame({"para": cursors["destination"]}, len(cursors)), ("para",))
+        cursors = cursors.filter((row >= 0) & (cursors["number"] <= paras["number"][np.maximum(row, 0)]))
+        at = lookup(cursors, queues.select(LANE), ("destination", "source", "substream"))
+        to = np.zeros(len(queues), dtype=np.uint64)
+        to[at >= 0] = cursors["index"][at[at >= 0]]
         gone = (queues["source"] != queues["destination"]) & (to > queues["begin"])
+        gone &= ~np.isin(queues["source"], content.standing.back["chain"])
         if not gone.any():
             return state
         lanes = queues.filter(gone).select(LANE)
         log.collected(lanes, COLLECTED_MESSAGES, queues["begin"][gone], to[gone])
         return state.with_lanes(state.lanes().advance(lanes, to[gone]))
 
-    def _result(
-        self, state: State, outbound: Frame, log: EventLog, headers: Frame, wake: int | None, end: int | None
-    ) -> RoundResult[State]:
-        return RoundResult(state, outbound, log.logs(), headers, wake, oldest(state["runs"]), end)
-
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` at which the scenario has planned something, None if none is."""
-        return self.interference.next_planned(tick)
+        return earliest(self.interference.next_planned(tick), self.planned.next_tick(tick))
 
     def _wake(self, state: State, content: IcmpPlan, moved: bool, tick: Tick) -> int | None:
         """Return the next tick at which something happens of itself."""
         queues = state["queues"]
-        waits = len(state["pool"]) or len(state["unrouted"]) or bool((queues["next_index"] > queues["begin"]).any())
+        waits = bool(np.isin(state["pool"]["chain"], content.active).any()) or len(state["unrouted"])
+        waits = waits or bool((queues["next_index"] > queues["begin"]).any())
         planned = self.next_planned(tick.tick + 1)
         return tick.tick + 1 if waits or moved or len(content.entries) else earliest(planned)

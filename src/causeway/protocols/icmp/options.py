@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import Field, Strict
+
+from causeway.model.section import Section, TickNumber
 from causeway.protocols.option_values import ProfiledOptions
 
 DEPLOYED: Mapping[str, Any] = {"watermark_rule": "has_messages"}
 """What ``profile = deployed`` changes: the values of the reference's column "other" that chains run."""
 
 
+MOST_TICKS = 1_000_000
+"""Bodies are on their way for at most so many ticks on average, and the fallback comes at the latest after so many."""
+
+MOST_CALLS = 100_000
+"""A scenario plans at most so many calls."""
+
+
+class ParaCall(Section):
+    """A call to the relay chain: in its first block from ``tick`` on ``chain`` is registered or deregistered, or does
+    not want to hear ``other`` any more (``block``), or again (``unblock``)."""
+
+    tick: TickNumber
+    chain: str
+    do: Literal["register", "deregister", "block", "unblock"]
+    other: str | None = None
+
+
 class IcmpOptions(ProfiledOptions):
     """Options of egress queues; ``docs/protocols/icmp.md`` says what each does."""
 
     ingress_upper: Literal["exclusive", "inclusive"] = "exclusive"
+    watermark_mode: Literal["per_candidate", "now_minus_1"] = "per_candidate"
     watermark_rule: Literal["any_ancestor", "has_messages"] = "any_ancestor"
     allow_empty_prefix: Literal["on", "off"] = "on"
+    bodies: Literal["ideal", "drawn"] = "ideal"
+    body_ticks: float = Field(default=1.0, ge=0, le=MOST_TICKS)
+    body_loss: float = Field(default=0.0, ge=0, le=1)
+    fallback_request: Literal["off", "on"] = "off"
+    fallback_after: int = Field(default=4, ge=0, le=MOST_TICKS)
+    para_calls: Annotated[tuple[ParaCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
 
     @classmethod
     def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:

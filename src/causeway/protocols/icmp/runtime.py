@@ -2,81 +2,85 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
-from causeway.model.order import U64, stable_order
+from causeway.model.order import groups_of, stable_order
 from causeway.proofs.substrate import EMPTY_ROOT
-from causeway.protocols.contract import View
 from causeway.protocols.digests import digests, same
+from causeway.protocols.icmp.calls import Call, apply_calls
 from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.errors import Inclusion
-from causeway.protocols.icmp.state import State
+from causeway.protocols.icmp.leaves import Leaf
+from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.icmp.tables import PARAS_SCHEMA, UNROUTED_SCHEMA
 
 Codes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Included:
-    """The state after a relay block, which chains' receipts were refused (``source``), and why (``Inclusion``)."""
+class Receipts:
+    """Receipts in the order in which they came.
 
-    state: State
-    refused: npt.NDArray[np.uint32]
+    ``rows``: ``receipt`` (a number of its own, ascending) and ``CANDIDATES_SCHEMA``; ``egress``: their entries of
+    egress_queue_roots in order, ``receipt``, ``to``, ``root``.
+    """
+
+    rows: Frame
+    egress: Frame
+
+
+@dataclass(frozen=True)
+class Included:
+    """A leaf after a relay block, its block, whose hash is not known yet, left out; what the author did with each
+    receipt (``codes``, in the order of ``Receipts.rows``)."""
+
+    leaf: Leaf
     codes: Codes
 
 
-def include(state: State, view: View, number: int, context: Context) -> Included:
-    """Include the receipts that parachains show, in the relay block ``number``, whose hash is not known yet.
+def include(leaf: Leaf, receipts: Receipts, calls: Sequence[Call], tick: int, options: IcmpOptions) -> Included:
+    """Make a relay block on ``leaf`` of what is valid of ``calls``, then of ``receipts``.
 
     The rows that it adds to ``unrouted`` have zeros for the hash (``posted_in`` fills them in).
     """
-    receipts, egress = view.tables["candidates"], view.tables["egress"]
-    paras = state["paras"]
-    row = lookup(paras, Frame({"para": receipts["source"]}, len(receipts)), ("para",))
-    # What was included before stays shown until its chain makes the next block.
-    fresh = (row < 0) | ~same(receipts["head"], paras["head"][row])
-    receipts, row = receipts.filter(fresh), row[fresh]
-    codes = _parents(receipts, row, paras)
-    _check(codes, _queues(receipts, egress, paras))
-    _check(codes, _watermarks(receipts, row, state, number, context.options.watermark_rule))
+    number = leaf.number + 1
+    leaf = apply_calls(leaf, calls, number)
+    rows, paras = receipts.rows, leaf.paras
+    at = lookup(paras, Frame({"para": rows["source"]}, len(rows)), ("para",))
+    codes = _parents(rows, at, paras)
+    _check(codes, _queues(receipts, paras))
+    if options.watermark_mode == "per_candidate":
+        _check(codes, _watermarks(rows, at, leaf, options.watermark_rule))
+    codes = _once(codes, rows["source"])
     good = codes == Inclusion.OK
-    taken, rows = receipts.filter(good), row[good]
-    after = _with_receipts(paras, taken, rows, number)
-    unrouted = _above(state["unrouted"], after)
-    mine = egress.filter(np.isin(egress["source"], taken["source"]))
-    count = len(mine)
-    added = Frame(
-        {
-            "chain": np.full(count, RELAY_POSITION, dtype=np.uint32),
-            "number": np.full(count, number, dtype=np.uint64),
-            "to": mine["to"],
-            "source": mine["source"],
-            "root": mine["root"],
-            "hash": np.zeros((count, 32), dtype=np.uint8),
-        },
-        count,
-    )
-    added = added.take(stable_order(added["to"], added["source"]))
-    changed = {"paras": after}
-    if count or len(unrouted) < len(state["unrouted"]):
-        changed["unrouted"] = concat([unrouted, added.select(UNROUTED_SCHEMA.names)])
-    return Included(state.with_tables(**changed), receipts["source"][~good], codes[~good])
+    taken, at_taken = rows.filter(good), at[good]
+    if options.watermark_mode == "now_minus_1":
+        parent = np.full(len(taken), leaf.number, dtype=np.uint64)
+        taken = taken.with_columns(watermark=parent, watermark_hash=digests([leaf.hash] * len(taken)))
+    after = _with_receipts(paras, taken, at_taken, number)
+    after = _with_refused(after, rows, at, codes)
+    unrouted = _above(leaf.unrouted, after)
+    added = _posted(receipts, taken, leaf.blocked, number, tick)
+    if len(added) or len(unrouted) < len(leaf.unrouted):
+        added = added.with_columns(leaf=np.full(len(added), int(leaf.blocks["leaf"][0]), dtype=np.uint8))
+        unrouted = concat([unrouted, added.select(UNROUTED_SCHEMA.names)])
+    return Included(replace(leaf, paras=after, unrouted=unrouted), codes)
 
 
-def posted_in(state: State, number: int, block_hash: bytes) -> State:
-    """Return the state in which the queues of the block ``number`` have its hash."""
-    unrouted = state["unrouted"]
+def posted_in(leaf: Leaf, number: int, block_hash: bytes) -> Leaf:
+    """Return the leaf in which the queues of the block ``number`` have its hash."""
+    unrouted = leaf.unrouted
     posted = unrouted["number"] == np.uint64(number)
     if not posted.any():
-        return state
+        return leaf
     hashes = np.where(posted[:, None], digests([block_hash]), unrouted["hash"])
-    return state.with_tables(unrouted=unrouted.with_columns(hash=hashes))
+    return replace(leaf, unrouted=unrouted.with_columns(hash=hashes))
 
 
 def _check(codes: Codes, found: Codes) -> None:
@@ -84,30 +88,42 @@ def _check(codes: Codes, found: Codes) -> None:
     codes[:] = np.where(codes == Inclusion.OK, found, codes)
 
 
-def _parents(receipts: Frame, row: npt.NDArray[np.int64], paras: Frame) -> Codes:
+def _once(codes: Codes, source: npt.NDArray[np.uint32]) -> Codes:
+    """A block has one receipt of a parachain at most: those that come after one that is good are too many (3.1)."""
+    if len(codes) < 2:
+        return codes
+    order = stable_order(source)
+    groups = groups_of(source[order])
+    good = (codes[order] == Inclusion.OK).astype(np.int64)
+    before = np.cumsum(good) - good
+    before -= groups.spread(before[groups.starts])
+    found = codes.copy()
+    found[order[before > 0]] = Inclusion.DuplicateCandidate
+    return found
+
+
+def _parents(rows: Frame, at: npt.NDArray[np.int64], paras: Frame) -> Codes:
     """3.1 step 1: the parachain is active, and the receipt continues its head."""
-    known = row >= 0
-    fits = known.copy()
-    fits[known] = same(receipts["parent"][known], paras["head"][row[known]])
+    fits = at >= 0
+    fits[fits] = paras["active"][at[fits]] == 1
+    fits[fits] = same(rows["parent"][fits], paras["head"][at[fits]])
     return np.where(fits, Inclusion.OK, Inclusion.ParentMismatch).astype(np.int64)
 
 
-def _queues(receipts: Frame, egress: Frame, paras: Frame) -> Codes:
+def _queues(receipts: Receipts, paras: Frame) -> Codes:
     """3.1 step 2, pair by pair: roots ascend by ParaId, none is the chain's own, none is of an empty queue, and every
     destination is active."""
-    found = np.zeros(len(receipts), dtype=np.int64)
-    at = lookup(receipts, egress, ("source",))
-    rows = np.flatnonzero(at >= 0)
-    if len(rows) == 0:
+    rows, pairs = receipts.rows, receipts.egress
+    found = np.zeros(len(rows), dtype=np.int64)
+    at = lookup(rows, pairs, ("receipt",))
+    pairs, at = pairs.filter(at >= 0), at[at >= 0]
+    if len(pairs) == 0:
         return found
-    pairs, at = egress.take(rows), at[rows]
-    first = np.ones(len(pairs), dtype=bool)
-    first[1:] = pairs["source"][1:] != pairs["source"][:-1]
-    falls = ~first
-    falls[1:] &= pairs["to"][1:] <= pairs["to"][:-1]
+    falls = np.zeros(len(pairs), dtype=bool)
+    falls[1:] = (at[1:] == at[:-1]) & (pairs["to"][1:] <= pairs["to"][:-1])
     empty = same(pairs["root"], digests([EMPTY_ROOT] * len(pairs)))
-    active = np.isin(pairs["to"], paras["para"])
-    own = pairs["to"] == pairs["source"]
+    active = np.isin(pairs["to"], paras["para"][paras["active"] == 1])
+    own = pairs["to"] == rows["source"][at]
     wrong = np.select(
         [falls, own, empty, ~active],
         [
@@ -123,43 +139,41 @@ def _queues(receipts: Frame, egress: Frame, paras: Frame) -> Codes:
     return found
 
 
-def _watermarks(receipts: Frame, row: npt.NDArray[np.int64], state: State, number: int, rule: str) -> Codes:
+def on_chain(leaf: Leaf, number: npt.NDArray[np.uint64], block_hash: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Return which blocks, by number and hash, are the leaf's or one that it builds on, as far back as those are
+    remembered (``leaves.MOST_ANCESTORS``)."""
+    at = lookup(leaf.ancestry, Frame({"number": number}, len(number)), ("number",))
+    found: npt.NDArray[np.bool_] = (number == np.uint64(leaf.number)) & same(block_hash, digests([leaf.hash]))
+    past = np.flatnonzero(at >= 0)
+    found[past] |= same(block_hash[past], leaf.ancestry["hash"][at[past]])
+    return found
+
+
+def _watermarks(rows: Frame, at: npt.NDArray[np.int64], leaf: Leaf, rule: str) -> Codes:
     """3.1 step 3: the watermark does not fall, and is a block that this one builds on."""
-    count = len(receipts)
-    found = np.zeros(count, dtype=np.int64)
-    if count == 0:
-        return found
-    paras, unrouted, ancestry = state["paras"], state["unrouted"], state["ancestry"]
-    row = np.maximum(row, 0)
-    wanted = receipts["watermark"]
-    held = (wanted == paras["watermark"][row]) & same(receipts["watermark_hash"], paras["watermark_hash"][row])
-    asked = Frame({"number": wanted}, count)
-    past = lookup(ancestry, asked, ("number",))
-    ancestor = held | ((past >= 0) & same(receipts["watermark_hash"], ancestry["hash"][np.maximum(past, 0)]))
+    count = len(rows)
+    if count == 0 or len(leaf.paras) == 0:
+        return np.zeros(count, dtype=np.int64)
+    paras, unrouted, at = leaf.paras, leaf.unrouted, np.maximum(at, 0)
+    wanted, hashes = rows["watermark"], rows["watermark_hash"]
+    held = (wanted == paras["watermark"][at]) & same(hashes, paras["watermark_hash"][at])
     with_ingress = np.zeros(count, dtype=bool)
     if len(unrouted):
-        keys = Frame({"to": receipts["source"], "number": wanted}, count)
-        order = stable_order(unrouted["to"], unrouted["number"])
-        rows = unrouted.take(order)
-        first = np.ones(len(rows), dtype=bool)
-        first[1:] = (rows["to"][1:] != rows["to"][:-1]) | (rows["number"][1:] != rows["number"][:-1])
-        rows = rows.filter(first)
-        at = lookup(rows, keys, ("to", "number"))
-        with_ingress = (at >= 0) & same(receipts["watermark_hash"], rows["hash"][np.maximum(at, 0)])
-    ancestor |= with_ingress
-    lands = held | with_ingress | (wanted == np.uint64(number - 1))
+        first = unrouted.take(groups_of(unrouted["number"], unrouted["to"]).starts)
+        asked = Frame({"number": wanted, "to": rows["source"]}, count)
+        found = lookup(first, asked, ("number", "to"))
+        with_ingress = (found >= 0) & same(hashes, first["hash"][np.maximum(found, 0)])
+    ancestor = held | with_ingress | on_chain(leaf, wanted, hashes)
+    lands = held | with_ingress | same(hashes, rows["relay_hash"])
     return np.select(
-        [
-            wanted < paras["watermark"][row],
-            ~ancestor | (wanted >= np.uint64(number)),
-            ~lands & (rule == "has_messages"),
-        ],
+        [wanted < paras["watermark"][at], ~ancestor, ~lands & (rule == "has_messages")],
         [Inclusion.WatermarkRegressed, Inclusion.WatermarkNotAncestor, Inclusion.LandsOnBlockWithNoMessages],
         Inclusion.OK,
     ).astype(np.int64)
 
 
-def _with_receipts(paras: Frame, taken: Frame, rows: npt.NDArray[np.int64], number: int) -> Frame:
+def _with_receipts(paras: Frame, taken: Frame, at: npt.NDArray[np.int64], number: int) -> Frame:
+    """3.1 step 4, first half: the heads and watermarks that the receipts bring."""
     if len(taken) == 0:
         return paras
     columns = {}
@@ -171,14 +185,49 @@ def _with_receipts(paras: Frame, taken: Frame, rows: npt.NDArray[np.int64], numb
         ("included", np.full(len(taken), number, dtype=np.uint64)),
     ):
         columns[name] = paras[name].copy()
-        columns[name][rows] = value
+        columns[name][at] = value
     return paras.with_columns(**columns).select(PARAS_SCHEMA.names)
 
 
+def _with_refused(paras: Frame, rows: Frame, at: npt.NDArray[np.int64], codes: Codes) -> Frame:
+    """Return the parachains with the last of their own blocks that was refused."""
+    bad = np.flatnonzero((codes != Inclusion.OK) & (at >= 0))
+    if len(bad) == 0:
+        return paras
+    refused = paras["refused"].copy()
+    refused[at[bad]] = rows["head"][bad]
+    return paras.with_columns(refused=refused)
+
+
 def _above(unrouted: Frame, paras: Frame) -> Frame:
-    """3.1 step 4: return the queues above the watermarks of those they are for."""
+    """3.1 step 4, second half: return the queues above the watermarks of those they are for."""
     if len(unrouted) == 0:
         return unrouted
     at = lookup(paras, Frame({"para": unrouted["to"]}, len(unrouted)), ("para",))
-    watermark: U64 = paras["watermark"][at]
-    return unrouted.filter(unrouted["number"] > watermark)
+    above = unrouted["number"] > paras["watermark"][at]
+    return unrouted if above.all() else unrouted.filter(above)
+
+
+def _posted(receipts: Receipts, taken: Frame, blocked: Frame, number: int, tick: int) -> Frame:
+    """After all receipts: the queues that they posted, but for pairs that are censored (5.1 (2)), by (to, source)."""
+    at = lookup(taken, receipts.egress, ("receipt",))
+    pairs, at = receipts.egress.filter(at >= 0), at[at >= 0]
+    source = taken["source"][at]
+    if len(blocked):
+        heard = lookup(blocked, pairs.with_columns(source=source), ("to", "source")) < 0
+        pairs, at, source = pairs.filter(heard), at[heard], source[heard]
+    count = len(pairs)
+    rows = Frame(
+        {
+            "chain": np.full(count, RELAY_POSITION, dtype=np.uint32),
+            "number": np.full(count, number, dtype=np.uint64),
+            "to": pairs["to"],
+            "source": source,
+            "issued": taken["number"][at],
+            "tick": np.full(count, tick, dtype=np.uint64),
+            "root": pairs["root"],
+            "hash": np.zeros((count, 32), dtype=np.uint8),
+        },
+        count,
+    )
+    return rows.take(stable_order(rows["to"], rows["source"]))

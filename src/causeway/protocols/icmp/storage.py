@@ -6,7 +6,7 @@ A parachain's storage has one entry for each of its tables, ``Causeway.<table>``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from causeway.proofs.hashing import Digests
 from causeway.proofs.substrate import StateVersion, Tries, encode_compact, storage_prefix
 from causeway.proofs.substrate.node import plain_root
 from causeway.proofs.substrate.parachains import (
+    blocked_key,
     encode_queues,
     encode_watermark,
     heads_key,
@@ -26,6 +27,7 @@ from causeway.proofs.substrate.parachains import (
 from causeway.protocols.contract import Chains
 from causeway.protocols.digests import digests
 from causeway.protocols.execution import PROGRAM_TABLE
+from causeway.protocols.icmp.leaves import Leaf
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.tables import STATE_TABLES, UNCOMMITTED
 from causeway.protocols.sections import OWN_PALLET, section_digests
@@ -36,26 +38,43 @@ Entries = dict[bytes, bytes | None]
 """Changes of storage by key; None: the key goes."""
 
 
-def relay_changes(before: State | None, after: State) -> Entries:
-    """Return what changes in the relay chain's storage from one state to the next; ``before`` None: all is new."""
+def relay_changes(before: Leaf | None, after: Leaf) -> Entries:
+    """Return what changes in the relay chain's storage from a block to one on it; ``before`` None: all is new."""
+    entries = _para_changes(None if before is None else before.paras, after.paras)
+    entries |= _unrouted_changes(None if before is None else before.unrouted, after.unrouted)
+    return entries | _blocked_changes(None if before is None else before.blocked, after.blocked)
+
+
+def _para_changes(before: Frame | None, after: Frame) -> Entries:
+    """Heads and watermarks of what is registered; parachains do not go from the table."""
     entries: Entries = {}
-    paras = after["paras"]
-    earlier = paras.slice(0, 0) if before is None else before["paras"]
-    if paras is not earlier:
-        then = lookup(earlier, paras, ("para",))
-        changed = then < 0
-        known = np.flatnonzero(~changed)
-        for name in ("head", "watermark_hash"):
-            other = (paras[name][known] != earlier[name][then[known]]).any(axis=1)
-            changed[known[other]] = True
-        rows = paras.filter(changed)
-        for para, head, number, block_hash in zip(
-            rows["para"].tolist(), rows["head"], rows["watermark"].tolist(), rows["watermark_hash"], strict=True
-        ):
-            entries[heads_key(para)] = encode_compact(32) + head.tobytes()
-            entries[watermark_key(para)] = encode_watermark(number, block_hash.tobytes())
-    entries |= _unrouted_changes(None if before is None else before["unrouted"], after["unrouted"])
+    if before is after:
+        return entries
+    earlier = after.slice(0, 0) if before is None else before
+    then = lookup(earlier, after, ("para",))
+    changed = then < 0
+    known = np.flatnonzero(~changed)
+    changed[known] = after["active"][known] != earlier["active"][then[known]]
+    for name in ("head", "watermark_hash"):
+        changed[known] |= (after[name][known] != earlier[name][then[known]]).any(axis=1)
+    rows = after.filter(changed)
+    columns = (rows[name].tolist() for name in ("para", "active", "watermark"))
+    for (para, active, number), head, block_hash in zip(
+        zip(*columns, strict=True), rows["head"], rows["watermark_hash"], strict=True
+    ):
+        entries[heads_key(para)] = encode_compact(32) + head.tobytes() if active else None
+        entries[watermark_key(para)] = encode_watermark(number, block_hash.tobytes()) if active else None
     return entries
+
+
+def _blocked_changes(before: Frame | None, after: Frame) -> Entries:
+    if before is after:
+        return {}
+    columns = ("source", "to", "since")
+    now = {(x, y): since for x, y, since in zip(*(after[name].tolist() for name in columns), strict=True)}
+    then = {} if before is None else {*zip(before["source"].tolist(), before["to"].tolist(), strict=True)}
+    entries: Entries = {blocked_key(*pair): None for pair in then if pair not in now}
+    return entries | {blocked_key(*pair): since.to_bytes(4, "little") for pair, since in now.items()}
 
 
 def _unrouted_changes(before: Frame | None, after: Frame) -> Entries:
@@ -79,15 +98,43 @@ def _unrouted_changes(before: Frame | None, after: Frame) -> Entries:
     return entries
 
 
-def changed_trie(tries: Tries | None, entries: Entries) -> Tries:
-    """Return the relay chain's trie after changes; without one, what was changed is all there is."""
-    if tries is None:
-        tries = Tries()
-        tries.open(1, StateVersion.V1)
-    if entries:
-        keys = sorted(entries)
-        tries.update(0, keys, [entries[key] for key in keys])
-    return tries
+class LeafTries:
+    """The relay chain's tries: one a leaf, in the order of the leaves. What leaves have in common is there once."""
+
+    def __init__(self) -> None:
+        self.tries = Tries()
+        self._leaves: list[int] = []
+
+    @classmethod
+    def of(cls, leaves: Sequence[Leaf]) -> LeafTries:
+        """Return the tries of all that is in the tables of some leaves."""
+        found = cls()
+        found._leaves = found.tries.open(len(leaves), StateVersion.V1).tolist()
+        for place, leaf in enumerate(leaves):
+            found.change(place, relay_changes(None, leaf))
+        return found
+
+    def part(self, count: int) -> None:
+        """Make ``count`` leaves of the only one."""
+        (first,) = self._leaves
+        copies = self.tries.copy(np.full(count - 1, first, dtype=np.int64))
+        self._leaves = [first, *copies.tolist()]
+
+    def keep(self, place: int) -> None:
+        """Give up all leaves but one."""
+        lost = [trie for at, trie in enumerate(self._leaves) if at != place]
+        self.tries.close(np.array(lost, dtype=np.int64))
+        self._leaves = [self._leaves[place]]
+
+    def change(self, place: int, entries: Entries) -> None:
+        """Change the trie of a leaf."""
+        if entries:
+            keys = sorted(entries)
+            self.tries.update(self._leaves[place], keys, [entries[key] for key in keys])
+
+    def roots(self) -> Digests:
+        """Return the root of each leaf's storage."""
+        return self.tries.roots(np.array(self._leaves, dtype=np.int64))
 
 
 def para_roots(state: State, chains: Chains, hosts: Mapping[str, np.ndarray]) -> Digests:

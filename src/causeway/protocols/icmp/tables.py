@@ -18,39 +18,55 @@ def _field(name: str, kind: pa.DataType) -> pa.Field:
     return pa.field(name, kind, nullable=False)
 
 
-U32, UINT64, DIGEST = pa.uint32(), pa.uint64(), pa.binary(32)
+U8, U32, UINT64, DIGEST = pa.uint8(), pa.uint32(), pa.uint64(), pa.binary(32)
 
 BLOCKS_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("number", UINT64), _field("hash", DIGEST), _field("parent", DIGEST)]
+    [
+        _field("chain", U32),
+        _field("leaf", U8),
+        _field("number", UINT64),
+        _field("hash", DIGEST),
+        _field("parent", DIGEST),
+        _field("parted", UINT64),
+        _field("next_tick", UINT64),
+    ]
 )
-"""One row the last block of the relay chain."""
+"""One row a leaf of the relay chain: its block, the height at which the leaves parted (0: there is one), and the first
+tick after that of the block."""
 
 PARAS_SCHEMA = pa.schema(
     [
         _field("chain", U32),
+        _field("leaf", U8),
         _field("para", U32),
+        _field("active", U8),
         _field("number", UINT64),
         _field("head", DIGEST),
         _field("watermark", UINT64),
         _field("watermark_hash", DIGEST),
         _field("included", UINT64),
+        _field("refused", DIGEST),
     ]
 )
-"""One row an active parachain (2.2): the number and hash of its last block that was included, its watermark, and the
-number of the relay block that included it last."""
+"""One row a parachain that is or was registered at a leaf (2.2): whether it is (1), the number and hash of its last
+block that was included, its watermark, the number of the relay block that included it last, and the last block of it
+that the relay chain refused (zeros: none)."""
 
 UNROUTED_SCHEMA = pa.schema(
     [
         _field("chain", U32),
+        _field("leaf", U8),
         _field("number", UINT64),
         _field("to", U32),
         _field("source", U32),
+        _field("issued", UINT64),
+        _field("tick", UINT64),
         _field("root", DIGEST),
         _field("hash", DIGEST),
     ]
 )
-"""One row a queue that the relay block ``number`` (with ``hash``) posted and that lies above the watermark of ``to``
-(``Unrouted``, 3.1)."""
+"""One row a queue that the relay block ``number`` (with ``hash``), made in ``tick``, posted and that lies above the
+watermark of ``to`` at a leaf (``Unrouted``, 3.1); ``issued``: the number of the sender's own block that it is of."""
 
 CANDIDATES_SCHEMA = pa.schema(
     [
@@ -59,11 +75,14 @@ CANDIDATES_SCHEMA = pa.schema(
         _field("number", UINT64),
         _field("parent", DIGEST),
         _field("head", DIGEST),
+        _field("relay_number", UINT64),
+        _field("relay_hash", DIGEST),
         _field("watermark", UINT64),
         _field("watermark_hash", DIGEST),
     ]
 )
-"""One row the last block of a parachain, until the relay chain (``destination``) has it: its receipt (2.2)."""
+"""One row the last block of a parachain, until the relay chain (``destination``) has it: its receipt (2.2), with the
+relay block that it was built on."""
 
 EGRESS_SCHEMA = pa.schema(
     [_field("source", U32), _field("destination", U32), _field("place", U32), _field("to", U32), _field("root", DIGEST)]
@@ -71,15 +90,9 @@ EGRESS_SCHEMA = pa.schema(
 """One row an entry of a receipt's egress_queue_roots, in its order (``place``)."""
 
 TIPS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("number", UINT64),
-        _field("head", DIGEST),
-        _field("watermark", UINT64),
-        _field("watermark_hash", DIGEST),
-    ]
+    [_field("chain", U32), _field("number", UINT64), _field("head", DIGEST), _field("height", UINT64)]
 )
-"""One row the last block that a parachain made."""
+"""One row the last block that a parachain made, and the height at which it did."""
 
 QUEUES_SCHEMA = pa.schema([*LANE_FIELDS, _field("begin", UINT64), _field("next_index", UINT64)])
 
@@ -96,22 +109,33 @@ RUNS_SCHEMA = pa.schema(
 """One row a segment of a lane: an egress queue that its chain keeps, with the number of the parachain's block that
 issued it and its root (zeros for local lanes)."""
 
-CURSORS_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64)])
-"""One row a lane to a chain: the index of the next message that the chain has not consumed."""
+CURSORS_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("number", UINT64)])
+"""One row a lane to a chain: the index of the next message that the chain has not consumed, and the number of its block
+that consumed the one before."""
 
-ANCESTRY_SCHEMA = pa.schema([_field("chain", U32), _field("number", UINT64), _field("hash", DIGEST)])
-"""One row an earlier block of the relay chain that a watermark may be moved to."""
+ANCESTRY_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("leaf", U8), _field("number", UINT64), _field("hash", DIGEST)]
+)
+"""One row an earlier block of the relay chain, on the chain of a leaf, that a watermark may be moved to."""
+
+BLOCKED_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("leaf", U8), _field("to", U32), _field("source", U32), _field("since", UINT64)]
+)
+"""One row a pair of parachains of which ``to`` has told the relay chain, in the block ``since``, to route nothing from
+``source`` (``Blocked``, 5.1 (2))."""
 
 POOL_SCHEMA = pa.schema([_field("chain", U32), _field("place", UINT64), *MESSAGE_FIELDS])
 """One row a user's message that waits for the next block of its chain, in the order in which they came."""
 
 STATE_TABLES = {
-    "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "number"), chains=("chain",), shown=Shown.EVERYONE),
-    "paras": StateTable(PARAS_SCHEMA, "chain", ("chain", "para"), chains=("chain", "para"), shown=Shown.EVERYONE),
+    "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "leaf"), chains=("chain",), shown=Shown.EVERYONE),
+    "paras": StateTable(
+        PARAS_SCHEMA, "chain", ("chain", "leaf", "para"), chains=("chain", "para"), shown=Shown.EVERYONE
+    ),
     "unrouted": StateTable(
         UNROUTED_SCHEMA,
         "chain",
-        ("chain", "number", "to", "source"),
+        ("chain", "leaf", "number", "to", "source"),
         chains=("chain", "to", "source"),
         shown=Shown.DESTINATION,
         shown_to="to",
@@ -143,11 +167,12 @@ STATE_TABLES = {
         shown=Shown.DESTINATION,
         shown_to="source",
     ),
-    "ancestry": StateTable(ANCESTRY_SCHEMA, "chain", ("chain", "number"), chains=("chain",)),
+    "ancestry": StateTable(ANCESTRY_SCHEMA, "chain", ("chain", "leaf", "number"), chains=("chain",)),
+    "blocked": StateTable(BLOCKED_SCHEMA, "chain", ("chain", "leaf", "to", "source"), chains=("chain", "to", "source")),
     "pool": StateTable(POOL_SCHEMA, "chain", ("chain", "place"), chains=("chain",)),
     "accounts": ACCOUNTS,
 }
 
-UNCOMMITTED = ("pool", "candidates", "egress", "tips", "blocks", "ancestry", "paras", "unrouted")
+UNCOMMITTED = ("pool", "candidates", "egress", "tips", "blocks", "ancestry", "paras", "unrouted", "blocked")
 """Tables without a section of their own under a chain's root: what waits, what a block says of itself, and what the
 relay chain's state has entries for (``storage``)."""

@@ -101,7 +101,7 @@ def _shown(opened: OpenedLake, own: int, to: int, index: int, relay: RelayState)
     runs = rows_of(opened, manifest, "runs", own)
     asked = np.uint64(index)
     runs = runs.filter((runs["destination"] == to) & (runs["first"] <= asked) & (asked - runs["first"] < runs["count"]))
-    listed = relay.state["unrouted"]
+    listed = relay.leaf.unrouted
     listed = listed.filter((listed["to"] == to) & (listed["source"] == own))
     if len(runs) == 0 or len(listed) == 0:
         return None

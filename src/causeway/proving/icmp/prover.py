@@ -108,8 +108,8 @@ def entries_document(opened: OpenedLake, relay: RelayState, chain: str, *, ingre
     from causeway.proofs.substrate import encode_queues, encode_watermark, unrouted_key, watermark_key
     from causeway.proofs.substrate.parachains import UNROUTED, WATERMARKS, encode_u32, unrouted_map_key
 
-    para, paras = opened.position(chain), relay.state["paras"]
-    rows = paras.filter(paras["para"] == para)
+    para, paras = opened.position(chain), relay.leaf.paras
+    rows = paras.filter((paras["para"] == para) & (paras["active"] == 1))
     if len(rows) == 0:
         raise InvalidInput(f"chain: {chain}: is no parachain that relay block {relay.number} knows as active")
     watermark, marked = int(rows["watermark"][0]), rows["watermark_hash"][0].tobytes()
@@ -121,7 +121,7 @@ def entries_document(opened: OpenedLake, relay: RelayState, chain: str, *, ingre
                 f"height: {relay.height}: the watermark of {chain}, {watermark}, is more than {MOST_BLOCKS:,} blocks "
                 f"below relay block {relay.number}: so many entries are not proved at once"
             )
-        unrouted = relay.state["unrouted"]
+        unrouted = relay.leaf.unrouted
         unrouted = unrouted.filter(unrouted["to"] == para)
         waiting = 0
         for number in range(watermark + 1, relay.number + 1):

@@ -20,19 +20,16 @@ from causeway.network.opened import Mask, OpenedLake
 from causeway.pipeline.lake import LakeError, Manifest
 from causeway.proofs.substrate import Tries, prove_storage
 from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.icmp.committing import relay_trie
-from causeway.protocols.icmp.state import State, state_of_frames
-from causeway.protocols.icmp.tables import STATE_TABLES
+from causeway.protocols.icmp.leaves import OF_LEAVES, Leaf, leaves_of
+from causeway.protocols.icmp.storage import LeafTries
 
 PROTOCOL = "icmp"
-
-_TABLES = tuple(name for name, table in STATE_TABLES.items() if table.owner == "chain")
-"""The tables that the relay chain has rows in, and no program."""
 
 
 @dataclass(frozen=True, eq=False)
 class RelayState:
-    """The relay chain after its block ``number`` with ``hash``: its tables, and its state as a trie under ``root``.
+    """The relay chain after its block ``number`` with ``hash``: its rows, and its state as a trie under ``root``. Of
+    several leaves that a fork has at the height it is the first.
 
     ``height``: of the lake, which was asked for; the block is the last that was made up to there.
     """
@@ -41,7 +38,7 @@ class RelayState:
     number: int
     hash: bytes
     root: bytes
-    state: State
+    leaf: Leaf
     tries: Tries
 
     def prove(self, keys: Sequence[bytes]) -> list[bytes]:
@@ -61,18 +58,16 @@ def relay_at(opened: OpenedLake, height: int | None = None) -> RelayState:
         where = opened.lake.storage.uri
         raise InvalidInput(f"lake: {where} is of the protocol {opened.protocol}; only one of icmp has a relay chain")
     manifest = opened.manifest(height)
-    tables = {name: rows_of(opened, manifest, name, RELAY_POSITION) for name in _TABLES}
-    state = state_of_frames(tables, {})
-    block = state["blocks"]
-    number, block_hash = int(block["number"][-1]), block["hash"][-1].tobytes()
-    tries = relay_trie(None, state)
+    leaf = leaves_of({name: rows_of(opened, manifest, name, RELAY_POSITION) for name in OF_LEAVES})[0]
+    number, block_hash = leaf.number, leaf.hash
+    tries = LeafTries.of([leaf]).tries
     root = tries.roots(np.zeros(1, dtype=np.int64))[0].tobytes()
     if root != _header_root(opened, manifest.height, number, block_hash):
         where = opened.lake.storage.uri
         raise LakeError(
             f"lake: {where}: the state after relay block {number} has the root {root.hex()}; its header not"
         )
-    return RelayState(manifest.height, number, block_hash, root, state, tries)
+    return RelayState(manifest.height, number, block_hash, root, leaf, tries)
 
 
 def rows_of(opened: OpenedLake, manifest: Manifest, table: str, position: int) -> Frame:

@@ -1,0 +1,217 @@
+"""The whole kernel, tick by tick, with the oracle beside it.
+
+What parachains make in a tick becomes candidates of the oracle, with the bytes that they consumed and sent; what the
+relay chain makes becomes a block of the oracle on the same parent. The oracle validates every candidate, includes what
+it includes itself, and has to come to the same states and lists at every leaf.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from causeway.model.frame import Frame
+from causeway.model.ledger import Event
+from causeway.protocols.contents import encode_contents
+from causeway.protocols.contract import Inputs, Plan
+from causeway.protocols.icmp.committing import genesis_hash
+from causeway.protocols.icmp.ingress import egress, ingress
+from causeway.protocols.icmp.kernel import IcmpPlan
+from causeway.protocols.icmp.leaves import Leaf, leaves_of
+from causeway.protocols.icmp.state import State
+from causeway.protocols.messages import LANE_COLUMNS
+from tests.spec.icmp.candidates import Candidate, Lists, egress_roots, validate
+from tests.spec.icmp.events import Called
+from tests.spec.icmp.events import Ingress as Listed
+from tests.spec.icmp.network import Network as Oracle
+from tests.spec.icmp.options import Options
+from tests.spec.icmp.relay import GENESIS, Hash, Mark, Receipt
+from tests.spec.icmp.runtime import Call
+from tests.spec.icmp.runtime import egress as oracle_egress
+from tests.spec.icmp.runtime import ingress as oracle_ingress
+from tests.unit.icmp_network import Network
+
+
+class Driven(Network):
+    """A network and its oracle; ``calls``: (tick, call of the options)."""
+
+    def __init__(self, *args: Any, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        given = self.kernel.options
+        names = ("ingress_upper", "watermark_mode", "watermark_rule", "allow_empty_prefix")
+        self.oracle = Oracle(Options(**{name: getattr(given, name) for name in names}))
+        self.hashes: dict[Hash, Hash] = {genesis_hash(self.names[0]): GENESIS.hash}
+        """The oracle's relay blocks by the kernel's."""
+        self.made: dict[tuple[int, bytes], Candidate] = {}
+        """Candidates of parachains by head."""
+        self.taken: dict[int, tuple[Lists, int]] = {}
+        self._given: list[tuple[int, Call]] = [
+            (call.tick, Call(call.do, self.names.index(call.chain), self._other(call.other), self._genesis(call.chain)))
+            for call in given.para_calls
+        ]
+        self._registered_at_genesis()
+
+    def _other(self, name: str | None) -> int | None:
+        return None if name is None else self.names.index(name)
+
+    def _genesis(self, name: str) -> bytes:
+        return genesis_hash(name)
+
+    def _registered_at_genesis(self) -> None:
+        state = self.oracle.rt.states[GENESIS.hash]
+        late = self.kernel.planned.late
+        paras = [p for p in range(1, len(self.names)) if p not in late]
+        state.active |= set(paras)
+        for p in paras:
+            state.head[p] = genesis_hash(self.names[p])
+            state.watermark[p] = GENESIS.mark
+            self.oracle.rt.log.append(Called(GENESIS.hash, "register", p))
+
+    # ---- candidates
+
+    def watch(self, plan: Plan[IcmpPlan], inputs: Inputs[State]) -> None:
+        """Note what every parachain consumes, if it makes a block."""
+        entries, offered = plan.content.entries, inputs.offered
+        offered = offered.filter(offered["source"] != offered["destination"])
+        for at, p in enumerate(plan.content.bases["chain"].tolist()):
+            lists: dict[int, list[tuple[int, list[bytes]]]] = defaultdict(list)
+            for row in np.flatnonzero(entries["to"] == p).tolist():
+                first, count = int(entries["first"][row]), int(entries["count"][row])
+                body = offered.filter(
+                    (offered["source"] == entries["source"][row])
+                    & (offered["destination"] == p)
+                    & (offered["index"] >= first)
+                    & (offered["index"] < first + count)
+                )
+                body = body.take(np.argsort(body["index"]))
+                queue = encode_contents(body).to_pylist()
+                lists[int(entries["number"][row])].append((int(entries["source"][row]), queue))
+            self.taken[p] = [*lists.items()], at
+
+    def _sent(self, p: int) -> list[tuple[int, bytes]]:
+        rows = [frame for height, frame in self.outbound if height == self.height]
+        found: list[tuple[int, bytes]] = []
+        for frame in rows:
+            mine = frame.filter((frame["source"] == p) & (frame["destination"] != p))
+            order = np.lexsort([mine[name] for name in reversed(LANE_COLUMNS)])
+            mine = mine.take(order)
+            found += zip(mine["destination"].tolist(), encode_contents(mine).to_pylist(), strict=True)
+        return found
+
+    def _mark(self, number: int, block_hash: Any) -> Mark:
+        return Mark(number, self.hashes[block_hash.tobytes()])
+
+    def _new_candidates(self) -> None:
+        rows = self.state["candidates"]
+        for at, p in enumerate(rows["source"].tolist()):
+            head = rows["head"][at].tobytes()
+            if (p, head) in self.made:
+                continue
+            lists, _ = self.taken[p]
+            sent = self._sent(p)
+            watermark = self._mark(int(rows["watermark"][at]), rows["watermark_hash"][at])
+            parent = self.hashes[rows["relay_hash"][at].tobytes()]
+            receipt = Receipt(p, parent, rows["parent"][at].tobytes(), head, egress_roots(sent), watermark)
+            candidate = Candidate(receipt, lists, sent)
+            pairs = self.state["egress"].filter(self.state["egress"]["source"] == p)
+            said = tuple(zip(pairs["to"].tolist(), (root.tobytes() for root in pairs["root"]), strict=True))
+            assert said == receipt.egress_queue_roots
+            assert validate(self.oracle.rt, candidate) is None, candidate
+            if self.kernel.options.bodies == "ideal":
+                assert lists == self.oracle.candidate(parent, p).lists
+            self.made[p, head] = candidate
+
+    # ---- blocks
+
+    def _step(self) -> None:
+        before, seen = leaves_of(self.state.tables), self.state["candidates"]
+        super()._step()
+        self._relay_blocks(before, seen)
+        self._new_candidates()
+        for leaf in leaves_of(self.state.tables):
+            self.compare(leaf)
+
+    def _relay_blocks(self, before: list[Leaf], seen: Frame) -> None:
+        after = leaves_of(self.state.tables)
+        if after[0].number == before[0].number:
+            return
+        last = int(before[0].blocks["next_tick"][0])
+        calls = [call for tick, call in self._given if last <= tick <= self.tick]
+        refused: list[tuple[str, str]] = []
+        for place, leaf in enumerate(after):
+            parent = self.hashes[leaf.blocks["parent"][0].tobytes()]
+            state, chain = self.oracle.rt.states[parent], {b.hash for b in self.oracle.rt.relay.chain(parent)}
+            old = next(one for one in before if one.hash == leaf.blocks["parent"][0].tobytes())
+            out = {p: h.tobytes() for p, h in zip(old.paras["para"].tolist(), old.paras["refused"], strict=True)}
+            shown = [self.made[p, h.tobytes()] for p, h in zip(seen["source"].tolist(), seen["head"], strict=True)]
+            offered = [
+                c
+                for c in shown
+                if c.receipt.relay_parent in chain
+                and state.head.get(c.receipt.para) != c.receipt.head_data
+                and self._former(old, c.receipt.para) != c.receipt.head_data
+                and out.get(c.receipt.para) != c.receipt.head_data
+            ]
+            on = [self._again(call, old) for call in calls if self._can(call, parent, calls)]
+            made = self.oracle.make(parent, offered, on, bytes([place]))
+            self.hashes[leaf.hash] = made.block.hash
+            refused += [(self.names[p], error) for p, error in made.errors]
+        assert sorted(self.refusals()) == sorted(refused)
+
+    def _can(self, call: Call, parent: Hash, calls: list[Call]) -> bool:
+        active = set(self.oracle.rt.states[parent].active)
+        for other in calls:
+            if other is call:
+                break
+            if other.call in ("register", "deregister"):
+                (active.add if other.call == "register" else active.discard)(other.para)
+        return (call.para in active) != (call.call == "register")
+
+    @staticmethod
+    def _former(leaf: Leaf, p: int) -> bytes | None:
+        rows = leaf.paras["head"][leaf.paras["para"] == p]
+        return rows[0].tobytes() if len(rows) else None
+
+    def _again(self, call: Call, old: Leaf) -> Call:
+        """Who is registered again goes on from the block that was included last."""
+        former = self._former(old, call.para)
+        return Call(call.call, call.para, call.other, former or call.head)
+
+    # ---- compare
+
+    def compare(self, leaf: Leaf) -> None:
+        """State and lists of a leaf's block."""
+        block = self.hashes[leaf.hash]
+        s = self.oracle.rt.states[block]
+        paras = leaf.paras.filter(leaf.paras["active"] == 1)
+        active = paras["para"].tolist()
+        assert set(active) == s.active
+        assert {p: head.tobytes() for p, head in zip(active, paras["head"], strict=True)} == s.head
+        marks = zip(paras["watermark"].tolist(), paras["watermark_hash"], strict=True)
+        assert {p: self._mark(n, h) for p, (n, h) in zip(active, marks, strict=True)} == s.watermark
+        found: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
+        columns = (leaf.unrouted[name].tolist() for name in ("number", "to", "source"))
+        for n, to, source, root in zip(*columns, leaf.unrouted["root"], strict=True):
+            found.setdefault((n, to), []).append((source, root.tobytes()))
+        assert found == s.unrouted
+        for p in active:
+            assert self._listed(ingress, leaf, p, "to", "source") == oracle_ingress(self.oracle.rt, block, p)
+            assert self._listed(egress, leaf, p, "source", "to") == oracle_egress(self.oracle.rt, block, p)
+
+    def _listed(self, lists: Any, leaf: Leaf, p: int, own: str, other: str) -> Listed:
+        rows = lists(leaf.unrouted, leaf.number, self.kernel.options)
+        found: dict[int, list[tuple[int, Hash]]] = {}
+        for at in np.flatnonzero(rows[own] == p).tolist():
+            found.setdefault(int(rows["number"][at]), []).append((int(rows[other][at]), rows["root"][at].tobytes()))
+        return tuple((number, tuple(pairs)) for number, pairs in found.items())
+
+    def delivered(self) -> dict[tuple[int, int, int], int]:
+        """How often each message of a lane between chains was received, by events that no fork has taken back."""
+        rows = self.surviving(Event.RECEIVED)
+        rows = rows.filter((rows["source"] != rows["destination"]) & (rows["source"] < len(self.names)))
+        found: dict[tuple[int, int, int], int] = defaultdict(int)
+        for key in zip(*(rows[name].tolist() for name in ("source", "destination", "index")), strict=True):
+            found[key] += 1
+        return dict(found)
