@@ -1,11 +1,14 @@
 """The kernel's state machine as nodes of the oracle's network: one state of all nodes, an event of one at a time."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from causeway.model.frame import Frame, concat
+from causeway.proofs.sketches import Minisketch
 from causeway.proofs.substrate import ordered_root
 from causeway.protocols.digests import digests
 from causeway.protocols.icmp.errors import Verdict as Code
@@ -13,6 +16,7 @@ from causeway.protocols.icmp.gossip.collecting import complete_prefix, held
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import QUEUE, Output
 from causeway.protocols.icmp.gossip.queues import to_hash
+from causeway.protocols.icmp.gossip.reconcile import CHECK
 from causeway.protocols.icmp.gossip.state import FRESH, RECEIVED, SENT, GossipState, start
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.gossip.tabled import of_tables, tables
@@ -24,6 +28,7 @@ from tests.spec.icmp.gossip_nodes import Client, Nodes, Said
 from tests.spec.icmp.network import messages_hash
 from tests.spec.icmp.node import Key, topic_of
 from tests.spec.icmp.options import MAX_CHAIN_HEADS, Options
+from tests.spec.icmp.reconcile import Ask, More, Sketch
 from tests.spec.icmp.relay import Hash, ParaId
 from tests.spec.icmp.wire import decode
 
@@ -45,7 +50,15 @@ def number(name: NodeId) -> int:
 
 
 def kernel_options(options: Options) -> GossipOptions:
-    names = ("topic_mode", "heads_diff", "ancestors", "mistrust_unimplied", "propagate_on_leaf", "allowed_by")
+    names = (
+        "topic_mode",
+        "reconciliation",
+        "heads_diff",
+        "ancestors",
+        "mistrust_unimplied",
+        "propagate_on_leaf",
+        "allowed_by",
+    )
     return GossipOptions.model_validate(
         {
             **{name: getattr(options, name) for name in (*names, "seen_until", "impolite_limit")},
@@ -94,9 +107,8 @@ class KernelNodes:
         return Frame({key: np.array([n], np.uint32) for key, n in zip(("node", "peer"), numbers, strict=True)})
 
     def connect(self, name: NodeId, now: int, k: NodeId, salt: Hash) -> Out:
-        return self._told(
-            name, now, self._step(Inputs(connect=self._pair(name, k)), now), [Peer(name, k, now, "connect")]
-        )
+        pair = self._pair(name, k).with_columns(**column("salt", salt))
+        return self._told(name, now, self._step(Inputs(connect=pair), now), [Peer(name, k, now, "connect")])
 
     def disconnect(self, name: NodeId, now: int, k: NodeId) -> Out:
         self._step(Inputs(disconnect=self._pair(name, k)), now)
@@ -153,8 +165,17 @@ class KernelNodes:
                 packet, malformed = Declaration(()), True
         if isinstance(packet, Declaration):
             return self._heads(name, now, k, packet, malformed)
-        assert isinstance(packet, Envelope)
-        return self._queue(name, now, k, packet)
+        if isinstance(packet, Envelope):
+            return self._queue(name, now, k, packet)
+        pair = self._pair(name, k)
+        if isinstance(packet, Ask):
+            rows = pair.take(np.zeros(len(packet.ids), np.int64)).with_columns(id=np.array(packet.ids, np.uint64))
+            return self._told(name, now, self._step(Inputs(asks=rows), now), [])
+        pair = pair.with_columns(capacity=np.array([packet.capacity], dtype=np.uint64))
+        if isinstance(packet, More):
+            return self._told(name, now, self._step(Inputs(more=pair), now), [])
+        rows = pair.with_columns(sketch=pa.array([serialized(packet)], pa.large_binary()))
+        return self._told(name, now, self._step(Inputs(sketches=rows), now), [])
 
     def _heads(self, name: NodeId, now: int, k: NodeId, packet: Declaration, malformed: bool) -> Out:
         heads = np.zeros((1, MAX_CHAIN_HEADS, 32), dtype=np.uint8)
@@ -214,6 +235,14 @@ class KernelNodes:
             k, m = self.names[int(peer)], self._envelope(topic.tobytes(), root.tobytes())
             found.packets.append((k, m))
             found.rows.append(Sent(name, k, now, m.topic, m.root, m.size, 0))
+        for peer, capacity, data in rows_of(out.sketches, "peer", "capacity", "sketch"):
+            found.packets.append((self.names[peer], RawSketch(capacity, data)))  # type: ignore[arg-type]
+        for peer, capacity in rows_of(out.more, "peer", "capacity"):
+            found.packets.append((self.names[peer], More(capacity)))
+        asked: dict[int, list[int]] = {}
+        for peer, number_ in rows_of(out.asks, "peer", "id"):
+            asked.setdefault(peer, []).append(number_)
+        found.packets += [(self.names[peer], Ask(tuple(ids))) for peer, ids in asked.items()]
         found.dropped = [self.names[int(peer)] for peer in out.disconnected["peer"]]
         return found
 
@@ -282,6 +311,24 @@ class KernelNodes:
         return sum(array.nbytes for array in (*arrays, *(state.peers[name] for name in state.peers.names)))
 
 
+@dataclass(frozen=True)
+class RawSketch:
+    """A sketch as it travels."""
+
+    capacity: int
+    data: bytes
+
+
+def serialized(packet: Sketch) -> bytes:
+    sketch = Minisketch(32, packet.capacity + CHECK)
+    sketch.add_all(sorted(packet.elements))
+    return sketch.serialize()
+
+
+def rows_of(frame: Frame, *names: str) -> Iterator[tuple[Any, ...]]:
+    return zip(*(frame[name].tolist() for name in names), strict=True)
+
+
 def both(frame: Frame) -> tuple[np.ndarray, np.ndarray]:
     return frame["topic"], frame["root"]
 
@@ -301,7 +348,9 @@ class BothNodes:
         self.kernel.keeps(name, messages)
 
     def _same(self, name: NodeId, one: Out, other: Out) -> Out:
-        assert one.packets == other.packets
+        assert [(k, RawSketch(m.capacity, serialized(m)) if isinstance(m, Sketch) else m) for k, m in one.packets] == (
+            other.packets
+        )
         assert one.dropped == other.dropped
         assert comparable(one) == comparable(other)
         node, state = self.oracle.nodes[name], self.kernel.state

@@ -27,7 +27,7 @@ from tests.spec.icmp.gossip import Envelope
 from tests.spec.icmp.gossip_guarantees import GOSSIP_CHECKS
 from tests.spec.icmp.history import Record
 from tests.spec.icmp.options import Options
-from tests.spec.icmp.reconcile import Ask, More, Sketch
+from tests.spec.icmp.reconcile import MAX_CAPACITY, Ask, More, Sketch
 from tests.spec.icmp.relay import GENESIS
 from tests.spec.icmp.trie import EMPTY_ROOT, R
 
@@ -322,15 +322,10 @@ def test_25_a_reverted_state(make: Make, purges: bool) -> None:
     sound(g)
 
 
-@pytest.fixture
-def sketching() -> Make:
-    return GOSSIP_ENGINES["oracle"]
-
-
-@pytest.mark.parametrize("count", [3, 5, 40])
-def test_27_a_sketch_that_is_too_small(sketching: Make, count: int) -> None:
+@pytest.mark.parametrize("count", [3, 5, 40, 80])
+def test_27_a_sketch_that_is_too_small(make: Make, count: int) -> None:
     """It is doubled until the difference fits, and everything comes, once."""
-    g = sketching(Options(reconciliation="minisketch"))
+    g = make(Options(reconciliation="minisketch"))
     first = registered(g, *range(1, count + 2))
     x = block(g, first, {1: [(to, bytes([to])) for to in range(2, count + 2)]})
     top = block(g, x)
@@ -345,9 +340,9 @@ def test_27_a_sketch_that_is_too_small(sketching: Make, count: int) -> None:
     sound(g)
 
 
-def test_27_what_a_sketch_claims_is_judged_by_its_root(sketching: Make) -> None:
+def test_27_what_a_sketch_claims_is_judged_by_its_root(make: Make) -> None:
     """A stranger's sketch has an element that no queue has; it is asked for it, and its answer is refused."""
-    g = sketching(Options(reconciliation="minisketch"))
+    g = make(Options(reconciliation="minisketch"))
     x, _ = watched(g)
     g.says("s", "v", Sketch(2, frozenset({7, 8, 9})))
     g.settle()
@@ -363,8 +358,8 @@ def test_27_what_a_sketch_claims_is_judged_by_its_root(sketching: Make) -> None:
     assert len(g.heard["s"]) == heard
 
 
-def test_27_beyond_the_largest_sketch_all_is_pushed(sketching: Make) -> None:
-    g = sketching(Options(reconciliation="minisketch"))
+def test_27_beyond_the_largest_sketch_all_is_pushed(make: Make) -> None:
+    g = make(Options(reconciliation="minisketch"))
     x, _ = watched(g)
     g.stranger("other")
     g.connect("v", "other")
@@ -373,7 +368,7 @@ def test_27_beyond_the_largest_sketch_all_is_pushed(sketching: Make) -> None:
     tells(g, "other", "v", m)
     g.connect("v", "s")
     declares(g, "s", "v", *g.leaves("v"))
-    for capacity, packet in ((4_096, Sketch), (4_097, Envelope)):
+    for capacity, packet in ((MAX_CAPACITY, Sketch), (MAX_CAPACITY + 1, Envelope)):
         g.says("s", "v", More(capacity))
         g.settle()
         assert isinstance(g.heard["s"][-1][1], packet)

@@ -20,6 +20,7 @@ SETTINGS = (
     Options(topic_mode="root", heads_diff="new_only", mistrust_unimplied="on", ancestors=2),
     Options(allowed_by="root", mistrust_unimplied="on"),
     Options(heads_diff="new_only", ancestors=2, propagate_on_leaf="on", allowed_by="root", seen_until="purge"),
+    Options(reconciliation="minisketch", ancestors=1, propagate_on_leaf="on", allowed_by="root", seen_until="purge"),
 )
 
 
@@ -40,13 +41,13 @@ def compared(seeds: range, slots: int) -> Counter[str]:
 
 def test_the_same_as_the_oracle_after_every_event() -> None:
     """Forks, late nodes, links that break, lost packets, a stranger."""
-    seen = compared(range(7), 4)
+    seen = compared(range(len(SETTINGS)), 4)
     assert {name for name in ("good", "duplicate", "UnexpectedQueue", "put", "purge") if not seen[name]} == set()
 
 
 @pytest.mark.slow
 def test_the_same_as_the_oracle_in_many_networks() -> None:
-    seen = compared(range(7, 28), 10)
+    seen = compared(range(8, 28), 10)
     assert seen["Impolite"] and seen["RootMismatch"] and seen["duplicate"]
 
 

@@ -126,7 +126,8 @@ def propagateTopic(node: Node, chain: Chain, now: int, out: Out, k: NodeId, t: H
 def propagate(node: Node, chain: Chain, now: int, out: Out, k: NodeId, blocks: Collection[Hash]) -> None:
     """The topics of these common leaves to one peer; with sketches, a sketch of those of all common leaves."""
     if node.options.reconciliation == "minisketch":
-        out.packets += [(k, sketch(node, chain, k, FIRST_CAPACITY))] if blocks else []
+        some = [B for B in blocks if B in node.views]
+        out.packets += [(k, sketch(node, chain, k, FIRST_CAPACITY))] if some else []
         return
     push(node, chain, now, out, k, blocks)
 

@@ -20,7 +20,7 @@ from .node import Chain, Key, Node, common
 from .relay import Hash
 from .trie import H
 
-FIRST_CAPACITY, MAX_CAPACITY = 4, 4_096
+FIRST_CAPACITY, MAX_CAPACITY = 4, 64
 
 
 @dataclass(frozen=True)

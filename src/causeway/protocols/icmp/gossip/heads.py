@@ -11,10 +11,12 @@ from causeway.model.order import Rows, groups_of
 from causeway.proofs.substrate.gossip import MAX_CHAIN_HEADS
 from causeway.protocols.checks import Check, refusals
 from causeway.protocols.icmp.errors import Verdict
+from causeway.protocols.icmp.gossip.judging import costs, verdict_rows
 from causeway.protocols.icmp.gossip.options import GossipOptions
-from causeway.protocols.icmp.gossip.output import PACKET, Output
-from causeway.protocols.icmp.gossip.peers import BAD_PACKET, MALFORMED, Codes, charge, leave
-from causeway.protocols.icmp.gossip.sending import common_blocks, new_blocks, send_pool
+from causeway.protocols.icmp.gossip.output import PACKET, Output, joined
+from causeway.protocols.icmp.gossip.peers import charge, leave
+from causeway.protocols.icmp.gossip.reconcile import propagate
+from causeway.protocols.icmp.gossip.sending import common_blocks, new_blocks
 from causeway.protocols.icmp.gossip.state import FRESH, GossipState, declared
 
 
@@ -31,8 +33,6 @@ CHECKS: tuple[Check[Verdict, Packets], ...] = (
     Check(Verdict.Malformed, "3.10", lambda found: ~found.rows["malformed"]),
     Check(Verdict.BadNeighborPacket, "3.6, 1", lambda found: found.rows["count"] <= MAX_CHAIN_HEADS),
 )
-
-_COSTS = {Verdict.Malformed: MALFORMED, Verdict.BadNeighborPacket: BAD_PACKET}
 
 
 def on_heads(state: GossipState, packets: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
@@ -58,27 +58,12 @@ def on_heads(state: GossipState, packets: Frame, options: GossipOptions) -> tupl
     pairs = packets.take(last)
     state, gone = leave(charged)
     peers = state.peer_rows(pairs)
-    state, sent = _declared(state, peers, pairs, options)
+    state, out = _declared(state, peers, pairs, options)
     verdicts = verdict_rows(packets, PACKET, codes, change)
-    return state, Output(queues=sent, verdicts=verdicts, disconnected=gone)
+    return state, joined([out, Output(verdicts=verdicts, disconnected=gone)])
 
 
-def costs(codes: Codes) -> Codes:
-    """Return what verdicts cost that are about the form alone, 0 for others."""
-    change = np.zeros(len(codes), dtype=np.int64)
-    for verdict, cost in _COSTS.items():
-        change[codes == verdict] = cost
-    return change
-
-
-def verdict_rows(rows: Frame, kind: np.uint8, codes: Codes, change: Codes) -> Frame:
-    """Return the verdicts on rows of an input."""
-    told = rows.select(("node", "peer"))
-    numbers = np.arange(len(rows), dtype=np.int64)
-    return told.with_columns(kind=kind, row=numbers, code=codes.astype(np.uint8), change=change)
-
-
-def _declared(state: GossipState, peers: Rows, packets: Frame, options: GossipOptions) -> tuple[GossipState, Frame]:
+def _declared(state: GossipState, peers: Rows, packets: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
     """Take the declarations of peers (rows, each once)."""
     columns = {name: state.peers[name].copy() for name in ("count", "heads")}
     earlier, count = columns["heads"][peers], columns["count"][peers]
@@ -97,4 +82,4 @@ def _declared(state: GossipState, peers: Rows, packets: Frame, options: GossipOp
     if options.heads_diff == "new_only":
         before = common_blocks(state, peers, declared(state, earlier, count))
         common = new_blocks(common, before, state.listed.nothing)
-    return send_pool(state, peers, common, options)
+    return propagate(state, peers, common, options)

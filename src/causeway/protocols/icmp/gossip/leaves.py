@@ -16,7 +16,8 @@ from causeway.protocols.icmp.gossip.numbers import places, texts, united
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import Output, joined
 from causeway.protocols.icmp.gossip.pool import fitting, put
-from causeway.protocols.icmp.gossip.sending import common_blocks, new_blocks, send_pool
+from causeway.protocols.icmp.gossip.reconcile import propagate
+from causeway.protocols.icmp.gossip.sending import common_blocks, new_blocks
 from causeway.protocols.icmp.gossip.state import GossipState, Own, heads_of, renumbered
 
 
@@ -62,8 +63,8 @@ def on_leaves(
         return state, out
     _, peers = over(state.peer_begins[nodes], state.peer_begins[nodes + 1])
     fresh = new_blocks(common_blocks(state, peers), common_blocks(before, peers), listed.nothing)
-    state, sent = send_pool(state, peers, fresh, options)
-    return state, joined([out, Output(queues=sent)])
+    state, sent = propagate(state, peers, fresh, options)
+    return state, joined([out, sent])
 
 
 def _with_blocks(

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from causeway.model.section import Section
 from causeway.proofs.limits import MAX_PROOF_BYTES
+from causeway.proofs.sketches import MAX_DECODED
 from causeway.protocols.option_values import only
 
 MOST_ANCESTORS = 16
@@ -28,14 +29,16 @@ class GossipOptions(Section):
     ``impolite_limit``: a peer is disconnected at so many impolite messages, and where its reputation has fallen to
     ``least_reputation``. Limits are per node: ``max_peers``; ``max_leaf_queues``, entries that one leaf lists;
     ``max_pool_bytes``. Of one queue: ``max_queue_messages``, ``max_queue_bytes``. Of what one peer sends in one step:
-    ``max_step_packets``, ``max_step_bytes`` (``waiting.admitted``).
+    ``max_step_packets``, ``max_step_bytes`` (``waiting.admitted``). Decoding a sketch takes a time that grows with the
+    square of its capacity (0.1 s for 64): ``max_sketch_capacity``, and of a node ``max_step_sketches``; beyond both,
+    queues are pushed.
     """
 
     topic_mode: Literal["block", "root"] = "block"
     heads_diff: Literal["all", "new_only"] = "all"
     ancestors: int = Field(default=0, ge=0, le=MOST_ANCESTORS)
     topology: Annotated[Literal["flat"], only("flat", "every node sees every queue")] = "flat"
-    reconciliation: Annotated[Literal["off"], only("off", "queues are pushed")] = "off"
+    reconciliation: Literal["off", "minisketch"] = "off"
     mistrust_unimplied: Literal["off", "on"] = "off"
     propagate_on_leaf: Literal["off", "on"] = "on"
     allowed_by: Literal["topic", "root"] = "root"
@@ -50,3 +53,5 @@ class GossipOptions(Section):
     max_queue_bytes: int = Field(default=MAX_PROOF_BYTES, ge=1, le=MAX_PROOF_BYTES)
     max_step_packets: int = Field(default=4_096, ge=1, le=2**20)
     max_step_bytes: int = Field(default=16 << 20, ge=1, le=2**32)
+    max_step_sketches: int = Field(default=4, ge=1, le=1_000)
+    max_sketch_capacity: int = Field(default=64, ge=4, le=MAX_DECODED)

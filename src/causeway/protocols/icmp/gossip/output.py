@@ -33,7 +33,7 @@ VERDICTS_SCHEMA = pa.schema(
     ]
 )
 """One row a packet or queue that came, in the order of the input (``row``): its code (``Verdict``), and the change of
-the peer's reputation. ``kind``: ``PACKET`` or ``QUEUE``."""
+the peer's reputation. ``kind``: ``PACKET``, ``QUEUE`` or ``SKETCH``."""
 
 PEERS_SCHEMA = pa.schema([_NODE, _PEER, _field("code", pa.uint8())])
 
@@ -44,7 +44,16 @@ BENEFICIAL_SCHEMA = pa.schema(
 )
 """One row a good queue, with the bytes of its messages: ``on_beneficial`` (5.1, 5)."""
 
-PACKET, QUEUE = np.uint8(0), np.uint8(1)
+_CAPACITY = _field("capacity", pa.uint64())
+
+SKETCHES_SCHEMA = pa.schema([_NODE, _PEER, _CAPACITY, _field("sketch", pa.large_binary())])
+
+MORE_SCHEMA = pa.schema([_NODE, _PEER, _CAPACITY])
+
+ASKS_SCHEMA = pa.schema([_NODE, _PEER, _field("id", pa.uint64())])
+"""One row a short id that ``node`` asks ``peer`` for."""
+
+PACKET, QUEUE, SKETCH = np.uint8(0), np.uint8(1), np.uint8(2)
 
 _NO_HEADS = Frame(
     {
@@ -64,6 +73,7 @@ class Output:
     ``heads``: neighbour packets to send (``node``, ``peer``, ``count``, ``heads``). ``queues``: queues to send.
     ``verdicts``: on what came. ``disconnected``: peers to disconnect, and for what. ``got``: queues that are new in
     a node's pool. ``purged``: queues that a pool gave up. ``beneficial``: what peers earned.
+    ``sketches``, ``more``, ``asks``: what goes out instead of queues where pools are reconciled (``reconcile``).
     """
 
     heads: Frame = _NO_HEADS
@@ -73,6 +83,9 @@ class Output:
     got: Frame = field(default_factory=partial(empty_frame, POOL_SCHEMA))
     purged: Frame = field(default_factory=partial(empty_frame, POOL_SCHEMA))
     beneficial: Frame = field(default_factory=partial(empty_frame, BENEFICIAL_SCHEMA))
+    sketches: Frame = field(default_factory=partial(empty_frame, SKETCHES_SCHEMA))
+    more: Frame = field(default_factory=partial(empty_frame, MORE_SCHEMA))
+    asks: Frame = field(default_factory=partial(empty_frame, ASKS_SCHEMA))
 
 
 def joined(outputs: Sequence[Output]) -> Output:

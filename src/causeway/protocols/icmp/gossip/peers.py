@@ -33,7 +33,8 @@ def connect(state: GossipState, pairs: Frame, options: GossipOptions) -> tuple[G
     """Connect peers (``node``, ``peer``), in order: leaves_k is empty, and they are told the node's leaves.
 
     One that is connected already keeps what is known of it besides. Of more than ``max_peers`` the later ones are
-    refused. Raises ``InvalidInput`` for a node that is not there.
+    refused. With sketches each has a ``salt`` (32 bytes), which both ends know. Raises ``InvalidInput`` for a node that
+    is not there.
     """
     if len(pairs) == 0:
         return state, Output()
@@ -47,7 +48,7 @@ def connect(state: GossipState, pairs: Frame, options: GossipOptions) -> tuple[G
     rank = groups_of(at[order]).ranks()
     fits = rank + np.diff(state.peer_begins)[at[order]] < options.max_peers
     refused, taken = np.sort(order[~fits]), np.sort(order[fits])
-    state = _with_peers(state, pairs.take(taken), known[again])
+    state = _with_peers(state, pairs.take(taken), known[again], pairs.filter(again))
     told = np.sort(np.concatenate([np.flatnonzero(again), taken]))
     count, heads = heads_of(state, at[told])
     declared = pairs.take(told).with_columns(count=count, heads=heads).select(("node", "peer", "count", "heads"))
@@ -55,15 +56,17 @@ def connect(state: GossipState, pairs: Frame, options: GossipOptions) -> tuple[G
     return state, Output(heads=declared.filter(count > 0), disconnected=gone.select(("node", "peer", "code")))
 
 
-def _with_peers(state: GossipState, pairs: Frame, again: Rows) -> GossipState:
-    """Return the state with further peers; those in the rows ``again`` have declared nothing."""
+def _with_peers(state: GossipState, pairs: Frame, again: Rows, anew: Frame) -> GossipState:
+    """Return the state with further peers; those in the rows ``again`` connect ``anew`` and have declared nothing."""
     before = state.peers
     count = before["count"].copy()
     count[again] = 0
+    if "salt" in before:
+        salt = before["salt"].copy()
+        salt[again] = anew["salt"]
+        before = before.with_columns(salt=salt)
     empty = np.zeros((len(pairs), MAX_CHAIN_HEADS, 32), dtype=np.uint8)
-    added = pairs.select(("node", "peer")).with_columns(
-        reputation=np.int64(0), impolite=np.int64(0), count=np.uint64(0), heads=empty
-    )
+    added = pairs.with_columns(reputation=np.int64(0), impolite=np.int64(0), count=np.uint64(0), heads=empty)
     peers = concat([before.with_columns(count=count), added.select(before.names)])
     order = stable_order(peers["node"], peers["peer"])
     seen = np.concatenate([state.seen, np.zeros((len(pairs), state.seen.shape[1]), dtype=np.uint8)])

@@ -16,7 +16,7 @@ from causeway.model.order import Rows, groups_of, stable_order
 from causeway.protocols.checks import Check, refusals
 from causeway.protocols.digests import same
 from causeway.protocols.icmp.errors import Verdict
-from causeway.protocols.icmp.gossip.heads import costs, verdict_rows
+from causeway.protocols.icmp.gossip.judging import costs, verdict_rows
 from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.gossip.numbers import places
 from causeway.protocols.icmp.gossip.options import GossipOptions

@@ -75,7 +75,7 @@ def send_pool(state: GossipState, peers: Rows, common: Rows, options: GossipOpti
         goes &= state.seen[piece] == 0
         row, queue = goes.nonzero()
         found.append((piece[row], queue))
-    return _sent(state, found)
+    return sent_pairs(state, found)
 
 
 def _allowed(listed: Listed, sets: Rows, options: GossipOptions) -> Mask:
@@ -98,7 +98,7 @@ def send_new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptio
     cuts = np.append(groups.starts[groups_of(piece_of).starts], len(nodes))
     # A node is never cut: the order of what it sends must not depend on the others.
     pieces = itertools.pairwise(cuts.tolist())
-    return _sent(state, [_new(state, nodes[begin:end], queues[begin:end], options) for begin, end in pieces])
+    return sent_pairs(state, [_new(state, nodes[begin:end], queues[begin:end], options) for begin, end in pieces])
 
 
 def _new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) -> tuple[Rows, Rows]:
@@ -116,8 +116,8 @@ def _new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) 
     return peer[order], queue[order]
 
 
-def _sent(state: GossipState, found: list[tuple[Rows, Rows]]) -> tuple[GossipState, Frame]:
-    """Note queues as sent to peers (rows)."""
+def sent_pairs(state: GossipState, found: list[tuple[Rows, Rows]]) -> tuple[GossipState, Frame]:
+    """Note queues (numbers) as sent to peers (rows); pairs ascend. Return the state and what is sent."""
     none = np.empty(0, dtype=np.int64)
     peers, queues = (np.concatenate(parts) for parts in zip((none, none), *found, strict=True))
     listed = state.listed

@@ -70,7 +70,8 @@ class GossipState:
     ``nodes``: ``node`` (u32, ascending), ``purge`` (when its pool is purged next, ms), ``bytes`` (of its pool).
     ``leaf``: numbers of each node's leaves, best first, shape (nodes, MAX_CHAIN_HEADS). ``pool``: shape (nodes,
     queues). ``sizes``: bytes of each root's body, 0 while nobody has had it. ``peers``: ``node``, ``peer`` (u32,
-    ascending by both), ``reputation``, ``impolite`` (i64), ``count`` (u64), ``heads``. ``seen``: flags, shape
+    ascending by both), ``reputation``, ``impolite`` (i64), ``count`` (u64), ``heads``, and with sketches
+    the ``salt`` of the connection. ``seen``: flags, shape
     (peers, queues).
     """
 
@@ -118,7 +119,10 @@ class GossipState:
 
 def _joined(sets: Mask, tables: Mask) -> Mask:
     """Return for each set of blocks the union of their rows in ``tables``."""
-    return np.asarray(sets.astype(np.float32) @ tables.astype(np.float32) > 0)
+    found = np.zeros((len(sets), tables.shape[1]), dtype=bool)
+    for block in np.flatnonzero(sets.any(axis=0)).tolist():
+        found[sets[:, block]] |= tables[block]
+    return found
 
 
 def start(nodes: npt.NDArray[np.uint32], options: GossipOptions) -> GossipState:
@@ -136,6 +140,8 @@ def start(nodes: npt.NDArray[np.uint32], options: GossipOptions) -> GossipState:
         "count": amounts.astype(np.uint64),
         "heads": np.empty((0, MAX_CHAIN_HEADS, 32), dtype=np.uint8),
     }
+    if options.reconciliation == "minisketch":
+        peers["salt"] = np.empty((0, 32), dtype=np.uint8)
     return GossipState(
         Own(np.zeros((count, 1), dtype=bool), nothing_listed(options.ancestors)),
         Frame({"node": nodes, "purge": zeros, "bytes": zeros}, count),

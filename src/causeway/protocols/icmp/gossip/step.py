@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.protocols.icmp.gossip.heads import on_heads
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
@@ -12,6 +13,7 @@ from causeway.protocols.icmp.gossip.output import Output, joined
 from causeway.protocols.icmp.gossip.peers import connect, disconnect
 from causeway.protocols.icmp.gossip.pool import purge
 from causeway.protocols.icmp.gossip.queues import on_queues
+from causeway.protocols.icmp.gossip.reconcile import on_asks, on_more, on_sketches
 from causeway.protocols.icmp.gossip.state import GossipState
 
 
@@ -26,13 +28,20 @@ class Inputs:
     kept: Frame | None = None
     heads: Frame | None = None
     queues: Frame | None = None
+    sketches: Frame | None = None
+    more: Frame | None = None
+    asks: Frame | None = None
+
+
+_RECONCILING = (on_sketches, on_more, on_asks)
 
 
 def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) -> tuple[GossipState, Output]:
     """Return the state after a step at ``time`` (ms), and what goes out, in the order in which it was made.
 
-    The order is: peers that left, peers that came, new leaves, own queues, declarations, queues, the purge. So what a
-    peer declares counts for the queues that came with it, and each input meets what the ones before it made.
+    The order is: peers that left, peers that came, new leaves, own queues, declarations, queues, sketches and what is
+    asked for, the purge. So what a peer declares counts for the queues that came with it, and each input meets what the
+    ones before it made. Raises ``InvalidInput`` for sketches where ``reconciliation`` is off.
     """
     outputs = []
     if inputs.disconnect is not None:
@@ -43,8 +52,17 @@ def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) 
     if inputs.leaves is not None:
         state, out = on_leaves(state, *inputs.leaves, options)
         outputs.append(out)
-    for rows, event in ((inputs.kept, on_kept), (inputs.heads, on_heads), (inputs.queues, on_queues)):
-        if rows is not None:
+    for rows, event in (
+        (inputs.kept, on_kept),
+        (inputs.heads, on_heads),
+        (inputs.queues, on_queues),
+        (inputs.sketches, on_sketches),
+        (inputs.more, on_more),
+        (inputs.asks, on_asks),
+    ):
+        if rows is not None and len(rows):
+            if event in _RECONCILING and options.reconciliation == "off":
+                raise InvalidInput("sketches: given with reconciliation = off; allowed: minisketch")
             state, out = event(state, rows, options)
             outputs.append(out)
     state, out = purge(state, time, options)

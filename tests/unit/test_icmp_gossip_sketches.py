@@ -1,0 +1,128 @@
+"""Bounds of reconciliation against peers that send what they like (ICMP reference 5.1, 4; hazard 27)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame
+from causeway.proofs.sketches import Minisketch
+from causeway.protocols.icmp.errors import Verdict
+from causeway.protocols.icmp.gossip.heads import on_heads
+from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
+from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.gossip.peers import connect
+from causeway.protocols.icmp.gossip.reconcile import CHECK, FIRST_CAPACITY, on_asks, on_more, on_sketches
+from causeway.protocols.icmp.gossip.state import GossipState, start
+from causeway.protocols.icmp.gossip.step import Inputs, step
+from tests.unit.icmp_gossip import changes, context, gone, kept_rows, leaf_rows, packets, pairs, sent, u32, verdicts
+
+OPTIONS = GossipOptions(reconciliation="minisketch", max_step_sketches=2)
+LISTED = {"A": (7, (), [("B1", f"r{n}") for n in range(12)])}
+
+
+def salted(*rows: tuple[int, int]) -> Frame:
+    salts = np.array([[peer] * 32 for _, peer in rows], dtype=np.uint8)
+    return pairs(*rows).with_columns(salt=salts)
+
+
+def ready(options: GossipOptions = OPTIONS) -> GossipState:
+    """Return node 1, whose pool has twelve queues, and peers 7, 8 and 9, all with leaf A."""
+    state, _ = connect(start(u32([1]), options), salted((1, 7), (1, 8), (1, 9)), options)
+    state, _ = on_leaves(state, leaf_rows({1: ["A"]}), *context(LISTED), options)
+    state, _ = on_kept(state, kept_rows(*((1, f"r{n}") for n in range(12))), options)
+    state, out = on_heads(state, packets((1, 7, ["A"]), (1, 8, ["A"]), (1, 9, ["A"])), options)
+    assert sent(out) == [] and out.sketches["capacity"].tolist() == [FIRST_CAPACITY] * 3
+    return state
+
+
+def sketches(*rows: tuple[int, int, bytes]) -> Frame:
+    """Return sketches of peers of node 1: peer, capacity, bytes."""
+    return pairs(*((1, peer) for peer, _, _ in rows)).with_columns(
+        capacity=np.array([capacity for _, capacity, _ in rows], dtype=np.uint64),
+        sketch=pa.array([data for _, _, data in rows], pa.large_binary()),
+    )
+
+
+def of(capacity: int, *elements: int) -> bytes:
+    sketch = Minisketch(32, capacity + CHECK)
+    sketch.add_all(np.array(elements, dtype=np.uint64))
+    return sketch.serialize()
+
+
+def larger(peer: int, capacity: int) -> Frame:
+    return pairs((1, peer)).with_columns(capacity=np.array([capacity], dtype=np.uint64))
+
+
+def test_what_is_no_sketch_is_malformed_and_ends_a_connection_at_last() -> None:
+    wrong = [(8, 0, b""), (8, 4, bytes(16)), (8, 65, bytes(4 * 66)), (8, 2**63, bytes(8)), (6, 4, of(4))]
+    state, out = on_sketches(ready(), sketches(*wrong), OPTIONS)
+    assert verdicts(out) == ["Malformed"] * 4 + ["NotConnected"] and changes(out) == [-500] * 4 + [0]
+    assert len(out.asks) == len(out.more) == 0
+    strict = GossipOptions(reconciliation="minisketch", least_reputation=-1_000)
+    state, out = on_sketches(ready(strict), sketches(*wrong[:3], (8, 4, of(4, 5))), strict)
+    assert gone(out) == [(1, 8, "Malformed")] and 8 not in state.peers["peer"].tolist() and len(out.asks) == 0
+
+
+def test_of_a_node_so_many_sketches_are_decoded_and_of_each_peer_the_last() -> None:
+    rows = sketches((7, 16, of(16, 1)), (8, 16, of(16, 3)), (9, 16, of(16, 4)), (7, 16, of(16, 2)))
+    state, out = on_sketches(ready(), rows, OPTIONS)
+    assert [*zip(out.asks["peer"].tolist(), out.asks["id"].tolist(), strict=True)] == [(7, 2), (8, 3)]
+    assert [*zip(out.more["peer"].tolist(), out.more["capacity"].tolist(), strict=True)] == [(9, 65)]
+    assert {*verdicts(out)} == {Verdict.OK.name}
+    # Who is asked for more than the largest sketch sends everything, once.
+    state, out = on_more(state, larger(9, 65), OPTIONS)
+    assert len(sent(out)) == 12 and len(out.sketches) == 0
+    assert sent(on_more(state, larger(9, 65), OPTIONS)[1]) == []
+
+
+def test_a_column_of_sketches_may_be_a_part_of_another() -> None:
+    rows = sketches((7, 16, of(16, 1)), (8, 16, of(16, 3)), (9, 16, of(16, 4))).slice(1, 3)
+    assert on_sketches(ready(), rows, OPTIONS)[1].asks["id"].tolist() == [3, 4]
+
+
+def test_a_larger_sketch_of_the_same_set() -> None:
+    state, out = on_more(ready(), larger(8, 16), OPTIONS)
+    capacity, data = out.sketches["capacity"].tolist(), out.sketches["sketch"].to_pylist()
+    mine = Minisketch.deserialize(32, 16 + CHECK, data[0]).decode()
+    assert capacity == [16] and len(mine) == 12
+    asked = pairs(*[(1, 8)] * 4).with_columns(id=np.array([*mine[:2], mine[0], 5], dtype=np.uint64))
+    state, out = on_asks(state, asked, OPTIONS)
+    assert len(sent(out)) == 2
+    # What was sent is not sent again, and salts differ: another peer's ids are others.
+    assert sent(on_asks(state, asked, OPTIONS)[1]) == []
+    other = asked.with_columns(peer=np.full(4, 9, dtype=np.uint32))
+    assert sent(on_asks(state, other, OPTIONS)[1]) == []
+    stranger = asked.with_columns(peer=np.full(4, 6, dtype=np.uint32))
+    assert sent(on_asks(state, stranger, OPTIONS)[1]) == [] and sent(on_more(state, larger(6, 65), OPTIONS)[1]) == []
+
+
+def test_a_difference_that_is_too_large_is_always_seen() -> None:
+    """Without the sum beyond the capacity one in two of these would decode to other elements."""
+    state = ready()
+    own = Minisketch.deserialize(
+        32, 12 + CHECK, on_more(state, larger(8, 12), OPTIONS)[1].sketches["sketch"][0].as_py()
+    )
+    for seed in range(20):
+        sketch = Minisketch(32, 2 + CHECK)
+        draw = np.random.default_rng(seed).integers(1, 2**32, 3, dtype=np.uint64)
+        sketch.add_all(np.array([*own.decode(), *draw.tolist()], dtype=np.uint64))
+        out = on_sketches(state, sketches((8, 2, sketch.serialize())), OPTIONS)[1]
+        assert len(out.asks) == 0 and out.more["capacity"].tolist() == [4]
+
+
+def test_sketches_need_the_option() -> None:
+    off = GossipOptions()
+    with pytest.raises(InvalidInput, match="reconciliation = off"):
+        step(start(u32([1]), off), Inputs(more=larger(8, 4)), 0, off)
+
+
+def test_who_connects_again_has_another_salt() -> None:
+    state = ready()
+    first = on_more(state, larger(8, 16), OPTIONS)[1].sketches["sketch"].to_pylist()
+    again = salted((1, 8)).with_columns(salt=np.full((1, 32), 3, dtype=np.uint8))
+    state, _ = connect(state, again, OPTIONS)
+    state, _ = on_heads(state, packets((1, 8, ["A"])), OPTIONS)
+    assert on_more(state, larger(8, 16), OPTIONS)[1].sketches["sketch"].to_pylist() != first
