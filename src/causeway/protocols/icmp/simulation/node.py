@@ -96,7 +96,7 @@ def run(now: Slice, state: State, packets: Frame, bodies: Frame) -> tuple[State,
     hops, logs = _hops(now, state, out, mail.bodies)
     ended = _ended(ended, out.disconnected, "node", "peer")
     sent = _misbehaved(now, gossip, sending(world, out, _hops_of(now, hops, state.window, out)), leaves, blocks)
-    counters = _counted(now, state, gossip, out, sent, came)
+    counters = _counted(now, state, gossip, out, sent, came, logs)
     packets, bodies = posted(world, sent, now.time, now.tick)
     rows = {"ended": ended, "packets": packets, "bodies": bodies}
     rows |= {"waiting_packets": mail.waiting_packets, "waiting_bodies": mail.waiting_bodies}
@@ -237,10 +237,14 @@ def _hops_of(now: Slice, hops: npt.NDArray[np.uint8], window: Window, out: Outpu
 
 def _hops(now: Slice, state: State, out: Output, bodies: Frame) -> tuple[npt.NDArray[np.uint8], dict[str, Frame]]:
     """Return over how many links the bodies in pools came (plus one), and the new ones as rows of ``got``."""
-    relay, got = now.world.relay, out.got
+    relay = now.world.relay
+    got = out.got.select(("node", "root"))
     if len(got) == 0:
         return state.hops, {}
     root = relay.root_numbers(got["root"])
+    # Under however many topics it is new: it is one body.
+    _, once = np.unique(got["node"].astype(np.int64) * len(relay.roots) + root, return_index=True)
+    got, root = got.take(once), root[once]
     verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
     good = bodies.take(verdicts["row"][verdicts["code"] == Verdict.OK])
     of = Frame(
@@ -263,7 +267,7 @@ def _hops(now: Slice, state: State, out: Output, bodies: Frame) -> tuple[npt.NDA
 
 
 def _counted(
-    now: Slice, state: State, gossip: GossipState, out: Output, sent: Sending, came: Frame
+    now: Slice, state: State, gossip: GossipState, out: Output, sent: Sending, came: Frame, logs: dict[str, Frame]
 ) -> npt.NDArray[np.uint64]:
     """Return what nodes have done since the beginning."""
     counters, world = state.counters.copy(), now.world
@@ -293,8 +297,8 @@ def _counted(
     add("wasted", verdicts["node"][~fine])
     add("wasted_bytes", verdicts["node"][~fine], size[~fine])
     add("repeated", verdicts["node"][fine])
-    new = out.got["node"]
-    add("new", new)
+    if "got" in logs:
+        add("new", logs["got"]["chain"])
     most = _AT["most_pool_bytes"]
     counters[most] = np.maximum(counters[most], gossip.nodes["bytes"])
     return counters

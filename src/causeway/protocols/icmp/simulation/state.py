@@ -15,14 +15,16 @@ from causeway.model.order import U64, Rows, distinct
 from causeway.proofs.hashing import Digests
 from causeway.proofs.substrate.gossip import MAX_CHAIN_HEADS
 from causeway.protocols.icmp.gossip.listed import Listed
-from causeway.protocols.icmp.gossip.numbers import NO_DIGESTS, places
-from causeway.protocols.icmp.gossip.state import GossipState, Own
+from causeway.protocols.icmp.gossip.numbers import places
+from causeway.protocols.icmp.gossip.state import FRESH, RECEIVED, SENT, GossipState, Own
 from causeway.protocols.icmp.gossip.tabled import listed_of
 from causeway.protocols.icmp.simulation.relay import NO_BLOCK, RelayChain
 from causeway.protocols.icmp.simulation.tables import COUNTERS, NO_NUMBER, STATE_TABLES
 from causeway.protocols.icmp.simulation.world import World
 
 Bytes = npt.NDArray[np.uint8]
+
+_FLAGS: Bytes = np.array([RECEIVED, SENT, FRESH], dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -170,16 +172,16 @@ def _links(state: State) -> Frame:
     gossip, relay, window = state.gossip, state.world.relay, state.window
     peers, listed = gossip.peers, gossip.listed
     used = np.flatnonzero(np.logical_or.reduce(gossip.seen > 0, axis=0)) if len(peers) else np.empty(0, dtype=np.int64)
-    root = relay.root_numbers(listed.roots[used]) - window.first_root
-    seen = np.zeros((len(peers), 2 * window.roots), dtype=np.uint8)
-    seen[:, 2 * root] = gossip.seen[:, used] & 1
-    seen[:, 2 * root + 1] = gossip.seen[:, used] >> 1
+    queue = relay.queue_numbers(listed.roots[listed.root_of[used]], listed.topics[listed.topic_of[used]])
+    seen = np.zeros((len(peers), window.queues, len(_FLAGS)), dtype=np.uint8)
+    seen[:, queue - window.first_queue] = gossip.seen[:, used, None] & _FLAGS > 0
+    packed = np.packbits(seen.reshape(len(peers), window.queues * len(_FLAGS)), axis=1)
     columns = {
         "chain": peers["node"],
         **{name: peers[name] for name in ("peer", "reputation", "impolite", "count")},
         "heads": heads_bytes(relay, peers["heads"]),
-        "first_root": np.full(len(peers), window.first_root, dtype=np.uint64),
-        "seen": _column(np.packbits(seen, axis=1)),
+        "first_queue": np.full(len(peers), window.first_queue, dtype=np.uint64),
+        "seen": _column(packed),
     }
     return Frame(columns, len(peers))
 
@@ -193,26 +195,25 @@ def unpacked(world: World, frames: Mapping[str, Frame]) -> State:
     nodes, own, links = rows.pop("nodes"), rows.pop("own"), rows.pop("links")
     window = _window(world, nodes)
     pool = np.unpackbits(_matrix(nodes["pool"]), axis=1, count=window.queues if len(nodes) else 0)
-    seen = np.unpackbits(_matrix(links["seen"]), axis=1, count=2 * window.roots if len(links) else 0)
-    seen = seen[:, ::2] | (seen[:, 1::2] << np.uint8(1))
+    width = window.queues if len(links) else 0
+    bits = np.unpackbits(_matrix(links["seen"]), axis=1, count=len(_FLAGS) * width)
+    bits = bits.reshape(len(links), width, len(_FLAGS))
+    seen = (bits * _FLAGS).sum(axis=2, dtype=np.uint8)
     pooled = np.flatnonzero(pool.any(axis=0)) + window.first_queue
-    known = np.flatnonzero(seen.any(axis=0)) + window.first_root
+    known = np.flatnonzero(seen.any(axis=0)) + window.first_queue
     leaves = head_numbers(nodes["leaves"])
     blocks = distinct(np.concatenate([own["block"].astype(np.int64), leaves[leaves != NO_NUMBER]]))
-    listed = _listed(world, blocks, pooled, known)
+    listed = _listed(world, blocks, np.union1d(pooled, known))
     number = np.full(len(world.relay.hashes) + 1, listed.nothing, dtype=np.int64)
     number[blocks] = places(listed.blocks, world.relay.hashes[blocks])
     leaf = number[np.where(leaves == NO_NUMBER, len(world.relay.hashes), leaves)]
     mine = np.zeros((len(nodes), listed.nothing + 1), dtype=bool)
     mine[nodes["chain"].searchsorted(own["chain"]), number[own["block"].astype(np.int64)]] = True
     relay = world.relay
-    column = listed.queue_numbers(
-        places(listed.roots, relay.roots[relay.queue_root[pooled]]), places(listed.topics, relay.queue_topic[pooled])
-    )
     has = np.zeros((len(nodes), len(listed.root_of)), dtype=bool)
-    has[:, column] = pool[:, pooled - window.first_queue]
-    flags = np.zeros((len(links), len(listed.roots)), dtype=np.uint8)
-    flags[:, places(listed.roots, relay.roots[known])] = seen[:, known - window.first_root]
+    has[:, _columns(relay, listed, pooled)] = pool[:, pooled - window.first_queue]
+    noted = np.zeros((len(links), len(listed.root_of)), dtype=np.uint8)
+    noted[:, _columns(relay, listed, known)] = seen[:, known - window.first_queue]
     peers = {
         "node": links["chain"],
         **{name: links[name] for name in ("peer", "reputation", "impolite", "count")},
@@ -220,7 +221,7 @@ def unpacked(world: World, frames: Mapping[str, Frame]) -> State:
     }
     own_nodes = Frame({"node": nodes["chain"], "purge": nodes["purge"], "bytes": nodes["bytes"]}, len(nodes))
     sizes = relay.sizes[relay.root_numbers(listed.roots)]
-    gossip = GossipState(Own(mine, listed), own_nodes, leaf, has, sizes, Frame(peers, len(links)), flags)
+    gossip = GossipState(Own(mine, listed), own_nodes, leaf, has, sizes, Frame(peers, len(links)), noted)
     counters = np.array([nodes[name] for name in COUNTERS], dtype=np.uint64).reshape(len(COUNTERS), len(nodes))
     return State(world, window, gossip, _matrix(nodes["hops"]).copy(), counters, rows)
 
@@ -232,8 +233,14 @@ def _window(world: World, nodes: Frame) -> Window:
     return Window(first_queue, end_queue, first_root, first_root + _matrix(nodes["hops"]).shape[1])
 
 
-def _listed(world: World, blocks: Rows, queues: Rows, roots: Rows) -> Listed:
-    """Return what ``blocks`` list, with further queues and roots."""
+def _columns(relay: RelayChain, listed: Listed, queues: Rows) -> Rows:
+    """Return where queues of the run are among what is listed."""
+    digests = _queue_columns(relay, queues)
+    return listed.queue_numbers(places(listed.roots, digests["root"]), places(listed.topics, digests["topic"]))
+
+
+def _listed(world: World, blocks: Rows, queues: Rows) -> Listed:
+    """Return what ``blocks`` list, with further queues."""
     relay = world.relay
     frame, _ = relay.context(blocks)
     most = world.options.gossip.max_leaf_queues
@@ -241,15 +248,8 @@ def _listed(world: World, blocks: Rows, queues: Rows, roots: Rows) -> Listed:
     entry = np.concatenate([np.empty(0, dtype=np.int64), *entries])
     of = np.repeat(blocks, [len(rows) for rows in entries])
     listed = {"block": relay.hashes[of], **_queue_columns(relay, relay.queue[entry])}
-    pool = _queue_columns(relay, queues)
-    return listed_of(
-        {
-            "blocks": frame,
-            "listed": Frame(listed, len(entry)),
-            "pool": Frame(pool, len(queues)),
-            "seen": Frame({"root": relay.roots[roots] if len(roots) else NO_DIGESTS}, len(roots)),
-        }
-    )
+    more = Frame(_queue_columns(relay, queues), len(queues))
+    return listed_of({"blocks": frame, "listed": Frame(listed, len(entry)), "pool": more, "seen": more})
 
 
 def _queue_columns(relay: RelayChain, queue: Rows) -> dict[str, Digests]:

@@ -73,10 +73,10 @@ LINKS = _schema(
     ("impolite", _I64),
     ("count", _U64),
     ("heads", pa.binary(HEADS_BYTES)),
-    ("first_root", _U64),
+    ("first_queue", _U64),
     ("seen", pa.binary()),
 )
-"""Connected peers, and what each has declared. ``seen``: two bits a root, came from there and went there."""
+"""Connected peers, and what each has declared. ``seen``: three bits a queue, the flags of ``gossip.state``."""
 
 ENDED = _schema(("chain", _U32), ("peer", _U32))
 """Peers that a node does not connect to any more."""

@@ -147,6 +147,8 @@ class World:
     def first_block(self, time: int) -> int:
         """Return the lowest block of which a queue may still be in a pool, or seen with a peer, at a time."""
         relay, gossip = self.options.relay, self.options.gossip
+        if gossip.seen_until == "disconnect":
+            return 0
         heights = self.relay.heights.astype(np.int64)
         made = np.flatnonzero(self.latest <= time - 2 * gossip.purge_interval)
         below = int(heights[made].max(initial=0)) - self._listed - relay.finality - gossip.ancestors - 1
