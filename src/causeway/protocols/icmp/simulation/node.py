@@ -332,10 +332,11 @@ def _trace(
         "queue": sends["queue"],
         "altered": sends["altered"],
     }
-    gone = relay.queue_numbers(out.purged["root"], out.purged["topic"]).astype(np.uint32)
+    put, gone = (relay.queue_numbers(some["root"], some["topic"]).astype(np.uint32) for some in (out.got, out.purged))
     return {
         "trace_sent": Frame(went, len(sends)),
         "trace_got": Frame({**judged, "code": verdicts["code"], "change": verdicts["change"]}, len(verdicts)),
         "trace_leaves": Frame({"chain": leaves["node"], "block": blocks.astype(np.uint32)}, len(leaves)),
+        "trace_put": Frame({"chain": out.got["node"], "queue": put}, len(put)),
         "trace_purged": Frame({"chain": out.purged["node"], "queue": gone}, len(gone)),
     }

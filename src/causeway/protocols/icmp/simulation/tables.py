@@ -129,6 +129,7 @@ DISCONNECTED = _schema(("chain", _U32), ("peer", _U32), ("code", _U8))
 TRACE_SENT = _schema(("chain", _U32), ("peer", _U32), ("queue", _U64), ("altered", _U8))
 TRACE_GOT = _schema(("chain", _U32), ("peer", _U32), ("queue", _U64), ("code", _U8), ("change", _I64))
 TRACE_LEAVES = _schema(("chain", _U32), ("block", _U32))
+TRACE_PUT = _schema(("chain", _U32), ("queue", _U32))
 TRACE_PURGED = _schema(("chain", _U32), ("queue", _U32))
 
 LOGS: Mapping[str, pa.Schema] = {
@@ -139,6 +140,7 @@ LOGS: Mapping[str, pa.Schema] = {
     "trace_sent": TRACE_SENT,
     "trace_got": TRACE_GOT,
     "trace_leaves": TRACE_LEAVES,
+    "trace_put": TRACE_PUT,
     "trace_purged": TRACE_PURGED,
 }
 """Rows of ``trace_`` tables are there with ``events = "all"`` only."""
