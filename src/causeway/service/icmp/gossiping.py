@@ -48,7 +48,8 @@ def _row(node: Handle) -> Sequence[str]:
     numbers = [standing.get(key, 0) for key in ("leaves", "peers", "pool", "got", "sent")]
     wasteful = sum(standing.get(key, 0) for key in WASTEFUL)
     pid = str(node.pid) if node.alive else "-"
-    return [str(node.number), pid, str(node.life), *map(str, [*numbers, wasteful]), f"{coverage(standing):.0%}"]
+    covered = f"{coverage(standing):.0%}" if standing else "-"
+    return [str(node.number), pid, str(node.life), *map(str, [*numbers, wasteful]), covered]
 
 
 def coverage(standing: Mapping[str, int]) -> float:

@@ -12,6 +12,9 @@ from causeway.network.document import override, read_document, validated
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.option_values import wrong
 
+PLAIN = {"reconciliation": "off", "topology": "flat"}
+"""Options of gossip whose other values have no bytes on the wire: X-3 gives them for declarations and queues."""
+
 MOST_NODES = 256
 """Processes of one network, on one machine."""
 
@@ -71,6 +74,10 @@ class GossipScenario(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        for key, value in PLAIN.items():
+            given = getattr(self.gossip, key)
+            if given != value:
+                raise wrong("gossip", f'{key} = "{given}": node processes have only "{value}"')
         nodes = self.nodes
         if nodes.parachains > nodes.count:
             raise wrong("nodes", f"parachains = {nodes.parachains} must not be above count = {nodes.count}")
