@@ -28,6 +28,7 @@ ROOTS = {
     ("auction", "xdm"): (26, "5023dbbaf58288b242b13cb03dc990dde8d7190b5c3b3aa52790dbdad3aca618"),
     ("generated", "icmp"): (31, "d831c13ca6976162cf75bde63ecae9b5fc3506b8c8eafd176507836f9e404d68"),
     ("auction", "icmp"): (96, "b813ffffd320774fdfb974ca25a46888f13c705df56b5300d57a753abccd36e1"),
+    ("parachains", "icmp"): (32, "89286ab225b37abe6cd567f10bbb2a9b7760f6d1f571a2f1daf79c1de7e3c1bd"),
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),
     ("relay_right", "ibc"): (1, "87b034de978ceccca5f7368658e4b3e84880438795783521d4f0f8fa14275050"),
 }
@@ -41,6 +42,7 @@ UNCERTIFIED = {
 """The same where subnets certify nothing."""
 
 RECORDED = {
+    "icmp": (661, "62a74a73e3aa3f29e97b72c36d7c110eb629acffdb7e1800fcae70e135fb0d36"),
     "ic": (646, "7cc9d24252fd41a760aed9e9f33b384dbc4a55c63dd804139cc2018cae6ec0ba"),
     "ibc": (643, "cec1ea875a03809533074088e7ff1a49dbca52ae8bff238a551fc8bf20230e7f"),
 }

@@ -58,6 +58,17 @@ source = "script"
 SENDS = (("alice", "bob", "echo", 3, 5), ("alice", "dora", "echo", 2, 0), ("carol", "bob", "echo", 1, 9))
 
 
-def make_lake(folder: Path, *, commit_every: int = 1) -> str:
-    """Run the scenario in ``folder`` to its end; return where its lake is."""
-    return lake_of(folder, SCENARIO.format(commit_every=commit_every) + user_calls(range(0, TICKS, 2), SENDS))
+FORK = """
+[[faults]]
+kind = "fork"
+tick = 2
+until = 9
+kept = 1
+followers = { left = 0, right = 1, far = 1 }
+"""
+
+
+def make_lake(folder: Path, *, commit_every: int = 1, faults: str = "") -> str:
+    """Run the scenario, with further faults, in ``folder`` to its end; return where its lake is."""
+    scenario = SCENARIO.format(commit_every=commit_every) + user_calls(range(0, TICKS, 2), SENDS) + faults
+    return lake_of(folder, scenario)

@@ -15,9 +15,9 @@ from causeway.proofs.documents.reading import document_of
 from causeway.proofs.documents.trust import Trust, trust_of
 from causeway.proofs.documents.verdict import judge
 from causeway.proving.icmp.messages import prove_message
-from causeway.proving.icmp.relay import relay_at
+from causeway.proving.icmp.relay import relay_leaves
 from tests.unit.command_line import Run, command_line
-from tests.unit.icmp_lake import make_lake
+from tests.unit.icmp_lake import FORK, make_lake
 from tests.unit.xdm_lake import make_lake as make_domains
 
 PROVED: dict[str, list[object]] = {
@@ -92,7 +92,7 @@ def test_what_is_proved_is_true_and_one_altered_byte_is_refused(cli: Run, lake: 
 def test_ingress_is_the_whole_list_with_the_blocks_that_posted_nothing(cli: Run, lake: str) -> None:
     code, out, _ = cli("prove", lake, "--chain", "far", "--ingress", "--height", 9, "--json")
     assert code == 0
-    relay, entries = relay_at(open_lake(lake), 9), json.loads(out)["entries"]
+    relay, entries = relay_leaves(open_lake(lake), 9)[0], json.loads(out)["entries"]
     (row,) = relay.leaf.paras.filter(relay.leaf.paras["para"] == 3)["watermark"].tolist()
     numbers = [int.from_bytes(bytes.fromhex(entry["storage"]["keys"][0]["key"])[:4], "little") for entry in entries[1:]]
     assert numbers == list(range(row + 1, relay.number + 1))
@@ -109,6 +109,21 @@ def test_without_a_height_the_first_state_that_lists_a_message_is_found(lake: st
     for height in range(shown.relay.height + 1, 12):
         assert prove_message(opened, "left", "far", index=3, height=height).message == shown.message
     assert shown.relay.number == shown.block, "the block that posted it"
+
+
+def test_each_leaf_of_a_fork_proves_what_it_lists_itself(tmp_path: Path) -> None:
+    """Leaf 0 alone has what ``left`` posts, leaf 1 what ``right`` does; leaf 1 is kept, and ``left`` goes back."""
+    opened = open_lake(make_lake(tmp_path, faults=FORK))
+    first, second = relay_leaves(opened, 7)
+    assert first.number == second.number == 7 and first.root != second.root
+    lost = prove_message(opened, "left", "far", index=4, height=7)
+    assert (lost.block, lost.relay.root) == (6, first.root)
+    kept = prove_message(opened, "right", "left", index=0, height=7)
+    assert (kept.block, kept.relay.root) == (5, second.root)
+    with pytest.raises(InvalidInput, match="leave --height out"):
+        prove_message(opened, "left", "far", index=4, height=11)
+    again = prove_message(opened, "left", "far", index=4, height=13)
+    assert (again.block, again.message) == (13, lost.message)
 
 
 @pytest.mark.parametrize(

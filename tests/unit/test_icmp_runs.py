@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
+from tests.unit.command_line import Run, command_line
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "generated.toml"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def _run(folder: Path, **given: str) -> tuple[str, dict[str, object]]:
     keys = {"network.protocol": "icmp", "network.executor": "in_process", **given}
-    with Network(load_scenario(EXAMPLE, keys), str(folder)) as net:
+    with Network(load_scenario(EXAMPLES / "generated.toml", keys), str(folder)) as net:
         net.run()
         return net.root(), net.summary()
 
@@ -23,3 +28,27 @@ def test_all_calls_are_answered_and_the_root_does_not_depend_on_buckets(tmp_path
     assert counts["sent"] == counts["answered"] == 20_000
     assert counts["duplicates"] == counts["out_of_order"] == 0
     assert cut == whole
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    yield from command_line(capsys, tmp_path, monkeypatch)
+
+
+def test_a_run_says_for_whom_queues_wait(cli: Run) -> None:
+    run = ("run", EXAMPLES / "parachains.toml", "--lake", "lake", "--executor", "in_process", "--json")
+    code, out, _ = cli(*run, "--ticks", 20)
+    found = json.loads(out)
+    assert (code, found["protocol"], found["relay_blocks"]) == (0, "icmp", 20)
+    assert found["waiting_queues"] == {"market": 2, "archive": 3}
+    assert found["pending"] == 13, "those of the queues, and those that wait for them"
+    code, out, _ = cli(*run, "--resume")
+    found = json.loads(out)
+    assert (code, found["holds"], found["pending"], found["waiting_queues"]) == (0, True, 0, {})
+    assert (found["sent"], found["answered"], found["rejected"]) == (37, 36, 1)
+
+
+def test_a_lake_of_parachains_is_not_served(cli: Run) -> None:
+    code, out, err = cli("serve", "lake", "--scenario", EXAMPLES / "parachains.toml", "--port", 0)
+    assert (code, out) == (2, "")
+    assert err.endswith("network.protocol: icmp: only lakes of ibc, ic, xdm are served\n")

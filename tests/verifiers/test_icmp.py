@@ -13,7 +13,7 @@ from causeway.proofs.substrate import egress_root, unrouted_key, watermark_key
 from causeway.proofs.substrate.ordered import ordered_key
 from causeway.protocols.icmp.storage import relay_changes
 from causeway.proving.icmp.messages import prove_message
-from causeway.proving.icmp.relay import relay_at
+from causeway.proving.icmp.relay import relay_leaves
 from tests.unit.icmp_lake import make_lake
 
 SCRIPT = "substrate.mjs"
@@ -39,7 +39,7 @@ def test_roots_and_proofs_out_of_a_lake_are_theirs(node: Callable[[str, Any], An
     opened = open_lake(make_lake(tmp_path))
     asked, roots, proofs, expected = [], [], [], []
     for height in (0, 2, 6, 9, opened.last_height()):
-        relay = relay_at(opened, height)
+        relay = relay_leaves(opened, height)[0]
         entries = [[written(key), written(value)] for key, value in relay_changes(None, relay.leaf).items() if value]
         asked.append({"entries": entries, "version": V1})
         roots.append(relay.root)

@@ -180,6 +180,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             gossip="causeway.service.icmp.gossiping:GOSSIP",
             kinds="causeway.protocols.icmp.fault_kinds:FAULT_KINDS",
             prover="causeway.proving.icmp.prover:PROVER",
+            carriers="causeway.service.icmp.carriers:summary",
             loops=(
                 "causeway.proofs.substrate.trie_loops",
                 "causeway.proofs.substrate.trie_heap_loops",

@@ -105,8 +105,8 @@ class Node:
         name = scenario.network.protocol
         served = registry.names("endpoint")
         if name not in served:
-            known = f"{' and '.join(served)} {'is' if len(served) == 1 else 'are'}"
-            raise InvalidInput(f"{scenario.path}: network.protocol: {name}: only {known} served")
+            known = ", ".join(served)
+            raise InvalidInput(f"{scenario.path}: network.protocol: {name}: only lakes of {known} are served")
         self.scenario, self.pace, self._drop_redundant = scenario, pace or Pace(), drop_redundant
         keys = keys or ValidatorKeys()
         if keys.files and scenario.network.executor != "in_process":

@@ -29,10 +29,9 @@ from causeway.proofs.substrate import (
 )
 from causeway.proofs.substrate.ordered import ordered_key
 from causeway.protocols.contents import encode_contents
-from causeway.protocols.digests import digests, same
 from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.messages import LANE_COLUMNS, OUTBOUND_SCHEMA
-from causeway.proving.icmp.relay import RelayState, relay_at, rows_of
+from causeway.proving.icmp.relay import RelayState, relay_leaves, rows_of
 
 HEIGHTS_TRIED = 1_024
 """After the height that sent a message so many are looked at for one at which the relay chain lists its queue."""
@@ -63,7 +62,8 @@ def prove_message(
 ) -> ShownMessage:
     """Return the message number ``index`` of ``source`` to ``destination`` with its proofs.
 
-    ``height``: a height after which the relay chain lists the message's queue as unrouted; without it, the first one.
+    ``height``: a height after which a leaf of the relay chain lists the message's queue as unrouted; without it, the
+    first one.
 
     Raises:
         InvalidInput: there are no such chains, or the message is in no queue that the relay chain lists there.
@@ -77,7 +77,7 @@ def prove_message(
         raise InvalidInput(f"counterparty: {destination}: what a chain sends itself is in no egress queue")
     where = f"index: {index}: no message {index} from {source} to {destination}"
     if height is not None:
-        found = _shown(opened, own, to, index, relay_at(opened, height))
+        found = _shown(opened, own, to, index, height)
         if found is None:
             raise InvalidInput(
                 f"{where} is in a queue that the relay chain lists after height {height}; it is there from the relay "
@@ -89,27 +89,35 @@ def prove_message(
         raise InvalidInput(f"{where} was sent")
     last = opened.last_height()
     for at in range(sent, min(last, sent + HEIGHTS_TRIED) + 1):
-        found = _shown(opened, own, to, index, relay_at(opened, at))
+        found = _shown(opened, own, to, index, at)
         if found is not None:
             return found
     raise InvalidInput(f"{where} was posted by a relay block yet; it was sent at height {sent}, the last is {last}")
 
 
-def _shown(opened: OpenedLake, own: int, to: int, index: int, relay: RelayState) -> ShownMessage | None:
-    """Return the message with its proofs under a state of the relay chain; None where none of its queues has it."""
-    manifest = opened.manifest(relay.height)
-    runs = rows_of(opened, manifest, "runs", own)
+def _shown(opened: OpenedLake, own: int, to: int, index: int, height: int) -> ShownMessage | None:
+    """Return the message with its proofs under the first leaf of the relay chain at a height that lists its queue;
+    None where none does."""
+    runs = rows_of(opened, opened.manifest(height), "runs", own)
     asked = np.uint64(index)
     runs = runs.filter((runs["destination"] == to) & (runs["first"] <= asked) & (asked - runs["first"] < runs["count"]))
-    listed = relay.leaf.unrouted
-    listed = listed.filter((listed["to"] == to) & (listed["source"] == own))
-    if len(runs) == 0 or len(listed) == 0:
+    if len(runs) == 0:
         return None
-    queue = runs.take(np.zeros(1, dtype=np.int64))
-    listed = listed.filter(same(listed["root"], digests([queue["root"][0].tobytes()] * len(listed))))
-    if len(listed) == 0:
-        return None
-    block, root = int(listed["number"][-1]), queue["root"][0].tobytes()
+    for relay in relay_leaves(opened, height):
+        listed = relay.leaf.unrouted
+        listed = listed.filter((listed["to"] == to) & (listed["source"] == own))
+        listed = listed.filter(listed["issued"] == runs["number"][0])
+        if len(listed):
+            return _under(opened, own, to, index, relay, runs, listed)
+    return None
+
+
+def _under(
+    opened: OpenedLake, own: int, to: int, index: int, relay: RelayState, queue: Frame, listed: Frame
+) -> ShownMessage:
+    """Return the message with its proofs; ``queue``: the segment that has it (one row), ``listed``: how it is posted
+    (one row)."""
+    block, root = int(listed["number"][0]), queue["root"][0].tobytes()
     first, count = int(queue["first"][0]), int(queue["count"][0])
     bodies = encode_contents(_entries(opened, own, to, int(queue["height"][0]), first, count))
     place, keys = index - first, [ordered_key(number) for number in range(count)]

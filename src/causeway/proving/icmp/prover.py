@@ -29,7 +29,8 @@ class IcmpProver:
     consumed (--watermark), all that waits for it (--ingress).
 
     Trusted is the root of the relay chain's state after a block. What was posted is there until it is consumed: a
-    message is proved, without --height, under the first state that lists its queue.
+    message is proved, without --height, under the first state that lists its queue. While the relay chain has several
+    leaves, watermark and ingress are those of the first.
 
     [bold]Example[/bold]: causeway prove my-lake --chain left --counterparty right --index 3 --out p.json
     """
@@ -46,7 +47,7 @@ class IcmpProver:
         """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
         from causeway.proofs.documents.values import U64_MAX
         from causeway.proving.icmp.messages import prove_message
-        from causeway.proving.icmp.relay import relay_at
+        from causeway.proving.icmp.relay import relay_leaves
         from causeway.proving.prover import Proved
 
         what = _what(given)
@@ -57,7 +58,7 @@ class IcmpProver:
             shown = prove_message(opened, *names, index=given["index"], height=height)
             relay, document, lines = shown.relay, message_document(shown), _lines(shown, given)
         else:
-            relay = relay_at(opened, height)
+            relay = relay_leaves(opened, height)[0]
             document, lines = entries_document(opened, relay, given["chain"], ingress=what == "ingress")
         lines.append(f"  root      {relay.root.hex()} of the state after relay block {relay.number}")
         beside = {} if given["trust_out"] is None else {"trust_out": trust_document(relay)}

@@ -1,1 +1,1 @@
-"""Nodes that gossip egress queues as processes of their own, and the network of them on one machine."""
+"""What a run says of the relay chain; nodes that gossip egress queues as processes, and the network of them."""

@@ -1,0 +1,49 @@
+"""What the pages on protocols show of commands is what they print."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from causeway.cli.app import build
+
+ROOT = Path(__file__).parents[2]
+IN_PROCESS = ["--set", "network.executor=in_process"]
+
+
+def shown(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
+    """Return the commands of the first block under a heading of a page, each with the lines that it prints."""
+    text = (ROOT / f"docs/protocols/{page}.md").read_text()
+    (block,) = re.findall(rf"^## {heading}\n.*?^```\n(.*?)^```", text, re.M | re.S)
+    commands = [part.splitlines() for part in re.split(r"^\$ ", block, flags=re.M) if part]
+    return [(shlex.split(line)[1:], printed) for line, *printed in commands]
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "names"),
+    [
+        ("xdm", "Proofs out of a lake", ["run", "prove", "verify"]),
+        pytest.param("xdm", "What a run says", ["run"], marks=pytest.mark.slow),
+        ("icmp", "Proofs out of a lake", ["run", "prove", "verify"]),
+        ("icmp", "What a run says", ["run"]),
+    ],
+)
+def test_the_page_shows_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str, heading: str, names: list[str]
+) -> None:
+    """Roots and counts follow from the rules of every block before: where they change, the page does, too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    commands = shown(page, heading)
+    assert [arguments[0] for arguments, _ in commands] == names
+    for arguments, printed in commands:
+        result = CliRunner().invoke(build(), [*arguments, *(IN_PROCESS if arguments[0] == "run" else [])])
+        assert result.exit_code == 0, result.output
+        said = [line.rstrip() for line in result.output.splitlines()]
+        for line in printed:
+            pattern = re.compile(re.escape(line).replace(re.escape("..."), ".*"))  # times, memory, roots
+            assert any(pattern.fullmatch(found) for found in said), line
