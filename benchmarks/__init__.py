@@ -1,6 +1,6 @@
 """What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs;
 whole cycles; messages between domains; the whole command on recorded traffic; small ticks in a row; certified slices
-over HTTP."""
+over HTTP; egress queues with their roots."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from benchmarks.cycles.bench import bench_cycles
     from benchmarks.domains.bench import bench_domains
+    from benchmarks.egress import bench_egress
     from benchmarks.exchange import bench_exchange
     from benchmarks.floor import bench_floor
     from benchmarks.proofs.bench import bench_proofs
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "bench_cycles": "benchmarks.cycles.bench",
     "bench_domains": "benchmarks.domains.bench",
+    "bench_egress": "benchmarks.egress",
     "bench_exchange": "benchmarks.exchange",
     "bench_floor": "benchmarks.floor",
     "bench_proofs": "benchmarks.proofs.bench",
@@ -34,6 +36,7 @@ _HOMES = {
 __all__ = [
     "bench_cycles",
     "bench_domains",
+    "bench_egress",
     "bench_exchange",
     "bench_floor",
     "bench_proofs",

@@ -167,6 +167,36 @@ def exchange(
     return shell.OK
 
 
+@app.command("egress", epilog=shell.EPILOG)
+def egress(
+    messages: Annotated[int, typer.Option(min=1, help="Messages of a block of all parachains.")] = 40_000,
+    parachains: Annotated[int, typer.Option(min=2, help="Parachains.")] = 20,
+    payload_bytes: Payload = 64,
+    repeat: Annotated[int, typer.Option("--rounds", min=1, help="How often each is measured.")] = 15,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that do it at once.")] = 2,
+    as_json: Json = False,
+) -> int:
+    """Measure messages through egress queues of parachains: roots, inclusion, and bodies held against roots.
+
+    [bold]Example[/bold]: python -m benchmarks egress --messages 100000 --processes 4
+    """
+    from benchmarks import bench_egress, render
+
+    result = _watched(
+        "Measuring egress queues",
+        lambda tell: bench_egress(
+            messages,
+            parachains=parachains,
+            payload_bytes=payload_bytes,
+            rounds=repeat,
+            processes=processes,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
 @app.command("proofs", epilog=shell.EPILOG)
 def proofs(
     size: Annotated[str, typer.Option(metavar="N", help="Messages of a queue that is committed to.")] = "1e6",

@@ -23,6 +23,7 @@ def render(result: dict[str, Any]) -> RenderableType:
         "rounds": _rounds,
         "floor": _floor,
         "exchange": _exchange,
+        "egress": _egress,
         "proofs": proofs,
         "cycles": cycles,
         "domains": domains,
@@ -32,6 +33,17 @@ def render(result: dict[str, Any]) -> RenderableType:
     }
     shown = shows[result["benchmark"]](result)
     return Group(shown, Text(_machine(result), style="dim"))
+
+
+def _egress(result: dict[str, Any]) -> RenderableType:
+    steps = list(next(iter(result["processes"].values()))["of_steps"])
+    table = Table(title="Messages a second through egress queues with roots", title_justify="left")
+    for name in ("processes", "all steps", *steps):
+        table.add_column(name, justify="right")
+    for count, figures in result["processes"].items():
+        rates = (figures["messages_per_second"], *figures["of_steps"].values())
+        table.add_row(count, *(f"{rate:,}" for rate in rates))
+    return table
 
 
 def _rounds(result: dict[str, Any]) -> RenderableType:

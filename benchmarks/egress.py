@@ -1,0 +1,167 @@
+"""``egress``: messages through egress queues with their roots, by the kernel's functions and nothing else.
+
+One block of every parachain: its messages into queues, the roots of those, a receipt each (2.1, 2.2); the relay block
+that includes the receipts (3.1); then every recipient's pending list, and its bodies held against the posted roots
+(3.2, 3.4). No program runs, nothing is read or written.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from concurrent.futures import ProcessPoolExecutor
+from decimal import Decimal
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.machine import machine
+from benchmarks.rounds import Progress
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame, empty_frame
+from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
+from causeway.programs.runner import Programs
+from causeway.proofs.hashing.engines import prepare
+from causeway.protocols.contract import RoundResult, Tick, View
+from causeway.protocols.events import EventLog
+from causeway.protocols.icmp.block import validated
+from causeway.protocols.icmp.chains import complete
+from causeway.protocols.icmp.committing import commit_paras, commit_relay
+from causeway.protocols.icmp.egress import send
+from causeway.protocols.icmp.errors import Inclusion
+from causeway.protocols.icmp.forks import RelayInterference, leaves_to_build_on, standing
+from causeway.protocols.icmp.ingress import ingress, with_bodies
+from causeway.protocols.icmp.kernel import IcmpKernel
+from causeway.protocols.icmp.leaves import with_leaves
+from causeway.protocols.icmp.receipts import receipts_of
+from causeway.protocols.icmp.runtime import include
+from causeway.protocols.icmp.state import State
+from causeway.protocols.messages import MESSAGE_COLUMNS, blank_messages
+
+STEPS = ("queues and roots", "inclusion", "ingress held against roots")
+PROGRAMS = 50
+
+
+def bench_egress(
+    messages: int = 40_000,
+    *,
+    parachains: int = 20,
+    payload_bytes: int = 64,
+    rounds: int = 15,
+    processes: int = 2,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure rounds of ``messages`` between ``parachains`` in one process, then in ``processes`` at once, each with
+    parachains of its own; return figures that fit JSON. Raises ``InvalidInput``."""
+    if messages < 1 or parachains < 2 or rounds < 1 or processes < 1:
+        raise InvalidInput("egress: at least 1 message, 2 parachains, 1 round and 1 process")
+    about, figures = machine(("pyarrow", "numpy", "numba")), {}
+    work = (messages, parachains, payload_bytes, rounds)
+    for count in sorted({1, processes}):
+        if progress is not None:
+            progress(f"{count} process{'es' if count > 1 else ''}")
+        with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+            every = list(pool.map(_measured, [work] * count))
+        seconds = {step: statistics.fmean(found[step] for found in every) for step in STEPS}
+        whole = sum(messages / sum(found.values()) for found in every)
+        rates = {step: round(count * messages / taken) for step, taken in seconds.items()}
+        figures[str(count)] = {"messages_per_second": round(whole), "of_steps": rates}
+    workload = {"messages": messages, "parachains": parachains, "payload_bytes": payload_bytes}
+    return {"benchmark": "egress", "machine": about, "workload": workload, "rounds": rounds, "processes": figures}
+
+
+def _measured(work: tuple[int, int, int, int]) -> dict[str, float]:
+    """Return the median seconds of each step."""
+    messages, parachains, payload_bytes, rounds = work
+    prepare()
+    one = _Round(messages, parachains, payload_bytes)
+    taken: dict[str, list[float]] = {step: [] for step in STEPS}
+    for turn in range(rounds + 2):
+        for step, seconds in one.run().items():
+            if turn >= 2:  # what is loaded once is not measured
+                taken[step].append(seconds)
+    return {step: statistics.median(seconds) for step, seconds in taken.items()}
+
+
+class _Round:
+    """A network at genesis, and the messages of the first block of each of its parachains."""
+
+    def __init__(self, messages: int, parachains: int, payload_bytes: int) -> None:
+        self.kernel = IcmpKernel(_topology(parachains), Programs(_topology(parachains)))
+        everything = np.arange(parachains + 1, dtype=np.uint32)
+        made: RoundResult[State] = self.kernel.genesis(everything)
+        self.state, self.chains = made.state, everything[1:]
+        draws = np.random.default_rng(1)
+        source = draws.integers(0, parachains, messages)
+        to = (source + draws.integers(1, parachains, messages)) % parachains
+        row = draws.integers(0, PROGRAMS, (2, messages))
+        self.messages = blank_messages(
+            messages,
+            kind=1,
+            sender=(source * PROGRAMS + row[0]).astype(np.uint64),
+            receiver=(to * PROGRAMS + row[1]).astype(np.uint64),
+            callback=np.arange(messages, dtype=np.uint64),
+            method="call",
+            payload=pa.array([draws.bytes(payload_bytes) for _ in range(messages)], pa.binary()),
+        )
+
+    def run(self) -> dict[str, float]:
+        """Return the seconds of each step; whatever is wrong with it raises."""
+        clock, log, tick = _Clock(), EventLog(), Tick(1, 0)
+        context = self.kernel.context(self.chains, self.chains, tick)
+        bases = self._bases(self.state, tick)
+        nobody = self.messages.slice(0, 0).select(MESSAGE_COLUMNS).with_columns(chain=np.empty(0, dtype=np.uint32))
+        state, outbound = send(self.state, self.messages, nobody, bases, context, log)
+        owners = {name: frame[self.kernel.tables()[name].owner] for name, frame in state.frames().items()}
+        state, _ = commit_paras(state, bases, _NONE, owners, tick.height)
+        clock.stop(STEPS[0])
+        view = View({name: state[name] for name in ("candidates", "egress")}, _NONE)
+        (leaf,), tries = leaves_to_build_on(state, None, 1, tick.height)
+        receipts = receipts_of(view, leaf)
+        included = include(leaf, receipts, [], tick.tick, self.kernel.options)
+        assert (included.codes == Inclusion.OK).all()
+        heads = [head.tobytes() for head in receipts.rows["head"]]
+        leaf, _ = commit_relay(leaf, included.leaf, 0, tries, heads, tick.tick)
+        clock.stop(STEPS[1])
+        bases = self._bases(with_leaves(state, [leaf]), Tick(3, 2)).with_columns(
+            relay_number=np.full(len(bases), leaf.number + 1, dtype=np.uint64)
+        )
+        listed = ingress(leaf.unrouted, leaf.number + 1, self.kernel.options)
+        listed = listed.with_columns(held=np.ones(len(listed), dtype=bool))
+        entries = with_bodies(listed, state["runs"])
+        _, bodies = validated(bases, listed, entries, outbound, self.kernel.options, log)
+        assert len(bodies) == len(self.messages)
+        clock.stop(STEPS[2])
+        return clock.seconds
+
+    def _bases(self, state: State, tick: Tick) -> Frame:
+        view = View({name: state[name] for name in ("blocks", "paras")}, _NONE)
+        interference: RelayInterference = self.kernel.interference
+        return standing(state["tips"], view, interference, tick.tick, relay_runs=True).rows
+
+
+_NONE = empty_frame(pa.schema([("to", pa.uint32()), ("number", pa.uint64()), ("hash", pa.binary(32))]))
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._began = time.perf_counter()
+
+    def stop(self, step: str) -> None:
+        now = time.perf_counter()
+        self.seconds[step], self._began = now - self._began, now
+
+
+def _topology(parachains: int) -> Topology:
+    names = [f"para-{number}" for number in range(parachains)]
+    chains = pa.table({"number": pa.array(range(parachains), pa.uint64()), "name": names}, schema=CHAINS_SCHEMA)
+    rows = [
+        (chain * PROGRAMS + place, f"p{chain}-{place}", chain, None, "{}", Decimal(0))
+        for chain in range(parachains)
+        for place in range(PROGRAMS)
+    ]
+    records = [dict(zip(PROGRAMS_SCHEMA.names, row, strict=True)) for row in rows]
+    return complete(Topology(chains, pa.Table.from_pylist(records, schema=PROGRAMS_SCHEMA)))
