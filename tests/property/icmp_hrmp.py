@@ -28,7 +28,7 @@ def state_of(s: spec.State) -> TabledState:
         for (x, y), r in sorted(s.requests.items())
     ]
     channels = [
-        {"chain": 0, "sender": x, "recipient": y, **vars(c), "closing": int((x, y) in s.closing)}
+        {"chain": 0, "sender": x, "recipient": y, **vars(c), "closing": s.closing.get((x, y), 0)}
         for (x, y), c in sorted(s.channels.items())
     ]
     contents = [

@@ -15,11 +15,11 @@ import pytest
 from causeway.model.frame import Frame
 from causeway.model.value import Holder
 from causeway.proofs.substrate import QueuedMessage, heads
+from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp import relay
 from causeway.protocols.icmp.hrmp.channels import new_session
 from causeway.protocols.icmp.hrmp.contents import extended
 from causeway.protocols.icmp.hrmp.errors import Acceptance, CallError
-from causeway.protocols.icmp.hrmp.options import HrmpOptions
 from causeway.protocols.tabled_state import TabledState
 from tests.property.icmp_hrmp import digests_of, given, random_receipts, state_of, tables_of
 from tests.spec.icmp import hrmp as spec
@@ -78,6 +78,7 @@ def test_columns_say_what_the_oracle_says_after_every_block() -> None:
             seen["dropped"] += len(lost)
             _check_value(value, seen)
     wanted = {code.name for code in (*Acceptance, *CallError) if code} | {"dropped", "RESERVED", "SOVEREIGN"}
+    wanted.remove("ParentMismatch")  # the including block says it, before HRMP is asked
     assert wanted - set(seen) == set(), seen
 
 
@@ -100,7 +101,7 @@ def test_the_value_log_alone_gives_every_account() -> None:
     random, config = Random(7), spec.Config(**SMALL)
     s = spec.genesis((1, 2, 3), ENDOWMENT)
     state = state_of(s)
-    held = Counter[int]()
+    held, most = Counter[int](), 0
     for number in range(1, 100):
         receipts = random_receipts(random, s, config, number)
         rows = given(s, receipts)
@@ -112,7 +113,8 @@ def test_the_value_log_alone_gives_every_account() -> None:
             ):
                 held[p] += amount if taker == Holder.RESERVED else -amount
         assert {p: held[p] for p in s.held} == s.held
-    assert sum(held.values()) > 0
+        most = max(most, sum(held.values()))
+    assert most > 0
 
 
 def test_heads_of_message_queue_chains_are_the_published_ones(shared_folder: Path) -> None:
@@ -140,7 +142,7 @@ def test_the_real_channel_took_its_message_in(shared_folder: Path) -> None:
     sizes = {name: limits[name] for name in ("max_capacity", "max_total_size", "max_message_size")}
     s = spec.genesis(pair, 0)
     s.channels[pair] = spec.Channel(
-        **sizes, sender_deposit=0, recipient_deposit=0, opened=1, mqc_head=bytes.fromhex(case["previous_head"])
+        **sizes, sender_deposit=0, recipient_deposit=0, mqc_head=bytes.fromhex(case["previous_head"])
     )
     receipt = spec.Receipt(pair[0], 1, 1, ((pair[1], bytes.fromhex(message["data_hex"])),))
     state, refused, *_ = block(state_of(s), given(s, [receipt]), message["sent_at"], HrmpOptions(channels="hrmp"))
@@ -169,7 +171,7 @@ def _violating(names: tuple[str, ...]) -> tuple[spec.State, spec.Receipt, spec.C
     full, size = "CapacityExceeded" in names, 20 if "TotalSizeExceeded" in names else 0
     for y in (1, 2, 3, 6):
         count = 3 if full and y == 2 else 0
-        s.channels[5, y] = spec.Channel(3, 30, 20, 0, 0, 1, count, size if y == 2 else 0)
+        s.channels[5, y] = spec.Channel(3, 30, 20, 0, 0, count, size if y == 2 else 0)
     large = {"MaxMessageSizeExceeded": 21, "TotalSizeExceeded": 11}
     last = 4 if "NoSuchChannel" in names else 2
     before = [6] if "NotSorted" in names else [1]

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.frame import Frame, from_table
+from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp.inbound import Received, receive, seen
-from causeway.protocols.icmp.hrmp.options import HrmpOptions
 from causeway.protocols.icmp.hrmp.pages import Signal, add_to_pages, messages_of, take_outbound
 from causeway.protocols.icmp.hrmp.tables import HRMP_TABLES, SENT_SCHEMA, WAITING_SCHEMA
 from causeway.protocols.tabled_state import TabledState
@@ -115,7 +115,7 @@ def test_columns_say_what_the_oracle_says_after_every_block(overflow: Any) -> No
         for x in PARAS:
             for y in PARAS[:3]:
                 if x != y:
-                    s.channels[x, y] = relay.Channel(12, 150, 30, 1, 0, 0)
+                    s.channels[x, y] = relay.Channel(12, 150, 30, 1, 0)
                     s.held[x], s.free[x] = s.held[x] + 1, s.free[x] - 1
         chains = {p: spec.Parachain(p) for p in PARAS}
         state, sent, came = blank(), Counter[tuple[int, int]](), Counter[tuple[int, int]]()
@@ -192,13 +192,13 @@ def _seen(s: relay.State, chain: spec.Parachain) -> tuple[int, int]:
 def test_heads_that_do_not_agree_are_found(wrong: str) -> None:
     s, chain = relay.genesis((1, 2, 3), 0), spec.Parachain(1)
     for x in (2, 3):
-        s.channels[x, 1] = relay.Channel(9, 99, 99, 0, 0, 0)
+        s.channels[x, 1] = relay.Channel(9, 99, 99, 0, 0)
     for number, data in ((1, b"a"), (2, b"b")):
         relay.queue_message(s, number, (2, 1), data)
     assert _seen(s, chain) == (2, 0)
     spec.receive(spec.Parachain(1), 2, s.contents, s.channels, spec.Limits())
     if wrong == "head of a quiet channel":
-        s.channels[3, 1] = relay.Channel(9, 99, 99, 0, 0, 0, mqc_head=bytes(31) + b"1")
+        s.channels[3, 1] = relay.Channel(9, 99, 99, 0, 0, mqc_head=bytes(31) + b"1")
     elif wrong == "missing":
         s.contents[2, 1].pop()
     elif wrong == "changed":

@@ -59,24 +59,26 @@ _ACCEPTED = bytes([ACCEPTED])
 _BESIDE = 64
 """Bytes of a content besides a method's name and a payload, at most."""
 
-TOO_LONG = f"an answer has at most {MAX_DATA_BYTES - _BESIDE} bytes"
-"""The text of the reject that takes the place of a longer answer: its call has been handled."""
 
-
-def fits(messages: Frame) -> npt.NDArray[np.bool_]:
-    """Return which messages (``MESSAGE_FIELDS``) are short enough for a content."""
+def fits(messages: Frame, limit: int = MAX_DATA_BYTES) -> npt.NDArray[np.bool_]:
+    """Return which messages (``MESSAGE_FIELDS``) are short enough for a content of at most ``limit`` bytes."""
     method = messages["method"]
     lengths = np.array([len(name.encode()) for name in method.dictionary.to_pylist()] or [0], dtype=np.int64)
     named = lengths[method.indices.to_numpy(zero_copy_only=False)]
-    return np.asarray(named + payload_lengths(messages).astype(np.int64) + _BESIDE <= MAX_DATA_BYTES)
+    return np.asarray(named + payload_lengths(messages).astype(np.int64) + _BESIDE <= limit)
 
 
-def shortened(answers: Frame, code: int) -> Frame:
+def too_long(limit: int = MAX_DATA_BYTES) -> str:
+    """Return the text of the reject that takes the place of a longer answer: its call has been handled."""
+    return f"an answer has at most {limit - _BESIDE} bytes"
+
+
+def shortened(answers: Frame, code: int, limit: int = MAX_DATA_BYTES) -> Frame:
     """Return answers with those that are too long in a form that says so; what they give back stays."""
-    long = ~fits(answers)
+    long = ~fits(answers, limit)
     if not long.any():
         return answers
-    payload = pc.if_else(pa.array(long), pa.scalar(TOO_LONG.encode(), pa.binary()), answers["payload"])
+    payload = pc.if_else(pa.array(long), pa.scalar(too_long(limit).encode(), pa.binary()), answers["payload"])
     return answers.with_columns(payload=payload, code=np.where(long, np.uint8(code), answers["code"]).astype(np.uint8))
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class ProtocolInfo:
     """One protocol. Parts are named as ``module:name``.
 
-    ``name``: as in a scenario's ``network.protocol``; ``title``: as in a sentence. ``kernel``: the class that
-    implements ``protocols.contract.Kernel``; ``options``: the model of a scenario's ``[options]``; ``asset``: what
-    balances and the amounts of messages count.
+    ``name``: as in a scenario's ``network.protocol``; ``title``: as in a sentence. ``kernel``: what makes the kernel
+    (``protocols.contract.Kernel``), its class mostly; ``options``: the model of a scenario's ``[options]``; ``asset``:
+    what balances and the amounts of messages count.
 
     ``kinds``: the sections of faults that a scenario may have, where they are not those that all protocols have.
     ``roles``: what chains may be among the others; ``completion``: a function that adds to a topology the chains that
@@ -72,7 +72,7 @@ class ProtocolInfo:
     results: str | None = None
 
     def load_kernel(self) -> Any:
-        """Return the kernel's class."""
+        """Return what makes a kernel."""
         return _loaded(self.kernel)
 
     def load_options(self) -> type[BaseModel]:
@@ -172,7 +172,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
         ProtocolInfo(
             name="icmp",
             title="Polkadot's egress queues",
-            kernel="causeway.protocols.icmp.kernel:IcmpKernel",
+            kernel="causeway.protocols.icmp.kernels:kernel",
             options="causeway.protocols.icmp.options:IcmpOptions",
             asset="units",
             roles=("relay",),

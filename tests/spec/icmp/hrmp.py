@@ -4,8 +4,9 @@
 receipts are checked, then those that were accepted are applied, then their calls.
 
 Decisions where X-6 is silent.
-- A session begins with every `session_blocks`-th block, before its receipts: what was confirmed, or asked to be closed,
-  before it takes effect there.
+- A session begins with every `session_blocks`-th block, before its receipts: what was confirmed before opens there, and
+  what was asked to be closed at least two blocks before closes: who built on the block before that one, and so did not
+  know of it, is included by then.
 - A receipt's watermark is checked before its messages, in X-6's order; messages one after the other, each in the order
   of the checks. All receipts of a block are checked against the same state: room that a recipient makes counts in the
   next block.
@@ -58,7 +59,6 @@ class Channel:
     max_message_size: int
     sender_deposit: int
     recipient_deposit: int
-    opened: int
     msg_count: int = 0
     total_size: int = 0
     mqc_head: bytes = FIRST_HEAD
@@ -107,7 +107,8 @@ class State:
     watermark: dict[ParaId, int]
     requests: dict[Pair, Request] = field(default_factory=dict)
     channels: dict[Pair, Channel] = field(default_factory=dict)
-    closing: set[Pair] = field(default_factory=set)
+    closing: dict[Pair, int] = field(default_factory=dict)
+    """By channel: the block in which it was asked for."""
     contents: dict[Pair, list[tuple[int, bytes]]] = field(default_factory=dict)
     digests: dict[ParaId, set[int]] = field(default_factory=dict)
     """The blocks with messages for a chain, above its watermark."""
@@ -137,14 +138,14 @@ def new_session(s: State, number: int) -> list[tuple[Pair, list[tuple[int, bytes
         if request.confirmed:
             del s.requests[pair]
             sizes = (request.max_capacity, request.max_total_size, request.max_message_size)
-            s.channels[pair] = Channel(*sizes, request.sender_deposit, request.recipient_deposit, number)
+            s.channels[pair] = Channel(*sizes, request.sender_deposit, request.recipient_deposit)
     dropped = []
-    for pair in sorted(s.closing):
+    for pair in sorted(pair for pair, asked in s.closing.items() if asked <= number - 2):
+        del s.closing[pair]
         channel = s.channels.pop(pair)
         release(s, pair[0], channel.sender_deposit)
         release(s, pair[1], channel.recipient_deposit)
         dropped.append((pair, s.contents.pop(pair, [])))
-    s.closing.clear()
     return dropped
 
 
@@ -211,7 +212,7 @@ def queue_message(s: State, number: int, pair: Pair, data: bytes) -> None:
     s.channels[pair] = replace(c, msg_count=c.msg_count + 1, total_size=c.total_size + len(data), mqc_head=head)
 
 
-def execute(s: State, config: Config, origin: ParaId, call: Call) -> None:
+def execute(s: State, config: Config, number: int, origin: ParaId, call: Call) -> None:
     if isinstance(call, Open):
         pair = origin, call.recipient
         ensure(call.recipient != origin, "OpenHrmpChannelToSelf")
@@ -243,7 +244,7 @@ def execute(s: State, config: Config, origin: ParaId, call: Call) -> None:
         ensure(origin in pair, "CloseHrmpChannelUnauthorized")
         ensure(pair in s.channels, "CloseHrmpChannelDoesntExist")
         ensure(pair not in s.closing, "CloseHrmpChannelAlreadyUnderway")
-        s.closing.add(pair)
+        s.closing[pair] = number
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,7 @@ def step(s: State, config: Config, number: int, receipts: Sequence[Receipt]) -> 
     for r in accepted:
         for place, call in enumerate(r.calls):
             try:
-                execute(s, config, r.para, call)
+                execute(s, config, number, r.para, call)
             except HrmpError as error:
                 refused[r.para, place] = str(error)
     return Stepped({p: error for p, error in errors.items() if error is not None}, refused, dropped)

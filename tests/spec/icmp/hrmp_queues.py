@@ -13,10 +13,10 @@ Decisions where X-6 is silent.
   up to one in which a page would find 5 waiting, and its watermark is the last of them; nothing is dropped. `drop`: it
   consumes everything. With everything consumed the watermark is the relay parent.
 - Pages are executed in the order in which they came, at most `pages_per_block` of them (0: all).
-- What is left of the head of a channel that is no more is forgotten; a channel opened above the watermark starts anew.
+- The head of a channel that is no more is forgotten. Before one opens anew its recipient makes a block, to accept it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -66,7 +66,7 @@ def send(p: Parachain, number: int, to: ParaId, message: bytes, limits: Limits) 
 
 
 def take_outbound(
-    p: Parachain, channels: Mapping[Pair, Channel], closing: set[Pair], limits: Limits
+    p: Parachain, channels: Mapping[Pair, Channel], closing: Collection[Pair], limits: Limits
 ) -> list[tuple[ParaId, bytes]]:
     """The messages of a candidate; they leave the queues."""
     ready: list[tuple[int, ParaId, bytes]] = []
@@ -100,9 +100,7 @@ def check_heads(
 ) -> dict[ParaId, bytes]:
     """The running heads over all that is new, held against the proven head of every channel to this chain."""
     mine = {x: channel for (x, y), channel in channels.items() if y == p.para}
-    running = {
-        x: FIRST_HEAD if channel.opened > p.watermark else p.heads.get(x, FIRST_HEAD) for x, channel in mine.items()
-    }
+    running = {x: p.heads.get(x, FIRST_HEAD) for x in mine}
     for sent_at, sender, data in merged:
         if sender not in running:
             raise HeadMismatch
@@ -134,8 +132,7 @@ def receive(
     check_heads(p, merged, channels)
     consumed = merged if limits.overflow == "drop" else prefix(p, merged, limits)
     mark = relay_parent if len(consumed) == len(merged) else consumed[-1][0] if consumed else p.watermark
-    mine = {x: channel for (x, y), channel in channels.items() if y == p.para}
-    heads = {x: p.heads.get(x, FIRST_HEAD) if c.opened <= p.watermark else FIRST_HEAD for x, c in mine.items()}
+    heads = {x: p.heads.get(x, FIRST_HEAD) for (x, y) in channels if y == p.para}
     dropped = []
     for sent_at, sender, data in consumed:
         heads[sender] = next_head(heads[sender], sent_at, data)

@@ -65,10 +65,11 @@ def commit_relay(
         1,
     )
     after = replace(posted_in(with_ancestor(after), number, own), blocks=blocks)
-    return after, _headers(blocks, digests([root]))
+    return after, headers(blocks, digests([root]))
 
 
-def _headers(blocks: Frame, roots: np.ndarray) -> Frame:
+def headers(blocks: Frame, roots: np.ndarray) -> Frame:
+    """Return the headers of blocks (``chain``, ``number``, ``hash``, ``parent``) with these roots."""
     count = len(blocks)
     columns = {
         "chain": blocks["chain"],
@@ -141,7 +142,7 @@ def commit_paras(
         "candidates": _replaced(state, "candidates", "source", chains, made.select(CANDIDATES_SCHEMA.names)),
         "egress": _replaced(state, "egress", "source", chains, egress.select(EGRESS_SCHEMA.names)),
     }
-    return state.with_tables(**tables), _headers(made, roots)
+    return state.with_tables(**tables), headers(made, roots)
 
 
 def watermarks(bases: Frame, entries: Frame) -> tuple[np.ndarray, np.ndarray]:

@@ -55,7 +55,8 @@ def send(
     destination = np.where(host == NO_HOST, source.view(np.int32), host).view(np.uint32)
     local = source == destination
     missing = local & call & ~nowhere & (positions_in(state["accounts"]["program"], rows["receiver"]) < 0)
-    large = ~local & call & ~fits(rows)
+    limit = context.options.content_limit
+    large = ~local & call & ~fits(rows, limit)
     rows = rows.with_columns(source=source, destination=destination, substream=np.zeros(len(rows), dtype=np.uint64))
     failed, reasons = [], []
     for mask, reason in ((nowhere, NO_DESTINATION), (missing, NO_HANDLER), (large, TOO_LARGE)):
@@ -66,7 +67,7 @@ def send(
         dropped = rows.filter(lost)
         log.add(event_rows(dropped, Event.DROPPED, chain=dropped["source"], reason=NO_DESTINATION))
     good = ~(nowhere | missing | large | lost)
-    away = shortened(rows.filter(good & ~local), REJECTED)
+    away = shortened(rows.filter(good & ~local), REJECTED, limit)
     inside = concat([rows.filter(good & local), refused.select(rows.names)])
     inside = inside.with_columns(substream=(inside["kind"] == Kind.RESPONSE).astype(np.uint64))
     by_program = np.concatenate([of_program[good & ~local], of_program[good & local], np.zeros(len(refused), bool)])

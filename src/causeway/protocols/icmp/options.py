@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, Strict
+from pydantic import Field, Strict, model_validator
 
 from causeway.model.section import Section, TickNumber
-from causeway.protocols.option_values import ProfiledOptions
+from causeway.protocols.icmp.channel_options import HrmpOptions
+from causeway.protocols.option_values import ProfiledOptions, wrong
 
 DEPLOYED: Mapping[str, Any] = {"watermark_rule": "has_messages"}
 """What ``profile = deployed`` changes: the values of the reference's column "other" that chains run."""
@@ -31,7 +32,7 @@ class ParaCall(Section):
     other: str | None = None
 
 
-class IcmpOptions(ProfiledOptions):
+class IcmpOptions(HrmpOptions, ProfiledOptions):
     """Options of egress queues; ``docs/protocols/icmp.md`` says what each does."""
 
     ingress_upper: Literal["exclusive", "inclusive"] = "exclusive"
@@ -44,6 +45,16 @@ class IcmpOptions(ProfiledOptions):
     fallback_request: Literal["off", "on"] = "off"
     fallback_after: int = Field(default=4, ge=0, le=MOST_TICKS)
     para_calls: Annotated[tuple[ParaCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
+
+    @model_validator(mode="after")
+    def _of_the_channels(self) -> Self:
+        """Refuse options that do nothing with the channels that there are."""
+        deployed = DEPLOYED if self.profile == "deployed" else {}
+        for key in sorted(self.model_fields_set - {"channels", "profile"}):
+            needed = "hrmp" if key in HrmpOptions.model_fields else "egress"
+            if needed != self.channels and deployed.get(key) != getattr(self, key):
+                raise wrong(key, f'it does nothing with channels = "{self.channels}"; it needs channels = "{needed}"')
+        return self
 
     @classmethod
     def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:

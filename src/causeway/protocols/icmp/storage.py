@@ -137,10 +137,12 @@ class LeafTries:
         return self.tries.roots(np.array(self._leaves, dtype=np.int64))
 
 
-def para_roots(state: State, chains: Chains, hosts: Mapping[str, np.ndarray]) -> Digests:
-    """Return the root of each parachain's storage; ``hosts``: whose each row of a table is."""
+def para_roots(
+    state: State, chains: Chains, hosts: Mapping[str, np.ndarray], sections: Sequence[str] = SECTIONS
+) -> Digests:
+    """Return the root of each parachain's storage, of the tables ``sections``; ``hosts``: whose each row of one is."""
     found: list[dict[bytes, bytes]] = [{} for _ in chains]
-    tables = {name: state[name] for name in SECTIONS}
+    tables = {name: state[name] for name in sections}
     tables |= {PROGRAM_TABLE + name: frame for name, frame in state.programs.items()}
     for name, frame in tables.items():
         if len(frame) == 0:

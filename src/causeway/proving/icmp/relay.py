@@ -60,6 +60,9 @@ def relay_leaves(opened: OpenedLake, height: int | None = None) -> list[RelaySta
     if opened.protocol != PROTOCOL:
         where = opened.lake.storage.uri
         raise InvalidInput(f"lake: {where} is of the protocol {opened.protocol}; only one of icmp has a relay chain")
+    if opened.options.get("channels") == "hrmp":
+        where = opened.lake.storage.uri
+        raise InvalidInput(f'lake: {where} is of a network with channels = "hrmp"; proofs are of egress queues')
     manifest = opened.manifest(height)
     tables = {name: rows_of(opened, manifest, name, RELAY_POSITION) for name in OF_LEAVES}
     return [_relay_state(opened, manifest.height, leaf) for leaf in leaves_of(tables)]

@@ -14,13 +14,18 @@ import numpy.typing as npt
 
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup
+from causeway.model.ledger import NO_CHAIN
 from causeway.model.order import stable_order
 from causeway.model.value import NO_INDEX, VALUE_SCHEMA, Asset, Holder, Why
 from causeway.protocols.icmp.chains import RELAY_POSITION
+from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp.errors import CallError
-from causeway.protocols.icmp.hrmp.options import HrmpOptions
 from causeway.protocols.icmp.hrmp.tables import CHANNELS_SCHEMA, PAIR, REQUESTS_SCHEMA
 from causeway.protocols.tabled_state import TabledState
+
+NOTICE = 2
+"""A channel closes at the earliest so many blocks after that was asked for: blocks of parachains that were built before
+it could be known are included by then."""
 
 Pair = tuple[int, int]
 
@@ -46,12 +51,13 @@ class Session(NamedTuple):
 def new_session(state: TabledState, number: int) -> Session:
     """Open the channels that are accepted and close those that are to be closed, in the relay block ``number``."""
     requests, channels, contents = state["requests"], state["channels"], state["contents"]
-    accepted, closing = requests["confirmed"] == 1, channels["closing"] == 1
+    accepted, closing = requests["confirmed"] == 1, channels["closing"] > 0
+    closing &= channels["closing"] + np.uint64(NOTICE) <= np.uint64(number)
     gone = channels.filter(closing)
     changed: dict[str, Frame] = {}
     dropped = contents.slice(0, 0)
     if accepted.any() or len(gone):
-        opened = _opened(requests.filter(accepted), number)
+        opened = _opened(requests.filter(accepted))
         joined = concat([channels.filter(~closing), opened])
         changed["channels"] = joined.take(stable_order(*(joined[name] for name in PAIR)))
         changed["requests"] = requests.filter(~accepted)
@@ -68,14 +74,13 @@ def new_session(state: TabledState, number: int) -> Session:
     return Session(state.with_tables(**changed), dropped, books.log())
 
 
-def _opened(requests: Frame, number: int) -> Frame:
+def _opened(requests: Frame) -> Frame:
     count = len(requests)
     return requests.with_columns(
         msg_count=np.zeros(count, dtype=np.uint32),
         total_size=np.zeros(count, dtype=np.uint32),
         mqc_head=np.zeros((count, 32), dtype=np.uint8),
-        opened=np.full(count, number, dtype=np.uint64),
-        closing=np.zeros(count, dtype=np.uint8),
+        closing=np.zeros(count, dtype=np.uint64),
     ).select(CHANNELS_SCHEMA.names)
 
 
@@ -87,9 +92,9 @@ class Executed(NamedTuple):
     value: Frame
 
 
-def execute_calls(state: TabledState, calls: Frame, options: HrmpOptions) -> Executed:
+def execute_calls(state: TabledState, calls: Frame, number: int, options: HrmpOptions) -> Executed:
     """Execute calls (``CALLS_SCHEMA``), each in the state that those before it left; one that is refused changes
-    nothing."""
+    nothing. ``number``: the relay block that has them."""
     pairs = [*zip(calls["sender"].tolist(), calls["recipient"].tolist(), strict=True)]
     asked, books = _Asked(state, pairs), _Books(state["sovereign"])
     codes = np.zeros(len(calls), dtype=np.int64)
@@ -99,7 +104,7 @@ def execute_calls(state: TabledState, calls: Frame, options: HrmpOptions) -> Exe
     ):
         origin, call, capacity, size = row
         codes[at] = _execute(asked, books, origin, Call(call), pair, (capacity, size), options)
-    changed = asked.tables(state)
+    changed = asked.tables(state, number)
     if books.moved:
         changed["sovereign"] = books.frame()
     return Executed(state.with_tables(**changed), codes, books.log())
@@ -184,7 +189,7 @@ class _Asked:
             rows = table.take(at[at >= 0])
             found = zip(rows["sender"].tolist(), rows["recipient"].tolist(), strict=True)
             if name == "channels":
-                self.channels |= dict(zip(found, (rows["closing"] == 1).tolist(), strict=True))
+                self.channels |= dict(zip(found, (rows["closing"] > 0).tolist(), strict=True))
             else:
                 fields = zip(*(rows[field].tolist() for field in _Request._fields), strict=True)
                 self.requests |= {pair: _Request(*values) for pair, values in zip(found, fields, strict=True)}
@@ -193,8 +198,8 @@ class _Asked:
     def _named(self) -> Frame:
         return Frame({"sender": self._pairs[:, 0], "recipient": self._pairs[:, 1]}, len(self._pairs))
 
-    def tables(self, state: TabledState) -> dict[str, Frame]:
-        """Return the tables that changed."""
+    def tables(self, state: TabledState, number: int) -> dict[str, Frame]:
+        """Return the tables that the calls of the relay block ``number`` changed."""
         requests, channels = self._before
         changed = {}
         if self.requests != requests:
@@ -213,8 +218,8 @@ class _Asked:
         if self.channels != channels:
             table = state["channels"]
             closing = table["closing"].copy()
-            ending = [pair for pair, ends in self.channels.items() if ends]
-            closing[lookup(table, _pairs_frame(ending), PAIR)] = 1
+            ending = [pair for pair, ends in self.channels.items() if ends and not channels[pair]]
+            closing[lookup(table, _pairs_frame(ending), PAIR)] = number
             changed["channels"] = table.with_columns(closing=closing)
         return changed
 
@@ -274,6 +279,17 @@ class _Books:
             for why, para, amount, pair in self._moves
         ]
         return value_rows(np.array(rows, dtype=np.uint64).reshape(-1, 7))
+
+
+def issued(accounts: Frame) -> Frame:
+    """Return what accounts (``SOVEREIGN_SCHEMA``) have at genesis as rows of the value log."""
+    rows = [
+        (Why.ISSUED, Holder.NOWHERE, Holder.SOVEREIGN, para, free, NO_CHAIN, NO_CHAIN)
+        for para, free in zip(accounts["para"].tolist(), accounts["free"].tolist(), strict=True)
+        if free
+    ]
+    found = value_rows(np.array(rows, dtype=np.uint64).reshape(-1, 7))
+    return found.with_columns(from_number=np.zeros(len(rows), dtype=np.uint64))
 
 
 def value_rows(rows: npt.NDArray[np.uint64]) -> Frame:

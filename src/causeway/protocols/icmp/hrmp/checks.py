@@ -11,8 +11,8 @@ import numpy.typing as npt
 from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.order import groups_of
+from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp.errors import Acceptance
-from causeway.protocols.icmp.hrmp.options import HrmpOptions
 from causeway.protocols.icmp.hrmp.tables import PAIR
 
 Codes = npt.NDArray[np.int64]

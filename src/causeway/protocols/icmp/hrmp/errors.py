@@ -19,6 +19,7 @@ class Acceptance(IntEnum):
     TotalSizeExceeded = 8
     CapacityExceeded = 9
     TooManyCalls = 10
+    ParentMismatch = 11
 
 
 class CallError(IntEnum):

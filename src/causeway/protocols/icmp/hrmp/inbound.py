@@ -18,7 +18,7 @@ from causeway.proofs.hashing import Digests
 from causeway.proofs.substrate import QueuedMessage, extend_head
 from causeway.protocols.contract import Chains
 from causeway.protocols.digests import digests, same
-from causeway.protocols.icmp.hrmp.options import HrmpOptions
+from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp.pages import Signal, signal_of, told
 from causeway.protocols.icmp.hrmp.tables import ENDS_SCHEMA, WAITING_SCHEMA
 
@@ -39,6 +39,18 @@ class Seen(NamedTuple):
     reached: Digests
     before: Digests
 
+    def of(self, chains: Chains) -> Seen:
+        """Return what some of the chains see."""
+        channels, contents = (np.isin(rows["chain"], chains) for rows in (self.channels, self.contents))
+        moved = np.cumsum(channels) - 1
+        return Seen(
+            self.channels.filter(channels),
+            self.contents.filter(contents),
+            moved[self.of_channel[contents]],
+            self.reached[contents],
+            self.before[channels],
+        )
+
 
 def seen(ends: Frame, contents: Frame, channels: Frame, tips: Frame) -> tuple[Seen, Chains]:
     """Return what the chains of ``tips`` (``chain``, ``watermark``) see, and those for which heads do not agree
@@ -47,10 +59,8 @@ def seen(ends: Frame, contents: Frame, channels: Frame, tips: Frame) -> tuple[Se
     channels = channels.take(stable_order(*(channels[name] for name in _END)))
     contents = _received(contents, tips["chain"])
     contents = contents.take(stable_order(contents["chain"], contents["sent_at"], contents["foreign"]))
-    # A channel that was opened above the watermark starts anew, whatever came over one of the same ends before.
-    mark = tips["watermark"][lookup(tips, channels, ("chain",))]
     at = lookup(ends, channels, _END)
-    known = (at >= 0) & (channels["opened"] <= mark)
+    known = at >= 0
     before = np.zeros((len(channels), 32), dtype=np.uint8)
     before[known] = ends["head"][at[known]]
     of_channel = lookup(channels, contents, _END)
@@ -63,17 +73,8 @@ def seen(ends: Frame, contents: Frame, channels: Frame, tips: Frame) -> tuple[Se
         reached.append(running[channel] if channel >= 0 else bytes(32))
     wrong = ~same(digests(running), channels["mqc_head"])
     mismatched = np.unique(np.concatenate([channels["chain"][wrong], contents["chain"][of_channel < 0]]))
-    good = ~np.isin(channels["chain"], mismatched)
-    mine = ~np.isin(contents["chain"], mismatched)
-    moved = np.cumsum(good) - 1
-    found = Seen(
-        channels.filter(good),
-        contents.filter(mine),
-        moved[of_channel[mine]].astype(np.int64),
-        digests(reached)[mine],
-        before[good],
-    )
-    return found, mismatched.astype(np.uint32)
+    found = Seen(channels, contents, of_channel, digests(reached), before)
+    return found.of(np.setdiff1d(tips["chain"], mismatched)), mismatched.astype(np.uint32)
 
 
 def _received(rows: Frame, chains: Chains) -> Frame:
@@ -110,6 +111,7 @@ def receive(ends: Frame, waiting: Frame, found: Seen, tips: Frame, relay_parent:
     at = lookup(ends, found.channels, _END)
     columns = {name: ends[name].copy() for name in ENDS_SCHEMA.names}
     own = np.isin(ends["chain"], tips["chain"])
+    # Of a channel that is no more the head is forgotten: before one opens anew its recipient makes a block, to accept.
     columns["head"][own] = 0
     columns["head"][at] = _heads(found, consumed)
     told_by = consumed & (signals != Signal.NONE)

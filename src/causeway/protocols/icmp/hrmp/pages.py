@@ -25,8 +25,8 @@ from causeway.proofs.substrate import ScaleColumns, ScaleTypes, decode_compact, 
 from causeway.proofs.substrate.errors import FailedToDecode
 from causeway.protocols.contract import Chains
 from causeway.protocols.icmp.chains import RELAY_POSITION
+from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp.checks import data_lengths
-from causeway.protocols.icmp.hrmp.options import HrmpOptions
 from causeway.protocols.icmp.hrmp.tables import HRMP_TABLES, PAGES_SCHEMA, PAIR, SENT_SCHEMA
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from causeway.model.frame import Frame
+from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp.channels import Executed, execute_calls
 from causeway.protocols.icmp.hrmp.checks import Codes, check_calls, check_outbound, check_watermarks
 from causeway.protocols.icmp.hrmp.contents import consume, queue
 from causeway.protocols.icmp.hrmp.errors import Acceptance
-from causeway.protocols.icmp.hrmp.options import HrmpOptions
 from causeway.protocols.tabled_state import TabledState
 
 
@@ -31,7 +31,7 @@ def apply(
     """Return the state after the receipts (``source``, ``watermark``) of the relay block ``number``, with their
     messages and their calls; what other chains sent and asked for stays aside."""
     state = queue(consume(state, receipts), _of(receipts, sent), number)
-    return execute_calls(state, _of(receipts, calls), options)
+    return execute_calls(state, _of(receipts, calls), number, options)
 
 
 def _of(receipts: Frame, rows: Frame) -> Frame:

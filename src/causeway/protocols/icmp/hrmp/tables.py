@@ -8,6 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from causeway.protocols.contract import Shown, StateTable
+from causeway.protocols.icmp.tables import STATE_TABLES
 
 
 def _field(name: str, kind: pa.DataType) -> pa.Field:
@@ -39,12 +40,10 @@ CHANNELS_SCHEMA = pa.schema(
         _field("msg_count", U32),
         _field("total_size", U32),
         _field("mqc_head", DIGEST),
-        _field("opened", UINT64),
-        _field("closing", U8),
+        _field("closing", UINT64),
     ]
 )
-"""One row an open channel: ``opened``: the relay block in which it was; ``closing`` 1 once one of its ends asked for
-it."""
+"""One row an open channel. ``closing``: the relay block in which it was asked to be closed, 0: it was not."""
 
 CONTENTS_SCHEMA = pa.schema(
     [
@@ -90,8 +89,29 @@ CALLS_SCHEMA = pa.schema(
 )
 """One row a call (``channels.Call``) of the last block of ``source``, in its order; sizes are those of an OPEN."""
 
-PARENTS_SCHEMA = pa.schema([_field("source", U32), _field("destination", U32), _field("relay_parent", UINT64)])
-"""One row the relay block that the last block of ``source`` was built on."""
+BLOCKS_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("number", UINT64), _field("hash", DIGEST), _field("parent", DIGEST)]
+)
+"""One row the last block of the relay chain."""
+
+_BLOCK = [_field("number", UINT64), _field("head", DIGEST), _field("watermark", UINT64)]
+
+PARAS_SCHEMA = pa.schema([_field("chain", U32), _field("para", U32), *_BLOCK])
+"""One row a parachain: the number and hash of its last block that was included, and its watermark."""
+
+TIPS_SCHEMA = pa.schema([_field("chain", U32), *_BLOCK, _field("next_tick", UINT64)])
+"""One row the last block that a parachain made, and the first tick after it."""
+
+CANDIDATES_SCHEMA = pa.schema(
+    [
+        _field("source", U32),
+        _field("destination", U32),
+        _field("parent", DIGEST),
+        *_BLOCK,
+        _field("relay_parent", UINT64),
+    ]
+)
+"""One row the last block of a parachain, until the relay chain (``destination``) has it: its receipt."""
 
 PAGES_SCHEMA = pa.schema(
     [
@@ -135,7 +155,15 @@ WAITING_SCHEMA = pa.schema(
 _ENDS = ("chain", *PAIR)
 
 HRMP_TABLES = {
-    "sovereign": StateTable(SOVEREIGN_SCHEMA, "chain", ("chain", "para"), chains=("chain", "para")),
+    "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "number"), chains=("chain",), shown=Shown.EVERYONE),
+    "paras": StateTable(PARAS_SCHEMA, "chain", ("chain", "para"), chains=("chain", "para"), shown=Shown.EVERYONE),
+    "tips": StateTable(TIPS_SCHEMA, "chain", ("chain",), chains=("chain",)),
+    "candidates": StateTable(
+        CANDIDATES_SCHEMA, "source", ("source",), chains=("source", "destination"), shown=Shown.DESTINATION
+    ),
+    "sovereign": StateTable(
+        SOVEREIGN_SCHEMA, "chain", ("chain", "para"), chains=("chain", "para"), shown=Shown.EVERYONE
+    ),
     "requests": StateTable(REQUESTS_SCHEMA, "chain", _ENDS, chains=_ENDS, shown=Shown.EVERYONE),
     "channels": StateTable(CHANNELS_SCHEMA, "chain", _ENDS, chains=_ENDS, shown=Shown.EVERYONE),
     "contents": StateTable(
@@ -157,11 +185,14 @@ HRMP_TABLES = {
         chains=("source", "destination", *PAIR),
         shown=Shown.DESTINATION,
     ),
-    "parents": StateTable(
-        PARENTS_SCHEMA, "source", ("source",), chains=("source", "destination"), shown=Shown.DESTINATION
-    ),
     "pages": StateTable(PAGES_SCHEMA, "source", ("source", "destination", "place"), chains=("source", "destination")),
     "ends": StateTable(ENDS_SCHEMA, "chain", ("chain", "foreign"), chains=("chain", "foreign")),
     "waiting": StateTable(WAITING_SCHEMA, "chain", ("chain", "sent_at", "sender"), chains=("chain", "sender")),
 }
-"""All of them, by name."""
+"""What HRMP has of its own, by name."""
+
+ALL_TABLES = HRMP_TABLES | {name: STATE_TABLES[name] for name in ("queues", "runs", "cursors", "pool", "accounts")}
+"""The tables of a network with HRMP."""
+
+SECTIONS = ("queues", "runs", "cursors", "accounts", "pages", "ends", "waiting")
+"""Tables that a parachain's root commits to, beside those of programs."""

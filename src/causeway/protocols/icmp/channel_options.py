@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, Strict
 
-from causeway.model.section import Section
+from causeway.model.section import Section, TickNumber
+from causeway.protocols.limits import MAX_DATA_BYTES
 from causeway.protocols.option_values import LARGEST
+
+PAGE_BYTES = 5
+"""Bytes of a page beside its one message, at most: the byte that begins it, and the message's length."""
 
 MOST_BLOCKS = 10_000
 """A session has at most so many blocks: of one in which nothing moves every block is made."""
+
+
+MOST_CALLS = 100_000
+"""A scenario plans at most so many calls."""
+
+
+class ChannelCall(Section):
+    """A call about the channel from ``sender`` to ``recipient``, in the first block from ``tick`` on of who makes it:
+    ``by``, where that is not the sender (of an ``accept``: the recipient)."""
+
+    tick: TickNumber
+    do: Literal["open", "accept", "cancel", "close"]
+    sender: str
+    recipient: str
+    by: str | None = None
 
 
 class HrmpOptions(Section):
@@ -31,3 +50,9 @@ class HrmpOptions(Section):
     resume_threshold: int = Field(default=1, ge=0, le=LARGEST)
     pages_per_block: int = Field(default=0, ge=0, le=LARGEST)
     overflow: Literal["wait", "drop"] = "wait"
+    channel_calls: Annotated[tuple[ChannelCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
+
+    @property
+    def content_limit(self) -> int:
+        """Return how many bytes a message of a program may have: it fits into a page."""
+        return MAX_DATA_BYTES if self.channels == "egress" else min(MAX_DATA_BYTES, self.max_message_size - PAGE_BYTES)

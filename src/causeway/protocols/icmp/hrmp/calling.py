@@ -1,0 +1,107 @@
+"""What parachains ask the relay chain for: channels that their messages need, those that others ask them for, and what
+the scenario plans (ICMP reference X-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame
+from causeway.protocols.contract import View
+from causeway.protocols.icmp.chains import RELAY_POSITION, Network
+from causeway.protocols.icmp.channel_options import HrmpOptions
+from causeway.protocols.icmp.hrmp.channels import Call
+from causeway.protocols.icmp.hrmp.checks import MOST_CALLS
+from causeway.protocols.icmp.hrmp.tables import CALLS_SCHEMA
+from causeway.protocols.waking import earliest
+
+Asked = tuple[int, int, int]
+"""A call and the channel that it is about: sender, recipient."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The calls that a scenario plans, by the parachain (its position) that makes them: tick and call, ascending by
+    tick. Raises ``InvalidInput`` for chains that are not there."""
+
+    by_chain: Mapping[int, list[tuple[int, Asked]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: HrmpOptions, network: Network) -> Planned:
+        """Return what the options plan."""
+        paras = {name: at for at, name in enumerate(network.names) if at != RELAY_POSITION}
+        found: dict[int, list[tuple[int, Asked]]] = {}
+        for row, call in enumerate(options.channel_calls):
+            who = call.by or (call.recipient if call.do == "accept" else call.sender)
+            for key, name in (("sender", call.sender), ("recipient", call.recipient), ("by", who)):
+                if name not in paras:
+                    allowed = ", ".join(sorted(paras)) or "none"
+                    raise InvalidInput(
+                        f"options.channel_calls[{row}].{key}: {name!r} is no parachain; allowed: {allowed}"
+                    )
+            asked = int(Call[call.do.upper()]), paras[call.sender], paras[call.recipient]
+            found.setdefault(paras[who], []).append((call.tick, asked))
+        return cls({chain: sorted(calls) for chain, calls in found.items()})
+
+    def due(self, chain: int, first: int, last: int) -> list[Asked]:
+        """Return the calls of a chain for the ticks ``first`` to ``last``."""
+        return [asked for at, asked in self.by_chain.get(chain, ()) if first <= at <= last]
+
+    def next_tick(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` for which a call is planned."""
+        return earliest(*(at for calls in self.by_chain.values() for at, _ in calls if at >= tick))
+
+    @property
+    def last_tick(self) -> int:
+        """Return the last tick for which a call is planned, 0 without any."""
+        return max((at for calls in self.by_chain.values() for at, _ in calls), default=0)
+
+
+def calls_of(view: View, pages: Frame, tips: Frame, tick: int, planned: Planned, options: HrmpOptions) -> Frame:
+    """Return what the chains of ``tips`` (``chain``, ``next_tick``) ask for in a block (``CALLS_SCHEMA``):
+    what is planned, acceptances, and channels for pages that have none. Deposits that an account does not cover are not
+    asked for."""
+    wanted = set(zip(pages["source"].tolist(), pages["destination"].tolist(), strict=True))
+    chains = tips["chain"].tolist()
+    asked: dict[int, list[Asked]] = {chain: [] for chain in chains}
+    for chain, first in zip(chains, tips["next_tick"].tolist(), strict=True):
+        asked[chain] += planned.due(chain, first, tick)
+    free = dict(zip(view.tables["sovereign"]["para"].tolist(), view.tables["sovereign"]["free"].tolist(), strict=True))
+
+    def ask(chain: int, call: Call, pair: tuple[int, int], deposit: int) -> None:
+        if chain in asked and free[chain] >= deposit:
+            free[chain] -= deposit
+            asked[chain].append((int(call), *pair))
+
+    requests, channels = view.tables["requests"], view.tables["channels"]
+    open_to = requests.filter(requests["confirmed"] == 0)
+    for pair in _pairs(open_to):
+        ask(pair[1], Call.ACCEPT, pair, options.recipient_deposit)
+    for pair in sorted(wanted - {*_pairs(requests), *_pairs(channels)}):
+        ask(pair[0], Call.OPEN, pair, options.sender_deposit)
+    rows = [
+        (chain, place, *one)
+        for chain, calls in asked.items()
+        for place, one in enumerate(list(dict.fromkeys(calls))[:MOST_CALLS])
+    ]
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 5)
+    opens = columns[:, 2] == Call.OPEN
+    given = {
+        "source": columns[:, 0],
+        "destination": np.full(len(rows), RELAY_POSITION),
+        "place": columns[:, 1],
+        "call": columns[:, 2],
+        "sender": columns[:, 3],
+        "recipient": columns[:, 4],
+        "max_capacity": np.where(opens, options.max_capacity, 0),
+        "max_message_size": np.where(opens, options.max_message_size, 0),
+    }
+    kinds = {item.name: item.type.to_pandas_dtype() for item in CALLS_SCHEMA}
+    return Frame({name: column.astype(kinds[name]) for name, column in given.items()}, len(rows))
+
+
+def _pairs(rows: Frame) -> list[tuple[int, int]]:
+    return [*zip(rows["sender"].tolist(), rows["recipient"].tolist(), strict=True)]

@@ -1,0 +1,353 @@
+"""HRMP behind the kernel contract: one block of the relay chain and of any set of parachains as a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.faults import Faults
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.joins import lookup
+from causeway.model.ledger import Event, Kind
+from causeway.model.order import stable_order
+from causeway.model.section import LAST_TICK
+from causeway.model.topology import Topology
+from causeway.model.value import VALUE_SCHEMA
+from causeway.protocols.contents import encode_contents
+from causeway.protocols.contract import (
+    HEADERS_SCHEMA,
+    RANGES_SCHEMA,
+    Chains,
+    Inputs,
+    Plan,
+    Reads,
+    RoundResult,
+    StateTable,
+    Tick,
+    View,
+)
+from causeway.protocols.digests import digests, same
+from causeway.protocols.events import LEDGER_LOGS, EventLog, event_rows, names_column
+from causeway.protocols.execution import ProgramRunner, program_tables
+from causeway.protocols.hosting import HostedForGood
+from causeway.protocols.icmp.block import process_block
+from causeway.protocols.icmp.chains import RELAY_POSITION, Network
+from causeway.protocols.icmp.committing import genesis_hash, headers
+from causeway.protocols.icmp.context import Context
+from causeway.protocols.icmp.hrmp import relay
+from causeway.protocols.icmp.hrmp.calling import Planned, calls_of
+from causeway.protocols.icmp.hrmp.channels import issued, new_session
+from causeway.protocols.icmp.hrmp.committing import commit_paras, commit_relay, relay_trie
+from causeway.protocols.icmp.hrmp.errors import Acceptance, CallError
+from causeway.protocols.icmp.hrmp.inbound import Seen, receive, seen
+from causeway.protocols.icmp.hrmp.lanes import bodies_of, entries_of, lost, without_consumed, without_lost
+from causeway.protocols.icmp.hrmp.pages import add_to_pages, take_outbound
+from causeway.protocols.icmp.hrmp.tables import (
+    ALL_TABLES,
+    BLOCKS_SCHEMA,
+    PARAS_SCHEMA,
+    SECTIONS,
+    SOVEREIGN_SCHEMA,
+    TIPS_SCHEMA,
+    WAITING_SCHEMA,
+)
+from causeway.protocols.icmp.options import IcmpOptions
+from causeway.protocols.icmp.state import State
+from causeway.protocols.icmp.storage import para_roots
+from causeway.protocols.icmp.users import pooled
+from causeway.protocols.interference import HALT, Interference
+from causeway.protocols.messages import OUTBOUND_SCHEMA, blank_messages
+from causeway.protocols.partition import owners
+from causeway.protocols.segments import located, oldest
+from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up
+
+LEAST_MESSAGE_SIZE = 256
+"""Of a channel: rejects, which chains make themselves, fit into a page."""
+
+
+@dataclass(frozen=True)
+class HrmpPlan:
+    """What chains will do: those that are not halted; of the parachains whose last block is included, what they see of
+    the relay chain; those whose heads do not agree, which make no block; the messages that are lost."""
+
+    running: Chains
+    view: View
+    tips: Frame
+    found: Seen
+    mismatched: Chains
+    lost: Frame
+
+
+@dataclass(frozen=True)
+class HrmpKernel(HostedForGood):
+    """The state machine of a relay chain and its parachains with HRMP channels. ``faults``: what goes wrong on purpose.
+
+    Raises ``InvalidInput`` for options that do not go together, calls of unknown chains, and faults other than halts.
+    """
+
+    topology: Topology
+    programs: ProgramRunner
+    options: IcmpOptions = field(default_factory=IcmpOptions)
+    seed: int = 0
+    tick_ns: int = 1_000_000_000
+    faults: Faults = field(default_factory=Faults)
+
+    name: ClassVar[str] = "icmp"
+    outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
+    logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, "value": VALUE_SCHEMA}
+    header_heights: ClassVar[int] = 1
+    past_heights: ClassVar[int] = 0
+    held_heights: ClassVar[int] = 0
+    last_tick: ClassVar[int] = LAST_TICK
+
+    def __post_init__(self) -> None:
+        options = self.options
+        if not LEAST_MESSAGE_SIZE <= options.max_message_size <= options.max_total_size:
+            allowed = f"{LEAST_MESSAGE_SIZE} to max_total_size = {options.max_total_size}"
+            raise InvalidInput(f"options.max_message_size: {options.max_message_size}; allowed: {allowed}")
+        for fault in self.faults.rows:
+            if fault.kind != HALT:
+                raise InvalidInput(f'faults: {fault.kind!r} is not for channels = "hrmp"; allowed: {HALT!r}')
+        _ = self.planned
+
+    @cached_property
+    def network(self) -> Network:
+        """Return the fixed parts of the network."""
+        return Network(self.topology)
+
+    @property
+    def hosting(self) -> Network:
+        """Return the chains, and where programs live."""
+        return self.network
+
+    @cached_property
+    def paras(self) -> Chains:
+        """Return the parachains, all of which are registered."""
+        return np.arange(1, len(self.network.names), dtype=np.uint32)
+
+    @cached_property
+    def planned(self) -> Planned:
+        """Return the calls that the scenario plans."""
+        return Planned.of(self.options, self.network)
+
+    @cached_property
+    def interference(self) -> Interference:
+        """Return the scenario's faults."""
+        return Interference(self.faults, self.network.numbers, self.seed)
+
+    def context(self, chains: Chains, tick: Tick) -> Context:
+        """Return what a block of ``chains`` at ``tick`` may know."""
+        return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs, self.paras)
+
+    def tables(self) -> Mapping[str, StateTable]:
+        """Return every table that a state has, those of the programs in use included, by name."""
+        return ALL_TABLES | program_tables(self.programs.schemas())
+
+    def state(self, frames: Mapping[str, Frame]) -> State:
+        """Return the state that has these tables; one that is absent is empty."""
+        return State.of_frames(frames, ALL_TABLES, self.programs.schemas())
+
+    def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
+        """Return the state of ``chains`` at height 0: all parachains registered, with an endowment each."""
+        own = self.network.programs_on(chains)
+        accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
+        tables, value = {"accounts": accounts}, empty_frame(VALUE_SCHEMA)
+        hashes = digests([genesis_hash(name) for name in self.network.names])
+        paras = self.paras
+        if RELAY_POSITION in chains:
+            tables["blocks"] = _rows(BLOCKS_SCHEMA, 1, hash=hashes[:1])
+            tables["paras"] = _rows(PARAS_SCHEMA, len(paras), para=paras, head=hashes[paras])
+            free = np.full(len(paras), self.options.endowment, dtype=np.uint64)
+            tables["sovereign"] = _rows(SOVEREIGN_SCHEMA, len(paras), para=paras, free=free)
+            value = issued(tables["sovereign"])
+        mine = chains[chains != RELAY_POSITION]
+        tables["tips"] = _rows(TIPS_SCHEMA, len(mine), chain=mine, head=hashes[mine])
+        state = self.state({**tables, **{"program_" + name: frame for name, frame in programs.items()}})
+        roots = self.roots(state, chains, Tick(0, 0), empty_frame(RANGES_SCHEMA))["root"]
+        made = Frame({"chain": chains, "number": np.zeros(len(chains), np.uint64), "hash": hashes[chains]}, len(chains))
+        first = headers(made.with_columns(parent=hashes[chains]), roots)
+        first = first.with_columns(parent=pa.array([b""] * len(chains), pa.binary()))
+        logs = {**EventLog().logs(), "value": value}
+        return RoundResult(state, empty_frame(OUTBOUND_SCHEMA), logs, first, self.next_planned(0))
+
+    def committed(self, state: State) -> Frame:
+        """Return no entries: what waits is in pages, in the state itself."""
+        return empty_frame(RANGES_SCHEMA)
+
+    def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
+        """Return the root of each chain's storage (``chain``, ``root``)."""
+        rows = np.zeros((len(chains), 32), dtype=np.uint8)
+        paras = chains != RELAY_POSITION
+        rows[paras] = para_roots(state, chains[paras], self._owners(state, tick), SECTIONS)
+        if not paras.all():
+            rows[~paras] = relay_trie(None, state).roots(np.zeros(1, dtype=np.int64))
+        return Frame({"chain": chains, "root": rows}, len(chains))
+
+    def _owners(self, state: State, tick: Tick) -> dict[str, np.ndarray]:
+        tables = self.tables()
+        return {name: owners(self, tables[name], frame, tick.tick) for name, frame in state.frames().items()}
+
+    def plan(
+        self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
+    ) -> Plan[HrmpPlan]:
+        """Let collators look what is in the channels to their chains."""
+        running = self.interference.running(chains, tick.tick)
+        tips, paras = state["tips"], view.tables["paras"]
+        tips = tips.filter(np.isin(tips["chain"], running))
+        at = lookup(paras, Frame({"para": tips["chain"]}, len(tips)), ("para",))
+        tips = tips.filter(same(tips["head"], paras["head"][at]))
+        found, mismatched = seen(state["ends"], view.tables["contents"], view.tables["channels"], tips)
+        tips = tips.filter(~np.isin(tips["chain"], mismatched))
+        gone = lost(state, view, tips["chain"])
+        queues = state["queues"]
+        local = queues.filter((queues["source"] == queues["destination"]) & np.isin(queues["source"], tips["chain"]))
+        offered = located(local.with_columns(end=local["next_index"]), state["runs"])
+        reads = Reads(offered=offered, own=located(gone, state["runs"]))
+        content = HrmpPlan(running, view, tips, found, mismatched, gone)
+        return Plan(reads, content, EventLog().logs()["events"])
+
+    def round(
+        self, state: State, chains: Chains, plan: Plan[HrmpPlan], inputs: Inputs[State], tick: Tick
+    ) -> RoundResult[State]:
+        """Make a relay block, and a block of each parachain that has something to do and whose last one is included."""
+        log, content = EventLog(), plan.content
+        state = pooled(inputs.ingress, state, self.context(chains, tick), log)
+        state = without_consumed(state, content.view, log)
+        state = without_lost(state, content.lost, inputs.own, log)
+        _log_control(content.mismatched, "HeadMismatch", log)
+        made, value, moved = [empty_frame(HEADERS_SCHEMA)], [empty_frame(VALUE_SCHEMA)], False
+        if RELAY_POSITION in content.running:
+            before = state
+            state, header, value = self._relay_block(state, content, log)
+            moved = any(state[name] is not before[name] for name in ("paras", "channels", "requests"))
+            made.append(header)
+        outbound = empty_frame(OUTBOUND_SCHEMA)
+        tips = self._building(state, content, inputs.offered, tick)
+        if len(tips):
+            state, outbound, header = self._para_blocks(state, tips, content, inputs.offered, tick, log)
+            made.append(header)
+        joined = concat(made)
+        logs = {**log.logs(), "value": concat(value)}
+        settled = max(self.interference.last_change, self.planned.last_tick)
+        end = gives_up(tick, settled=settled, idle_limit=QUIET_TICKS + self.options.session_blocks)
+        return RoundResult(
+            state,
+            outbound,
+            logs,
+            joined.take(np.argsort(joined["chain"], kind="stable")),
+            self._wake(state, moved or bool(len(tips)), tick),
+            oldest(state["runs"]),
+            end,
+        )
+
+    def _relay_block(self, state: State, content: HrmpPlan, log: EventLog) -> tuple[State, Frame, list[Frame]]:
+        """Make a relay block: the session, the receipts that parachains show, their messages and calls."""
+        before, tables, options = state, content.view.tables, self.options
+        number = int(state["blocks"]["number"][-1]) + 1
+        value = [empty_frame(VALUE_SCHEMA)]
+        if number % options.session_blocks == 0:
+            session = new_session(state, number)
+            state, value = State(session.state.tables, state.programs, state.kept), [session.value]
+        receipts, paras = tables["candidates"], state["paras"]
+        row = lookup(paras, Frame({"para": receipts["source"]}, len(receipts)), ("para",))
+        # What was included before stays shown until its chain makes the next block.
+        fresh = (row >= 0) & ~same(receipts["head"], paras["head"][row])
+        receipts, row = receipts.filter(fresh).with_columns(last=paras["watermark"][row[fresh]]), row[fresh]
+        codes = relay.check(receipts, tables["sent"], tables["calls"], state, options)
+        codes = np.where(same(receipts["parent"], paras["head"][row]), codes, Acceptance.ParentMismatch)
+        for code in np.unique(codes[codes != Acceptance.OK]).tolist():
+            _log_control(receipts["source"][codes == code], Acceptance(code).name, log)
+        good = codes == Acceptance.OK
+        receipts, row = receipts.filter(good), row[good]
+        executed = relay.apply(state, receipts, tables["sent"], tables["calls"], number, options)
+        calls = tables["calls"].filter(np.isin(tables["calls"]["source"], receipts["source"]))
+        for code in np.unique(executed.codes[executed.codes != CallError.OK]).tolist():
+            _log_control(calls["source"][executed.codes == code], CallError(code).name, log)
+        state = State(executed.state.tables, state.programs, state.kept)
+        if len(receipts):
+            columns = {name: paras[name].copy() for name in ("number", "head", "watermark")}
+            for name, column in columns.items():
+                column[row] = receipts[name]
+            state = state.with_tables(paras=paras.with_columns(**columns))
+        state, header = commit_relay(before, state, [head.tobytes() for head in receipts["head"]])
+        return state, header, [*value, executed.value]
+
+    def _building(self, state: State, content: HrmpPlan, local: Frame, tick: Tick) -> Frame:
+        """Return the tips of the parachains that have something to do."""
+        tips, channels = content.tips, content.view.tables["channels"]
+        calls = calls_of(content.view, state["pages"], tips, tick.tick, self.planned, self.options)
+        sends = take_outbound(state["pages"], state["ends"], channels, tips["chain"], self.options).sent
+        busy = [content.found.contents["chain"], state["waiting"]["chain"], state["pool"]["chain"]]
+        busy += [calls["source"], sends["source"], local["destination"]]
+        return tips.filter(np.isin(tips["chain"], np.concatenate(busy)))
+
+    def _para_blocks(
+        self, state: State, tips: Frame, content: HrmpPlan, local: Frame, tick: Tick, log: EventLog
+    ) -> tuple[State, Frame, Frame]:
+        """Make a block of each parachain of ``tips``: receive, execute, pack into pages, send, ask, commit."""
+        chains, kept, options = tips["chain"], state.kept, self.options
+        channels, found = content.view.tables["channels"], content.found.of(chains)
+        parent = int(content.view.tables["blocks"]["number"][-1])
+        got = receive(state["ends"], state["waiting"], found, tips, parent, options)
+        state = state.with_tables(ends=got.ends, waiting=got.waiting)
+        bodies, malformed = bodies_of(got.executed)
+        for row in range(len(malformed)):
+            _log_control(malformed["chain"][row : row + 1], "Malformed", log)
+        dropped, _ = bodies_of(got.dropped)
+        log.add(event_rows(dropped, Event.DROPPED, chain=dropped["destination"], on_lane=True, reason=OVERFLOWN))
+        taken = found.contents.filter(got.consumed & (found.contents["count"] > 0)).select(WAITING_SCHEMA.names)
+        context = self.context(chains, tick)
+        state, outbound = process_block(state, entries_of(taken), bodies, local, tips, context, log)
+        away = outbound.filter(outbound["source"] != outbound["destination"])
+        away = away.take(stable_order(away["source"], away["destination"], away["index"]))
+        rows = away.select(["source", "destination", "index"])
+        rows = rows.with_columns(number=tips["number"][np.searchsorted(chains, rows["source"])] + np.uint64(1))
+        pages = add_to_pages(state["pages"], rows, encode_contents(away), options.max_message_size)
+        out = take_outbound(pages, state["ends"], channels, chains, options)
+        calls = calls_of(content.view, pages, tips, tick.tick, self.planned, options)
+        state = state.with_tables(pages=out.pages, ends=out.ends)
+        roots = para_roots(state, chains, self._owners(state, tick), SECTIONS)
+        state, made = commit_paras(state, tips, roots, out.sent, calls, got.watermark, parent, tick.tick)
+        return State(state.tables, state.programs, kept), outbound, made
+
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` at which the scenario has planned something, None if none is."""
+        return earliest(self.interference.next_planned(tick), self.planned.next_tick(tick))
+
+    def _wake(self, state: State, moved: bool, tick: Tick) -> int | None:
+        """Return the next tick at which something happens of itself."""
+        queues = state["queues"]
+        waits = any(len(state[name]) for name in ("pool", "contents", "waiting", "requests"))
+        waits = waits or bool((queues["next_index"] > queues["begin"]).any())
+        waits = waits or bool((state["channels"]["closing"] > 0).any())
+        return tick.tick + 1 if waits or moved else self.next_planned(tick.tick + 1)
+
+
+OVERFLOWN = "QueueOverflown"
+"""Why a page is dropped that finds too many others."""
+
+
+def _rows(schema: pa.Schema, count: int, **given: np.ndarray) -> Frame:
+    columns = {}
+    for column in schema:
+        shape = (count, 32) if pa.types.is_fixed_size_binary(column.type) else count
+        kind = np.uint8 if pa.types.is_fixed_size_binary(column.type) else column.type.to_pandas_dtype()
+        columns[column.name] = given.get(column.name, np.zeros(shape, dtype=kind))
+    return Frame(columns, count)
+
+
+def _log_control(chains: Chains, reason: str, log: EventLog) -> None:
+    """Leave an event about the block of each of some parachains."""
+    count = len(chains)
+    zero = np.zeros(count, dtype=np.uint64)
+    relay_end = np.full(count, RELAY_POSITION, dtype=np.uint32)
+    rows = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8))
+    rows = rows.with_columns(source=chains, destination=relay_end, substream=zero, index=zero)
+    names = names_column([reason], np.zeros(count, dtype=np.int64))
+    log.add(event_rows(rows, Event.REJECTED, chain=chains, on_lane=True, reason=names))

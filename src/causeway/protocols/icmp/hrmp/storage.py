@@ -1,0 +1,146 @@
+"""What the relay chain's root commits to under HRMP (ICMP reference X-6): the entries of the pallet ``Hrmp``, under the
+deployed keys and in the deployed forms, and the heads of parachains.
+
+```
+HrmpWatermarks(p)              u32
+HrmpOpenChannelRequests(x, y)  bool confirmed, u32 session, u128 sender's deposit, u32 message size, u32 capacity,
+                               u32 total size
+HrmpChannels(x, y)             u32 capacity, u32 total size, u32 message size, u32 messages, u32 bytes, Option head,
+                               u128 sender's deposit, u128 recipient's deposit
+HrmpChannelContents(x, y)      Vec<(u32 sent_at, Vec<u8> data)>
+HrmpChannelDigests(p)          Vec<(u32 block, Vec<u32 sender>)>
+HrmpCloseChannelRequests(x, y) ()
+HrmpIngressChannelsIndex(p), HrmpEgressChannelsIndex(p)   Vec<u32>
+```
+Keys are hashed by ``Twox64Concat``; the session of a request is not used by the deployed pallet either, and 0 here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from causeway.model.frame import Frame
+from causeway.proofs.substrate import encode_compact, storage_key, twox_64_concat
+from causeway.protocols.tabled_state import TabledState
+
+PALLET = "Hrmp"
+
+Entries = dict[bytes, bytes | None]
+"""Changes of storage by key; None: the key goes."""
+
+_Named = dict[tuple[int, ...], bytes]
+
+
+def changes(before: TabledState | None, after: TabledState) -> Entries:
+    """Return what changes in the relay chain's storage from one state to the next; ``before`` None: all is new."""
+    found: Entries = {}
+    for name, items in _TABLES.items():
+        if before is not None and before[name] is after[name]:
+            continue
+        for item, entries in items.items():
+            old = {} if before is None else entries(before[name])
+            new = entries(after[name])
+            found |= {item_key(item, *key): None for key in old.keys() - new.keys()}
+            found |= {item_key(item, *key): value for key, value in new.items() if old.get(key) != value}
+    return found
+
+
+def item_key(item: str, *key: int) -> bytes:
+    """Return the key of an entry of a parachain, or of a channel (sender, recipient)."""
+    pallet = "Paras" if item == "Heads" else PALLET
+    return storage_key(pallet, item, (twox_64_concat, b"".join(map(_u32, key))))
+
+
+def _u32(number: int) -> bytes:
+    return number.to_bytes(4, "little")
+
+
+def _u128(number: int) -> bytes:
+    return number.to_bytes(16, "little")
+
+
+def _bytes(data: bytes) -> bytes:
+    return encode_compact(len(data)) + data
+
+
+def _list(items: list[bytes]) -> bytes:
+    return encode_compact(len(items)) + b"".join(items)
+
+
+def _rows(frame: Frame, *names: str) -> Iterable[tuple[int, ...]]:
+    return zip(*(frame[name].tolist() for name in names), strict=True)
+
+
+def _heads(paras: Frame) -> _Named:
+    return {(p,): _bytes(head.tobytes()) for p, head in zip(paras["para"].tolist(), paras["head"], strict=True)}
+
+
+def _watermarks(paras: Frame) -> _Named:
+    return {(p,): _u32(number) for p, number in _rows(paras, "para", "watermark")}
+
+
+_SIZES = ("max_capacity", "max_total_size", "max_message_size")
+
+
+def _requests(requests: Frame) -> _Named:
+    rows = _rows(requests, "sender", "recipient", "confirmed", "sender_deposit", *_SIZES)
+    return {
+        (x, y): bytes([confirmed]) + _u32(0) + _u128(deposit) + _u32(size) + _u32(capacity) + _u32(total)
+        for x, y, confirmed, deposit, capacity, total, size in rows
+    }
+
+
+def _channels(channels: Frame) -> _Named:
+    names = (*_SIZES, "msg_count", "total_size")
+    numbers = np.stack([channels[name].astype("<u4") for name in names], axis=1)
+    deposits = _rows(channels, "sender", "recipient", "sender_deposit", "recipient_deposit")
+    found: _Named = {}
+    for sizes, head, (x, y, *held) in zip(numbers, channels["mqc_head"], deposits, strict=True):
+        chain = b"\x01" + head.tobytes() if head.any() else b"\x00"
+        found[x, y] = sizes.tobytes() + chain + b"".join(map(_u128, held))
+    return found
+
+
+def _closing(channels: Frame) -> _Named:
+    return dict.fromkeys(_rows(channels.filter(channels["closing"] > 0), "sender", "recipient"), b"")
+
+
+def _index(of: str, other: str) -> Callable[[Frame], _Named]:
+    def entries(channels: Frame) -> _Named:
+        found: dict[tuple[int, ...], list[bytes]] = {}
+        for p, foreign in sorted(_rows(channels, of, other)):
+            found.setdefault((p,), []).append(_u32(foreign))
+        return {key: _list(items) for key, items in found.items()}
+
+    return entries
+
+
+def _contents(contents: Frame) -> _Named:
+    found: dict[tuple[int, ...], list[bytes]] = {}
+    rows = zip(_rows(contents, "sender", "recipient", "sent_at"), contents["data"].to_pylist(), strict=True)
+    for (x, y, sent_at), data in rows:
+        found.setdefault((x, y), []).append(_u32(sent_at) + _bytes(data))
+    return {key: _list(items) for key, items in found.items()}
+
+
+def _digests(digests: Frame) -> _Named:
+    found: dict[int, dict[int, list[bytes]]] = {}
+    for p, number, sender in _rows(digests, "recipient", "number", "sender"):
+        found.setdefault(p, {}).setdefault(number, []).append(_u32(sender))
+    return {(p,): _list([_u32(n) + _list(senders) for n, senders in blocks.items()]) for p, blocks in found.items()}
+
+
+_TABLES: dict[str, dict[str, Callable[[Frame], _Named]]] = {
+    "paras": {"Heads": _heads, "HrmpWatermarks": _watermarks},
+    "requests": {"HrmpOpenChannelRequests": _requests},
+    "channels": {
+        "HrmpChannels": _channels,
+        "HrmpCloseChannelRequests": _closing,
+        "HrmpIngressChannelsIndex": _index("recipient", "sender"),
+        "HrmpEgressChannelsIndex": _index("sender", "recipient"),
+    },
+    "contents": {"HrmpChannelContents": _contents},
+    "digests": {"HrmpChannelDigests": _digests},
+}

@@ -1,0 +1,169 @@
+"""A network of parachains with HRMP in memory: users' messages by hand, ticks by hand, no lake and no Spark.
+
+net = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}, cuts=2, session_blocks=3)
+net.tell(1, 2, count=5)       # with the next tick program 1 calls program 2, five times
+net.settle()                  # ticks until the kernel asks for none
+net.table("channels"), net.named("rejected"), net.count("answered")
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.faults import Fault, Faults
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.ledger import Event, Kind
+from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
+from causeway.model.value import Holder
+from causeway.programs.runner import Programs
+from causeway.protocols.contract import RANGES_SCHEMA, SEEN_HEADERS_SCHEMA, Inputs, Tick, View
+from causeway.protocols.icmp.chains import RELAY_POSITION, complete
+from causeway.protocols.icmp.hrmp.kernel import HrmpKernel
+from causeway.protocols.icmp.options import IcmpOptions
+from causeway.protocols.icmp.state import State
+from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
+from tests.property.caller_payloads import caller_payload
+from tests.shown import shown_to
+from tests.unit.ibc_network import topology_of
+
+MOST_TICKS = 400
+
+
+class Hrmp:
+    """``cuts``: into how many calls of the kernel the chains are cut."""
+
+    def __init__(
+        self,
+        chains: Mapping[str, Mapping[int, str]],
+        cuts: int = 1,
+        halts: list[tuple[str, int, int]] | None = None,
+        **options: Any,
+    ) -> None:
+        topology = complete(topology_of(chains))
+        numbers = {name: number for number, name in enumerate(chains)} | {"relay": len(chains)}
+        faults = [Fault("halt", numbers[name], None, first, last) for name, first, last in halts or []]
+        self.kernel = HrmpKernel(
+            topology,
+            Programs(topology),
+            IcmpOptions(channels="hrmp", **options),
+            faults=Faults.of(*faults),
+        )
+        everyone = np.arange(len(self.kernel.chains()), dtype=np.uint32)
+        self.groups = np.array_split(everyone, cuts)
+        made = [self.kernel.genesis(group) for group in self.groups]
+        self.states = [result.state for result in made]
+        self.tick = 0
+        self.wake: int | None = 0
+        self.outbound = empty_frame(OUTBOUND_SCHEMA)
+        self.events: list[dict[str, Any]] = []
+        self.headers: dict[int, list[bytes]] = {}
+        self.sums: Counter[tuple[Holder, int]] = Counter()
+        self._told: list[dict[str, Any]] = []
+        self._hosts = {program: number for number, programs in enumerate(chains.values()) for program in programs}
+        self._note(made)
+
+    def tell(self, program: int, receiver: int, count: int = 1, body: bytes = b"x") -> None:
+        payload = caller_payload(receiver, 0, "echo", body)
+        row = {"chain": self._hosts[program], "receiver": program, "sender": 7, "method": "call", "payload": payload}
+        self._told += [row] * count
+
+    def step(self) -> None:
+        """One tick: every call of the kernel sees what the others showed after the tick before."""
+        tick = Tick(self.tick + 1, self.tick)
+        results = []
+        carried = CARRIED_SCHEMA.empty_table()
+        for group, state in zip(self.groups, self.states, strict=True):
+            view = View(shown_to(self.kernel, self.states, group), empty_frame(SEEN_HEADERS_SCHEMA))
+            own = set(self.kernel.numbers()[group].tolist())
+            told = [row for row in self._told if row["chain"] in own]
+            ingress = pa.Table.from_pylist(told, schema=INGRESS_SCHEMA)
+            fresh = self.kernel.state(state.frames()) if self.tick % 5 == 0 else state
+            plan = self.kernel.plan(fresh, group, view, ingress, carried, tick)
+            inputs: Inputs[State] = Inputs(ingress, carried, self._read(plan.reads.offered), self._read(plan.reads.own))
+            results.append(self.kernel.round(fresh, group, plan, inputs, tick))
+        self._told = []
+        self.states = [result.state for result in results]
+        self.outbound = concat([self.outbound, *(result.outbound for result in results)])
+        self._note(results)
+        wakes = [result.wake for result in results if result.wake is not None]
+        self.wake = min(wakes, default=None)
+        self.tick += 1
+        self._check()
+
+    def settle(self) -> int:
+        """Tick until nothing happens of itself; returns the tick after."""
+        while self._told or self.wake is not None:
+            assert self.tick < MOST_TICKS, "it does not come to rest"
+            self.tick = max(self.tick, self.wake or 0)
+            self.step()
+        return self.tick
+
+    def _read(self, ranges: Frame) -> Frame:
+        rows = self.outbound
+        wanted = np.zeros(len(rows), dtype=bool)
+        names = (*LANE, "begin", "end")
+        for source, destination, substream, begin, end in zip(*(ranges[n].tolist() for n in names), strict=True):
+            mine = (rows["source"] == source) & (rows["destination"] == destination) & (rows["substream"] == substream)
+            wanted |= mine & (rows["index"] >= begin) & (rows["index"] < end)
+        return rows.filter(wanted)
+
+    def _note(self, results: list[Any]) -> None:
+        for result in results:
+            self.events += result.logs["events"].to_table(self.kernel.logs["events"]).to_pylist()
+            for row in result.logs["value"].to_table(self.kernel.logs["value"]).to_pylist():
+                self.sums[Holder(row["from_holder"]), row["from_number"]] -= row["amount_low"]
+                self.sums[Holder(row["to_holder"]), row["to_number"]] += row["amount_low"]
+            made = result.headers
+            for chain, root in zip(made["chain"].tolist(), made["root"], strict=True):
+                self.headers.setdefault(chain, []).append(root.tobytes())
+
+    def _check(self) -> None:
+        """After every block: accounts are what the value log says, nothing is made or lost, what is held is what
+        requests and channels say; counts of channels are those of their contents."""
+        accounts, held = self.table("sovereign"), Counter[int]()
+        for row in [*self.table("requests"), *self.table("channels")]:
+            held[row["sender"]] += row["sender_deposit"]
+            held[row["recipient"]] += row["recipient_deposit"]
+        for row in accounts:
+            assert row["held"] == held[row["para"]]
+            assert row["free"] + row["held"] == self.kernel.options.endowment
+            assert self.sums[Holder.SOVEREIGN, row["para"]] == row["free"]
+            assert self.sums[Holder.RESERVED, row["para"]] == row["held"]
+        rebuilt = self.kernel.state(self.states[0].frames())
+        (root,) = self.kernel.roots(rebuilt, self.groups[0][:1], Tick(0, 0), empty_frame(RANGES_SCHEMA))["root"]
+        assert self.headers[RELAY_POSITION][-1] == root.tobytes()
+        contents = self.table("contents")
+        for channel in self.table("channels"):
+            mine = [
+                row
+                for row in contents
+                if (row["sender"], row["recipient"]) == (channel["sender"], channel["recipient"])
+            ]
+            assert channel["msg_count"] == len(mine) <= channel["max_capacity"]
+            assert channel["total_size"] == sum(len(row["data"]) for row in mine) <= channel["max_total_size"]
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        schema = self.kernel.tables()[name].schema
+        return [row for state in self.states for row in state[name].to_table(schema).to_pylist()]
+
+    def count(self, event: Event, kind: Kind | None = None) -> int:
+        return sum(bool(row["events"] & event) and kind in (None, row["kind"]) for row in self.events)
+
+    def reasons(self) -> Counter[str]:
+        return Counter(row["reason"] for row in self.events if row["reason"])
+
+    def received(self) -> dict[tuple[int, int], list[int]]:
+        """The indices of what came over each lane between chains, in the order in which it was executed."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for row in self.events:
+            if row["events"] & Event.EXECUTED and row["source"] != row["destination"] and row["via"] == 1:
+                found.setdefault((row["source"], row["destination"]), []).append(row["index"])
+        return found
+
+    def roots(self) -> dict[int, bytes]:
+        return {chain: roots[-1] for chain, roots in self.headers.items()}
