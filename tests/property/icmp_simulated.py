@@ -35,7 +35,16 @@ from tests.unit.gossip_networks import ticks
 SLICE, SLOT, SPREAD, LATEST = 100, 2_000, 1_500, 500
 """Milliseconds: all times are multiples of a slice, so that rounding changes none."""
 
-SHARED = ("topic_mode", "heads_diff", "ancestors", "propagate_on_leaf", "allowed_by", "seen_until", "purge_interval")
+SHARED = (
+    "topic_mode",
+    "heads_diff",
+    "ancestors",
+    "reconciliation",
+    "propagate_on_leaf",
+    "allowed_by",
+    "seen_until",
+    "purge_interval",
+)
 """Options that both have under one name."""
 
 VERDICTS: dict[Verdict, Judged] = {Verdict.OK: "good", Verdict.Duplicate: "duplicate", Verdict.Impolite: "disallowed"}

@@ -121,6 +121,11 @@ def test_neither_buckets_nor_a_restart_nor_indices_change_a_result(
 
     monkeypatch.setattr(GossipKernel, "round", rebuilt)
     assert in_memory(kernel) == (whole, logs)
+    scenario.write_text(
+        scenario.read_text().replace("[gossip]", '[gossip]\nreconciliation = "minisketch"\nancestors = 1')
+    )
+    sketched = in_memory(kernel_of(scenario))
+    assert sketched != (whole, logs) and in_memory(kernel_of(scenario), (9, 24)) == sketched
 
 
 def test_all_who_need_a_queue_get_it_and_attackers_end_disconnected(tmp_path: Path) -> None:

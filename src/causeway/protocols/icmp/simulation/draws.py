@@ -47,6 +47,8 @@ class Draw(IntEnum):
     """Whom attackers choose (attackers, node)."""
     JUNK = 10
     """What a spammer makes up (junk)."""
+    SALT = 11
+    """The salt of a connection (node, peer, tick, word)."""
 
 
 def words(seed: int, what: Draw, *of: Any) -> U64:

@@ -33,7 +33,7 @@ from causeway.protocols.icmp.gossip.state import start
 from causeway.protocols.icmp.simulation.node import Slice, run
 from causeway.protocols.icmp.simulation.options import SimulationOptions
 from causeway.protocols.icmp.simulation.state import State, Window, unpacked
-from causeway.protocols.icmp.simulation.tables import COUNTERS, LOGS, OUTBOUND, STATE_TABLES
+from causeway.protocols.icmp.simulation.tables import COUNTERS, LOGS, OUTBOUND, STATE_TABLES, UNDER_WAY
 from causeway.protocols.icmp.simulation.world import Given, World
 from causeway.protocols.sections import section_digests
 
@@ -123,9 +123,8 @@ class GossipKernel(HostedForGood):
     ) -> RoundResult[State]:
         """Run a slice of time of ``chains``."""
         tables = plan.content.tables
-        packets = concat([state.rows["waiting_packets"], tables["packets"]])
-        bodies = concat([state.rows["waiting_bodies"], tables["bodies"]])
-        state, logs = run(Slice(self.world, chains, tick.tick), state, packets, bodies)
+        came = {name: concat([state.rows["waiting_" + name], tables[name]]) for name in UNDER_WAY}
+        state, logs = run(Slice(self.world, chains, tick.tick), state, came)
         last = tick.tick >= self.options.end
         headers = empty_frame(HEADERS_SCHEMA)
         if last or tick.tick * self.options.slice % self.options.relay.interval == 0:

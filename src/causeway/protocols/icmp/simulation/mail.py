@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
 from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.proofs.hashing import Digests
 from causeway.protocols.icmp.gossip.listed import Mask
@@ -15,7 +18,18 @@ from causeway.protocols.icmp.gossip.output import Output
 from causeway.protocols.icmp.gossip.waiting import admitted
 from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.state import heads_bytes, heads_hashes
-from causeway.protocols.icmp.simulation.tables import BODIES, CLOSED, DECLARED, JUNK, MALFORMED, PACKETS
+from causeway.protocols.icmp.simulation.tables import (
+    ASK,
+    BODIES,
+    CLOSED,
+    DECLARED,
+    JUNK,
+    MALFORMED,
+    MORE,
+    PACKETS,
+    SKETCH,
+    SKETCHES,
+)
 from causeway.protocols.icmp.simulation.world import World
 
 _TICKS, _EACH = 24, 16
@@ -28,23 +42,24 @@ class Mail:
 
     packets: Frame
     bodies: Frame
-    waiting_packets: Frame
-    waiting_bodies: Frame
+    sketches: Frame
+    waiting: Mapping[str, Frame]
 
 
-def arrived(packets: Frame, bodies: Frame, time: int, there: npt.NDArray[np.uint32], world: World) -> Mail:
-    """Return what of ``packets`` and ``bodies`` is there at a ``time``; for who is not ``there`` it is lost. Of bodies
-    a step takes as many from each peer as it may: the rest waits."""
-    packets, waiting_packets = _due(packets, time, there)
-    bodies, waiting_bodies = _due(bodies, time, there)
+def arrived(rows: Mapping[str, Frame], time: int, there: npt.NDArray[np.uint32], world: World) -> Mail:
+    """Return what of ``rows`` (of the tables ``UNDER_WAY``) is there at a ``time``; for who is not ``there`` it is
+    lost. Of bodies a step takes as many from each peer as it may: the rest waits."""
+    due = {name: _due(some, time, there) for name, some in rows.items()}
+    waiting = {"waiting_" + name: later for name, (_, later) in due.items()}
+    bodies, waiting_bodies = due["bodies"]
     if len(bodies):
         _, size = described(world, bodies["queue"])
-        waiting = Frame({"node": bodies["destination"], "peer": bodies["source"], "size": size}, len(bodies))
-        taken = admitted(waiting, world.options.gossip)
+        asked = Frame({"node": bodies["destination"], "peer": bodies["source"], "size": size}, len(bodies))
+        taken = admitted(asked, world.options.gossip)
         if not taken.all():
-            waiting_bodies = _ordered(concat([bodies.filter(~taken), waiting_bodies]))
+            waiting["waiting_bodies"] = _ordered(concat([bodies.filter(~taken), waiting_bodies]))
             bodies = bodies.filter(taken)
-    return Mail(packets, bodies, waiting_packets, waiting_bodies)
+    return Mail(due["packets"][0], bodies, due["sketches"][0], waiting)
 
 
 def _due(rows: Frame, time: int, there: npt.NDArray[np.uint32]) -> tuple[Frame, Frame]:
@@ -118,11 +133,12 @@ def _junk(world: World, queue: U64) -> tuple[Digests, Digests]:
 
 @dataclass(frozen=True)
 class Sending:
-    """What nodes send in a slice, in the order in which they say it: ``PACKETS`` and ``BODIES`` without ``order`` and
-    ``at``."""
+    """What nodes send in a slice, in the order in which they say it: ``PACKETS``, ``BODIES`` and ``SKETCHES`` without
+    ``order`` and ``at``."""
 
     packets: Frame
     bodies: Frame
+    sketches: Frame
 
     def with_bodies(self, source: Rows, destination: Rows, queue: U64) -> Sending:
         """Return it with altered bodies besides, as if the sender had the queues of itself."""
@@ -142,7 +158,8 @@ def sending(world: World, out: Output, hops: npt.NDArray[np.uint8]) -> Sending:
     nothing = np.full((len(gone), 20), 255, dtype=np.uint8)
     packets.append(_packets(gone["node"], gone["peer"], CLOSED, np.zeros(len(gone), dtype=np.uint64), nothing))
     queue = relay.queue_numbers(out.queues["root"], out.queues["topic"]).astype(np.uint64)
-    return Sending(concat(packets), _bodies(out.queues["node"], out.queues["peer"], queue, 0, hops))
+    bodies = _bodies(out.queues["node"], out.queues["peer"], queue, 0, hops)
+    return Sending(concat(packets), bodies, _reconciling(out))
 
 
 def _packets(
@@ -177,12 +194,13 @@ def junk(tick: int, source: Rows, which: Rows) -> U64:
     return number.astype(np.uint64) + np.uint64(JUNK)
 
 
-def posted(world: World, rows: Sending, time: int, tick: int) -> tuple[Frame, Frame]:
-    """Return what was sent as rows of the tables ``packets`` and ``bodies``: without what is lost under way."""
-    found = []
-    for part, (sent, schema) in enumerate(((rows.packets, PACKETS), (rows.bodies, BODIES))):
+def posted(world: World, rows: Sending, time: int, tick: int) -> dict[str, Frame]:
+    """Return what was sent as rows of the tables ``UNDER_WAY``: without what is lost."""
+    found = {}
+    kinds = (("packets", rows.packets, PACKETS), ("bodies", rows.bodies, BODIES), ("sketches", rows.sketches, SKETCHES))
+    for part, (name, sent, schema) in enumerate(kinds):
         if len(sent) == 0:
-            found.append(empty_frame(schema))
+            found[name] = empty_frame(schema)
             continue
         order = np.argsort(sent["source"], kind="stable")
         sent = sent.take(order)
@@ -191,12 +209,44 @@ def posted(world: World, rows: Sending, time: int, tick: int) -> tuple[Frame, Fr
         at = (time + world.graph.latency_of(source, destination)).astype(np.uint64)
         sent = sent.with_columns(order=rank.astype(np.uint32), at=at).select(schema.names)
         if world.options.links.loss:
-            chance = uniforms(world.seed, Draw.LOST, source, destination, tick, 2 * rank + part)
+            chance = uniforms(world.seed, Draw.LOST, source, destination, tick, len(kinds) * rank + part)
             sent = sent.filter((chance >= world.options.links.loss) | _lasting(sent))
-        found.append(sent)
-    return found[0], found[1]
+        found[name] = sent
+    return found
 
 
 def _lasting(sent: Frame) -> Mask:
     """Return which rows are never lost: that a connection ended is noticed at last."""
-    return np.asarray(sent["kind"] == CLOSED) if "kind" in sent else np.zeros(len(sent), dtype=bool)
+    if "heads" not in sent:
+        return np.zeros(len(sent), dtype=bool)
+    return np.asarray(sent["kind"] == CLOSED)
+
+
+def sketches_input(sketches: Frame) -> dict[str, Frame]:
+    """Return sketches, wishes for larger ones and short ids that are asked for, as ``step`` takes them."""
+    found = {}
+    for kind, name, column in ((SKETCH, "sketches", "capacity"), (MORE, "more", "capacity"), (ASK, "asks", "id")):
+        some = sketches.filter(sketches["kind"] == kind)
+        rows = Frame({"node": some["destination"], "peer": some["source"], column: some["value"]}, len(some))
+        found[name] = rows.with_columns(sketch=some["data"]) if kind == SKETCH else rows
+    return found
+
+
+def _reconciling(out: Output) -> Frame:
+    """Return what a step sends of sketches."""
+    found = [empty_frame(SKETCHES).select(_SAID)]
+    for kind, rows, column in ((SKETCH, out.sketches, "capacity"), (MORE, out.more, "capacity"), (ASK, out.asks, "id")):
+        if len(rows):
+            data = rows["sketch"].cast(pa.binary()) if kind == SKETCH else repeated_bytes(b"", len(rows))
+            ends = {"source": rows["node"], "destination": rows["peer"], "kind": np.full(len(rows), kind, np.uint8)}
+            found.append(Frame({**ends, "value": rows[column], "data": data}, len(rows)))
+    return concat(found)
+
+
+_SAID = ("source", "destination", "kind", "value", "data")
+
+
+def sketch_bytes(sketches: Frame) -> U64:
+    """Return how many bytes each sketch, wish or short id has."""
+    sizes = np.asarray(pc.binary_length(sketches["data"]), dtype=np.uint64)
+    return np.where(sketches["kind"] == SKETCH, sizes, np.uint64(4))

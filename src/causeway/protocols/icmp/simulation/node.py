@@ -6,6 +6,7 @@ something else than it says.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,6 +22,7 @@ from causeway.protocols.icmp.gossip.output import QUEUE, Output
 from causeway.protocols.icmp.gossip.peers import disconnect
 from causeway.protocols.icmp.gossip.state import GossipState, Own
 from causeway.protocols.icmp.gossip.step import Inputs, step
+from causeway.protocols.icmp.simulation.draws import Draw, words
 from causeway.protocols.icmp.simulation.mail import (
     Sending,
     arrived,
@@ -29,9 +31,11 @@ from causeway.protocols.icmp.simulation.mail import (
     posted,
     queues_input,
     sending,
+    sketch_bytes,
+    sketches_input,
 )
 from causeway.protocols.icmp.simulation.state import State, Window
-from causeway.protocols.icmp.simulation.tables import CLOSED, COUNTERS
+from causeway.protocols.icmp.simulation.tables import CLOSED, COUNTERS, SALT_BYTES
 from causeway.protocols.icmp.simulation.world import LIE, NO_PARA, SILENT, SPAM, World
 
 ITSELF = 2**32 - 1
@@ -74,10 +78,10 @@ class Slice:
         return np.asarray(self.there & ~self.world.there(self.nodes.astype(np.int64), self.before))
 
 
-def run(now: Slice, state: State, packets: Frame, bodies: Frame) -> tuple[State, dict[str, Frame]]:
-    """Return the state after a slice, and the rows of log tables."""
+def run(now: Slice, state: State, under_way: Mapping[str, Frame]) -> tuple[State, dict[str, Frame]]:
+    """Return the state after a slice, and the rows of log tables. ``under_way``: by table what goes to the nodes."""
     world, options = now.world, now.world.options.gossip
-    mail = arrived(packets, bodies, now.time, now.nodes[now.there], world)
+    mail = arrived(under_way, now.time, now.nodes[now.there], world)
     state = _moved(_emptied(state, now.left), Window.at(world, now.time))
     closed = mail.packets["kind"] == CLOSED
     ended = _ended(state.rows["ended"], mail.packets.filter(closed), "destination", "source")
@@ -90,6 +94,7 @@ def run(now: Slice, state: State, packets: Frame, bodies: Frame) -> tuple[State,
         kept=_kept(world, leaves, blocks),
         heads=heads_input(world, mail.packets.filter(~closed)),
         queues=came,
+        **(sketches_input(mail.sketches) if len(mail.sketches) else {}),
     )
     before = state.gossip
     gossip, out = step(before, inputs, now.time, options)
@@ -97,9 +102,7 @@ def run(now: Slice, state: State, packets: Frame, bodies: Frame) -> tuple[State,
     ended = _ended(ended, out.disconnected, "node", "peer")
     sent = _misbehaved(now, gossip, sending(world, out, _hops_of(now, hops, state.window, out)), leaves, blocks)
     counters = _counted(now, state, gossip, out, sent, came, logs)
-    packets, bodies = posted(world, sent, now.time, now.tick)
-    rows = {"ended": ended, "packets": packets, "bodies": bodies}
-    rows |= {"waiting_packets": mail.waiting_packets, "waiting_bodies": mail.waiting_bodies}
+    rows = {"ended": ended, **posted(world, sent, now.time, now.tick), **mail.waiting}
     state = replace(state, gossip=gossip, hops=hops, counters=counters, rows=rows)
     logs["disconnected"] = _renamed(out.disconnected, ("peer", "code"))
     if now.time % world.options.sample == 0:
@@ -172,8 +175,17 @@ def _connected(now: Slice, ended: Frame) -> Frame | None:
     earlier = world.there(nodes, now.before)[row] & world.there(peer, now.before)
     rows = np.flatnonzero(both & ~earlier)
     pairs = Frame({"node": now.nodes[row[rows]], "peer": peer[rows].astype(np.uint32)}, len(rows))
+    if world.options.gossip.reconciliation != "off":
+        pairs = pairs.with_columns(salt=_salts(now, nodes[row[rows]], peer[rows]))
     again = lookup(ended, Frame({"chain": pairs["node"], "peer": pairs["peer"]}, len(pairs)), ("chain", "peer"))
     return pairs.filter(again < 0)
+
+
+def _salts(now: Slice, node: Rows, peer: Rows) -> npt.NDArray[np.uint8]:
+    """Return the salts of connections, the same at both ends."""
+    low, high = np.minimum(node, peer)[:, None], np.maximum(node, peer)[:, None]
+    drawn = words(now.world.seed, Draw.SALT, low, high, now.tick, np.arange(SALT_BYTES // 8)[None, :])
+    return np.ascontiguousarray(drawn).astype("<u8").view(np.uint8)
 
 
 # ---- leaves
@@ -208,7 +220,8 @@ def _misbehaved(now: Slice, gossip: GossipState, sent: Sending, leaves: Frame, b
     of = behaviour[sent.bodies["source"].astype(np.int64)]
     altered = np.where(of == LIE, np.uint8(1), sent.bodies["altered"])
     bodies = sent.bodies.with_columns(altered=altered).filter((of != SILENT) & (of != SPAM))
-    sent = replace(sent, bodies=bodies)
+    quiet = behaviour[sent.sketches["source"].astype(np.int64)]
+    sent = replace(sent, bodies=bodies, sketches=sent.sketches.filter((quiet != SILENT) & (quiet != SPAM)))
     begins = gossip.peer_begins
     liars = behaviour[leaves["node"].astype(np.int64)] == LIE
     for node, block in zip(leaves["node"][liars].tolist(), blocks[liars].tolist(), strict=True):
@@ -288,6 +301,9 @@ def _counted(
     add("sent_queues", bodies["source"])
     add("sent_bytes", bodies["source"], size)
     add("sent_heads", sent.packets["source"])
+    if len(sent.sketches):
+        add("sent_sketches", sent.sketches["source"])
+        add("sent_bytes", sent.sketches["source"], sketch_bytes(sent.sketches))
     verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
     verdicts = verdicts.filter(verdicts["code"] != Verdict.NotConnected)
     size, code = came["size"][verdicts["row"]], verdicts["code"]

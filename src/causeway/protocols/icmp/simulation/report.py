@@ -202,6 +202,7 @@ def _costs(world: World, work: pa.Table) -> dict[str, Any]:
         "sent_bytes_a_node": last["sent_bytes"] // honest,
         "sent_queues_a_node": round(last["sent_queues"] / honest, 1),
         "declarations_a_node": round(last["sent_heads"] / honest, 1),
+        "sketches_a_node": round(last["sent_sketches"] / honest, 1),
         "copies_a_body": round(copies, 3),
         "wasted_queues": last["wasted"],
         "wasted_bytes": last["wasted_bytes"],

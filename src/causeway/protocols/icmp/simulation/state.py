@@ -19,7 +19,7 @@ from causeway.protocols.icmp.gossip.numbers import places
 from causeway.protocols.icmp.gossip.state import FRESH, RECEIVED, SENT, GossipState, Own
 from causeway.protocols.icmp.gossip.tabled import listed_of
 from causeway.protocols.icmp.simulation.relay import NO_BLOCK, RelayChain
-from causeway.protocols.icmp.simulation.tables import COUNTERS, NO_NUMBER, STATE_TABLES
+from causeway.protocols.icmp.simulation.tables import COUNTERS, NO_NUMBER, SALT_BYTES, STATE_TABLES
 from causeway.protocols.icmp.simulation.world import World
 
 Bytes = npt.NDArray[np.uint8]
@@ -180,6 +180,7 @@ def _links(state: State) -> Frame:
         "chain": peers["node"],
         **{name: peers[name] for name in ("peer", "reputation", "impolite", "count")},
         "heads": heads_bytes(relay, peers["heads"]),
+        "salt": peers["salt"] if "salt" in peers else np.zeros((len(peers), SALT_BYTES), dtype=np.uint8),
         "first_queue": np.full(len(peers), window.first_queue, dtype=np.uint64),
         "seen": _column(packed),
     }
@@ -219,6 +220,8 @@ def unpacked(world: World, frames: Mapping[str, Frame]) -> State:
         **{name: links[name] for name in ("peer", "reputation", "impolite", "count")},
         "heads": heads_hashes(relay, links["heads"]),
     }
+    if world.options.gossip.reconciliation != "off":
+        peers["salt"] = links["salt"]
     own_nodes = Frame({"node": nodes["chain"], "purge": nodes["purge"], "bytes": nodes["bytes"]}, len(nodes))
     sizes = relay.sizes[relay.root_numbers(listed.roots)]
     gossip = GossipState(Own(mine, listed), own_nodes, leaf, has, sizes, Frame(peers, len(links)), noted)

@@ -19,11 +19,16 @@ HEADS_BYTES = 20
 
 NO_NUMBER = 2**32 - 1
 
+SALT_BYTES = 32
+
 JUNK = 1 << 63
 """A queue that nobody posted has a number from here on."""
 
 DECLARED, CLOSED, MALFORMED = range(3)
 """Kinds of packets: chain heads, the end of the connection, what cannot be decoded."""
+
+SKETCH, MORE, ASK = range(3)
+"""Kinds of what goes out where pools are reconciled: a sketch, one of a larger capacity is wanted, a queue is."""
 
 
 def _schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:
@@ -36,6 +41,7 @@ COUNTERS = (
     "sent_queues",
     "sent_bytes",
     "sent_heads",
+    "sent_sketches",
     "got_queues",
     "got_bytes",
     "new",
@@ -44,9 +50,9 @@ COUNTERS = (
     "wasted_bytes",
     "most_pool_bytes",
 )
-"""What a node did since the beginning: queues, their bytes and declarations that it sent; queues that it got, and their
-bytes; of these the new ones, those that it had, those that were wasteful or impolite; the most bytes of its pool after
-any step."""
+"""What a node did since the beginning: queues, their bytes (with those of sketches), declarations and sketches that it
+sent; queues that it got, and their bytes; of these the new ones, those that it had, those that were wasteful or
+impolite; the most bytes of its pool after any step."""
 
 NODES = _schema(
     ("chain", _U32),
@@ -73,6 +79,7 @@ LINKS = _schema(
     ("impolite", _I64),
     ("count", _U64),
     ("heads", pa.binary(HEADS_BYTES)),
+    ("salt", pa.binary(SALT_BYTES)),
     ("first_queue", _U64),
     ("seen", pa.binary()),
 )
@@ -101,6 +108,17 @@ BODIES = _schema(
 )
 """What was sent in the last slice, and ``at`` what time it is there; ``order``: among what its source sent then."""
 
+SKETCHES = _schema(
+    ("source", _U32),
+    ("destination", _U32),
+    ("order", _U32),
+    ("at", _U64),
+    ("kind", _U8),
+    ("value", _U64),
+    ("data", pa.binary()),
+)
+"""The same of sketches; ``value``: a capacity, or the short id of a queue."""
+
 _ENDS = ("source", "destination")
 _SENT = ("source", "order")
 _WAITING = ("destination", "at", "source", "order")
@@ -112,10 +130,15 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "ended": StateTable(ENDED, "chain", ("chain", "peer"), ("chain", "peer")),
     "packets": StateTable(PACKETS, "source", _SENT, _ENDS, shown=Shown.DESTINATION),
     "bodies": StateTable(BODIES, "source", _SENT, _ENDS, shown=Shown.DESTINATION),
+    "sketches": StateTable(SKETCHES, "source", _SENT, _ENDS, shown=Shown.DESTINATION),
     "waiting_packets": StateTable(PACKETS, "destination", _WAITING, _ENDS),
     "waiting_bodies": StateTable(BODIES, "destination", _WAITING, _ENDS),
+    "waiting_sketches": StateTable(SKETCHES, "destination", _WAITING, _ENDS),
 }
-"""``packets`` and ``bodies`` are what goes from node to node; what is not there yet waits at its destination."""
+"""``packets``, ``bodies`` and ``sketches`` are what goes from node to node; what is not there yet waits at its
+destination."""
+
+UNDER_WAY = ("packets", "bodies", "sketches")
 
 OUTBOUND = _schema(*((item.name, item.type) for item in LANE_FIELDS), ("index", _U64))
 
