@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from causeway.model.errors import InvalidInput
+from causeway.model.faults import Fault
+from causeway.model.frame import empty_frame
+from causeway.model.ledger import Event
 from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
+from causeway.protocols.contract import RANGES_SCHEMA, Tick
+from tests.unit.icmp_network import Network as Memory
 
 FORK = '[[faults]]\nkind = "fork"\ntick = 3\nuntil = 5\n'
 CALL = "[[options.para_calls]]\ntick = 1\n"
@@ -81,3 +87,55 @@ def test_a_fork_in_a_lake_that_is_cut_and_continued(tmp_path: Path) -> None:
             assert counts["reverted_messages"] > 0
             found.append(net.root())
     assert found[0] == found[1]
+
+
+REFUSED = {
+    "partial": "IngressCountMismatch",
+    "skipped": "NotAPrefix",
+    "sender": "IngressChainMismatch",
+    "body": "IngressRootMismatch",
+    "ahead": "NotAPrefix",
+    "root": "EgressRootMismatch",
+    "no_root": "MissingEgressRoot",
+    "parent": "ParentMismatch",
+    "unsorted": "EgressOutOfOrder",
+    "self": "SelfAddressed",
+    "empty": "EmptyTrieRoot",
+    "unknown": "DestinationDoesNotExist",
+    "watermark_back": "WatermarkRegressed",
+    "watermark_hash": "WatermarkNotAncestor",
+    "duplicate": "DuplicateCandidate",
+}
+
+
+def _played(*faults: Fault) -> Memory:
+    """Three chains, of which each calls the next in every tick; the answers come back."""
+    net = Memory({name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}, faults=faults)
+    for tick in range(14):
+        for n in (1, 2, 3):
+            net.call(10 * n, 10 * (n % 3 + 1) + 1, bytes([tick]))
+        net.step()
+    net.step(10)
+    return net
+
+
+@pytest.fixture(scope="module")
+def honest() -> Memory:
+    return _played()
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_a_malicious_collator_does_is_refused_by_its_name_and_the_honest_goes_on(
+    what: str, honest: Memory
+) -> None:
+    """The roots at the end are those of a network without it, so that nothing else came of it."""
+    net = _played(Fault("candidate", 1, None, 4, 10, {"what": what}))
+    events = net.surviving(Event.REJECTED)
+    assert set(events["reason"].to_pylist()) == {REFUSED[what]}
+    assert set(events["source"].tolist()) == {2}
+    everything = np.arange(len(net.names), dtype=np.uint32)
+    roots = [
+        one.kernel.roots(one.state, everything, Tick(one.height, one.tick), empty_frame(RANGES_SCHEMA))["root"]
+        for one in (net, honest)
+    ]
+    assert (roots[0] == roots[1]).all()

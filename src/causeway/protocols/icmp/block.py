@@ -27,7 +27,7 @@ from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 def validated(
     bases: Frame, listed: Frame, entries: Frame, bodies: Frame, options: IcmpOptions, log: EventLog
 ) -> tuple[Frame, Frame]:
-    """Return the entries that candidates consume, and their messages, in order (G1).
+    """Return the entries that candidates consume (with the roots of the bodies), and their messages, in order (G1).
 
     What a validator would refuse (``validate_incoming``, 3.4) is not consumed: of a chain of which a body has not the
     root that was posted, nothing is.
@@ -43,7 +43,7 @@ def validated(
     bodies = bodies.with_columns(first=queues["first"].repeat(sizes), number=queues["number"].repeat(sizes))
     roots, _ = queue_roots(bodies)
     lists = queues.with_columns(root=roots)
-    lists = lists.take(stable_order(lists["to"], lists["number"], lists["source"]))
+    entries = lists = lists.take(stable_order(lists["to"], lists["number"], lists["source"]))
     codes = validate_incoming(
         bases["chain"], watermarks(bases, entries)[0], listed, lists, int(bases["relay_number"][0]), options
     )

@@ -1,4 +1,5 @@
-"""The kinds of faults in a network of parachains: chains that make no blocks, and forks of the relay chain."""
+"""The kinds of faults in a network of parachains: chains that make no blocks, forks of the relay chain, malicious
+collators."""
 
 from __future__ import annotations
 
@@ -16,6 +17,9 @@ FORK = "fork"
 LEAVES = "leaves"
 KEPT = "kept"
 FOLLOWERS = "followers"
+CANDIDATE = "candidate"
+WHAT = "what"
+DUPLICATE = "duplicate"
 """What faults are called, and their arguments."""
 
 
@@ -48,5 +52,46 @@ class ForkSection(FaultSection):
         return Fault(self.kind, None, None, self.tick, self.until, args)
 
 
-FAULT_KINDS: tuple[type[FaultSection], ...] = (HaltSection, ForkSection)
+class CandidateSection(FaultSection):
+    """``kind = "candidate"``: a malicious collator puts a candidate of its own beside each honest one of a parachain.
+
+    Validators refuse what they can tell: a queue left out of a block (``partial``), a block left out (``skipped``),
+    another sender, an altered body, a watermark ahead of the list, a wrong or missing egress root. The others come to
+    the relay chain with the signatures of dishonest validators: another parent, egress that is unsorted, to itself,
+    of an empty queue or to an unknown parachain, a watermark that falls or is on no ancestor, the receipt twice.
+    """
+
+    kind: Literal["candidate"] = Field(..., description="This fault.")
+    tick: TickNumber = Field(..., description="Its first tick.")
+    until: TickNumber | None = Field(None, description="Its last tick; without it, `tick` alone.")
+    chain: str = Field(..., description="Name of the parachain.")
+    what: Literal[
+        "partial",
+        "skipped",
+        "sender",
+        "body",
+        "ahead",
+        "root",
+        "no_root",
+        "parent",
+        "unsorted",
+        "self",
+        "empty",
+        "unknown",
+        "watermark_back",
+        "watermark_hash",
+        "duplicate",
+    ] = Field(..., description="What is wrong with it.")
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        return ensure_forward(self, self.until, "tick", self.tick)
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved."""
+        last = self.tick if self.until is None else self.until
+        return Fault(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, last, {WHAT: self.what})
+
+
+FAULT_KINDS: tuple[type[FaultSection], ...] = (HaltSection, ForkSection, CandidateSection)
 """The sections of a scenario, one a kind."""

@@ -39,6 +39,7 @@ from causeway.protocols.icmp.committing import commit_paras, commit_relay, genes
 from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.errors import NO_DESTINATION, Inclusion
 from causeway.protocols.icmp.fault_kinds import LEAVES
+from causeway.protocols.icmp.forging import judge_consumed, judge_posted, with_forged
 from causeway.protocols.icmp.forks import (
     RelayInterference,
     Standing,
@@ -276,7 +277,9 @@ class IcmpKernel(HostedForGood):
             relay_moved = state["paras"] is not before["paras"]
         inside = inputs.offered["source"] == inputs.offered["destination"]
         bases, bodies = content.bases, inputs.offered.filter(~inside)
-        entries, bodies = validated(bases, content.listed, content.entries, bodies, self.options, log)
+        listed, faults = content.listed, self.interference
+        entries, bodies = validated(bases, listed, content.entries, bodies, self.options, log)
+        judge_consumed(bases, listed, entries, faults, tick.tick, self.options, log)
         local = inputs.offered.filter(inside)
         busy = np.concatenate([entries["to"], local["destination"], state["pool"]["chain"]])
         bases = bases.filter(np.isin(bases["chain"], busy))
@@ -303,7 +306,7 @@ class IcmpKernel(HostedForGood):
         calls = self.planned.between(int(leaves[0].blocks["next_tick"][0]), tick.tick)
         made, headers = [], []
         for place, leaf in enumerate(leaves):
-            receipts = receipts_of(content.view, leaf)
+            receipts = with_forged(receipts_of(content.view, leaf), leaf, self.interference, tick.tick)
             included = include(leaf, receipts, calls, tick.tick, self.options)
             log_refused(receipts.rows, included.codes, log)
             heads = [head.tobytes() for head in receipts.rows["head"][included.codes == Inclusion.OK]]
@@ -328,6 +331,7 @@ class IcmpKernel(HostedForGood):
         kept = state.kept
         state, outbound = process_block(state, entries, bodies, local, bases, context, log)
         state, headers = commit_paras(state, bases, entries, self._owners(state, tick), tick.height)
+        judge_posted(bases["chain"], state["egress"], self.interference, tick.tick, log)
         return State(state.tables, state.programs, kept), outbound, headers
 
     def _gone_back(

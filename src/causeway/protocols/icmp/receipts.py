@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 
 from causeway.model.frame import Frame
@@ -31,15 +33,18 @@ def receipts_of(view: View, leaf: Leaf) -> Receipts:
     return Receipts(rows, egress.with_columns(receipt=egress["source"]))
 
 
-def log_refused(rows: Frame, codes: Codes, log: EventLog) -> None:
-    """Leave an event for every receipt that is refused."""
-    bad = codes != Inclusion.OK
+def log_refused(
+    rows: Frame, codes: Codes, log: EventLog, names: type[IntEnum] = Inclusion, chain: int = RELAY_POSITION
+) -> None:
+    """Leave an event for every receipt or candidate (``source``) that is refused, by ``chain``, with its error of
+    ``names``."""
+    bad = codes != 0
     count = int(bad.sum())
     if count == 0:
         return
     control = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8))
-    names = names_column([code.name for code in Inclusion], codes[bad])
+    reasons = names_column([code.name for code in names], codes[bad])
     ends = {"source": rows["source"][bad], "destination": np.full(count, RELAY_POSITION, dtype=np.uint32)}
     zero = np.zeros(count, dtype=np.uint64)
     control = control.with_columns(**ends, substream=zero, index=zero)
-    log.add(event_rows(control, Event.REJECTED, chain=RELAY_POSITION, on_lane=True, reason=names))
+    log.add(event_rows(control, Event.REJECTED, chain=chain, on_lane=True, reason=reasons))

@@ -191,7 +191,7 @@ def _with_receipts(paras: Frame, taken: Frame, at: npt.NDArray[np.int64], number
 
 def _with_refused(paras: Frame, rows: Frame, at: npt.NDArray[np.int64], codes: Codes) -> Frame:
     """Return the parachains with the last of their own blocks that was refused."""
-    bad = np.flatnonzero((codes != Inclusion.OK) & (at >= 0))
+    bad = np.flatnonzero((codes != Inclusion.OK) & (codes != Inclusion.DuplicateCandidate) & (at >= 0))
     if len(bad) == 0:
         return paras
     refused = paras["refused"].copy()
