@@ -19,6 +19,7 @@ import pytest
 from causeway.cli.app import build
 from causeway.cli.shell import execute
 from causeway.service.icmp.scenario import NodesSection, RelaySection, TopologySection
+from tests.service.gossip_oracle import oracle_differences
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,6 +70,7 @@ def test_queues_reach_all_nodes_though_one_is_killed_and_a_replay_gets_the_same(
     assert code == 0 and replayed["holds"] and replayed["lives"] == 4
     # Of the life that was killed the last of it got was never reported.
     assert replayed["got"] >= sum(node["got"] for node in found["nodes"]) and replayed["received"] > 0
+    assert oracle_differences(tmp_path / "trace") == (replayed["got"], [])
 
 
 def children(process: subprocess.Popen[str], count: int) -> list[psutil.Process]:
@@ -145,6 +147,7 @@ def test_sixteen_processes_of_which_four_are_killed_at_random(
     assert len(metrics) >= 12 and all("causeway_gossip_peers" in text for text in metrics)
     code, replayed = said(capfd, "replay", trace)
     assert code == 0 and replayed["holds"] and replayed["lives"] == 20
+    assert oracle_differences(tmp_path / "trace") == (replayed["got"], [])
 
 
 def listening(node: psutil.Process) -> set[int]:

@@ -16,6 +16,7 @@ from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.service.icmp.replay import Replayed, replayed
 from causeway.service.icmp.trace import open_trace
 from tests.service.gossip_cores import Cores
+from tests.service.gossip_oracle import oracle_differences
 
 # A purge falls between two steps as well as on one: 21 is a multiple of the 7 ms between steps.
 OPTIONS = GossipOptions(purge_interval=21)
@@ -61,6 +62,7 @@ def test_what_nodes_did_is_what_the_state_machine_of_all_does(tmp_path: Path, gi
     assert found.differences == [] and found.different == 0
     assert found.lives == 4 and found.got == sum(map(len, cores.got)) > 50
     assert found.received > 100 and found.hashed > 20
+    assert oracle_differences(tmp_path / "trace") == (found.got, [])
 
 
 def first_with(steps: list[Any], place: int) -> Any:
@@ -98,6 +100,7 @@ def test_a_difference_is_found(tmp_path: Path, change: Callable[[list[Any]], Non
     altered(tmp_path / "node-002-life-1.trace", change)
     found = replay(tmp_path)
     assert found.different and found.differences and "node 2" in found.differences[0]
+    assert bool(oracle_differences(tmp_path)[1]) == (change is not never_sent)
 
 
 def test_a_packet_taken_before_it_was_sent_is_a_difference(tmp_path: Path) -> None:
