@@ -1,6 +1,6 @@
 """What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs;
 whole cycles; messages between domains; the whole command on recorded traffic; small ticks in a row; certified slices
-over HTTP; egress queues with their roots."""
+over HTTP; egress queues with their roots; gossip of egress queues."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from benchmarks.egress import bench_egress
     from benchmarks.exchange import bench_exchange
     from benchmarks.floor import bench_floor
+    from benchmarks.gossip.bench import bench_gossip
     from benchmarks.proofs.bench import bench_proofs
     from benchmarks.recorded.bench import bench_recorded
     from benchmarks.rounds import bench_rounds
@@ -25,6 +26,7 @@ _HOMES = {
     "bench_egress": "benchmarks.egress",
     "bench_exchange": "benchmarks.exchange",
     "bench_floor": "benchmarks.floor",
+    "bench_gossip": "benchmarks.gossip.bench",
     "bench_proofs": "benchmarks.proofs.bench",
     "bench_recorded": "benchmarks.recorded.bench",
     "bench_rounds": "benchmarks.rounds",
@@ -39,6 +41,7 @@ __all__ = [
     "bench_egress",
     "bench_exchange",
     "bench_floor",
+    "bench_gossip",
     "bench_proofs",
     "bench_recorded",
     "bench_rounds",

@@ -336,6 +336,32 @@ def domains(
     return shell.OK
 
 
+@app.command("gossip", epilog=shell.EPILOG)
+def gossip(
+    nodes: Annotated[str, typer.Option(metavar="N,N", help="Nodes of a flood; several sizes.")] = "1000,5000",
+    queues: Annotated[int, typer.Option(min=1, help="Queues that reach all nodes.")] = 100,
+    degree: Annotated[int, typer.Option(min=2, help="Peers of a node, on average.")] = 10,
+    small: Annotated[int, typer.Option(min=3, help="Nodes of the flood that plain Python does, too.")] = 200,
+    repeats: Repeats = 3,
+    as_json: Json = False,
+) -> int:
+    """Measure gossip of egress queues: node-queues a second, next to the oracle of the tests, and updates of leaves.
+
+    All times are of the processor. Needs a clone of the repository: the oracle stands in its tests.
+
+    [bold]Example[/bold]: python -m benchmarks gossip --nodes 1000 --queues 100
+    """
+    from benchmarks import bench_gossip, render
+
+    sizes = [_number(text, "nodes") for text in _names(nodes)]
+    result = _watched(
+        "Measuring gossip",
+        lambda tell: bench_gossip(sizes, queues=queues, degree=degree, small=small, repeats=repeats, progress=tell),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
 @app.command("recorded", epilog=shell.EPILOG)
 def recorded(
     traffic: Annotated[

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from benchmarks.cycles.show import cycles
 from benchmarks.domains.show import domains
+from benchmarks.gossip.show import gossip
 from benchmarks.proofs.show import proofs
 from benchmarks.recorded.show import recorded
 from benchmarks.ticks.show import ticks
@@ -27,6 +28,7 @@ def render(result: dict[str, Any]) -> RenderableType:
         "proofs": proofs,
         "cycles": cycles,
         "domains": domains,
+        "gossip": gossip,
         "recorded": recorded,
         "ticks": ticks,
         "xnet": _xnet,

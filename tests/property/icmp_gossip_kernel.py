@@ -13,6 +13,7 @@ from causeway.proofs.substrate import ordered_root
 from causeway.protocols.digests import digests
 from causeway.protocols.icmp.errors import Verdict as Code
 from causeway.protocols.icmp.gossip.collecting import complete_prefix, held
+from causeway.protocols.icmp.gossip.fallback import requested
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import QUEUE, Output
 from causeway.protocols.icmp.gossip.queues import to_hash
@@ -26,7 +27,7 @@ from tests.spec.icmp.events import Fetch, Got, Heads, Leaf, NodeId, Peer, Pool, 
 from tests.spec.icmp.gossip import Declaration, Envelope, Out, Wanted
 from tests.spec.icmp.gossip_nodes import Client, Nodes, Said
 from tests.spec.icmp.network import messages_hash
-from tests.spec.icmp.node import Key, topic_of
+from tests.spec.icmp.node import Key, Unrouted, topic_of
 from tests.spec.icmp.options import MAX_CHAIN_HEADS, Options
 from tests.spec.icmp.reconcile import Ask, More, Sketch
 from tests.spec.icmp.relay import Hash, ParaId
@@ -58,13 +59,27 @@ def kernel_options(options: Options) -> GossipOptions:
         "mistrust_unimplied",
         "propagate_on_leaf",
         "allowed_by",
+        "seen_until",
+        "impolite_limit",
+        "fallback_request",
+        "fallback_after",
     )
     return GossipOptions.model_validate(
         {
-            **{name: getattr(options, name) for name in (*names, "seen_until", "impolite_limit")},
+            **{name: getattr(options, name) for name in names},
             "least_reputation": -NEVER,
             "purge_interval": NEVER,
         }
+    )
+
+
+def arrived(pair: Frame, m: Envelope) -> Frame:
+    return pair.with_columns(
+        **column("topic", m.topic),
+        **column("root", m.root),
+        messages=np.array([len(m.messages)], dtype=np.uint64),
+        size=np.array([m.size], dtype=np.uint64),
+        malformed=np.zeros(1, dtype=bool),
     )
 
 
@@ -192,13 +207,7 @@ class KernelNodes:
         return self._told(name, now, out, told)
 
     def _queue(self, name: NodeId, now: int, k: NodeId, m: Envelope) -> Out:
-        rows = self._pair(name, k).with_columns(
-            **column("topic", m.topic),
-            **column("root", m.root),
-            messages=np.array([len(m.messages)], dtype=np.uint64),
-            size=np.array([m.size], dtype=np.uint64),
-            malformed=np.zeros(1, dtype=bool),
-        )
+        rows = arrived(self._pair(name, k), m)
         # What need not be hashed is refused whatever its body is: also if that would be right.
         asked = bool(to_hash(self.state, rows, self.rules)[0])
         found = ordered_root(m.messages) if asked else m.root
@@ -251,18 +260,19 @@ class KernelNodes:
 
     # collecting
 
-    def fetch(self, name: NodeId, now: int, B: Hash, p: ParaId) -> tuple[Out, Found]:  # noqa: N803
+    def _wanted(self, name: NodeId, B: Hash, p: ParaId) -> tuple[list[Unrouted], Frame]:  # noqa: N803
         wanted = self.clients[name].ingress(B, p)
-        rows = Frame(
-            {
-                "node": np.full(len(wanted), number(name), np.uint32),
-                "para": np.full(len(wanted), p, np.uint32),
-                "number": np.array([u.number for u in wanted], dtype=np.uint64),
-                **column("topic", *(topic_of(self.options, u) for u in wanted)),
-                **column("root", *(u.root for u in wanted)),
-            },
-            len(wanted),
-        )
+        columns = {
+            "node": np.full(len(wanted), number(name), np.uint32),
+            "para": np.full(len(wanted), p, np.uint32),
+            "number": np.array([u.number for u in wanted], dtype=np.uint64),
+            **column("topic", *(topic_of(self.options, u) for u in wanted)),
+            **column("root", *(u.root for u in wanted)),
+        }
+        return wanted, Frame(columns, len(wanted))
+
+    def fetch(self, name: NodeId, now: int, B: Hash, p: ParaId) -> tuple[Out, Found]:  # noqa: N803
+        wanted, rows = self._wanted(name, B, p)
         there, prefix = held(self.state, rows), complete_prefix(self.state, rows)
         found: Found = {(u.number, u.root): self.bodies[u.root] for u, yes in zip(wanted, there, strict=True) if yes}
         blocks = tuple(dict.fromkeys(u.number for u in wanted))
@@ -270,13 +280,19 @@ class KernelNodes:
         return Out(rows=[Read(name, now, B), Fetch(name, now, B, p, blocks, whole)]), found
 
     def requests(self, name: NodeId, B: Hash, p: ParaId, waited: int) -> list[Wanted]:  # noqa: N803
-        return []
+        wanted, rows = self._wanted(name, B, p)
+        asked = requested(self.state, rows, np.full(len(rows), waited, np.uint64), self.rules)
+        return [(u.number, u.sender, u.root) for u, yes in zip(wanted, asked, strict=True) if yes]
 
     def on_request(self, name: NodeId, root: Hash) -> tuple[bytes, ...] | None:
         return self.kept[name].get(root)
 
     def on_answer(self, name: NodeId, now: int, m: Envelope) -> tuple[Out, str | None]:
-        raise NotImplementedError
+        rows = arrived(self._pair(name, "who"), m).with_columns(**column("found", ordered_root(m.messages)))
+        out = self._step(Inputs(answers=rows), now)
+        code = Code(int(out.verdicts["code"][0]))
+        self.bodies |= {m.root: m.messages} if code is Code.OK else {}
+        return self._told(name, now, out, []), code.name if code else None
 
     # what a test looks at
 

@@ -389,3 +389,34 @@ def test_29_more_leaves_than_five(make: Make) -> None:
     queues = {key(queue(g, B, bytes([i]))): tips[i] for i, B in enumerate(forks)}
     assert {queues[k] for k in g.pool("a")} == {tips[0], *low[:4]}
     sound(g)
+
+
+def asked(make: Make, switch: str, lies: bool = False) -> GossipEngine:
+    """Collator b of 2 with its neighbour v; the two holders are connected to nobody."""
+    g = make(Options(fallback_request=switch))  # type: ignore[arg-type]
+    first = registered(g, 1, 2)
+    x = block(g, first, {1: [(2, b"q")]})
+    top = block(g, x)
+    for name, paras in (("a", (1,)), ("b", (2,)), ("d", (1,)), ("v", ())):
+        g.add(name, *paras)
+    g.connect("b", "v")
+    if lies:
+        g.lies["a"] = (b"another",)
+    everybody(g, "abdv", first, x, top)
+    for _ in range(3):
+        g.fetch("b", top, 2)
+        g.run(g.options.fallback_after)
+    return g
+
+
+@pytest.mark.parametrize(("switch", "prefixes"), [("off", [(), (), ()]), ("on", [(), (), (2,)])])
+def test_what_is_missing_is_asked_of_holders(make: Make, switch: str, prefixes: list[tuple[int, ...]]) -> None:
+    """3.9 step 3: after a while, and what comes is gossiped here."""
+    g = asked(make, switch)
+    assert [row.complete_prefix for row in rows(g, Fetch, "b")] == prefixes
+    assert len(g.pool("v")) == (switch == "on")
+
+
+def test_an_answer_with_other_messages_is_not_taken(make: Make) -> None:
+    g = asked(make, "on", lies=True)
+    assert list(g.pool("v").values()) == [(b"q",)]

@@ -18,7 +18,7 @@ SETTINGS = (
     Options(topic_mode="root"),
     Options(ancestors=1, propagate_on_leaf="on", seen_until="purge"),
     Options(topic_mode="root", heads_diff="new_only", mistrust_unimplied="on", ancestors=2),
-    Options(allowed_by="root", mistrust_unimplied="on"),
+    Options(allowed_by="root", mistrust_unimplied="on", fallback_request="on"),
     Options(heads_diff="new_only", ancestors=2, propagate_on_leaf="on", allowed_by="root", seen_until="purge"),
     Options(reconciliation="minisketch", ancestors=1, propagate_on_leaf="on", allowed_by="root", seen_until="purge"),
 )

@@ -223,37 +223,6 @@ def test_a_topic_that_no_declared_head_implies(switch: str) -> None:
     assert [cost for _, _, cost in verdicts(g, "v")] == [-100 + extra, 50 + extra, -100]
 
 
-def asked(switch: str, lies: bool = False) -> GossipNetwork:
-    """Collator b of 2 with its neighbour v; the two holders are connected to nobody."""
-    g = GossipNetwork(Options(fallback_request=switch))  # type: ignore[arg-type]
-    first = registered(g, 1, 2)
-    x = block(g, first, {1: [(2, b"q")]})
-    top = block(g, x)
-    for name, paras in (("a", (1,)), ("b", (2,)), ("d", (1,)), ("v", ())):
-        g.add(name, *paras)
-    g.connect("b", "v")
-    if lies:
-        g.lies["a"] = (b"another",)
-    everybody(g, "abdv", first, x, top)
-    for _ in range(3):
-        g.fetch("b", top, 2)
-        g.run(g.options.fallback_after)
-    return g
-
-
-@pytest.mark.parametrize(("switch", "prefixes"), [("off", [(), (), ()]), ("on", [(), (), (2,)])])
-def test_what_is_missing_is_asked_of_holders(switch: str, prefixes: list[tuple[int, ...]]) -> None:
-    """3.9 step 3: after a while, and what comes is gossiped here."""
-    g = asked(switch)
-    assert [row.complete_prefix for row in rows(g, Fetch, "b")] == prefixes
-    assert len(g.pool("v")) == (switch == "on")
-
-
-def test_an_answer_with_other_messages_is_not_taken() -> None:
-    g = asked("on", lies=True)
-    assert list(g.pool("v").values()) == [(b"q",)]
-
-
 @dataclass
 class Fixed:
     """A chain whose leaves have unrouted roots as a test wants them."""

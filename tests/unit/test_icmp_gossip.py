@@ -9,6 +9,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.protocols.digests import digests
 from causeway.protocols.icmp.gossip.collecting import complete_prefix, held
+from causeway.protocols.icmp.gossip.fallback import on_answers, requested
 from causeway.protocols.icmp.gossip.heads import on_heads
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
 from causeway.protocols.icmp.gossip.options import GossipOptions
@@ -193,6 +194,15 @@ def test_a_topic_stays_expected_while_one_leaf_lists_it() -> None:
     assert {*pool(tables(state)["expected"])} == {(1, "r3"), (1, "r4")}
 
 
+def test_what_is_expected_no_longer_stays_with_its_topic() -> None:
+    """Topics expire, not queues (3.8, D-9): a fork may expect it again."""
+    listed = {A: (7, (), [("B1", "r1"), ("B1", "r2")]), B: (8, (), [("B1", "r2")])}
+    state = ready(SEED, {1: [A]}, listed, (), [(1, "r1")])
+    state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(listed), SEED)
+    state, out = purge(state, 5_000, SEED)
+    assert pool(out.purged) == [] and pool(tables(state)["pool"]) == [(1, "r1")]
+
+
 def test_a_queue_that_was_purged_is_taken_again_on_a_fork_where_it_is_unrouted() -> None:
     state = declared(one(), A)
     state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), SEED)
@@ -361,3 +371,23 @@ def test_the_prefix_ends_before_the_first_block_of_which_a_queue_is_missing() ->
     expected = [False, False, True, True, *[False] * 4, True, True, True, False]
     assert complete_prefix(state, wanted).tolist() == expected
     assert not len(complete_prefix(state, wanted.filter(np.zeros(len(rows), dtype=bool))))
+
+
+def test_answers_of_those_who_keep_queues_are_judged_at_nobodys_cost() -> None:
+    options = GossipOptions(fallback_request="on", max_queue_bytes=30, max_pool_bytes=20)
+    state = declared(one(options, kept=()), A, options=options)
+    rows = [("B1", "r1", "r1"), ("B1", "r1", "r1"), ("B2", "r1", "r1"), ("B1", "r2", "X"), ("B1", "r2", "r2")]
+    answers = arrivals(*((1, 77, *row) for row in rows), size=15)
+    state, out = on_answers(state, answers, options)
+    assert verdicts(out) == ["OK", "OK", "UnexpectedQueue", "RootMismatch", "PoolFull"]
+    assert {*changes(out)} == {0} and got(out) == [(1, "r1")] and sent(out) == [(1, 8, "r1")]
+    long = arrivals((1, 77, "B1", "r2", "r2"), size=31)
+    assert verdicts(on_answers(state, long, options)[1]) == ["Malformed"]
+
+
+def test_what_is_missing_is_asked_for_after_a_while() -> None:
+    on = GossipOptions(fallback_request="on", fallback_after=100)
+    wanted = arrivals((1, 0, "B1", "r1", ""), (1, 0, "B1", "r2", ""), (1, 0, "B1", "r2", ""))
+    waited = np.array([500, 99, 100], dtype=np.uint64)
+    assert requested(one(on), wanted, waited, on).tolist() == [False, False, True]
+    assert not requested(one(), wanted, waited, SEED).any()

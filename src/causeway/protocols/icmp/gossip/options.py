@@ -26,6 +26,7 @@ class GossipOptions(Section):
     ``allowed_by``, what of a queue a common block must list (3.8, D-5: topic); ``seen_until``, how long what was seen
     of a queue is remembered (G8: disconnect, with which memory grows as long as a connection lives).
 
+    ``fallback_after``: how long a queue is missing before it is asked for (3.9, 3).
     ``impolite_limit``: a peer is disconnected at so many impolite messages, and where its reputation has fallen to
     ``least_reputation``. Limits are per node: ``max_peers``; ``max_leaf_queues``, entries that one leaf lists;
     ``max_pool_bytes``. Of one queue: ``max_queue_messages``, ``max_queue_bytes``. Of what one peer sends in one step:
@@ -40,6 +41,8 @@ class GossipOptions(Section):
     topology: Annotated[Literal["flat"], only("flat", "every node sees every queue")] = "flat"
     reconciliation: Literal["off", "minisketch"] = "off"
     mistrust_unimplied: Literal["off", "on"] = "off"
+    fallback_request: Literal["off", "on"] = "off"
+    fallback_after: int = Field(default=4_000, ge=0, le=2**40)
     propagate_on_leaf: Literal["off", "on"] = "on"
     allowed_by: Literal["topic", "root"] = "root"
     seen_until: Literal["disconnect", "purge"] = "purge"

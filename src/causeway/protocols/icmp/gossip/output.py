@@ -33,7 +33,7 @@ VERDICTS_SCHEMA = pa.schema(
     ]
 )
 """One row a packet or queue that came, in the order of the input (``row``): its code (``Verdict``), and the change of
-the peer's reputation. ``kind``: ``PACKET``, ``QUEUE`` or ``SKETCH``."""
+the peer's reputation. ``kind``: ``PACKET``, ``QUEUE``, ``SKETCH`` or ``ANSWER``."""
 
 PEERS_SCHEMA = pa.schema([_NODE, _PEER, _field("code", pa.uint8())])
 
@@ -53,7 +53,7 @@ MORE_SCHEMA = pa.schema([_NODE, _PEER, _CAPACITY])
 ASKS_SCHEMA = pa.schema([_NODE, _PEER, _field("id", pa.uint64())])
 """One row a short id that ``node`` asks ``peer`` for."""
 
-PACKET, QUEUE, SKETCH = np.uint8(0), np.uint8(1), np.uint8(2)
+PACKET, QUEUE, SKETCH, ANSWER = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
 
 _NO_HEADS = Frame(
     {

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
+from causeway.protocols.icmp.gossip.fallback import on_answers
 from causeway.protocols.icmp.gossip.heads import on_heads
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
 from causeway.protocols.icmp.gossip.options import GossipOptions
@@ -31,6 +32,7 @@ class Inputs:
     sketches: Frame | None = None
     more: Frame | None = None
     asks: Frame | None = None
+    answers: Frame | None = None
 
 
 _RECONCILING = (on_sketches, on_more, on_asks)
@@ -40,8 +42,9 @@ def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) 
     """Return the state after a step at ``time`` (ms), and what goes out, in the order in which it was made.
 
     The order is: peers that left, peers that came, new leaves, own queues, declarations, queues, sketches and what is
-    asked for, the purge. So what a peer declares counts for the queues that came with it, and each input meets what the
-    ones before it made. Raises ``InvalidInput`` for sketches where ``reconciliation`` is off.
+    asked for, answers of those who keep queues, the purge. So what a peer declares counts for the queues that came with
+    it, and each input meets what the ones before it made. Raises ``InvalidInput`` for sketches where
+    ``reconciliation`` is off.
     """
     outputs = []
     if inputs.disconnect is not None:
@@ -59,6 +62,7 @@ def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) 
         (inputs.sketches, on_sketches),
         (inputs.more, on_more),
         (inputs.asks, on_asks),
+        (inputs.answers, on_answers),
     ):
         if rows is not None and len(rows):
             if event in _RECONCILING and options.reconciliation == "off":

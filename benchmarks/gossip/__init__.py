@@ -1,0 +1,1 @@
+"""Gossip of egress queues: queues that reach nodes, and leaves that change."""
