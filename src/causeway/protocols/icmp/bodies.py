@@ -1,8 +1,8 @@
 """Which bodies a parachain's collators have at a tick, by what the options say (ICMP reference 3.9; hazards 1, 2, 17).
 
-How bodies travel is the simulator's matter. Here each queue comes to its recipient so many ticks after the relay block
-that posted it was made, or never; with ``fallback_request`` the recipient's validators bring it after
-``fallback_after`` ticks at the latest, from a validator of the sending chain.
+How bodies travel is the simulator's matter. Here each queue comes to its recipient some time after the relay block that
+posted it was made, or never: drawn from a distribution, or as the table of a simulation says. With ``fallback_request``
+the recipient's validators bring it after ``fallback_after`` ticks at the latest, from a validator of the sending chain.
 """
 
 from __future__ import annotations
@@ -13,27 +13,31 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64, groups_of
+from causeway.model.order import U64, Rows, groups_of
 from causeway.protocols.draws import Draw, drawn
+from causeway.protocols.icmp.body_table import NEVER
 from causeway.protocols.icmp.options import IcmpOptions
 
-NEVER = 2**62
-"""So many ticks later comes what does not come."""
+_MS = 1_000_000
+"""Nanoseconds."""
 
 
-def there(listed: Frame, tick: int, numbers: U64, seed: int, options: IcmpOptions) -> npt.NDArray[np.bool_]:
+def there(
+    listed: Frame, tick: int, numbers: U64, seed: int, tick_ns: int, options: IcmpOptions
+) -> npt.NDArray[np.bool_]:
     """Return which queues of ``ingress(B, p)`` (by to, number, source) their recipients have at ``tick``.
 
-    ``numbers``: of the chains, by position.
+    ``numbers``: of the chains, by position; ``tick_ns``: how long a tick is.
     """
     if options.bodies == "ideal" or len(listed) == 0:
         return np.ones(len(listed), dtype=bool)
-    delays = np.empty(len(listed), dtype=np.int64)
+    words = np.empty((2, len(listed)), dtype=np.uint64)
     groups = groups_of(listed["to"], listed["number"])
     for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
         to, number = int(numbers[listed["to"][start]]), int(listed["number"][start])
-        every = _delays(seed, to, number, len(numbers), options.body_ticks, options.body_loss)
-        delays[start : start + count] = every[listed["source"][start : start + count]]
+        rows = slice(start, start + count)
+        words[:, rows] = _words(seed, to, number, len(numbers))[:, listed["source"][rows]]
+    delays = _simulated(listed, words[0], tick_ns, options) if options.body_table else _drawn(words, options)
     if options.fallback_request == "on":
         delays = np.minimum(delays, options.fallback_after)
     # A block is seen in the tick after its own.
@@ -41,9 +45,23 @@ def there(listed: Frame, tick: int, numbers: U64, seed: int, options: IcmpOption
     return came
 
 
+def _drawn(words: U64, options: IcmpOptions) -> Rows:
+    """Return after how many ticks queues come: exponentially distributed, or never."""
+    first, second = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    ticks = np.floor(-np.log1p(-first) * options.body_ticks).astype(np.int64)
+    return np.where(second < options.body_loss, NEVER, ticks)
+
+
+def _simulated(listed: Frame, words: U64, tick_ns: int, options: IcmpOptions) -> Rows:
+    """Return after how many ticks queues come by the simulation's table; what has not come when the next tick begins
+    comes with one of those after it."""
+    assert options.body_table is not None
+    delay = options.body_table.delays(listed, words)
+    ticks = -(-np.minimum(delay, NEVER // _MS) * _MS // tick_ns)
+    return np.where(delay >= NEVER, NEVER, np.maximum(ticks - 1, 0))
+
+
 @lru_cache(maxsize=1 << 16)
-def _delays(seed: int, to: int, number: int, count: int, mean: float, loss: float) -> npt.NDArray[np.int64]:
-    """Return after how many ticks the queues of one relay block come to one parachain, by the sender's position."""
-    words = np.random.Generator(drawn(Draw.BODY, seed, to, number)).random((2, count))
-    ticks = np.floor(-np.log1p(-words[0]) * mean).astype(np.int64)
-    return np.where(words[1] < loss, NEVER, ticks)
+def _words(seed: int, to: int, number: int, count: int) -> U64:
+    """Return two words for the queue of each sender, by its position, that one relay block posted to one parachain."""
+    return drawn(Draw.BODY, seed, to, number).random_raw((2, count))

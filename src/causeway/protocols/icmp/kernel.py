@@ -250,7 +250,7 @@ class IcmpKernel(HostedForGood):
         mine = row >= 0
         mine[mine] = bases["leaf"][row[mine]] == unrouted["leaf"][mine]
         listed = ingress(unrouted.filter(mine), int(view.tables["blocks"]["number"][-1]), self.options)
-        held = there(listed, tick.tick, self.network.numbers, self.seed, self.options)
+        held = there(listed, tick.tick, self.network.numbers, self.seed, self.tick_ns, self.options)
         segments = view.tables["runs"]
         segments = segments.filter(segments["source"] != segments["destination"])
         entries = with_bodies(listed, segments)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, Strict, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, Strict, model_validator
 
 from causeway.model.section import Section, TickNumber
+from causeway.protocols.icmp.body_table import BodyTable, read_body_table
 from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.option_values import ProfiledOptions, wrong
 
@@ -35,13 +36,16 @@ class ParaCall(Section):
 class IcmpOptions(HrmpOptions, ProfiledOptions):
     """Options of egress queues; ``docs/protocols/icmp.md`` says what each does."""
 
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     ingress_upper: Literal["exclusive", "inclusive"] = "exclusive"
     watermark_mode: Literal["per_candidate", "now_minus_1"] = "per_candidate"
     watermark_rule: Literal["any_ancestor", "has_messages"] = "any_ancestor"
     allow_empty_prefix: Literal["on", "off"] = "on"
-    bodies: Literal["ideal", "drawn"] = "ideal"
+    bodies: Literal["ideal", "drawn", "simulated"] = "ideal"
     body_ticks: float = Field(default=1.0, ge=0, le=MOST_TICKS)
     body_loss: float = Field(default=0.0, ge=0, le=1)
+    body_table: Annotated[BodyTable | None, BeforeValidator(read_body_table)] = None
     fallback_request: Literal["off", "on"] = "off"
     fallback_after: int = Field(default=4, ge=0, le=MOST_TICKS)
     para_calls: Annotated[tuple[ParaCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
@@ -54,6 +58,12 @@ class IcmpOptions(HrmpOptions, ProfiledOptions):
             needed = "hrmp" if key in HrmpOptions.model_fields else "egress"
             if needed != self.channels and deployed.get(key) != getattr(self, key):
                 raise wrong(key, f'it does nothing with channels = "{self.channels}"; it needs channels = "{needed}"')
+        return self
+
+    @model_validator(mode="after")
+    def _table_is_there(self) -> Self:
+        if (self.bodies == "simulated") != (self.body_table is not None):
+            raise wrong("body_table", 'with bodies = "simulated", and only then, it names the table of a simulation')
         return self
 
     @classmethod

@@ -1,0 +1,115 @@
+"""When collators have which bodies: drawn, or by the table of a simulation; and what a body that is not there stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from causeway.model.ledger import Event
+from causeway.protocols.icmp.body_table import BODY_TABLE_SCHEMA
+from causeway.protocols.icmp.options import IcmpOptions
+from tests.unit.icmp_network import Network
+
+CHAINS = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abcd", 1)}
+
+Row = tuple[int, int, int, int | None]
+
+
+def _table(folder: Path, rows: list[Row]) -> str:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    path = folder / "bodies.parquet"
+    pq.write_table(pa.table(columns, schema=BODY_TABLE_SCHEMA), path)
+    return str(path)
+
+
+def _received(net: Network, at: int) -> list[tuple[int, int]]:
+    """(sender, body) of the calls that programs of a chain have received, in order."""
+    rows = net.surviving(Event.RECEIVED)
+    mine = rows.filter((rows["chain"] == at) & (rows["kind"] == 1) & (rows["source"] != at))
+    return list(zip(mine["source"].tolist(), mine["index"].tolist(), strict=True))
+
+
+def _three_blocks(options: dict[str, object], ticks: int) -> Network:
+    """In each of three relay blocks b, c and d post a queue each for a."""
+    net = Network(CHAINS, options=options)
+    for _ in range(3):
+        for n in (2, 3, 4):
+            net.call(10 * n, 11, b"x")
+        net.step(2)
+    net.step(ticks)
+    return net
+
+
+def _posted(net: Network) -> list[int]:
+    """The numbers of the relay blocks that posted something for a."""
+    leaf = net.state["unrouted"]
+    return sorted(set(leaf["number"][leaf["to"] == 1].tolist()))
+
+
+def test_one_missing_body_of_three_stops_its_block_and_all_behind_it_but_nothing_before(tmp_path: Path) -> None:
+    waits = _three_blocks({"bodies": "drawn", "body_loss": 1.0}, 4)
+    first, second, third = _posted(waits)
+    rows: list[Row] = [(n, x, 0, 0) for n in (first, second, third) for x in (1, 2, 3)]
+    rows[4] = (second, 2, 0, None)
+    path = _table(tmp_path, rows)
+    net = _three_blocks({"bodies": "simulated", "body_table": path}, 8)
+    assert _received(net, 1) == [(2, 0), (3, 0), (4, 0)]
+    assert _posted(net) == [second, third]
+    brought = {"fallback_request": "on", "fallback_after": 6}
+    net = _three_blocks({"bodies": "simulated", "body_table": path, **brought}, 12)
+    assert _received(net, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
+
+
+def test_delays_of_the_table_are_rounded_up_to_ticks(tmp_path: Path) -> None:
+    """A tick has a second: what comes after 2,001 ms is there in the third tick after the block was made."""
+    came = []
+    for delay in (0, 1_000, 1_001, 2_000, 2_001):
+        path = _table(tmp_path, [(1, 1, 0, delay)])
+        net = Network(CHAINS, options={"bodies": "simulated", "body_table": path, "ingress_upper": "inclusive"})
+        net.call(20, 11, b"x")
+        while not _received(net, 1):
+            net.step()
+        came.append(net.tick)
+    assert [tick - came[0] for tick in came] == [0, 0, 1, 1, 2]
+
+
+def test_queues_that_a_table_does_not_name_have_delays_that_it_has(tmp_path: Path) -> None:
+    never = _table(tmp_path, [(10**6, 1, 0, None)])
+    net = _three_blocks({"bodies": "simulated", "body_table": never}, 8)
+    assert _received(net, 1) == []
+
+
+def test_drawn_delays_differ_by_queue_and_are_the_same_again() -> None:
+    once, again = (_three_blocks({"bodies": "drawn", "body_ticks": 1.0}, 20) for _ in range(2))
+    assert _received(once, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
+    assert [frame["index"].tolist() for _, frame in once.events] == [
+        frame["index"].tolist() for _, frame in again.events
+    ]
+    assert len({height for height, frame in once.events if (frame["chain"] == 1).any()}) > 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"bodies": "simulated"}, "names the table"),
+        ({"body_table": "TABLE"}, "only then"),
+        ({"bodies": "simulated", "body_table": "nowhere.parquet"}, "can be read"),
+        ({"bodies": "simulated", "body_table": "TEXT"}, "can be read"),
+        ({"bodies": "simulated", "body_table": "TWICE"}, "one row a queue"),
+        ({"bodies": "simulated", "body_table": "OTHER"}, "with the columns number, source, destination, delay"),
+    ],
+)
+def test_a_table_that_is_none_is_told(given: dict[str, str], said: str, tmp_path: Path) -> None:
+    places = {"TABLE": _table(tmp_path, [(1, 1, 0, 0)]), "TEXT": str(tmp_path / "text")}
+    (tmp_path / "text").write_text("number,source\n")
+    for name in ("TWICE", "OTHER"):
+        (tmp_path / name).mkdir()
+    places["TWICE"] = _table(tmp_path / "TWICE", [(1, 1, 0, 0), (1, 1, 0, 5)])
+    pq.write_table(pa.table({"number": [1]}), tmp_path / "OTHER" / "bodies.parquet")
+    places["OTHER"] = str(tmp_path / "OTHER" / "bodies.parquet")
+    with pytest.raises(ValidationError, match=said):
+        IcmpOptions(**{key: places.get(value, value) for key, value in given.items()})  # type: ignore[arg-type]
