@@ -8,6 +8,7 @@ The slow tests kill as often as ``CAUSEWAY_KILLS`` says (three times if it says 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,43 @@ from tests.pipeline.kills import KILLS, Runs, environment, executors, python_wor
 from tests.pipeline.test_run import BUSY, BUSY_ZONES, FORK
 from tests.pipeline.test_xdm_networks import BUSY_DOMAINS
 
-LONG = {"ic": BUSY, "ibc": BUSY_ZONES + FORK}
-PROTOCOLS = pytest.mark.parametrize("protocol", LONG)
+BUSY_PARACHAINS = """
+[network]
+protocol = "icmp"
+seed = 5
+
+[options]
+bodies = "drawn"
+body_ticks = 2.0
+body_loss = 0.1
+fallback_request = "on"
+
+[transport]
+skip = 0.2
+
+[[chains]]
+count = 5
+prefix = "s"
+
+[[faults]]
+kind = "halt"
+chain = "s2"
+from = 3
+until = 6
+
+[[faults]]
+kind = "fork"
+tick = 5
+until = 9
+leaves = 3
+
+[traffic]
+source = "generated"
+messages_per_tick = 120
+ticks = 12
+"""
+
+LONG = {"ic": BUSY, "ibc": BUSY_ZONES + FORK, "icmp": BUSY_PARACHAINS}
 
 CUTS = {
     "a height a commit": ("--partitions", "2"),
@@ -32,22 +68,21 @@ def scenario(protocol: str, ticks: int) -> str:
     return few.replace("ticks = 12", f"ticks = {ticks}").replace("seed = 5", f"seed = 5\nticks = {ticks}")
 
 
-@PROTOCOLS
+@pytest.mark.parametrize("protocol", LONG)
 def test_a_killed_run_goes_on_to_the_same_roots(tmp_path: Path, protocol: str) -> None:
     runs = Runs(tmp_path, scenario(protocol, 12), "--set", 'network.executor="in_process"')
     assert runs.kill(runs.whole(), kills=2, seed=1, check=False) == {"command": 2}
 
 
 @pytest.mark.slow
-@PROTOCOLS
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(("protocol", "cut"), [*product(("ic", "ibc"), CUTS), ("icmp", "many heights a commit")])
 def test_kills_at_random_instants_in_process(tmp_path: Path, protocol: str, cut: str) -> None:
     runs = Runs(tmp_path, scenario(protocol, 70), "--set", 'network.executor="in_process"', *CUTS[cut])
     assert runs.kill(runs.whole(), kills=KILLS, seed=2) == {"command": KILLS}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "cut"), list(zip(LONG, CUTS, strict=True)))
+@pytest.mark.parametrize(("protocol", "cut"), list(zip(("ic", "ibc"), CUTS, strict=True)))
 def test_kills_of_commands_and_workers_on_spark(tmp_path: Path, protocol: str, cut: str) -> None:
     options = ("--master", "local[2]", *CUTS[cut])
     runs = Runs(tmp_path, scenario(protocol, 70), *options, others=python_workers)
@@ -105,7 +140,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@PROTOCOLS
+@pytest.mark.parametrize("protocol", ["ic", "ibc"])
 def test_kills_of_commands_and_two_executors(tmp_path: Path, cluster: LocalCluster, protocol: str) -> None:
     options = ("--master", cluster.master_url, "--partitions", "3")
     runs = Runs(tmp_path, scenario(protocol, 70), *options, others=executors)

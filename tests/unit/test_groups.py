@@ -45,7 +45,7 @@ messages_per_tick = 5
 ticks = 12
 """
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["ic", "ibc"])
+PROTOCOLS = pytest.mark.parametrize("protocol", ["ic", "ibc", "icmp"])
 
 
 def network(folder: Path, name: str, protocol: str, every: object = '"auto"', *, resume: bool = False) -> Network:

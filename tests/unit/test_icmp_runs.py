@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from causeway.network.network import Network
+from causeway.network.opened import open_lake
 from causeway.network.scenario import load_scenario
+from causeway.proving.icmp.relay import relay_leaves
 from tests.unit.command_line import Run, command_line
+from tests.unit.icmp_lake import make_lake
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -52,3 +55,26 @@ def test_a_lake_of_parachains_is_not_served(cli: Run) -> None:
     code, out, err = cli("serve", "lake", "--scenario", EXAMPLES / "parachains.toml", "--port", 0)
     assert (code, out) == (2, "")
     assert err.endswith("network.protocol: icmp: only lakes of ibc, ic, xdm are served\n")
+
+
+DROP = """
+[[faults]]
+kind = "drop"
+source = "left"
+destination = "right"
+until = 11
+"""
+
+
+def test_where_one_body_does_not_come_its_whole_relay_block_waits(tmp_path: Path) -> None:
+    """Block 2 posts queues of ``left`` (1) and ``far`` (3) to ``right`` (2); the second is there, and waits, too."""
+    opened = open_lake(make_lake(tmp_path, faults=DROP))
+
+    def waiting(height: int) -> set[tuple[int, int]]:
+        (relay,) = relay_leaves(opened, height)
+        listed = relay.leaf.unrouted.filter(relay.leaf.unrouted["to"] == 2)
+        return {*zip(listed["number"].tolist(), listed["source"].tolist(), strict=True)}
+
+    assert {(2, 1), (2, 3), (4, 1)} <= waiting(12)
+    assert not {number for number, _ in waiting(16)} & {2, 4}
+    assert waiting(opened.last_height()) == set()

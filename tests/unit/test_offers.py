@@ -42,7 +42,7 @@ source = "generated"
 messages_per_tick = 24
 ticks = 3
 """
-OPTIONS = {"ic": 'reject_every = 5\nvsr = "deployed"', "ibc": 'relayers = ["one", "two"]'}
+OPTIONS = {"ic": 'reject_every = 5\nvsr = "deployed"', "ibc": 'relayers = ["one", "two"]', "icmp": 'bodies = "drawn"'}
 PROTOCOLS = pytest.mark.parametrize(
     "text", [BUSY.format(protocol=name, options=options) for name, options in OPTIONS.items()], ids=list(OPTIONS)
 )

@@ -57,7 +57,7 @@ def ticks_and_roots(net: Network) -> list[tuple[int, str]]:
     return [(manifest.tick, root_of(net.lake, manifest)) for manifest in manifests]
 
 
-@pytest.mark.parametrize("protocol", ["ic", "ibc"])
+@pytest.mark.parametrize("protocol", ["ic", "ibc", "icmp"])
 def test_what_comes_after_a_long_pause_is_answered(tmp_path: Path, protocol: str) -> None:
     calls = "".join(CALL.format(tick, "p-c0-0", "p-c1-0") for tick in (0, 5000))
     net = ended(tmp_path / "run", calls, protocol=protocol)

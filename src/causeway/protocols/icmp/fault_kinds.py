@@ -1,5 +1,5 @@
-"""The kinds of faults in a network of parachains: chains that make no blocks, forks of the relay chain, malicious
-collators."""
+"""The kinds of faults in a network of parachains: chains that make no blocks, bodies that do not come, forks of the
+relay chain, malicious collators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from causeway.model.faults import Fault
 from causeway.model.section import TickNumber
-from causeway.protocols.faults import FaultSection, HaltSection, Names, ensure_forward
+from causeway.protocols.faults import DropSection, FaultSection, HaltSection, Names, ensure_forward
 from causeway.protocols.icmp.leaves import MAX_CHAIN_HEADS
 
 FORK = "fork"
@@ -93,5 +93,5 @@ class CandidateSection(FaultSection):
         return Fault(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, last, {WHAT: self.what})
 
 
-FAULT_KINDS: tuple[type[FaultSection], ...] = (HaltSection, ForkSection, CandidateSection)
+FAULT_KINDS: tuple[type[FaultSection], ...] = (HaltSection, DropSection, ForkSection, CandidateSection)
 """The sections of a scenario, one a kind."""

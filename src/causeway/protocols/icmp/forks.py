@@ -26,14 +26,14 @@ from causeway.model.faults import FOR_EVER, Fault
 from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import REVERTED_SCHEMA
-from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, View
+from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, Tick, View
 from causeway.protocols.digests import same
 from causeway.protocols.draws import Draw, drawn
 from causeway.protocols.icmp.fault_kinds import FOLLOWERS, FORK, KEPT, LEAVES
 from causeway.protocols.icmp.leaves import Leaf, leaves_of
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.storage import LeafTries
-from causeway.protocols.interference import HALT, Interference
+from causeway.protocols.interference import DROP, HALT, Interference
 
 _SLACK = 8
 """Blocks of a parachain that are not included yet when a fork begins, and the ticks until a refusal is known."""
@@ -74,6 +74,15 @@ class RelayInterference(Interference):
     def fork(self, tick: int) -> Fault | None:
         """Return the fork that acts at ``tick``."""
         return next(iter(self.acting(tick, FORK)), None)
+
+    def kept_from(
+        self, recipients: npt.NDArray[np.uint32], senders: npt.NDArray[np.uint32], tick: Tick
+    ) -> npt.NDArray[np.bool_]:
+        """Return which bodies of ``senders`` do not come to ``recipients`` in a tick, though they are there."""
+        lost = self.skipped(recipients, senders, tick.height)
+        for fault in self.acting(tick.tick, DROP):
+            lost |= self.hit(fault, recipients, senders)
+        return lost
 
     def begun(self, tick: int) -> Fault:
         """Return the last fork that began before ``tick``."""
