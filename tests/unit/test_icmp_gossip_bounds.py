@@ -118,6 +118,32 @@ def test_bad_packets_disconnect_and_what_came_after_them_is_not_taken() -> None:
     assert gone(out) == [(1, 8, "BadNeighborPacket")] and sent(out) == [(1, 9, "r1")]
 
 
+def test_who_was_disconnected_for_what_it_sent_waits_and_so_many_are_remembered() -> None:
+    options = GossipOptions(impolite_limit=1, ban_time=100, max_banned=2, purge_interval=2**40)
+    state = ready(options, {1: ["A"], 2: ["A"]}, LISTED, [(1, 6), (1, 7), (1, 8), (1, 9), (2, 9)])
+
+    def rude(*peers: int) -> Inputs:
+        return Inputs(queues=arrivals(*((1, peer, "B1", "r1", "r1") for peer in peers for _ in range(2))))
+
+    def back(state: GossipState, time: int) -> tuple[GossipState, list[tuple[int, int, str]]]:
+        state, out = step(state, Inputs(connect=pairs((1, 7), (1, 8), (1, 9), (2, 8))), time, options)
+        return state, gone(out)
+
+    state, out = step(state, rude(8), 10, options)
+    assert gone(out) == [(1, 8, "Impolite")] and back(state, 109)[1] == [(1, 8, "Banned")]
+    assert back(state, 110)[1] == [] and len(back(state, 110)[0].banned) == 0
+    # To come back in vain makes nothing longer; a peer that was told to leave is not banned.
+    state, _ = back(state, 50)
+    state, _ = step(state, Inputs(disconnect=pairs((1, 6))), 60, options)
+    assert state.banned["until"].tolist() == [110]
+    state, _ = step(state, rude(7, 9), 60, options)
+    assert [*zip(state.banned["peer"].tolist(), state.banned["until"].tolist(), strict=True)] == [(7, 160), (9, 160)]
+    state = of_tables(tables(state))
+    assert back(state, 120)[1] == [(1, 7, "Banned"), (1, 9, "Banned")]
+    never = GossipOptions(impolite_limit=1, ban_time=0)
+    assert len(step(ready(never, {1: ["A"]}, LISTED, [(1, 8)]), rude(8), 10, never)[0].banned) == 0
+
+
 def test_more_peers_than_a_node_may_have_are_refused_the_later_ones() -> None:
     options = GossipOptions(max_peers=2)
     state, _ = connect(start(u32([1, 2]), options), pairs((1, 9)), options)
@@ -219,6 +245,8 @@ def _scene(seed: int, ancestors: int) -> tuple[GossipOptions, list[tuple[Inputs,
         max_peers=6,
         max_pool_bytes=150,
         purge_interval=3,
+        ban_time=2,
+        max_banned=3,
     )
     steps = []
     for time in range(10):
@@ -304,7 +332,11 @@ def test_what_a_node_does_depends_on_no_other_node_of_the_call(
         whole = joined if time % 2 else whole
         counted |= {*out.verdicts["code"].tolist()}
         _check(whole, options)
-    assert purged and counted >= {int(verdict) for verdict in Verdict} - {Verdict.TooManyPeers, Verdict.Duplicate}
+    assert purged and counted >= {int(verdict) for verdict in Verdict} - {
+        Verdict.TooManyPeers,
+        Verdict.Duplicate,
+        Verdict.Banned,
+    }
 
 
 def _same(one: Frame, other: Frame) -> bool:

@@ -126,3 +126,18 @@ def test_who_connects_again_has_another_salt() -> None:
     state, _ = connect(state, again, OPTIONS)
     state, _ = on_heads(state, packets((1, 8, ["A"])), OPTIONS)
     assert on_more(state, larger(8, 16), OPTIONS)[1].sketches["sketch"].to_pylist() != first
+
+
+@pytest.mark.parametrize(("by", "expected"), [("root", ["r2"]), ("topic", ["r1", "r2"])])
+def test_what_is_asked_for_must_be_allowed(by: str, expected: list[str]) -> None:
+    """The peer's leaf has the topic, for one of its two queues."""
+    options = GossipOptions.model_validate({"reconciliation": "minisketch", "allowed_by": by})
+    listed = {"A": (7, (), [("B1", "r1"), ("B1", "r2")]), "B": (7, (), [("B1", "r2")])}
+    state, _ = connect(start(u32([1]), options), salted((1, 8)), options)
+    state, _ = on_leaves(state, leaf_rows({1: ["A", "B"]}), *context(listed), options)
+    state, _ = on_kept(state, kept_rows((1, "r1"), (1, "r2")), options)
+    state, _ = on_heads(state, packets((1, 8, ["B"])), options)
+    state, out = on_more(state, larger(8, 4), options)
+    ids = Minisketch.deserialize(32, 4 + CHECK, out.sketches["sketch"][0].as_py()).decode()
+    asked = pairs(*[(1, 8)] * 2).with_columns(id=np.array(ids, dtype=np.uint64))
+    assert sorted(root for _, _, root in sent(on_asks(state, asked, options)[1])) == expected

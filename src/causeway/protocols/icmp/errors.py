@@ -57,3 +57,5 @@ class Verdict(IntEnum):
     """A good queue for which the pool has no room."""
     NotConnected = 8
     TooManyPeers = 9
+    Banned = 10
+    """It was disconnected for what it sent, not long ago."""

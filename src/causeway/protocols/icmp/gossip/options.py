@@ -28,7 +28,8 @@ class GossipOptions(Section):
 
     ``fallback_after``: how long a queue is missing before it is asked for (3.9, 3).
     ``impolite_limit``: a peer is disconnected at so many impolite messages, and where its reputation has fallen to
-    ``least_reputation``. Limits are per node: ``max_peers``; ``max_leaf_queues``, entries that one leaf lists;
+    ``least_reputation``, and for ``ban_time`` not connected again (0: at once). Limits are per node: ``max_peers``;
+    ``max_banned``, who is remembered; ``max_leaf_queues``, entries that one leaf lists;
     ``max_pool_bytes``. Of one queue: ``max_queue_messages``, ``max_queue_bytes``. Of what one peer sends in one step:
     ``max_step_packets``, ``max_step_bytes`` (``waiting.admitted``). Decoding a sketch takes a time that grows with the
     square of its capacity (0.1 s for 64): ``max_sketch_capacity``, and of a node ``max_step_sketches``; beyond both,
@@ -49,6 +50,8 @@ class GossipOptions(Section):
     purge_interval: int = Field(default=2_000, ge=1, le=2**40)
     impolite_limit: int = Field(default=16, ge=1, le=2**31)
     least_reputation: int = Field(default=-10_000, ge=-(2**40), le=-1)
+    ban_time: int = Field(default=30_000, ge=0, le=2**40)
+    max_banned: int = Field(default=1_000, ge=1, le=2**20)
     max_peers: int = Field(default=50, ge=1, le=10_000)
     max_leaf_queues: int = Field(default=20_000, ge=1, le=2**20)
     max_pool_bytes: int = Field(default=1 << 30, ge=1, le=2**50)

@@ -63,6 +63,15 @@ class Own:
         return np.asarray(self.expected[self.set_of[nodes], queues])
 
 
+NOBODY_BANNED = Frame(
+    {
+        "node": np.empty(0, dtype=np.uint32),
+        "peer": np.empty(0, dtype=np.uint32),
+        "until": np.empty(0, dtype=np.uint64),
+    }
+)
+
+
 @dataclass(frozen=True)
 class GossipState:
     """The state of nodes.
@@ -72,7 +81,7 @@ class GossipState:
     queues). ``sizes``: bytes of each root's body, 0 while nobody has had it. ``peers``: ``node``, ``peer`` (u32,
     ascending by both), ``reputation``, ``impolite`` (i64), ``count`` (u64), ``heads``, and with sketches
     the ``salt`` of the connection. ``seen``: flags, shape
-    (peers, queues).
+    (peers, queues). ``banned``: ``node``, ``peer``, ``until`` (u64, ms), ascending by the first two.
     """
 
     own: Own
@@ -82,6 +91,7 @@ class GossipState:
     sizes: U64
     peers: Frame
     seen: Flags
+    banned: Frame = NOBODY_BANNED
 
     @property
     def listed(self) -> Listed:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
+from causeway.protocols.icmp.gossip.banning import banned, refused, unbanned
 from causeway.protocols.icmp.gossip.fallback import on_answers
 from causeway.protocols.icmp.gossip.heads import on_heads
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
@@ -45,13 +46,16 @@ def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) 
     asked for, answers of those who keep queues, the purge. So what a peer declares counts for the queues that came with
     it, and each input meets what the ones before it made. Raises ``InvalidInput`` for sketches where
     ``reconciliation`` is off.
+
+    Who is disconnected for what it sent is banned for a while (``banning``).
     """
     outputs = []
     if inputs.disconnect is not None:
         state = disconnect(state, inputs.disconnect)
     if inputs.connect is not None:
-        state, out = connect(state, inputs.connect, options)
-        outputs.append(out)
+        state, free = unbanned(state, inputs.connect, time)
+        state, out = connect(state, inputs.connect.filter(free), options)
+        outputs += [out, refused(inputs.connect.filter(~free))]
     if inputs.leaves is not None:
         state, out = on_leaves(state, *inputs.leaves, options)
         outputs.append(out)
@@ -70,4 +74,5 @@ def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) 
             state, out = event(state, rows, options)
             outputs.append(out)
     state, out = purge(state, time, options)
-    return state, joined([*outputs, out])
+    out = joined([*outputs, out])
+    return banned(state, out, time, options), out

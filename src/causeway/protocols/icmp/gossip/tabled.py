@@ -23,15 +23,15 @@ from causeway.protocols.icmp.gossip.state import GossipState, Own, compacted
 def tables(state: GossipState) -> dict[str, Frame]:
     """Return the state as tables (2.5), each in the order of its columns.
 
-    Of nodes: ``nodes`` and ``peers`` as in the state, ``leaves`` (``node``, ``place``, ``hash``), ``own`` (``node``,
-    ``hash``: blocks of which it keeps the topics), ``pool`` (``node``, ``root``, ``topic``), ``seen`` (``node``,
-    ``peer``, ``root``, ``topic``, ``flags``); what follows from these: ``topics`` (``node``, ``topic``) and
+    Of nodes: ``nodes``, ``peers`` and ``banned`` as in the state, ``leaves`` (``node``, ``place``, ``hash``), ``own``
+    (``node``, ``hash``: blocks of which it keeps the topics), ``pool`` (``node``, ``root``, ``topic``), ``seen``
+    (``node``, ``peer``, ``root``, ``topic``, ``flags``); what follows from these: ``topics`` (``node``, ``topic``) and
     ``expected`` (``node``, ``root``, ``topic``). Of all: ``blocks`` (``hash``, ``number``, ``ancestors``), ``listed``
     (``block``, ``root``, ``topic``), ``roots`` (``root``, ``size``: of bodies in pools).
     """
     state = compacted(state)
     listed, own, node = state.listed, state.own, state.nodes["node"]
-    found: dict[str, Frame] = {"nodes": state.nodes, "peers": state.peers}
+    found: dict[str, Frame] = {"nodes": state.nodes, "peers": state.peers, "banned": state.banned}
     row, place = (state.leaf != listed.nothing).nonzero()
     found["leaves"] = _frame(node=node[row], place=place, hash=listed.blocks[state.leaf[row, place]])
     row, block = own.blocks.nonzero()
@@ -63,7 +63,9 @@ def _queues(listed: Listed, queue: Rows) -> dict[str, Digests]:
 def of_tables(frames: Mapping[str, Frame]) -> GossipState:
     """Return the state that has these ``tables``; rows of nodes in any order, those of all any number of times."""
     nodes = frames["nodes"].take(np.argsort(frames["nodes"]["node"], kind="stable"))
-    peers = frames["peers"].take(np.lexsort((frames["peers"]["peer"], frames["peers"]["node"])))
+    peers, banned = (
+        rows.take(np.lexsort((rows["peer"], rows["node"]))) for rows in (frames["peers"], frames["banned"])
+    )
     listed = listed_of(frames)
 
     def at(name: str) -> Rows:
@@ -81,7 +83,7 @@ def of_tables(frames: Mapping[str, Frame]) -> GossipState:
     seen[rows, _numbers(listed, frames["seen"])] = frames["seen"]["flags"]
     sizes = np.zeros(len(listed.roots), dtype=np.uint64)
     sizes[places(listed.roots, frames["roots"]["root"])] = frames["roots"]["size"]
-    return GossipState(Own(blocks, listed), nodes, leaf, pool, sizes, peers, seen)
+    return GossipState(Own(blocks, listed), nodes, leaf, pool, sizes, peers, seen, banned)
 
 
 def _numbers(listed: Listed, queues: Frame) -> Rows:

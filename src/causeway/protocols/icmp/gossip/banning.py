@@ -1,0 +1,51 @@
+"""Who was disconnected for what it sent is not connected again for a while; of each node so many are remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import lookup
+from causeway.model.order import groups_of, stable_order
+from causeway.protocols.icmp.errors import Verdict
+from causeway.protocols.icmp.gossip.listed import Mask
+from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.gossip.output import Output
+from causeway.protocols.icmp.gossip.state import GossipState
+
+_REFUSED = (Verdict.TooManyPeers, Verdict.Banned)
+"""Why a peer is not connected that has done nothing."""
+
+
+def unbanned(state: GossipState, pairs: Frame, time: int) -> tuple[GossipState, Mask]:
+    """Return the state without bans that are over at ``time`` (ms), and which of the peers that connect (``node``,
+    ``peer``) are not banned."""
+    if len(state.banned) == 0:
+        return state, np.ones(len(pairs), dtype=bool)
+    banned = state.banned.filter(state.banned["until"] > np.uint64(time))
+    return replace(state, banned=banned), lookup(banned, pairs, ("node", "peer")) < 0
+
+
+def refused(pairs: Frame) -> Output:
+    """Return that banned peers are not connected."""
+    gone = pairs.with_columns(code=np.uint8(Verdict.Banned))
+    return Output(disconnected=gone.select(("node", "peer", "code")))
+
+
+def banned(state: GossipState, out: Output, time: int, options: GossipOptions) -> GossipState:
+    """Return the state that bans those whom ``out`` disconnects for what they sent. Of more than ``max_banned`` of a
+    node those stay whose bans last longest, of equal ones those with the lower number."""
+    gone = out.disconnected.filter(~np.isin(out.disconnected["code"], _REFUSED))
+    if len(gone) == 0 or options.ban_time == 0:
+        return state
+    rows = gone.select(("node", "peer")).with_columns(until=np.uint64(time + options.ban_time))
+    rows = concat([rows, state.banned])
+    order = stable_order(rows["node"], rows["peer"])
+    # What is new comes first, so that it stays where one is banned twice.
+    order = order[groups_of(rows["node"][order], rows["peer"][order]).starts]
+    rows = rows.take(order)
+    oldest = np.lexsort((rows["peer"], np.uint64(2**63) - rows["until"], rows["node"]))
+    stays = np.sort(oldest[groups_of(rows["node"][oldest]).ranks() < options.max_banned])
+    return replace(state, banned=rows.take(stays))
