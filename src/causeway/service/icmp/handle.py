@@ -15,6 +15,7 @@ from causeway.model.errors import InvalidInput
 from causeway.service.icmp.control import Control, told_as_plain
 from causeway.service.icmp.node import Told
 from causeway.service.icmp.relay_chain import Client, RelayChain
+from causeway.service.icmp.wire import WireError
 
 START = 120.0
 """Seconds that a process has to say that it is ready."""
@@ -101,7 +102,7 @@ class Handle:
 
     async def _hear(self) -> None:
         assert self._control is not None
-        with contextlib.suppress(EOFError, OSError):
+        with contextlib.suppress(EOFError, OSError, WireError):
             while True:
                 message = await self._control.heard()
                 self.status = message["status"]

@@ -75,7 +75,8 @@ class NodeProcess:
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def fail(_loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
-            if not failed.done():
+            # What the system refuses for a while, as one more connection, is tried again; all else is a mistake here.
+            if not failed.done() and not isinstance(context.get("exception"), OSError):
                 failed.set_exception(context.get("exception") or RuntimeError(context["message"]))
 
         asyncio.get_running_loop().set_exception_handler(fail)

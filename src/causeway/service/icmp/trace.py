@@ -34,6 +34,9 @@ MANIFEST = "trace.json"
 MOST_RECORD = 256 << 20
 """Bytes of one record."""
 
+MOST_MANIFEST = 1 << 20
+"""Bytes of the manifest that are read."""
+
 _NAME = re.compile(r"node-(\d{3,5})-life-(\d+)\.trace")
 
 
@@ -144,10 +147,11 @@ def open_trace(folder: Path) -> Trace:
 def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
-        content = json.loads(path.read_text())
+        with path.open("rb") as file:
+            content = json.loads(file.read(MOST_MANIFEST))
     except FileNotFoundError:
         raise InvalidInput(f"{folder}: no trace here: there is no {MANIFEST}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{path}: cannot be read: {error}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InvalidInput(f"{path}: not a trace of format {FORMAT}")
