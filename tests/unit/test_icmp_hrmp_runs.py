@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from causeway.model.errors import InvalidInput
 from causeway.model.ledger import Event, Kind
+from causeway.network.carriers import carrier_summary
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
 from causeway.network.scenario import load_scenario
@@ -210,6 +211,9 @@ def test_lakes_have_the_same_root_whatever_the_buckets_and_say_what_they_do_not_
         assert (counts["sent"], counts["delivered"], counts["answered"]) == (5, 3, 3)
         assert counts["duplicates"] == counts["out_of_order"] == counts["pending"] == 0
     assert len(roots) == 1
+    with Network(load_scenario(TWO, keys), str(tmp_path / "short")) as net:
+        net.run(12)
+        assert carrier_summary(net.lake, net.manifest).content["waiting_queues"] == {"right": 1}
     with pytest.raises(InvalidInput, match='channels = "hrmp"; proofs are of egress queues'):
         relay_leaves(open_lake(lake))
 

@@ -19,8 +19,11 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     blocks = {para: max(number for other, number in made if other == para) for para, _ in made}
     columns = ["number", "to", "source", "root"]
     listed = {tuple(row[name] for name in columns) for row in _rows(lake, manifest, "unrouted", columns)}
+    # A network has egress queues or channels, and the tables of one of them.
+    sent = [row["recipient"] for row in _rows(lake, manifest, "contents", ["recipient"])]
+    what = "Messages that are in channels" if sent else "Queues that are posted"
     waiting: dict[int, int] = {}
-    for _, to, _, _ in sorted(listed):
+    for to in [*sent, *(row[1] for row in listed)]:
         waiting[to] = waiting.get(to, 0) + 1
     content = {
         "relay_blocks": relay,
@@ -32,7 +35,7 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
         most = sorted(waiting.items(), key=lambda item: (-item[1], item[0]))
         told = ", ".join(f"{count:,} for {names[para]}" for para, count in most[:SHOWN])
         more = f", and for {len(most) - SHOWN:,} more" if len(most) > SHOWN else ""
-        lines.append(f"Queues that are posted and not consumed: {told}{more}.")
+        lines.append(f"{what} and not consumed: {told}{more}.")
     return CarrierSummary(content, lines)
 
 
