@@ -1,6 +1,7 @@
 """What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs;
 whole cycles; messages between domains; the whole command on recorded traffic; small ticks in a row; certified slices
-over HTTP; egress queues with their roots; gossip of egress queues."""
+over HTTP; egress queues with their roots; gossip of egress queues; thousands
+of nodes."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from benchmarks.recorded.bench import bench_recorded
     from benchmarks.rounds import bench_rounds
     from benchmarks.show import render
+    from benchmarks.simulation import bench_simulation
     from benchmarks.ticks.bench import bench_ticks
     from benchmarks.xnet import bench_xnet
 
@@ -30,6 +32,7 @@ _HOMES = {
     "bench_proofs": "benchmarks.proofs.bench",
     "bench_recorded": "benchmarks.recorded.bench",
     "bench_rounds": "benchmarks.rounds",
+    "bench_simulation": "benchmarks.simulation",
     "bench_ticks": "benchmarks.ticks.bench",
     "bench_xnet": "benchmarks.xnet",
     "render": "benchmarks.show",
@@ -45,6 +48,7 @@ __all__ = [
     "bench_proofs",
     "bench_recorded",
     "bench_rounds",
+    "bench_simulation",
     "bench_ticks",
     "bench_xnet",
     "render",

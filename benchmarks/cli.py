@@ -96,6 +96,34 @@ def rounds(
     return shell.OK if equal else shell.BROKEN
 
 
+@app.command("simulation", epilog=shell.EPILOG)
+def simulation(
+    nodes: Annotated[str, typer.Option(metavar="N,N", help="Nodes; several sizes.")] = "100,1000,5000",
+    variants: Annotated[
+        str | None, typer.Option(metavar="NAME;NAME", help="What is changed; default: all.", show_default=False)
+    ] = None,
+    oracle: Annotated[int, typer.Option(min=0, help="Nodes beside plain Python; 0: without.")] = 1_000,
+    as_json: Json = False,
+) -> int:
+    """Simulate gossip: what arrives within one block, what each improvement gains, how fast it is simulated.
+
+    Exit code 1: the specification's nodes got something else.
+
+    [bold]Example[/bold]: python -m benchmarks simulation --nodes 100,1000
+    """
+    from benchmarks import bench_simulation, render
+    from benchmarks.simulation import VARIANTS
+
+    sizes = [_number(text, "nodes") for text in _names(nodes)]
+    named = tuple(VARIANTS) if variants is None else tuple(part.strip() for part in variants.split(";"))
+    result = _watched("Simulating gossip", lambda tell: bench_simulation(sizes, named, oracle=oracle, progress=tell))
+    if as_json:
+        print(json.dumps(result))
+    else:
+        results().print(render(result))
+    return shell.OK if result.get("oracle", {"equal": True})["equal"] else shell.BROKEN
+
+
 @app.command("floor", epilog=shell.EPILOG)
 def floor(
     messages: Annotated[int, typer.Option(min=1, help="Messages of a tick.")] = 100,

@@ -23,6 +23,7 @@ def render(result: dict[str, Any]) -> RenderableType:
     shows = {
         "rounds": _rounds,
         "floor": _floor,
+        "simulation": _simulation,
         "exchange": _exchange,
         "egress": _egress,
         "proofs": proofs,
@@ -88,6 +89,40 @@ def _rounds(result: dict[str, Any]) -> RenderableType:
             note += f"; left out for want of memory: {', '.join(size['left_out'])} (--all runs them)"
         notes.append(Text(note, style="dim"))
     return Group(table, *notes)
+
+
+def _simulation(result: dict[str, Any]) -> RenderableType:
+    table = Table(title="Simulated gossip", title_justify="left")
+    for name in (
+        "nodes",
+        "",
+        "in time",
+        "99 % after ms",
+        "copies",
+        "KB a node",
+        "node-queues/s",
+        "processor s",
+        "peak MiB",
+    ):
+        table.add_column(name, justify="left" if name == "" else "right")
+    for row in result["rows"]:
+        table.add_row(
+            f"{row['nodes']:,}",
+            row["variant"],
+            f"{row['in_time']:.1%}",
+            f"{row['p99_ms']:,}" if row["p99_ms"] is not None else "never",
+            f"{row['copies_a_body']:.2f}",
+            f"{row['sent_bytes_a_node'] / 1000:,.0f}",
+            f"{row['node_queues_per_processor_second']:,}",
+            f"{row['processor_seconds']:.1f}",
+            f"{row['peak_bytes'] / MIB:,.0f}",
+        )
+    found = result.get("oracle")
+    if found is None:
+        return table
+    same = "the same" if found["equal"] else "not the same"
+    text = f"plain Python takes {found['ratio']} times as long for {found['nodes']} nodes, and gives {same}"
+    return Group(table, Text(text))
 
 
 def _floor(result: dict[str, Any]) -> RenderableType:

@@ -80,7 +80,7 @@ class Slice:
 
 def run(now: Slice, state: State, under_way: Mapping[str, Frame]) -> tuple[State, dict[str, Frame]]:
     """Return the state after a slice, and the rows of log tables. ``under_way``: by table what goes to the nodes."""
-    world, options = now.world, now.world.options.gossip
+    world, options = now.world, now.world.gossip
     mail = arrived(under_way, now.time, now.nodes[now.there], world)
     state = _moved(_emptied(state, now.left), Window.at(world, now.time))
     closed = mail.packets["kind"] == CLOSED

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.order import Rows
+from causeway.protocols.icmp.body_table import BODY_TABLE_SCHEMA
 from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.simulation.kernel import GossipKernel
 from causeway.protocols.icmp.simulation.node import ITSELF
@@ -28,17 +29,6 @@ NEVER = np.iinfo(np.int64).max
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 _ATTACKS = {1: "silent", 2: "lying", 3: "spamming"}
-
-BODIES_SCHEMA = pa.schema(
-    [
-        pa.field("number", pa.uint64(), nullable=False),
-        pa.field("source", pa.uint32(), nullable=False),
-        pa.field("destination", pa.uint32(), nullable=False),
-        pa.field("delay", pa.uint64()),
-    ]
-)
-"""One row a queue that a block of the main chain posted: the block's number, the parachains by position, and how long
-after that block was made all collators of the recipient had the body (ms); null: not before the end."""
 
 COVERAGE_SCHEMA = pa.schema(
     [("time", pa.int64()), ("needed", pa.float64()), ("all", pa.float64())],
@@ -230,7 +220,8 @@ def _attackers(world: World, disconnected: pa.Table) -> dict[str, Any]:
 
 
 def _bodies(world: World, arrival: npt.NDArray[np.int64], entries: Rows) -> pa.Table:
-    """Return ``BODIES_SCHEMA``: what the runtime's kernel takes for when bodies are there."""
+    """Return when all collators of the recipient of each queue had its body: what the runtime takes with
+    ``bodies = "simulated"``."""
     relay = world.relay
     collators = (world.keeps[None, :] == relay.destinations[entries][:, None]) & (world.behaviour == HONEST)[None, :]
     had = np.where(collators, arrival[relay.root[entries]], -1).max(axis=1)
@@ -243,7 +234,7 @@ def _bodies(world: World, arrival: npt.NDArray[np.int64], entries: Rows) -> pa.T
             pa.array(relay.destinations[entries].astype(np.uint32)),
             pa.array(delay, mask=(had == NEVER) | (had < 0)),
         ],
-        schema=BODIES_SCHEMA,
+        schema=BODY_TABLE_SCHEMA,
     )
 
 

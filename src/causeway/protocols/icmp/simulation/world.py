@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from causeway.model.order import Rows
 from causeway.protocols.icmp.gossip.listed import Mask
+from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.graph import Graph, graph_of
 from causeway.protocols.icmp.simulation.options import SimulationOptions
@@ -37,6 +38,11 @@ class World:
     def relay(self) -> RelayChain:
         """The relay chain."""
         return self.given.relay or relay_chain(self.options, self.seed)
+
+    @cached_property
+    def gossip(self) -> GossipOptions:
+        """The options of gossip. Nobody connects again to whom it was disconnected from, so that no bans are kept."""
+        return self.options.gossip.model_copy(update={"ban_time": 0})
 
     @cached_property
     def graph(self) -> Graph:
