@@ -26,7 +26,7 @@ ROOTS = {
     ("faulty_domains", "xdm"): (67, "bfd17d6f42e560c563515a64de8f543c569c787c77b25cf999faf884e51ed1af"),
     ("two_subnets", "xdm"): (25, "b757b7c58062086fde4e452a4cac6b72d757eca36ef525a8eff7f183ecae6e58"),
     ("auction", "xdm"): (26, "5023dbbaf58288b242b13cb03dc990dde8d7190b5c3b3aa52790dbdad3aca618"),
-    ("generated", "icmp"): (31, "d831c13ca6976162cf75bde63ecae9b5fc3506b8c8eafd176507836f9e404d68"),
+    ("generated", "icmp"): (34, "ac5708427a3b97baf27195cad29c84e2676a164a37c3aebcc825ec86ba7ea972"),
     ("auction", "icmp"): (96, "b813ffffd320774fdfb974ca25a46888f13c705df56b5300d57a753abccd36e1"),
     ("parachains", "icmp"): (32, "89286ab225b37abe6cd567f10bbb2a9b7760f6d1f571a2f1daf79c1de7e3c1bd"),
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),

@@ -78,3 +78,14 @@ def test_where_one_body_does_not_come_its_whole_relay_block_waits(tmp_path: Path
     assert {(2, 1), (2, 3), (4, 1)} <= waiting(12)
     assert not {number for number, _ in waiting(16)} & {2, 4}
     assert waiting(opened.last_height()) == set()
+
+
+def test_a_body_that_came_once_stays(tmp_path: Path) -> None:
+    """Nine of ten bodies are skipped in each tick, drawn anew: two queues of a block seldom come in the same one."""
+    text = (EXAMPLES / "generated.toml").read_text().replace("skip = 0.275", "skip = 0.9")
+    (tmp_path / "skips.toml").write_text(text)
+    keys = {"network.protocol": "icmp", "network.executor": "in_process", "traffic.messages": "60"}
+    with Network(load_scenario(tmp_path / "skips.toml", keys), str(tmp_path / "lake")) as net:
+        net.run()
+        assert net.summary()["answered"] == 60
+        assert net.height < 600

@@ -26,7 +26,7 @@ from causeway.model.faults import FOR_EVER, Fault
 from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import REVERTED_SCHEMA
-from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, Tick, View
+from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, View
 from causeway.protocols.digests import same
 from causeway.protocols.draws import Draw, drawn
 from causeway.protocols.icmp.fault_kinds import FOLLOWERS, FORK, KEPT, LEAVES
@@ -34,6 +34,9 @@ from causeway.protocols.icmp.leaves import Leaf, leaves_of
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.storage import LeafTries
 from causeway.protocols.interference import DROP, HALT, Interference
+
+TRIES = 64
+"""Ticks in which a body may be fetched: with one that is skipped in all of them nobody waits for another."""
 
 _SLACK = 8
 """Blocks of a parachain that are not included yet when a fork begins, and the ticks until a refusal is known."""
@@ -75,14 +78,31 @@ class RelayInterference(Interference):
         """Return the fork that acts at ``tick``."""
         return next(iter(self.acting(tick, FORK)), None)
 
-    def kept_from(
-        self, recipients: npt.NDArray[np.uint32], senders: npt.NDArray[np.uint32], tick: Tick
-    ) -> npt.NDArray[np.bool_]:
-        """Return which bodies of ``senders`` do not come to ``recipients`` in a tick, though they are there."""
-        lost = self.skipped(recipients, senders, tick.height)
-        for fault in self.acting(tick.tick, DROP):
-            lost |= self.hit(fault, recipients, senders)
-        return lost
+    def fetched(self, listed: Frame, tick: int) -> npt.NDArray[np.bool_]:
+        """Return which bodies of ``ingress(B, p)`` their recipients have fetched up to ``tick``: in one of the ticks
+        after that of the relay block in which nobody kept them from it. What was fetched once stays.
+
+        Looked at are the last ``TRIES`` ticks in which no fault acted.
+        """
+        found = np.ones(len(listed), dtype=bool)
+        drops = [fault for fault in self._faults.rows if fault.kind == DROP]
+        if not drops and not self._faults.skip:
+            return found
+        found[:] = False
+        at = np.full(len(listed), tick, dtype=np.int64)
+        posted = listed["tick"].astype(np.int64)
+        for _ in range(TRIES):
+            for fault in sorted(drops, key=lambda fault: fault.last, reverse=True):
+                inside = (at >= fault.first) & (at <= min(fault.last, FOR_EVER - 1))
+                at[inside & self.hit(fault, listed["to"], listed["source"])] = fault.first - 1
+            left = np.flatnonzero(~found & (at > posted))
+            if len(left) == 0:
+                break
+            for when in np.unique(at[left]).tolist():
+                rows = left[at[left] == when]
+                found[rows] = ~self.skipped(listed["to"][rows], listed["source"][rows], when)
+            at -= 1
+        return found
 
     def begun(self, tick: int) -> Fault:
         """Return the last fork that began before ``tick``."""

@@ -255,7 +255,7 @@ class IcmpKernel(HostedForGood):
         segments = segments.filter(segments["source"] != segments["destination"])
         entries = with_bodies(listed, segments)
         held &= entries["count"] > 0
-        held &= ~self.interference.kept_from(listed["to"], listed["source"], tick)
+        held &= self.interference.fetched(listed, tick.tick)
         return listed.with_columns(held=held), complete_prefix(entries, ~held)
 
     def round(
