@@ -201,7 +201,7 @@ def test_who_does_not_keep_to_the_protocol_is_disconnected(said: bytes | None, w
 class End:
     """Links of a node, and who joined and left."""
 
-    def __init__(self, node: int, links: dict[int, Link], bounds: Bounds | None = None) -> None:
+    def __init__(self, node: int, links: dict[int, Link], bounds: Bounds | None = None, kept_out: float = 60.0) -> None:
         self.joined: list[int] = []
         self.left: list[int] = []
         self.links = Links(
@@ -209,6 +209,7 @@ class End:
             NETWORK,
             links,
             1_000,
+            kept_out,
             bounds or Bounds(),
             lambda: None,
             lambda one: self.joined.append(one.peer),
@@ -289,6 +290,20 @@ def test_who_is_kept_out_stays_out() -> None:
         await until(lambda: node.links.refused["kept-out"])
         assert node.joined == [2] and node.links.refused == {"Impolite": 1, "kept-out": 1}
         await node.links.close()
+
+    limited(run)
+
+
+def test_who_was_kept_out_comes_back_after_a_while() -> None:
+    async def run() -> None:
+        one, two = End(1, {2: Link(SECRET, dials=True)}), End(2, {1: Link(SECRET, dials=False)}, kept_out=SHORT)
+        await one.links.listen()
+        one.links.found(2, await two.links.listen())
+        await until(lambda: two.joined == [1])
+        two.links.keep_out(1, "Impolite")
+        await until(lambda: two.joined == [1, 1] and one.joined == [2, 2])
+        await one.links.close()
+        await two.links.close()
 
     limited(run)
 

@@ -19,9 +19,6 @@ from causeway.service.icmp.wire import HELLO_BYTES, SESSION_BYTES, Hello, WireEr
 
 HOST = "127.0.0.1"
 
-KEPT_OUT = 30.0
-"""Seconds for which a peer that was disconnected for what it sent is kept out."""
-
 MOST_UNKNOWN = 64
 """Connections whose other end has not said yet who it is; what is beyond is closed at once."""
 
@@ -38,8 +35,9 @@ class Link:
 
 
 class Links:
-    """The links of ``node``. ``limit``: bytes of a message; ``heard`` is called where something came, ``joined`` and
-    ``left`` where a peer is there, and is no more."""
+    """The links of ``node``. ``limit``: bytes of a message; ``kept_out``: seconds for which nobody is connected who was
+    disconnected for what it sent; ``heard`` is called where something came, ``joined`` and ``left`` where a peer is
+    there, and is no more."""
 
     def __init__(
         self,
@@ -47,6 +45,7 @@ class Links:
         network: bytes,
         links: Mapping[int, Link],
         limit: int,
+        kept_out: float,
         bounds: Bounds,
         heard: Callable[[], None],
         joined: Callable[[Connection], None],
@@ -56,6 +55,7 @@ class Links:
         self.refused: Counter[str] = Counter()
         """How many connections were refused or ended, by why."""
         self._node, self._network, self._links, self._limit, self._bounds = node, network, links, limit, bounds
+        self._kept_out = kept_out
         self._heard, self._joined, self._left = heard, joined, left
         self._ports: dict[int, int] = {}
         self._changed = asyncio.Event()
@@ -79,7 +79,11 @@ class Links:
 
     def keep_out(self, peer: int, why: str) -> None:
         """End the connection to a peer for what it sent, and take none from it for a while."""
-        self._out_until[peer] = asyncio.get_running_loop().time() + KEPT_OUT
+        self._out_until[peer] = asyncio.get_running_loop().time() + self._kept_out
+        self.end(peer, why)
+
+    def end(self, peer: int, why: str) -> None:
+        """End the connection to a peer, which may connect again."""
         if peer in self.connections:
             self.connections[peer].end(why)
 
@@ -186,7 +190,7 @@ class Links:
         del self.connections[connection.peer]
         self.refused[why] += 1
         if why in BROKEN:
-            self._out_until[connection.peer] = asyncio.get_running_loop().time() + KEPT_OUT
+            self._out_until[connection.peer] = asyncio.get_running_loop().time() + self._kept_out
         self._changed.set()
         self._left(connection)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from causeway.model.errors import InvalidInput
+from causeway.protocols.icmp.errors import Verdict
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.service.icmp.connection import Bounds, Connection
 from causeway.service.icmp.control import Control, told_of_plain
@@ -27,6 +28,9 @@ from causeway.service.icmp.wire import message_limit
 
 TOGETHER = 0.004
 """Seconds after the first thing that came in which more is waited for, to be taken in the same step."""
+
+REFUSED = (Verdict.TooManyPeers.name, Verdict.Banned.name)
+"""Why a peer is disconnected that has done nothing since it came."""
 
 STATUS = 0.1
 """Seconds between two reports."""
@@ -51,6 +55,7 @@ class NodeProcess:
             settings["network"],
             {peer: Link(secret, dials) for peer, secret, dials in settings["links"]},
             message_limit(options),
+            options.ban_time / 1_000,
             Bounds(),
             self._work.set,
             self._joined,
@@ -139,7 +144,7 @@ class NodeProcess:
             if peer in connections:
                 connections[peer].send(body)
         for peer, why in made.disconnected:
-            self._links.keep_out(peer, why)
+            (self._links.end if why in REFUSED else self._links.keep_out)(peer, why)
 
     async def _report(self) -> None:
         said = -1
