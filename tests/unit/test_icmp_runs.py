@@ -6,11 +6,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from causeway.model.faults import Fault, Faults
+from causeway.model.frame import Frame
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
 from causeway.network.scenario import load_scenario
+from causeway.protocols.icmp.forks import RelayInterference
 from causeway.proving.icmp.relay import relay_leaves
 from tests.unit.command_line import Run, command_line
 from tests.unit.icmp_lake import make_lake
@@ -80,12 +84,15 @@ def test_where_one_body_does_not_come_its_whole_relay_block_waits(tmp_path: Path
     assert waiting(opened.last_height()) == set()
 
 
-def test_a_body_that_came_once_stays(tmp_path: Path) -> None:
-    """Nine of ten bodies are skipped in each tick, drawn anew: two queues of a block seldom come in the same one."""
-    text = (EXAMPLES / "generated.toml").read_text().replace("skip = 0.275", "skip = 0.9")
-    (tmp_path / "skips.toml").write_text(text)
-    keys = {"network.protocol": "icmp", "network.executor": "in_process", "traffic.messages": "60"}
-    with Network(load_scenario(tmp_path / "skips.toml", keys), str(tmp_path / "lake")) as net:
-        net.run()
-        assert net.summary()["answered"] == 60
-        assert net.height < 600
+def test_a_body_that_came_once_stays() -> None:
+    """Nine of ten bodies are skipped in each tick; a drop in the middle keeps back only what has not come before."""
+    senders = np.arange(2, 8, dtype=np.uint32)
+    to, posted = np.ones(6, dtype=np.uint32), np.full(6, 3, dtype=np.uint64)
+    listed = Frame({"to": to, "source": senders, "tick": posted}, 6)
+    drop = Fault("drop", None, 1, 10, 25)
+    interference = RelayInterference(Faults.of(drop, skip=0.9), np.arange(8, dtype=np.uint64), seed=4)
+    came = np.array([interference.fetched(listed, tick) for tick in range(3, 120)])
+    assert not came[0].any(), "in the tick of the relay block itself"
+    assert (came[1:] >= came[:-1]).all()
+    counts = came.sum(axis=1).tolist()
+    assert 0 < counts[10 - 3] == counts[25 - 3] < counts[26 + 20] and counts[-1] == 6
