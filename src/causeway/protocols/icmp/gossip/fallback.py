@@ -60,7 +60,7 @@ def on_answers(state: GossipState, answers: Frame, options: GossipOptions) -> tu
     at, listed = state.node_rows(answers["node"], "answers"), state.listed
     queue = listed.queue_numbers(places(listed.roots, answers["root"]), places(listed.topics, answers["topic"]))
     expected = queue >= 0
-    expected[expected] = state.own.expects(at[expected], queue[expected])
+    expected[expected] = state.expects(at[expected], queue[expected])
     codes = refusals(CHECKS, _Answers(answers, expected, options), len(answers), Verdict.OK)
     good = np.flatnonzero(codes == Verdict.OK)
     new = _first(good[~state.pool[at[good], queue[good]]], at, queue)

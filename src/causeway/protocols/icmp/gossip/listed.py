@@ -6,7 +6,7 @@ numbers that ascend with their digests; a queue here is a pair of root and topic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,11 @@ from causeway.protocols.icmp.gossip.options import GossipOptions
 
 Mask = npt.NDArray[np.bool_]
 
+TO = 2**32
+"""Of labels: that of a sender is its number, that of a recipient is its number and this."""
+
+NO_LABELS: U64 = np.empty(0, dtype=np.uint64)
+
 _SUFFIX = np.frombuffer(b"message_queue", dtype=np.uint8)
 
 
@@ -30,7 +35,8 @@ class Listed:
     ``blocks``, ``roots``, ``topics``: digests, ascending. ``heights``: numbers of blocks; ``ancestors``: hashes, the
     nearest first, shape (blocks, a, 32), zeros for none.
     ``root_of``, ``topic_of``: of each queue, by (topic, root). ``lists``: which block lists which queue, shape
-    (blocks + 1, queues): the last row is the block that is not known, which lists none.
+    (blocks + 1, queues): the last row is the block that is not known, which lists none. ``labels``: of each topic, the
+    subscription that it is of (``subscriptions``), none where all nodes see all.
     """
 
     blocks: Digests
@@ -41,6 +47,7 @@ class Listed:
     root_of: Rows
     topic_of: Rows
     lists: Mask
+    labels: U64 = field(default_factory=lambda: NO_LABELS)
 
     @property
     def nothing(self) -> int:
@@ -111,11 +118,35 @@ def queue_topics(hashes: Digests) -> Digests:
     return digest_rows(HashFunction.BLAKE2B_256, np.concatenate([hashes, suffix], axis=1))
 
 
+def from_to_topics(blocks: Digests, labels: U64) -> Digests:
+    """Return H(block || "from" || x) or H(block || "to" || y) of each block and label (5.1, 3)."""
+    found = np.empty((len(blocks), 32), dtype=np.uint8)
+    para = np.ascontiguousarray((labels % np.uint64(TO)).astype("<u4")).view(np.uint8).reshape(-1, 4)
+    for text, mine in ((b"from", labels < TO), (b"to", labels >= TO)):
+        word = np.broadcast_to(np.frombuffer(text, dtype=np.uint8), (int(mine.sum()), len(text)))
+        found[mine] = digest_rows(HashFunction.BLAKE2B_256, np.concatenate([blocks[mine], word, para[mine]], axis=1))
+    return found
+
+
+def _on_topics(unrouted: Frame, options: GossipOptions) -> tuple[Rows, Digests, U64]:
+    """Return the topics that queues are on: the row of each, the topic, its label."""
+    if options.topology == "flat":
+        hashes = unrouted["root" if options.topic_mode == "root" else "issued"]
+        named = united(hashes)
+        return np.arange(len(unrouted)), queue_topics(named)[places(named, hashes)], NO_LABELS
+    row = np.repeat(np.arange(len(unrouted)), 2)
+    labels = np.stack(
+        [unrouted["sender"].astype(np.uint64), unrouted["recipient"].astype(np.uint64) + np.uint64(TO)], axis=1
+    ).reshape(-1)
+    return row, from_to_topics(unrouted["issued"][row], labels), labels
+
+
 def with_blocks(listed: Listed, blocks: Frame, unrouted: Frame, options: GossipOptions) -> Listed:
     """Return what is listed with further ``blocks`` (``hash``, ``number``, ``ancestors``), none of which is known.
 
     ``unrouted``: what they list, in the runtime's order: ``block``, ``issued`` (the hash of the relay block in which
-    the queue was issued), ``root``. Of each the first ``max_leaf_queues`` are kept.
+    the queue was issued), ``root``, and with ``from_to`` ``sender`` and ``recipient`` (u32). Of each the first
+    ``max_leaf_queues`` are kept.
     """
     fresh = places(blocks["hash"], unrouted["block"])
     unrouted, fresh = unrouted.filter(fresh >= 0), fresh[fresh >= 0]
@@ -123,24 +154,27 @@ def with_blocks(listed: Listed, blocks: Frame, unrouted: Frame, options: GossipO
     unrouted, fresh = unrouted.take(order), fresh[order]
     first = groups_of(fresh).ranks() < options.max_leaf_queues
     unrouted, fresh = unrouted.filter(first), fresh[first]
-    named = united(unrouted["root" if options.topic_mode == "root" else "issued"])
-    of = queue_topics(named)[places(named, unrouted["root" if options.topic_mode == "root" else "issued"])]
+    row, of, label = _on_topics(unrouted, options)
     roots, topics = united(listed.roots, unrouted["root"]), united(listed.topics, of)
     width = max(len(roots), 1)
-    old_root, old_topic = places(roots, listed.roots), places(topics, listed.topics)
-    old = old_topic[listed.topic_of] * width + old_root[listed.root_of]
-    new = places(topics, of) * width + places(roots, unrouted["root"])
+    old_root, old_topics = places(roots, listed.roots), places(topics, listed.topics)
+    old = old_topics[listed.topic_of] * width + old_root[listed.root_of]
+    new = places(topics, of) * width + places(roots, unrouted["root"])[row]
     codes = distinct(np.concatenate([old, new]).astype(np.int64))
     known = united(listed.blocks, blocks["hash"])
     before, here = places(known, listed.blocks), places(known, blocks["hash"])
     lists = np.zeros((len(known) + 1, len(codes)), dtype=bool)
     lists[np.ix_(before, codes.searchsorted(old))] = listed.lists[:-1]
-    lists[here[fresh], codes.searchsorted(new)] = True
+    lists[here[fresh[row]], codes.searchsorted(new)] = True
     heights = np.empty(len(known), dtype=np.uint64)
     heights[before], heights[here] = listed.heights, blocks["number"]
     ancestors = np.empty((len(known), *listed.ancestors.shape[1:]), dtype=np.uint8)
     ancestors[before], ancestors[here] = listed.ancestors, blocks["ancestors"]
-    return Listed(known, heights, ancestors, roots, topics, codes % width, codes // width, lists)
+    labels = NO_LABELS
+    if options.topology == "from_to":
+        labels = np.empty(len(topics), dtype=np.uint64)
+        labels[old_topics], labels[places(topics, of)] = listed.labels, label
+    return Listed(known, heights, ancestors, roots, topics, codes % width, codes // width, lists, labels)
 
 
 def restricted(listed: Listed, blocks: Mask, queues: Mask) -> Listed:
@@ -157,4 +191,5 @@ def restricted(listed: Listed, blocks: Mask, queues: Mask) -> Listed:
         (np.cumsum(roots) - 1)[listed.root_of[queues]],
         (np.cumsum(used) - 1)[listed.topic_of[queues]],
         listed.lists[np.append(blocks, True)][:, queues],
+        listed.labels[used] if len(listed.labels) else NO_LABELS,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from causeway.model.section import Section
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.sketches import MAX_DECODED
-from causeway.protocols.option_values import only
 
 MOST_ANCESTORS = 16
 """Ancestors of a leaf of which the topics are kept, at most."""
@@ -29,17 +28,17 @@ class GossipOptions(Section):
     ``fallback_after``: how long a queue is missing before it is asked for (3.9, 3).
     ``impolite_limit``: a peer is disconnected at so many impolite messages, and where its reputation has fallen to
     ``least_reputation``, and for ``ban_time`` not connected again (0: at once). Limits are per node: ``max_peers``;
-    ``max_banned``, who is remembered; ``max_leaf_queues``, entries that one leaf lists;
-    ``max_pool_bytes``. Of one queue: ``max_queue_messages``, ``max_queue_bytes``. Of what one peer sends in one step:
-    ``max_step_packets``, ``max_step_bytes`` (``waiting.admitted``). Decoding a sketch takes a time that grows with the
-    square of its capacity (0.1 s for 64): ``max_sketch_capacity``, and of a node ``max_step_sketches``; beyond both,
-    queues are pushed.
+    ``max_banned``, who is remembered; ``max_subscriptions``, own ones and of each peer; ``max_leaf_queues``, entries
+    that one leaf lists; ``max_pool_bytes``. Of one queue: ``max_queue_messages``, ``max_queue_bytes``. Of what one peer
+    sends in one step: ``max_step_packets``, ``max_step_bytes`` (``waiting.admitted``). Decoding a sketch takes a time
+    that grows with the square of its capacity (0.1 s for 64): ``max_sketch_capacity``, and of a node
+    ``max_step_sketches``; beyond both, queues are pushed.
     """
 
     topic_mode: Literal["block", "root"] = "block"
     heads_diff: Literal["all", "new_only"] = "all"
     ancestors: int = Field(default=0, ge=0, le=MOST_ANCESTORS)
-    topology: Annotated[Literal["flat"], only("flat", "every node sees every queue")] = "flat"
+    topology: Literal["flat", "from_to"] = "flat"
     reconciliation: Literal["off", "minisketch"] = "off"
     mistrust_unimplied: Literal["off", "on"] = "off"
     fallback_request: Literal["off", "on"] = "off"
@@ -59,5 +58,6 @@ class GossipOptions(Section):
     max_queue_bytes: int = Field(default=MAX_PROOF_BYTES, ge=1, le=MAX_PROOF_BYTES)
     max_step_packets: int = Field(default=4_096, ge=1, le=2**20)
     max_step_bytes: int = Field(default=16 << 20, ge=1, le=2**32)
+    max_subscriptions: int = Field(default=16, ge=1, le=1_024)
     max_step_sketches: int = Field(default=4, ge=1, le=1_000)
     max_sketch_capacity: int = Field(default=64, ge=4, le=MAX_DECODED)

@@ -33,7 +33,8 @@ VERDICTS_SCHEMA = pa.schema(
     ]
 )
 """One row a packet or queue that came, in the order of the input (``row``): its code (``Verdict``), and the change of
-the peer's reputation. ``kind``: ``PACKET``, ``QUEUE``, ``SKETCH`` or ``ANSWER``."""
+the peer's reputation. ``kind``: ``PACKET``, ``QUEUE``, ``SKETCH``, ``ANSWER`` or
+``SUBSCRIPTION``."""
 
 PEERS_SCHEMA = pa.schema([_NODE, _PEER, _field("code", pa.uint8())])
 
@@ -53,7 +54,16 @@ MORE_SCHEMA = pa.schema([_NODE, _PEER, _CAPACITY])
 ASKS_SCHEMA = pa.schema([_NODE, _PEER, _field("id", pa.uint64())])
 """One row a short id that ``node`` asks ``peer`` for."""
 
-PACKET, QUEUE, SKETCH, ANSWER = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
+PACKET, QUEUE, SKETCH, ANSWER, SUBSCRIPTION = (np.uint8(kind) for kind in range(5))
+
+_NO_SUBSCRIPTIONS = Frame(
+    {
+        "node": np.empty(0, dtype=np.uint32),
+        "peer": np.empty(0, dtype=np.uint32),
+        "labels": np.empty((0, 1), dtype=np.uint64),
+    },
+    0,
+)
 
 _NO_HEADS = Frame(
     {
@@ -74,6 +84,7 @@ class Output:
     ``verdicts``: on what came. ``disconnected``: peers to disconnect, and for what. ``got``: queues that are new in
     a node's pool. ``purged``: queues that a pool gave up. ``beneficial``: what peers earned.
     ``sketches``, ``more``, ``asks``: what goes out instead of queues where pools are reconciled (``reconcile``).
+    ``subscriptions``: what peers are told that nodes subscribe to (``node``, ``peer``, ``labels``).
     """
 
     heads: Frame = _NO_HEADS
@@ -86,6 +97,7 @@ class Output:
     sketches: Frame = field(default_factory=partial(empty_frame, SKETCHES_SCHEMA))
     more: Frame = field(default_factory=partial(empty_frame, MORE_SCHEMA))
     asks: Frame = field(default_factory=partial(empty_frame, ASKS_SCHEMA))
+    subscriptions: Frame = _NO_SUBSCRIPTIONS
 
 
 def joined(outputs: Sequence[Output]) -> Output:

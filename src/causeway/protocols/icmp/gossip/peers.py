@@ -15,7 +15,7 @@ from causeway.protocols.icmp.errors import Verdict
 from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import Output
-from causeway.protocols.icmp.gossip.state import GossipState, heads_of
+from causeway.protocols.icmp.gossip.state import NO_INTEREST, GossipState, heads_of
 
 BENEFICIAL = 50
 UNEXPECTED = -100
@@ -61,6 +61,11 @@ def _with_peers(state: GossipState, pairs: Frame, again: Rows, anew: Frame) -> G
     before = state.peers
     count = before["count"].copy()
     count[again] = 0
+    if "interests" in before:
+        interests = before["interests"].copy()
+        interests[again] = NO_INTEREST
+        before = before.with_columns(interests=interests)
+        pairs = pairs.with_columns(interests=np.full((len(pairs), interests.shape[1]), NO_INTEREST))
     if "salt" in before:
         salt = before["salt"].copy()
         salt[again] = anew["salt"]

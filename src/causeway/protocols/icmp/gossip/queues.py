@@ -75,7 +75,7 @@ class Arrivals:
     def expected(self) -> Mask:
         """Return what the nodes expect."""
         found = (self.peer >= 0) & (self.queue >= 0)
-        found[found] = self.state.own.expects(self.at[found], self.queue[found])
+        found[found] = self.state.expects(self.at[found], self.queue[found])
         return found
 
     @cached_property

@@ -143,6 +143,7 @@ def _shared(state: GossipState, peer: int) -> Shared:
     for block in common_blocks(state, some)[0]:
         topics |= listed.leaf_topics[block]
     queues = np.flatnonzero(state.pool[state.node_of[peer]] & topics[listed.topic_of])
+    queues = queues[state.wants(np.full(len(queues), peer), queues)]
     parts = (listed.topics[listed.topic_of[queues]], listed.roots[listed.root_of[queues]])
     salt = np.broadcast_to(state.peers["salt"][peer], (len(queues), 32))
     digests = digest_rows(HashFunction.BLAKE2B_256, np.concatenate([salt, *parts], axis=1))

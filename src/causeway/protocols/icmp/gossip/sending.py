@@ -74,7 +74,8 @@ def send_pool(state: GossipState, peers: Rows, common: Rows, options: GossipOpti
         goes = state.pool[state.node_of[piece]] & allowed[set_of.reshape(-1)[begin : begin + size]]
         goes &= state.seen[piece] == 0
         row, queue = goes.nonzero()
-        found.append((piece[row], queue))
+        wanted = state.wants(piece[row], queue)
+        found.append((piece[row[wanted]], queue[wanted]))
     return sent_pairs(state, found)
 
 
@@ -108,6 +109,8 @@ def _new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) 
     queue = queues[row]
     unseen = state.seen[peer, queue] == 0
     peer, queue = peer[unseen], queue[unseen]
+    wanted = state.wants(peer, queue)
+    peer, queue = peer[wanted], queue[wanted]
     asked = distinct(peer)
     common, which = common_blocks(state, asked), asked.searchsorted(peer)
     good = implied(state.listed, common, which, state.listed.topic_of[queue], queue, options)

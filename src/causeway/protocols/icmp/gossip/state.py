@@ -63,6 +63,9 @@ class Own:
         return np.asarray(self.expected[self.set_of[nodes], queues])
 
 
+NO_INTEREST = np.uint64(2**64 - 1)
+"""In place of a subscription: none."""
+
 NOBODY_BANNED = Frame(
     {
         "node": np.empty(0, dtype=np.uint32),
@@ -79,8 +82,8 @@ class GossipState:
     ``nodes``: ``node`` (u32, ascending), ``purge`` (when its pool is purged next, ms), ``bytes`` (of its pool).
     ``leaf``: numbers of each node's leaves, best first, shape (nodes, MAX_CHAIN_HEADS). ``pool``: shape (nodes,
     queues). ``sizes``: bytes of each root's body, 0 while nobody has had it. ``peers``: ``node``, ``peer`` (u32,
-    ascending by both), ``reputation``, ``impolite`` (i64), ``count`` (u64), ``heads``, and with sketches
-    the ``salt`` of the connection. ``seen``: flags, shape
+    ascending by both), ``reputation``, ``impolite`` (i64), ``count`` (u64), ``heads``, and with sketches the ``salt``
+    of the connection. With ``from_to``, nodes and peers have ``interests`` (``subscriptions``). ``seen``: flags, shape
     (peers, queues). ``banned``: ``node``, ``peer``, ``until`` (u64, ms), ascending by the first two.
     """
 
@@ -97,6 +100,22 @@ class GossipState:
     def listed(self) -> Listed:
         """What the blocks list."""
         return self.own.listed
+
+    def expects(self, nodes: Rows, queues: Rows) -> Mask:
+        """Return of each row whether the node (row) expects the queue (number): a block of its own lists it, and it
+        subscribes to the topic."""
+        found = self.own.expects(nodes, queues)
+        if "interests" in self.nodes:
+            labels = self.listed.labels[self.listed.topic_of[queues]]
+            found &= (self.nodes["interests"][nodes] == labels[:, None]).any(axis=1)
+        return found
+
+    def wants(self, peers: Rows, queues: Rows) -> Mask:
+        """Return of each row whether the peer (row) subscribes to the topic of the queue (number)."""
+        if "interests" not in self.peers:
+            return np.ones(len(peers), dtype=bool)
+        labels = self.listed.labels[self.listed.topic_of[queues]]
+        return np.asarray((self.peers["interests"][peers] == labels[:, None]).any(axis=1))
 
     @cached_property
     def node_of(self) -> Rows:
@@ -152,9 +171,13 @@ def start(nodes: npt.NDArray[np.uint32], options: GossipOptions) -> GossipState:
     }
     if options.reconciliation == "minisketch":
         peers["salt"] = np.empty((0, 32), dtype=np.uint8)
+    columns = {"node": nodes, "purge": zeros, "bytes": zeros}
+    if options.topology == "from_to":
+        columns["interests"] = np.full((count, options.max_subscriptions), NO_INTEREST)
+        peers["interests"] = np.empty((0, options.max_subscriptions), dtype=np.uint64)
     return GossipState(
         Own(np.zeros((count, 1), dtype=bool), nothing_listed(options.ancestors)),
-        Frame({"node": nodes, "purge": zeros, "bytes": zeros}, count),
+        Frame(columns, count),
         np.zeros((count, MAX_CHAIN_HEADS), dtype=np.int64),
         np.zeros((count, 0), dtype=bool),
         np.empty(0, dtype=np.uint64),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.protocols.icmp.gossip.banning import banned, refused, unbanned
@@ -17,6 +19,7 @@ from causeway.protocols.icmp.gossip.pool import purge
 from causeway.protocols.icmp.gossip.queues import on_queues
 from causeway.protocols.icmp.gossip.reconcile import on_asks, on_more, on_sketches
 from causeway.protocols.icmp.gossip.state import GossipState
+from causeway.protocols.icmp.gossip.subscriptions import on_subscriptions, subscribe, told
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,9 @@ class Inputs:
     more: Frame | None = None
     asks: Frame | None = None
     answers: Frame | None = None
+    subscribe: Frame | None = None
+    """What nodes subscribe to, and below what their peers do (``subscriptions``)."""
+    subscriptions: Frame | None = None
 
 
 _RECONCILING = (on_sketches, on_more, on_asks)
@@ -42,10 +48,10 @@ _RECONCILING = (on_sketches, on_more, on_asks)
 def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) -> tuple[GossipState, Output]:
     """Return the state after a step at ``time`` (ms), and what goes out, in the order in which it was made.
 
-    The order is: peers that left, peers that came, new leaves, own queues, declarations, queues, sketches and what is
-    asked for, answers of those who keep queues, the purge. So what a peer declares counts for the queues that came with
-    it, and each input meets what the ones before it made. Raises ``InvalidInput`` for sketches where
-    ``reconciliation`` is off.
+    The order is: peers that left, peers that came, new leaves, own queues, subscriptions, declarations, queues,
+    sketches and what is asked for, answers of those who keep queues, the purge. So what a peer declares counts for the
+    queues that came with it, and each input meets what the ones before it made. Raises ``InvalidInput`` for sketches
+    where ``reconciliation`` is off, and for subscriptions where ``topology`` is flat.
 
     Who is disconnected for what it sent is banned for a while (``banning``).
     """
@@ -56,11 +62,16 @@ def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) 
         state, free = unbanned(state, inputs.connect, time)
         state, out = connect(state, inputs.connect.filter(free), options)
         outputs += [out, refused(inputs.connect.filter(~free))]
+        if options.topology == "from_to":
+            peers = state.peer_rows(inputs.connect)
+            outputs.append(told(state, np.unique(peers[peers >= 0])))
     if inputs.leaves is not None:
         state, out = on_leaves(state, *inputs.leaves, options)
         outputs.append(out)
     for rows, event in (
         (inputs.kept, on_kept),
+        (inputs.subscribe, subscribe),
+        (inputs.subscriptions, on_subscriptions),
         (inputs.heads, on_heads),
         (inputs.queues, on_queues),
         (inputs.sketches, on_sketches),
@@ -71,6 +82,8 @@ def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) 
         if rows is not None and len(rows):
             if event in _RECONCILING and options.reconciliation == "off":
                 raise InvalidInput("sketches: given with reconciliation = off; allowed: minisketch")
+            if event in (subscribe, on_subscriptions) and options.topology == "flat":
+                raise InvalidInput("subscriptions: given with topology = flat; allowed: from_to")
             state, out = event(state, rows, options)
             outputs.append(out)
     state, out = purge(state, time, options)

@@ -15,7 +15,7 @@ from causeway.model.joins import lookup
 from causeway.model.order import Rows, distinct
 from causeway.proofs.hashing import Digests
 from causeway.proofs.substrate.gossip import MAX_CHAIN_HEADS
-from causeway.protocols.icmp.gossip.listed import Listed
+from causeway.protocols.icmp.gossip.listed import NO_LABELS, Listed
 from causeway.protocols.icmp.gossip.numbers import places, texts, united
 from causeway.protocols.icmp.gossip.state import GossipState, Own, compacted
 
@@ -27,7 +27,8 @@ def tables(state: GossipState) -> dict[str, Frame]:
     (``node``, ``hash``: blocks of which it keeps the topics), ``pool`` (``node``, ``root``, ``topic``), ``seen``
     (``node``, ``peer``, ``root``, ``topic``, ``flags``); what follows from these: ``topics`` (``node``, ``topic``) and
     ``expected`` (``node``, ``root``, ``topic``). Of all: ``blocks`` (``hash``, ``number``, ``ancestors``), ``listed``
-    (``block``, ``root``, ``topic``), ``roots`` (``root``, ``size``: of bodies in pools).
+    (``block``, ``root``, ``topic``), ``labels`` (``topic``, ``label``: with ``from_to``), ``roots``
+    (``root``, ``size``: of bodies in pools).
     """
     state = compacted(state)
     listed, own, node = state.listed, state.own, state.nodes["node"]
@@ -40,6 +41,9 @@ def tables(state: GossipState) -> dict[str, Frame]:
     found["topics"] = _frame(node=node[row], topic=listed.topics[topic])
     for name, mask in (("expected", own.expected[own.set_of]), ("pool", state.pool)):
         row, queue = mask.nonzero()
+        if name == "expected":
+            mine = state.expects(row, queue)
+            row, queue = row[mine], queue[mine]
         found[name] = _frame(node=node[row], **_queues(listed, queue))
     row, queue = state.seen.nonzero()
     peers = {name: state.peers[name][row] for name in ("node", "peer")}
@@ -48,6 +52,7 @@ def tables(state: GossipState) -> dict[str, Frame]:
     block, queue = listed.lists.nonzero()
     found["listed"] = _frame(block=listed.blocks[block], **_queues(listed, queue))
     root = np.unique(listed.root_of[state.pool.any(axis=0)])
+    found["labels"] = _frame(topic=listed.topics[: len(listed.labels)], label=listed.labels)
     found["roots"] = _frame(root=listed.roots[root], size=state.sizes[root])
     return found
 
@@ -103,4 +108,9 @@ def listed_of(frames: Mapping[str, Frame]) -> Listed:
     lists = np.zeros((len(blocks) + 1, len(codes)), dtype=bool)
     lists[places(blocks["hash"], rows["block"]), codes.searchsorted(named[0])] = True
     numbers = {"root_of": codes % width, "topic_of": codes // width}
-    return Listed(blocks["hash"], blocks["number"], blocks["ancestors"], roots, topics=topics, lists=lists, **numbers)
+    labels = NO_LABELS
+    if len(frames["labels"]):
+        labels = np.empty(len(topics), dtype=np.uint64)
+        labels[places(topics, frames["labels"]["topic"])] = frames["labels"]["label"]
+    columns = {"roots": roots, "topics": topics, "lists": lists, "labels": labels, **numbers}
+    return Listed(blocks["hash"], blocks["number"], blocks["ancestors"], **columns)
