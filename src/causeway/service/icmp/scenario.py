@@ -12,7 +12,7 @@ from causeway.network.document import override, read_document, validated
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.option_values import wrong
 
-PLAIN = {"reconciliation": "off", "topology": "flat"}
+PLAIN = {"reconciliation": "off", "topology": "flat", "fallback_request": "off"}
 """Options of gossip whose other values have no bytes on the wire: X-3 gives them for declarations and queues."""
 
 MOST_NODES = 256
