@@ -108,9 +108,9 @@ def listed_of(frames: Mapping[str, Frame]) -> Listed:
     lists = np.zeros((len(blocks) + 1, len(codes)), dtype=bool)
     lists[places(blocks["hash"], rows["block"]), codes.searchsorted(named[0])] = True
     numbers = {"root_of": codes % width, "topic_of": codes // width}
-    labels = NO_LABELS
-    if len(frames["labels"]):
+    labels, told = NO_LABELS, frames.get("labels")
+    if told is not None and len(told):
         labels = np.empty(len(topics), dtype=np.uint64)
-        labels[places(topics, frames["labels"]["topic"])] = frames["labels"]["label"]
+        labels[places(topics, told["topic"])] = told["label"]
     columns = {"roots": roots, "topics": topics, "lists": lists, "labels": labels, **numbers}
     return Listed(blocks["hash"], blocks["number"], blocks["ancestors"], **columns)
