@@ -107,6 +107,7 @@ def test_no_process_is_left_when_the_one_that_started_them_ends(number: signal.S
         (up("--metrics-port", "65530"), "--metrics-port"),
         (up("--set", "gossip.topic_mode=none"), "gossip.topic_mode"),
         (up("--set", "gossip.reconciliation=minisketch"), 'only "off"'),
+        (up("--set", "gossip.fallback_request=on"), 'only "off"'),
         (up("--trace", str(Path(__file__).parent)), "not empty"),
         (["replay", "nowhere"], "no trace here"),
     ],
