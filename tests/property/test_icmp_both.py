@@ -44,6 +44,6 @@ def test_they_agree_in_the_rules_that_are_options() -> None:
 
 @pytest.mark.slow
 def test_every_refusal_happens_in_some_history() -> None:
-    seen = _checked(range(40), 14)
+    seen = _checked(range(24), 14)
     wanted = {*RUNTIME, *VALIDATION, "forks", "Included", "Consumed", "deregister", "register", "block", "unblock"}
     assert wanted - set(seen) == set(), seen
