@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat
@@ -19,6 +20,7 @@ from causeway.protocols.icmp.gossip.state import NO_INTEREST, GossipState, start
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.gossip.subscriptions import on_subscriptions, subscribe
 from causeway.protocols.icmp.gossip.tabled import of_tables, tables
+from causeway.protocols.icmp.simulation.options import SimulationOptions
 from tests.unit.icmp_gossip import (
     arrivals,
     changes,
@@ -174,3 +176,24 @@ def test_queues_reach_those_who_need_them_and_nobody_else() -> None:
     assert {root for node, root in there if node == 3} == {"r1", "r3"}
     # Node 4 needs what goes to 7; its neighbours do not have it: links among those who need a topic are the operators'.
     assert not {root for node, root in there if node in (4, 5)}
+
+
+def test_what_an_option_needs_is_asked_for_by_name() -> None:
+    block, unrouted = leaf("A", QUEUES)
+    with pytest.raises(InvalidInput, match="unrouted: topology = from_to needs the columns sender"):
+        on_leaves(
+            start(u32([1]), OPTIONS),
+            leaf_rows({1: ["A"]}),
+            block,
+            unrouted.select(("block", "issued", "root")),
+            OPTIONS,
+        )
+    salted = GossipOptions(reconciliation="minisketch")
+    with pytest.raises(InvalidInput, match="connect: reconciliation = minisketch needs the column salt"):
+        connect(start(u32([1]), salted), pairs((1, 2)), salted)
+
+
+@pytest.mark.parametrize("options", [{"topology": "from_to"}, {"fallback_request": "on"}])
+def test_a_simulation_says_which_options_it_does_not_have(options: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="simulated nodes have only"):
+        SimulationOptions.model_validate({"gossip": options})

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.model.order import U64, Rows, distinct, groups_of, positions_in
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
@@ -134,6 +135,8 @@ def _on_topics(unrouted: Frame, options: GossipOptions) -> tuple[Rows, Digests, 
         hashes = unrouted["root" if options.topic_mode == "root" else "issued"]
         named = united(hashes)
         return np.arange(len(unrouted)), queue_topics(named)[places(named, hashes)], NO_LABELS
+    if "sender" not in unrouted or "recipient" not in unrouted:
+        raise InvalidInput("unrouted: topology = from_to needs the columns sender and recipient")
     row = np.repeat(np.arange(len(unrouted)), 2)
     labels = np.stack(
         [unrouted["sender"].astype(np.uint64), unrouted["recipient"].astype(np.uint64) + np.uint64(TO)], axis=1

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.order import Rows, groups_of, stable_order
@@ -38,6 +39,8 @@ def connect(state: GossipState, pairs: Frame, options: GossipOptions) -> tuple[G
     """
     if len(pairs) == 0:
         return state, Output()
+    if "salt" in state.peers and "salt" not in pairs:
+        raise InvalidInput("connect: reconciliation = minisketch needs the column salt")
     at = state.node_rows(pairs["node"], "connect")
     order = stable_order(pairs["node"], pairs["peer"])
     first = np.sort(order[groups_of(pairs["node"][order], pairs["peer"][order]).starts])

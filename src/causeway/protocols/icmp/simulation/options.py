@@ -128,6 +128,9 @@ class SimulationOptions(Section):
             raise wrong("links", f"least = {links.least} must not be above most = {links.most}")
         if relay.interval % self.slice:
             raise wrong("slice", f"{self.slice}: relay.interval = {relay.interval} must be a multiple of it")
+        for key, value in (("topology", "flat"), ("fallback_request", "off")):
+            if getattr(self.gossip, key) != value:
+                raise wrong("gossip", f'{key} = "{getattr(self.gossip, key)}": simulated nodes have only "{value}"')
         if self.topology.degree >= nodes.count:
             raise wrong("topology", f"degree = {self.topology.degree} must be below nodes.count = {nodes.count}")
         if relay.blocks * relay.queues > MOST_QUEUES:
