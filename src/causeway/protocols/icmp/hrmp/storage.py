@@ -21,8 +21,10 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import codes, lookup
 from causeway.proofs.substrate import encode_compact, storage_key, twox_64_concat
+from causeway.protocols.icmp.hrmp.tables import HRMP_TABLES, PAIR
 from causeway.protocols.tabled_state import TabledState
 
 PALLET = "Hrmp"
@@ -36,15 +38,37 @@ _Named = dict[tuple[int, ...], bytes]
 def changes(before: TabledState | None, after: TabledState) -> Entries:
     """Return what changes in the relay chain's storage from one state to the next; ``before`` None: all is new."""
     found: Entries = {}
-    for name, items in _TABLES.items():
-        if before is not None and before[name] is after[name]:
+    for name, items in _ITEMS.items():
+        earlier = after[name].slice(0, 0) if before is None else before[name]
+        if earlier is after[name]:
             continue
-        for item, entries in items.items():
-            old = {} if before is None else entries(before[name])
-            new = entries(after[name])
+        touched = _touched(name, earlier, after[name])
+        for item, (of, entries) in items.items():
+            old, new = (entries(_about(rows, touched, of)) for rows in (earlier, after[name]))
             found |= {item_key(item, *key): None for key in old.keys() - new.keys()}
             found |= {item_key(item, *key): value for key, value in new.items() if old.get(key) != value}
     return found
+
+
+def _touched(name: str, earlier: Frame, now: Frame) -> Frame:
+    """Return the rows of a table that are new, gone, or not what they were: what names them."""
+    keys = [key for key in HRMP_TABLES[name].order if key != "chain"]
+    at = lookup(earlier, now, keys)
+    other = at < 0
+    known = np.flatnonzero(~other)
+    for column in now.names:
+        # Data of a message stays what it is.
+        if column not in keys and isinstance(now[column], np.ndarray):
+            differs = now[column][known] != earlier[column][at[known]]
+            other[known] |= differs.any(axis=1) if differs.ndim > 1 else differs
+    gone = lookup(now, earlier, keys) < 0
+    return concat([now.select(keys).filter(other), earlier.select(keys).filter(gone)])
+
+
+def _about(rows: Frame, touched: Frame, of: tuple[str, ...]) -> Frame:
+    """Return the rows of the entries, named by the columns ``of``, that touched rows are of."""
+    codes_of_rows, codes_touched = codes(of, rows, touched)
+    return rows.filter(np.isin(codes_of_rows, codes_touched))
 
 
 def item_key(item: str, *key: int) -> bytes:
@@ -132,15 +156,18 @@ def _digests(digests: Frame) -> _Named:
     return {(p,): _list([_u32(n) + _list(senders) for n, senders in blocks.items()]) for p, blocks in found.items()}
 
 
-_TABLES: dict[str, dict[str, Callable[[Frame], _Named]]] = {
-    "paras": {"Heads": _heads, "HrmpWatermarks": _watermarks},
-    "requests": {"HrmpOpenChannelRequests": _requests},
+_Items = dict[str, tuple[tuple[str, ...], Callable[[Frame], _Named]]]
+
+_ITEMS: dict[str, _Items] = {
+    "paras": {"Heads": (("para",), _heads), "HrmpWatermarks": (("para",), _watermarks)},
+    "requests": {"HrmpOpenChannelRequests": (PAIR, _requests)},
     "channels": {
-        "HrmpChannels": _channels,
-        "HrmpCloseChannelRequests": _closing,
-        "HrmpIngressChannelsIndex": _index("recipient", "sender"),
-        "HrmpEgressChannelsIndex": _index("sender", "recipient"),
+        "HrmpChannels": (PAIR, _channels),
+        "HrmpCloseChannelRequests": (PAIR, _closing),
+        "HrmpIngressChannelsIndex": (("recipient",), _index("recipient", "sender")),
+        "HrmpEgressChannelsIndex": (("sender",), _index("sender", "recipient")),
     },
-    "contents": {"HrmpChannelContents": _contents},
-    "digests": {"HrmpChannelDigests": _digests},
+    "contents": {"HrmpChannelContents": (PAIR, _contents)},
+    "digests": {"HrmpChannelDigests": (("recipient",), _digests)},
 }
+"""By table its items, what names an entry of each, and the entries that rows make."""
