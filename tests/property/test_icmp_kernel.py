@@ -68,6 +68,16 @@ def test_five_leaves(cuts: int) -> None:
     sound(net)
 
 
+def test_long_queues_have_the_roots_of_the_definition() -> None:
+    """Hazards 22 and 23: more messages than one-byte keys number, and bodies around the width of a digest."""
+    net = Driven(CHAINS)
+    for size in (*range(28, 36), 0, 1, 64, 5_000, *[7] * 60):
+        net.call(10, 21, bytes(size))
+    net.step(8)
+    assert net.delivered() == {(1, 2, i): 1 for i in range(72)} | {(2, 1, i): 1 for i in range(72)}
+    sound(net)
+
+
 def options_of(r: Random) -> dict[str, Any]:
     calls = []
     for _ in range(r.randrange(5)):
@@ -89,7 +99,7 @@ def faults_of(r: Random) -> list[Fault]:
     if r.random() < 0.7:
         first = r.randrange(2, 8)
         followers = {name: r.randrange(3) for name in CHAINS}
-        found.append(fork(first, first + r.randrange(1, 8), r.randrange(max(followers.values()) + 1), **followers))
+        found.append(fork(first, first + r.randrange(8), r.randrange(max(followers.values()) + 1), **followers))
     if r.random() < 0.4:
         chain = r.choice((None, 0, 1, 2))
         first = r.randrange(2, 14)
