@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from causeway.model.errors import InvalidInput
+from causeway.model.faults import Fault, Faults
+from causeway.model.frame import empty_frame
 from causeway.model.ledger import Event, Kind
+from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.network.carriers import carrier_summary
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
 from causeway.network.scenario import load_scenario
+from causeway.protocols.contract import SEEN_HEADERS_SCHEMA, Inputs, Tick, View
 from causeway.protocols.icmp.hrmp.storage import item_key
 from causeway.protocols.icmp.options import IcmpOptions
+from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.proving.icmp.relay import relay_leaves
+from tests.shown import shown_to
 from tests.unit.icmp_hrmp_network import Hrmp
 
 TWO = Path(__file__).parents[2] / "examples" / "two_subnets.toml"
@@ -235,3 +243,31 @@ def test_options_of_the_other_kind_of_channels_are_refused(options: dict[str, An
 def test_the_deployed_profile_goes_with_either_kind_of_channels() -> None:
     for channels in ("egress", "hrmp"):
         assert IcmpOptions(profile="deployed", channels=channels).watermark_rule == "has_messages"
+
+
+@pytest.mark.parametrize("wrong", ["changed", "missing", "none"])
+def test_a_parachain_makes_no_block_on_contents_that_do_not_lead_to_the_head(wrong: str) -> None:
+    net = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}, cuts=3, session_blocks=2)
+    net.tell(1, 2)
+    while not net.table("contents"):
+        net.step()
+    tables = shown_to(net.kernel, net.states, net.groups[2])
+    contents = tables["contents"]
+    if wrong == "changed":
+        tables["contents"] = contents.with_columns(data=pa.array([b"\x01\x00"], pa.binary()))
+    elif wrong == "missing":
+        tables["contents"] = contents.slice(0, 0)
+    nothing = INGRESS_SCHEMA.empty_table(), CARRIED_SCHEMA.empty_table()
+    tick = Tick(net.tick + 1, net.tick)
+    view = View(tables, empty_frame(SEEN_HEADERS_SCHEMA))
+    plan = net.kernel.plan(net.states[2], net.groups[2], view, *nothing, tick)
+    rows = empty_frame(OUTBOUND_SCHEMA)
+    made = net.kernel.round(net.states[2], net.groups[2], plan, Inputs(*nothing, rows, rows), tick)
+    reasons = made.logs["events"]["reason"].to_pylist()
+    assert (len(made.headers), "HeadMismatch" in reasons) == ((1, False) if wrong == "none" else (0, True))
+
+
+def test_faults_of_egress_queues_are_refused() -> None:
+    made = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}).kernel
+    with pytest.raises(InvalidInput, match="'fork' is not for channels = \"hrmp\"; allowed: 'halt'"):
+        replace(made, faults=Faults.of(Fault("halt", 1), Fault("fork")))
