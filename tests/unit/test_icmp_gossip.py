@@ -381,6 +381,8 @@ def test_answers_of_those_who_keep_queues_are_judged_at_nobodys_cost() -> None:
     state, out = on_answers(state, answers, options)
     assert verdicts(out) == ["OK", "OK", "UnexpectedQueue", "RootMismatch", "PoolFull"]
     assert {*changes(out)} == {0} and got(out) == [(1, "r1")] and sent(out) == [(1, 8, "r1")]
+    twice, out = on_answers(one(SEED, kept=()), arrivals((1, 77, *rows[0]), (1, 78, *rows[0]), size=15), SEED)
+    assert got(out) == [(1, "r1")] and twice.nodes["bytes"].tolist() == [15]
     long = arrivals((1, 77, "B1", "r2", "r2"), size=31)
     assert verdicts(on_answers(state, long, options)[1]) == ["Malformed"]
 

@@ -66,6 +66,17 @@ def test_what_is_no_sketch_is_malformed_and_ends_a_connection_at_last() -> None:
     assert gone(out) == [(1, 8, "Malformed")] and 8 not in state.peers["peer"].tolist() and len(out.asks) == 0
 
 
+def test_no_sketch_goes_to_who_has_no_block_in_common() -> None:
+    assert len(on_heads(ready(), packets((1, 8, ["X"])), OPTIONS)[1].sketches) == 0
+
+
+def test_who_leaves_does_not_move_what_is_asked_of_others() -> None:
+    strict = GossipOptions(reconciliation="minisketch", least_reputation=-500)
+    _, out = on_sketches(ready(strict), sketches((7, 0, b""), (8, 16, of(16, 3)), (9, 16, of(16, 4))), strict)
+    assert gone(out) == [(1, 7, "Malformed")]
+    assert [*zip(out.asks["peer"].tolist(), out.asks["id"].tolist(), strict=True)] == [(8, 3), (9, 4)]
+
+
 def test_of_a_node_so_many_sketches_are_decoded_and_of_each_peer_the_last() -> None:
     rows = sketches((7, 16, of(16, 1)), (8, 16, of(16, 3)), (9, 16, of(16, 4)), (7, 16, of(16, 2)))
     state, out = on_sketches(ready(), rows, OPTIONS)

@@ -8,14 +8,17 @@ from pydantic import ValidationError
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat
+from causeway.proofs.sketches import Minisketch
 from causeway.proofs.substrate import from_topic, to_topic
 from causeway.protocols.digests import digests
+from causeway.protocols.icmp.gossip.fallback import on_answers
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import Output
 from causeway.protocols.icmp.gossip.peers import connect
 from causeway.protocols.icmp.gossip.pool import purge
 from causeway.protocols.icmp.gossip.queues import on_queues, to_hash
+from causeway.protocols.icmp.gossip.reconcile import CHECK, FIRST_CAPACITY
 from causeway.protocols.icmp.gossip.state import NO_INTEREST, GossipState, start
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.gossip.subscriptions import on_subscriptions, subscribe
@@ -100,6 +103,8 @@ def test_a_node_expects_what_it_subscribes_to_on_the_topics_of_both_sides() -> N
         "UnexpectedQueue",
     ]
     assert len(tables(ready())["expected"]) == 0
+    asked = rows.with_columns(topic=topics)
+    assert verdicts(on_answers(state, asked, OPTIONS)[1]) == ["OK", "UnexpectedQueue", "UnexpectedQueue"]
 
 
 def test_who_keeps_a_queue_has_it_on_both_topics_and_sends_each_peer_what_it_subscribes_to() -> None:
@@ -121,11 +126,17 @@ def test_who_keeps_a_queue_has_it_on_both_topics_and_sends_each_peer_what_it_sub
 def test_subscriptions_are_bounded_and_bad_ones_cost() -> None:
     with pytest.raises(InvalidInput, match="node 1 has 3; allowed: up to 2"):
         ready(OPTIONS, (1, 5), (1, 6), (1, 7))
-    assert ready(OPTIONS, (1, 5), (1, 6), (1, 5)).nodes["interests"].tolist() == [[5, 6]]
+    state = ready(OPTIONS, (1, 5), (1, 6), (1, 5))
+    assert state.nodes["interests"].tolist() == [[5, 6]]
+    assert subscribe(state, labels((1, 7)), OPTIONS)[0].nodes["interests"].tolist() == [[7, NO_INTEREST]]
     strict = GossipOptions(topology="from_to", max_subscriptions=2, least_reputation=-500)
     state, out = on_subscriptions(ready(strict), theirs((8, [5]), (6, [5]), malformed=True), strict)
     assert verdicts(out) == ["Malformed", "NotConnected"] and changes(out) == [-500, 0]
     assert gone(out) == [(1, 8, "Malformed")] and state.peers["peer"].tolist() == [7, 9]
+    mixed = theirs((8, [5]), (9, [6]), (8, [7])).with_columns(malformed=np.array([True, False, False]))
+    state, out = on_subscriptions(ready(strict), mixed, strict)
+    assert verdicts(out) == ["Malformed", "OK", "NotConnected"]
+    assert state.peers["interests"][:, 0].tolist() == [NO_INTEREST, 6]
     with pytest.raises(InvalidInput, match="topology = flat"):
         step(start(u32([1]), GossipOptions()), Inputs(subscribe=labels((1, 5))), 0, GossipOptions())
 
@@ -197,3 +208,16 @@ def test_what_an_option_needs_is_asked_for_by_name() -> None:
 def test_a_simulation_says_which_options_it_does_not_have(options: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="simulated nodes have only"):
         SimulationOptions.model_validate({"gossip": options})
+
+
+def test_a_sketch_has_what_its_receiver_subscribes_to() -> None:
+    options = GossipOptions(topology="from_to", max_subscriptions=2, reconciliation="minisketch")
+    links = pairs((1, 8)).with_columns(salt=np.zeros((1, 32), dtype=np.uint8))
+    state, _ = connect(start(u32([1]), options), links, options)
+    state, _ = on_leaves(state, leaf_rows({1: ["A"]}), *leaf("A", QUEUES), options)
+    state, _ = on_kept(state, kept_rows((1, "r1"), (1, "r2"), (1, "r3")), options)
+    state, _ = step(state, Inputs(heads=packets((1, 8, ["A"]))), 0, options)
+    _, out = on_subscriptions(state, theirs((8, [TO + 6])), options)
+    # Of blocks B1 and B2 what goes to 6: r1 and r3.
+    sketch = Minisketch.deserialize(32, FIRST_CAPACITY + CHECK, out.sketches["sketch"][0].as_py())
+    assert len(sketch.decode()) == 2

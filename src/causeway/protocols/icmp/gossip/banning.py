@@ -41,11 +41,9 @@ def banned(state: GossipState, out: Output, time: int, options: GossipOptions) -
     if len(gone) == 0 or options.ban_time == 0:
         return state
     rows = gone.select(("node", "peer")).with_columns(until=np.uint64(time + options.ban_time))
-    rows = concat([rows, state.banned])
-    order = stable_order(rows["node"], rows["peer"])
-    # What is new comes first, so that it stays where one is banned twice.
-    order = order[groups_of(rows["node"][order], rows["peer"][order]).starts]
-    rows = rows.take(order)
+    # Who connects again is banned no longer (``unbanned``): none is there twice.
+    rows = concat([state.banned, rows])
+    rows = rows.take(stable_order(rows["node"], rows["peer"]))
     oldest = np.lexsort((rows["peer"], np.uint64(2**63) - rows["until"], rows["node"]))
     stays = np.sort(oldest[groups_of(rows["node"][oldest]).ranks() < options.max_banned])
     return replace(state, banned=rows.take(stays))
