@@ -37,7 +37,7 @@ TARGETS = (12, 13, 14)
 def random_network(seed: int, cuts: int, **options: Any) -> Hrmp:
     net = Hrmp(CHAINS, cuts, halts=[("d", 6, 15), ("relay", 9, 11)], session_blocks=3, **options)
     random = Random(seed)
-    for _ in range(20):
+    for _ in range(14):
         for _ in range(random.randrange(3)):
             net.tell(
                 random.choice((1, 2, 3)),
@@ -107,7 +107,7 @@ def test_what_finds_a_full_queue_is_dropped_where_the_scenario_says_so() -> None
     }
     net = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}, halts=[("b", 8, 20)], overflow="drop", **options)
     net.tell(1, 2)
-    for _ in range(30):
+    for _ in range(24):
         net.tell(1, 2, 3, bytes(60))
         net.step()
     net.settle()
