@@ -221,3 +221,18 @@ def test_a_sketch_has_what_its_receiver_subscribes_to() -> None:
     # Of blocks B1 and B2 what goes to 6: r1 and r3.
     sketch = Minisketch.deserialize(32, FIRST_CAPACITY + CHECK, out.sketches["sketch"][0].as_py())
     assert len(sketch.decode()) == 2
+
+
+def test_labels_stay_with_their_topics_when_another_leaf_comes() -> None:
+    """Also that of chain 0, whose two labels are the ends of the two ranges."""
+    more = [("B3", "r4", 0, 9), ("B3", "r5", 9, 0), ("B0", "r1", 4, 3)]
+    state = ready(OPTIONS, (1, TO), (1, 0))
+    state, _ = on_leaves(state, leaf_rows({1: ["A", "C"]}), *(leaf("C", more)), OPTIONS)
+    rows = tables(state)["labels"]
+    topics = {
+        topic: label
+        for block, _, sender, recipient in (*QUEUES, *more)
+        for topic, label in ((from_topic(h(block), sender), sender), (to_topic(h(block), recipient), TO + recipient))
+    }
+    assert {topic.tobytes(): int(label) for topic, label in zip(rows["topic"], rows["label"], strict=True)} == topics
+    assert {root for _, root in pool(tables(state)["expected"])} == {"r4", "r5"}
