@@ -21,8 +21,10 @@ from causeway.pipeline.bucket import forget_states
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.simulation.draws import rounds
 from causeway.protocols.icmp.simulation.kernel import GossipKernel
+from causeway.protocols.icmp.simulation.node import ITSELF
 from causeway.protocols.icmp.simulation.options import AttackersSection, SimulationOptions
-from tests.unit.gossip_networks import in_memory
+from causeway.protocols.icmp.simulation.world import HONEST
+from tests.unit.gossip_networks import in_memory, ticks
 
 SMALL = """
 slice = 200
@@ -156,6 +158,16 @@ def test_all_who_need_a_queue_get_it_and_attackers_end_disconnected(tmp_path: Pa
     assert root
 
 
+def test_no_honest_node_gets_a_body_of_who_alters_or_keeps_them(scenario: Path) -> None:
+    kernel = kernel_of(scenario)
+    behaviour, givers = kernel.world.behaviour, set()
+    for _, _, logs in ticks(kernel):
+        if "got" in logs:
+            got = logs["got"].filter(behaviour[logs["got"]["chain"].astype(np.int64)] == HONEST)
+            givers |= {*got["peer"].tolist()}
+    assert {int(behaviour[peer]) for peer in givers - {ITSELF}} == {HONEST} and ITSELF in givers
+
+
 def test_a_scenario_that_is_wrong_is_refused_by_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "scenario.toml"
     for text, said in (
@@ -163,6 +175,7 @@ def test_a_scenario_that_is_wrong_is_refused_by_its_key(tmp_path: Path, capsys: 
         ("[relay]\nfork = 0.1", "relay.fork: unknown key; did you mean forks?"),
         ("[topology]\ndegree = 3", "topology.degree: 3: must be even"),
         ("[nodes]\ncount = 12", "nodes: 12 honest nodes of 12, and parachains have 20"),
+        ('[gossip]\ntopology = "from_to"', 'gossip: topology = "from_to": simulated nodes have only "flat"'),
         ("[network]\nticks = 4", "network.ticks: unknown key; Keys here: seed"),
     ):
         path.write_text(text)

@@ -252,7 +252,8 @@ def _listed(world: World, blocks: Rows, queues: Rows) -> Listed:
     of = np.repeat(blocks, [len(rows) for rows in entries])
     listed = {"block": relay.hashes[of], **_queue_columns(relay, relay.queue[entry])}
     more = Frame(_queue_columns(relay, queues), len(queues))
-    return listed_of({"blocks": frame, "listed": Frame(listed, len(entry)), "pool": more, "seen": more})
+    tables = {"blocks": frame, "listed": Frame(listed, len(entry)), "pool": more, "seen": more}
+    return listed_of({**tables, "labels": Frame({}, 0)})
 
 
 def _queue_columns(relay: RelayChain, queue: Rows) -> dict[str, Digests]:
