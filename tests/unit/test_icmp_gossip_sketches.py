@@ -75,6 +75,8 @@ def test_who_leaves_does_not_move_what_is_asked_of_others() -> None:
     _, out = on_sketches(ready(strict), sketches((7, 0, b""), (8, 16, of(16, 3)), (9, 16, of(16, 4))), strict)
     assert gone(out) == [(1, 7, "Malformed")]
     assert [*zip(out.asks["peer"].tolist(), out.asks["id"].tolist(), strict=True)] == [(8, 3), (9, 4)]
+    _, out = on_sketches(ready(strict), sketches((7, 16, of(16, 3)), (7, 0, b"")), strict)
+    assert gone(out) == [(1, 7, "Malformed")] and len(out.asks) == 0
 
 
 def test_of_a_node_so_many_sketches_are_decoded_and_of_each_peer_the_last() -> None:

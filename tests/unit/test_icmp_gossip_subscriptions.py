@@ -133,6 +133,9 @@ def test_subscriptions_are_bounded_and_bad_ones_cost() -> None:
     state, out = on_subscriptions(ready(strict), theirs((8, [5]), (6, [5]), malformed=True), strict)
     assert verdicts(out) == ["Malformed", "NotConnected"] and changes(out) == [-500, 0]
     assert gone(out) == [(1, 8, "Malformed")] and state.peers["peer"].tolist() == [7, 9]
+    ended = theirs((8, [5]), (8, [5])).with_columns(malformed=np.array([False, True]))
+    state, out = on_subscriptions(ready(strict), ended, strict)
+    assert gone(out) == [(1, 8, "Malformed")] and (state.peers["interests"] == NO_INTEREST).all()
     mixed = theirs((8, [5]), (9, [6]), (8, [7])).with_columns(malformed=np.array([True, False, False]))
     state, out = on_subscriptions(ready(strict), mixed, strict)
     assert verdicts(out) == ["Malformed", "OK", "NotConnected"]
