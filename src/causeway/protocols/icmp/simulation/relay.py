@@ -187,13 +187,11 @@ class RelayChain:
         return Frame({"node": node, "root": self.roots[root], "size": self.sizes[root]}, len(node))
 
     def body_root(self, root: int, altered: bool) -> bytes:
-        """Return the root of a body, computed where there are bytes: of the right one or of an altered one."""
-        if self.bodies is not None:
-            body = self.bodies[root]
-            last = body[-1]
-            return egress_root([*body[:-1], last[:-1] + bytes([last[-1] ^ 1])] if altered else body)
-        digest: bytes = self.roots[root].tobytes()
-        return bytes([digest[0] ^ 1]) + digest[1:] if altered else digest
+        """Return the root of a body, computed from its bytes: of the right one or of an altered one."""
+        assert self.bodies is not None
+        body = self.bodies[root]
+        last = body[-1]
+        return egress_root([*body[:-1], last[:-1] + bytes([last[-1] ^ 1])] if altered else body)
 
 
 def _word(column: Digests) -> U64:
