@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +81,20 @@ def headers(blocks: Frame, roots: np.ndarray) -> Frame:
         "certification": pa.array([b""] * count, pa.binary()),
     }
     return Frame(columns, count).select(HEADERS_SCHEMA.names)
+
+
+def genesis_headers(names: Sequence[str], chains: Chains, roots: np.ndarray) -> Frame:
+    """Return the headers of block 0 of ``chains``, which has no parent; ``names``: of all chains."""
+    hashes = [genesis_hash(names[chain]) for chain in chains.tolist()]
+    columns = {
+        "chain": chains,
+        "number": np.zeros(len(chains), dtype=np.uint64),
+        "hash": pa.array(hashes, pa.binary()),
+        "parent": pa.array([b""] * len(chains), pa.binary()),
+        "root": roots,
+        "certification": pa.array([b""] * len(chains), pa.binary()),
+    }
+    return Frame(columns, len(chains))
 
 
 def commit_paras(

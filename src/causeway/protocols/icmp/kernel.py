@@ -35,7 +35,7 @@ from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.icmp.block import process_block, validated
 from causeway.protocols.icmp.bodies import there
 from causeway.protocols.icmp.chains import RELAY_POSITION, Network
-from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash
+from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash, genesis_headers
 from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.errors import NO_DESTINATION, Inclusion
 from causeway.protocols.icmp.fault_kinds import LEAVES
@@ -55,7 +55,7 @@ from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.icmp.planned import Planned
 from causeway.protocols.icmp.receipts import log_refused, receipts_of
 from causeway.protocols.icmp.runtime import include
-from causeway.protocols.icmp.state import State, state_of_frames, state_tables
+from causeway.protocols.icmp.state import State, blank_rows, state_of_frames, state_tables
 from causeway.protocols.icmp.storage import LeafTries, para_roots
 from causeway.protocols.icmp.tables import BLOCKS_SCHEMA, PARAS_SCHEMA, TIPS_SCHEMA
 from causeway.protocols.icmp.users import pooled
@@ -155,40 +155,20 @@ class IcmpKernel(HostedForGood):
         relay = genesis_hash(names[RELAY_POSITION])
         paras = np.array([para for para in range(1, len(names)) if para not in self.planned.late], dtype=np.uint32)
         if RELAY_POSITION in chains:
-            tables["blocks"] = self._rows(BLOCKS_SCHEMA, 1, hash=digests([relay]))
+            tables["blocks"] = blank_rows(BLOCKS_SCHEMA, 1, hash=digests([relay]))
             heads = digests([genesis_hash(names[para]) for para in paras.tolist()])
             marked = digests([relay] * len(paras))
             active = np.ones(len(paras), dtype=np.uint8)
             marks = {"head": heads, "watermark_hash": marked}
-            tables["paras"] = self._rows(PARAS_SCHEMA, len(paras), para=paras, active=active, **marks)
+            tables["paras"] = blank_rows(PARAS_SCHEMA, len(paras), para=paras, active=active, **marks)
         mine = chains[chains != RELAY_POSITION]
         heads = digests([genesis_hash(names[para]) for para in mine.tolist()])
-        tables["tips"] = self._rows(TIPS_SCHEMA, len(mine), chain=mine, head=heads)
+        tables["tips"] = blank_rows(TIPS_SCHEMA, len(mine), chain=mine, head=heads)
         state = self.state({**tables, **{"program_" + name: frame for name, frame in programs.items()}})
         roots = self.roots(state, chains, Tick(0, 0), empty_frame(RANGES_SCHEMA))
-        hashes = [genesis_hash(names[chain]) for chain in chains.tolist()]
-        headers = Frame(
-            {
-                "chain": chains,
-                "number": np.zeros(len(chains), dtype=np.uint64),
-                "hash": pa.array(hashes, pa.binary()),
-                "parent": pa.array([b""] * len(chains), pa.binary()),
-                "root": roots["root"],
-                "certification": pa.array([b""] * len(chains), pa.binary()),
-            },
-            len(chains),
-        )
+        headers = genesis_headers(names, chains, roots["root"])
         nothing, logs = empty_frame(OUTBOUND_SCHEMA), {**EventLog().logs(), REVERTED: empty_frame(REVERTED_SCHEMA)}
         return RoundResult(state, nothing, logs, headers, self.next_planned(0))
-
-    @staticmethod
-    def _rows(schema: pa.Schema, count: int, **given: np.ndarray) -> Frame:
-        columns = {}
-        for column in schema:
-            shape = (count, 32) if pa.types.is_fixed_size_binary(column.type) else count
-            kind = np.uint8 if pa.types.is_fixed_size_binary(column.type) else column.type.to_pandas_dtype()
-            columns[column.name] = given.get(column.name, np.zeros(shape, dtype=kind))
-        return Frame(columns, count)
 
     def committed(self, state: State) -> Frame:
         """Return no entries: the roots of queues are in the table ``runs``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame
@@ -39,3 +40,13 @@ def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTab
 def state_of_frames(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schema]) -> State:
     """Return the state that has these tables; absent ones are empty."""
     return State.of_frames(frames, STATE_TABLES, program_schemas)
+
+
+def blank_rows(schema: pa.Schema, count: int, **given: np.ndarray) -> Frame:
+    """Return so many rows of a table: the columns that are given, zeros in the others."""
+    columns = {}
+    for column in schema:
+        digest = pa.types.is_fixed_size_binary(column.type)
+        shape, kind = ((count, 32), np.uint8) if digest else (count, column.type.to_pandas_dtype())
+        columns[column.name] = given.get(column.name, np.zeros(shape, dtype=kind))
+    return Frame(columns, count)

@@ -38,7 +38,7 @@ from causeway.protocols.execution import ProgramRunner, program_tables
 from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.icmp.block import process_block
 from causeway.protocols.icmp.chains import RELAY_POSITION, Network
-from causeway.protocols.icmp.committing import genesis_hash, headers
+from causeway.protocols.icmp.committing import genesis_hash, genesis_headers
 from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.hrmp import relay
 from causeway.protocols.icmp.hrmp.calling import Planned, calls_of
@@ -58,7 +58,7 @@ from causeway.protocols.icmp.hrmp.tables import (
     WAITING_SCHEMA,
 )
 from causeway.protocols.icmp.options import IcmpOptions
-from causeway.protocols.icmp.state import State
+from causeway.protocols.icmp.state import State, blank_rows
 from causeway.protocols.icmp.storage import para_roots
 from causeway.protocols.icmp.users import pooled
 from causeway.protocols.interference import HALT, Interference
@@ -161,18 +161,16 @@ class HrmpKernel(HostedForGood):
         hashes = digests([genesis_hash(name) for name in self.network.names])
         paras = self.paras
         if RELAY_POSITION in chains:
-            tables["blocks"] = _rows(BLOCKS_SCHEMA, 1, hash=hashes[:1])
-            tables["paras"] = _rows(PARAS_SCHEMA, len(paras), para=paras, head=hashes[paras])
+            tables["blocks"] = blank_rows(BLOCKS_SCHEMA, 1, hash=hashes[:1])
+            tables["paras"] = blank_rows(PARAS_SCHEMA, len(paras), para=paras, head=hashes[paras])
             free = np.full(len(paras), self.options.endowment, dtype=np.uint64)
-            tables["sovereign"] = _rows(SOVEREIGN_SCHEMA, len(paras), para=paras, free=free)
+            tables["sovereign"] = blank_rows(SOVEREIGN_SCHEMA, len(paras), para=paras, free=free)
             value = issued(tables["sovereign"])
         mine = chains[chains != RELAY_POSITION]
-        tables["tips"] = _rows(TIPS_SCHEMA, len(mine), chain=mine, head=hashes[mine])
+        tables["tips"] = blank_rows(TIPS_SCHEMA, len(mine), chain=mine, head=hashes[mine])
         state = self.state({**tables, **{"program_" + name: frame for name, frame in programs.items()}})
         roots = self.roots(state, chains, Tick(0, 0), empty_frame(RANGES_SCHEMA))["root"]
-        made = Frame({"chain": chains, "number": np.zeros(len(chains), np.uint64), "hash": hashes[chains]}, len(chains))
-        first = headers(made.with_columns(parent=hashes[chains]), roots)
-        first = first.with_columns(parent=pa.array([b""] * len(chains), pa.binary()))
+        first = genesis_headers(self.network.names, chains, roots)
         logs = {**EventLog().logs(), "value": value}
         return RoundResult(state, empty_frame(OUTBOUND_SCHEMA), logs, first, self.next_planned(0))
 
@@ -331,15 +329,6 @@ class HrmpKernel(HostedForGood):
 
 OVERFLOWN = "QueueOverflown"
 """Why a page is dropped that finds too many others."""
-
-
-def _rows(schema: pa.Schema, count: int, **given: np.ndarray) -> Frame:
-    columns = {}
-    for column in schema:
-        shape = (count, 32) if pa.types.is_fixed_size_binary(column.type) else count
-        kind = np.uint8 if pa.types.is_fixed_size_binary(column.type) else column.type.to_pandas_dtype()
-        columns[column.name] = given.get(column.name, np.zeros(shape, dtype=kind))
-    return Frame(columns, count)
 
 
 def _log_control(chains: Chains, reason: str, log: EventLog) -> None:
