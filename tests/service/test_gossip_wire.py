@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
 from causeway.protocols.icmp.gossip.options import GossipOptions
-from causeway.service.icmp.connection import Bounds, Connection, read_frame
+from causeway.service.icmp.connection import SPARE_SIGNS, Bounds, Connection, read_frame
 from causeway.service.icmp.links import HOST, MOST_UNKNOWN, Link, Links
 from causeway.service.icmp.wire import (
     ALIVE,
@@ -179,6 +180,21 @@ def test_who_is_silent_is_disconnected_and_who_says_that_it_is_there_is_not() ->
         assert ended == ["silent"]
         connection, (reader, _), ended = await connected(Bounds(alive=SHORT))
         assert await read_frame(reader, 10, ENOUGH) == b"" and not ended
+        connection.end("done")
+
+    limited(run)
+
+
+def test_who_read_nothing_for_a_while_does_not_take_the_signs_that_waited_for_chatter() -> None:
+    async def run() -> None:
+        quick = Bounds(alive=SHORT)
+        connection, (_, writer), ended = await connected(quick)
+        for _ in range(SPARE_SIGNS + 2):
+            time.sleep(SHORT)  # nothing runs, as in a process that was stopped; a sign is due after each
+            writer.write(ALIVE)
+        writer.write(frame(b"body"))
+        await until(lambda: connection.inbox or ended)
+        assert not ended
         connection.end("done")
 
     limited(run)

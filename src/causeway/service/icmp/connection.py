@@ -16,6 +16,9 @@ from typing import Any
 
 from causeway.service.icmp.wire import ALIVE, LENGTH, WireError, frame
 
+SPARE_SIGNS = 8
+"""Signs of life that a peer may send beyond two where one is asked for, over the time of the connection."""
+
 Waiting = tuple[int, bytes]
 """A body, and its place in the order in which all of a node's peers were heard."""
 
@@ -91,6 +94,7 @@ class Connection:
         self.inbox: deque[Waiting] = deque()
         self._reader, self._writer, self._limit, self._bounds = reader, writer, limit, bounds
         self._heard, self._number, self._ended = heard, number, ended
+        self._since = asyncio.get_running_loop().time()
         self._inbox_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -143,16 +147,17 @@ class Connection:
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
-        last_sign = -self._bounds.alive
+        signs = 0
         while True:
             await self._room.wait()
             async with asyncio.timeout(self._bounds.idle + self._bounds.begun):
                 body = await read_frame(self._reader, self._limit, self._bounds.begun)
             if not body:
-                # One that says only that it is there, again and again, costs time for nothing.
-                if loop.time() - last_sign < self._bounds.alive / 4:
+                # One that says only that it is there, again and again, costs time for nothing. Who reads late finds
+                # many signs at once: only their number since the connection began says how fast they were sent.
+                signs += 1
+                if signs > SPARE_SIGNS + 2 * (loop.time() - self._since) / self._bounds.alive:
                     raise WireError("chatter", "signs of life come faster than they are asked for")
-                last_sign = loop.time()
                 continue
             self.inbox.append((self._number(), body))
             self._inbox_bytes += len(body)
