@@ -10,7 +10,7 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Fault
 from causeway.model.frame import empty_frame
-from causeway.model.ledger import Event
+from causeway.model.ledger import Event, Kind
 from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
 from causeway.protocols.contract import RANGES_SCHEMA, Tick
@@ -139,3 +139,63 @@ def test_what_a_malicious_collator_does_is_refused_by_its_name_and_the_honest_go
         for one in (net, honest)
     ]
     assert (roots[0] == roots[1]).all()
+
+
+def _calls(*calls: tuple[int, str]) -> dict[str, object]:
+    other = {"block": {"other": "a"}}
+    return {"para_calls": [{"tick": tick, "chain": "b", "do": do} | other.get(do, {}) for tick, do in calls]}
+
+
+def _fork(first: int, last: int, *follow: int) -> Fault:
+    followers = {str(chain): leaf for chain, leaf in enumerate(follow)}
+    return Fault("fork", None, None, first, last, {"leaves": 2, "kept": 1, "followers": followers})
+
+
+OFF, ON = "deregister", "register"
+
+
+@pytest.mark.parametrize(
+    ("calls", "faults", "count", "dropped"),
+    [
+        # What a sender has built on the block without the recipient is included in the one that has it again.
+        pytest.param([(4, OFF), (5, ON)], [], 14, None, id="at once"),
+        pytest.param([(5, OFF), (6, ON)], [], 14, None, id="at once, a block later"),
+        pytest.param([(6, OFF), (9, ON)], [Fault("halt", 3, None, 7, 14)], 12, None, id="the relay halts between"),
+        # Sender and recipient go back, and what was consumed before is the sender's again.
+        pytest.param([(5, OFF), (9, ON)], [Fault("halt", 3, None, 6, 14)], 12, {1, 2}, id="both go back"),
+        # All was consumed at leaf 1 before, and nothing is given up as long as there is another.
+        pytest.param([(14, OFF)], [_fork(2, 20, 1, 1, 1)], 3, set(), id="in a fork, after all was consumed"),
+        # b never heard of any, so that nothing was unrouted.
+        pytest.param([(0, "block"), (9, OFF)], [], 12, {0, 1, 2}, id="censored before"),
+        # b halts until it is deregistered; the sender follows a leaf that is lost, or the one that is kept.
+        *(
+            pytest.param(
+                [(8, OFF), (12, ON)],
+                [_fork(5, 20, who, 1, 1), Fault("halt", 1, None, 0, 7)],
+                count,
+                {0, 1, 2},
+                id=f"in a fork, the sender at {who}, {count} calls",
+            )
+            for who, count in ((0, 3), (0, 26), (1, 26))
+        ),
+    ],
+)
+def test_a_call_to_a_parachain_that_comes_and_goes_is_executed_dropped_or_refused(
+    calls: list[tuple[int, str]], faults: list[Fault], count: int, dropped: set[int] | None
+) -> None:
+    """Each exactly once, no body is left, and nothing waits for ever; the chains are cut into buckets."""
+    chains = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}
+    net = Memory(chains, options=_calls(*calls), faults=faults, cuts=4)
+    for _ in range(count):
+        net.call(10, 21)
+        net.step()
+    net.step(26)
+    fates = {}
+    for event in (Event.EXECUTED, Event.DROPPED, Event.REJECTED):
+        rows = net.surviving(event)
+        fates[event] = rows["callback"][rows["kind"] == Kind.REQUEST].tolist()
+    assert sorted(call for found in fates.values() for call in found) == list(range(count))
+    assert dropped is None or dropped <= set(fates[Event.DROPPED])
+    if dropped == set():
+        assert not fates[Event.DROPPED]
+    assert len(net.state["runs"]) == len(net.state["unrouted"]) == 0

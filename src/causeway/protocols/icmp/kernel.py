@@ -39,6 +39,7 @@ from causeway.protocols.icmp.committing import commit_paras, commit_relay, genes
 from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.errors import NO_DESTINATION, Inclusion
 from causeway.protocols.icmp.fault_kinds import LEAVES
+from causeway.protocols.icmp.finished import bodies_to_give_up
 from causeway.protocols.icmp.forging import judge_consumed, judge_posted, with_forged
 from causeway.protocols.icmp.forks import (
     RelayInterference,
@@ -70,7 +71,8 @@ from causeway.protocols.waking import earliest, gives_up
 class IcmpPlan:
     """What chains will do: those that are not halted; where they stand; the parachains that may make a block, what each
     is offered (``ingress``), and what it may consume of it, as far as it is there (``ingress.with_bodies``); the
-    parachains that are registered, and the lanes to others (``to``: up to where) that are given up."""
+    parachains that are registered, and what is given up of lanes: of what was consumed, and of what nobody will ever
+    ask for (lane, ``begin``, ``to``)."""
 
     running: Chains
     view: View
@@ -79,6 +81,7 @@ class IcmpPlan:
     listed: Frame
     entries: Frame
     active: Chains
+    consumed: Frame
     given_up: Frame
 
 
@@ -211,16 +214,14 @@ class IcmpKernel(HostedForGood):
             full & (queues["source"] == queues["destination"]) & np.isin(queues["source"], bases["chain"])
         )
         own = located(local.with_columns(end=local["next_index"]), state["runs"])
-        away = full & (queues["source"] != queues["destination"]) & ~np.isin(queues["destination"], active)
-        away &= ~np.isin(queues["source"], stand.back["chain"])
-        given_up = queues.filter(away).with_columns(to=queues["next_index"][away])
+        consumed, given_up = bodies_to_give_up(state, view, stand)
         reads = Reads(
             offered=concat([bodies.select(RANGES_SCHEMA.names), own]),
             own=located(given_up.with_columns(end=given_up["to"]), state["runs"]),
             past=stand.back,
             ingress=told_since(stand.back, tick.height),
         )
-        content = IcmpPlan(running, view, stand, bases, listed, entries, active, given_up)
+        content = IcmpPlan(running, view, stand, bases, listed, entries, active, consumed, given_up)
         return Plan(reads, content, EventLog().logs()["events"])
 
     def _offered(self, bases: Frame, view: View, tick: Tick) -> tuple[Frame, Frame]:
@@ -251,7 +252,6 @@ class IcmpKernel(HostedForGood):
         headers, relay_moved = [empty_frame(HEADERS_SCHEMA)], False
         before = state
         state = self._given_up(state, content, inputs.own, log)
-        state = self._routed(state, content, log)
         if RELAY_POSITION in content.running:
             state, made = self._relay_block(state, content, tick, log)
             headers.append(made)
@@ -330,33 +330,16 @@ class IcmpKernel(HostedForGood):
         return State(joined.tables, joined.programs, state.kept)
 
     def _given_up(self, state: State, content: IcmpPlan, own: Frame, log: EventLog) -> State:
-        """Return the state without what was sent to parachains that are not registered any more (D-3)."""
+        """Return the state without the bodies that were consumed, and without those that nobody will ask for (D-3)."""
+        lanes = content.consumed
+        if len(lanes):
+            log.collected(lanes.select(LANE), COLLECTED_MESSAGES, lanes["begin"], lanes["to"])
+            state = state.with_lanes(state.lanes().advance(lanes.select(LANE), lanes["to"]))
         lanes = content.given_up
-        if len(lanes) == 0:
-            return state
-        log.add(event_rows(own, Event.DROPPED, chain=own["source"], on_lane=True, reason=NO_DESTINATION))
-        return state.with_lanes(state.lanes().advance(lanes.select(LANE), lanes["to"]))
-
-    def _routed(self, state: State, content: IcmpPlan, log: EventLog) -> State:
-        """Return the state of chains without the queues that those they are for have consumed, in blocks that the relay
-        chain has included. As long as it has several leaves, what was consumed at one may be wanted again at
-        another."""
-        runs, cursors, queues = state["runs"], content.view.tables["cursors"], state["queues"]
-        if content.standing.forked or len(runs) == 0 or len(cursors) == 0:
-            return state
-        paras = content.view.tables["paras"]
-        row = lookup(paras, Frame({"para": cursors["destination"]}, len(cursors)), ("para",))
-        cursors = cursors.filter((row >= 0) & (cursors["number"] <= paras["number"][np.maximum(row, 0)]))
-        at = lookup(cursors, queues.select(LANE), ("destination", "source", "substream"))
-        to = np.zeros(len(queues), dtype=np.uint64)
-        to[at >= 0] = cursors["index"][at[at >= 0]]
-        gone = (queues["source"] != queues["destination"]) & (to > queues["begin"])
-        gone &= ~np.isin(queues["source"], content.standing.back["chain"])
-        if not gone.any():
-            return state
-        lanes = queues.filter(gone).select(LANE)
-        log.collected(lanes, COLLECTED_MESSAGES, queues["begin"][gone], to[gone])
-        return state.with_lanes(state.lanes().advance(lanes, to[gone]))
+        if len(lanes):
+            log.add(event_rows(own, Event.DROPPED, chain=own["source"], on_lane=True, reason=NO_DESTINATION))
+            state = state.with_lanes(state.lanes().advance(lanes.select(LANE), lanes["to"]))
+        return state
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` at which the scenario has planned something, None if none is."""

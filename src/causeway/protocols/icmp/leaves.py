@@ -22,7 +22,7 @@ MAX_CHAIN_HEADS = 5
 MOST_ANCESTORS = 4_096
 """A watermark may be moved to one of so many last relay blocks, and to any that posted queues for its parachain."""
 
-OF_LEAVES = ("blocks", "paras", "unrouted", "ancestry", "blocked")
+OF_LEAVES = ("blocks", "paras", "unrouted", "ancestry", "blocked", "dropped")
 """The tables of which each leaf has rows of its own."""
 
 
@@ -35,6 +35,7 @@ class Leaf:
     unrouted: Frame
     ancestry: Frame
     blocked: Frame
+    dropped: Frame
 
     @property
     def number(self) -> int:

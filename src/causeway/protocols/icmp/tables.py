@@ -124,6 +124,19 @@ BLOCKED_SCHEMA = pa.schema(
 """One row a pair of parachains of which ``to`` has told the relay chain, in the block ``since``, to route nothing from
 ``source`` (``Blocked``, 5.1 (2))."""
 
+DROPPED_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("leaf", U8),
+        _field("to", U32),
+        _field("source", U32),
+        _field("first", UINT64),
+        _field("last", UINT64),
+    ]
+)
+"""One row a lane and deregistration of ``to``: what was unrouted went with it (D-3), queues of ``source`` of its own
+blocks ``first`` to ``last``."""
+
 POOL_SCHEMA = pa.schema([_field("chain", U32), _field("place", UINT64), *MESSAGE_FIELDS])
 """One row a user's message that waits for the next block of its chain, in the order in which they came."""
 
@@ -169,10 +182,18 @@ STATE_TABLES = {
     ),
     "ancestry": StateTable(ANCESTRY_SCHEMA, "chain", ("chain", "leaf", "number"), chains=("chain",)),
     "blocked": StateTable(BLOCKED_SCHEMA, "chain", ("chain", "leaf", "to", "source"), chains=("chain", "to", "source")),
+    "dropped": StateTable(
+        DROPPED_SCHEMA,
+        "chain",
+        ("chain", "leaf", "to", "source", "first"),
+        chains=("chain", "to", "source"),
+        shown=Shown.DESTINATION,
+        shown_to="source",
+    ),
     "pool": StateTable(POOL_SCHEMA, "chain", ("chain", "place"), chains=("chain",)),
     "accounts": ACCOUNTS,
 }
 
-UNCOMMITTED = ("pool", "candidates", "egress", "tips", "blocks", "ancestry", "paras", "unrouted", "blocked")
+UNCOMMITTED = ("pool", "candidates", "egress", "tips", "blocks", "ancestry", "paras", "unrouted", "blocked", "dropped")
 """Tables without a section of their own under a chain's root: what waits, what a block says of itself, and what the
 relay chain's state has entries for (``storage``)."""
