@@ -84,14 +84,13 @@ def options_of(r: Random) -> dict[str, Any]:
         do = r.choice(("register", "deregister", "block", "unblock"))
         chain, other = r.sample(sorted(CHAINS), 2)
         calls.append({"tick": r.randrange(20), "chain": chain, "do": do} | ({"other": other} if "block" in do else {}))
-    return {
+    ingress = {
         "ingress_upper": r.choice(("exclusive", "inclusive")),
         "watermark_rule": r.choice(("any_ancestor", "has_messages")),
-        "bodies": r.choice(("ideal", "drawn")),
-        "body_loss": r.choice((0.0, 0.3)),
-        "fallback_request": r.choice(("off", "on")),
-        "para_calls": calls,
     }
+    bodies, loss, request = r.choice(("ideal", "drawn")), r.choice((0.0, 0.3)), r.choice(("off", "on"))
+    drawn = {"body_loss": loss, "fallback_request": request} if bodies == "drawn" else {}
+    return {**ingress, "bodies": bodies, **drawn, "para_calls": calls}
 
 
 def faults_of(r: Random) -> list[Fault]:

@@ -17,6 +17,7 @@ from causeway.protocols.contract import RANGES_SCHEMA, Tick
 from tests.unit.icmp_network import Network as Memory
 
 FORK = '[[faults]]\nkind = "fork"\ntick = 3\nuntil = 5\n'
+CANDIDATE = '[[faults]]\nkind = "candidate"\ntick = 3\n'
 CALL = "[[options.para_calls]]\ntick = 1\n"
 SCENARIO = """
 [network]
@@ -51,6 +52,29 @@ def _load(folder: Path, more: str) -> None:
             FORK + FORK.replace("3", "6").replace("5", "9"),
             ("tick = 6", "at least 7"),
         ),
+        (
+            FORK
+            + '[[faults]]\nkind = "halt"\nchain = "relay"\nfrom = 5\nuntil = 20\n'
+            + FORK.replace("3", "9").replace("5", "30"),
+            ("tick = 9", "at least 22"),
+        ),
+        (
+            FORK + '[[faults]]\nkind = "halt"\nchain = "relay"\nfrom = 6\n' + FORK.replace("3", "9").replace("5", "30"),
+            ("tick = 9", "no other fork"),
+        ),
+        (FORK.replace("5", "4099"), ("until = 4099", "at most 4096 ticks from 3 on")),
+        (FORK + "followers = { relay = 1 }\n", ("followers", "names of parachains")),
+        (CANDIDATE + 'chain = "relay"\nwhat = "root"\n', ("candidate", "chain", "a parachain")),
+        (
+            CANDIDATE + 'chain = "left"\nwhat = "watermark_hash"\n[options]\nwatermark_mode = "now_minus_1"\n',
+            ("watermark_hash", "now_minus_1"),
+        ),
+        (CALL.replace("1", "2147483648") + 'chain = "left"\ndo = "register"\n', ("para_calls", "2147483647")),
+        ('[[faults]]\nkind = "halt"\nchain = "left"\nfrom = 2147483648\n', ("from = 2147483648", "2147483647")),
+        ("[options]\nbody_loss = 0.5\n", ("body_loss", 'bodies = "drawn"')),
+        ('[options]\nbodies = "drawn"\nbody_table = "t"\n', ("body_table",)),
+        ('[options]\nchannels = "hrmp"\nresume_threshold = 3\n', ("resume_threshold", "suspend_threshold = 2")),
+        ('[options]\nchannels = "hrmp"\nsuspend_threshold = 9\n', ("suspend_threshold", "drop_threshold = 5")),
         (
             CALL + 'chain = "relay"\ndo = "deregister"\n',
             ("para_calls.0.chain", "left, right"),
@@ -199,3 +223,13 @@ def test_a_call_to_a_parachain_that_comes_and_goes_is_executed_dropped_or_refuse
     if dropped == set():
         assert not fates[Event.DROPPED]
     assert len(net.state["runs"]) == len(net.state["unrouted"]) == 0
+
+
+def test_nobody_gives_up_on_a_body_that_will_come() -> None:
+    """It comes later than anything else rests that may still move: validators ask for it so late."""
+    options = {"bodies": "drawn", "body_loss": 1.0, "fallback_request": "on", "fallback_after": 5_000}
+    net = Memory({"A": {1: "caller"}, "B": {2: "echo"}}, options=options)
+    net.call(1, 2, b"hello")
+    net.step(20)
+    ends = [result.gives_up for result in net.results if result.gives_up is not None]
+    assert max(ends) > 5_000

@@ -10,7 +10,7 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
-from causeway.protocols.xdm.ticks import LAST_NUMBER, LAST_TICK, MOST_BLOCKS
+from causeway.protocols.block_numbers import LAST_NUMBER, LAST_TICK, MOST_BLOCKS
 from tests.unit.xdm_network import Network as Kernels
 
 SCENARIO = """

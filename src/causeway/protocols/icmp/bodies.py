@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from causeway.model.frame import Frame
 from causeway.model.order import U64, Rows, groups_of
@@ -22,15 +21,14 @@ _MS = 1_000_000
 """Nanoseconds."""
 
 
-def there(
-    listed: Frame, tick: int, numbers: U64, seed: int, tick_ns: int, options: IcmpOptions
-) -> npt.NDArray[np.bool_]:
-    """Return which queues of ``ingress(B, p)`` (by to, number, source) their recipients have at ``tick``.
+def arrivals(listed: Frame, numbers: U64, seed: int, tick_ns: int, options: IcmpOptions) -> Rows:
+    """Return the tick before the one in which recipients have queues of ``ingress(B, p)`` (by to, number, source):
+    ``NEVER`` for those that do not come.
 
     ``numbers``: of the chains, by position; ``tick_ns``: how long a tick is.
     """
     if options.bodies == "ideal" or len(listed) == 0:
-        return np.ones(len(listed), dtype=bool)
+        return np.full(len(listed), -1, dtype=np.int64)
     words = np.empty((2, len(listed)), dtype=np.uint64)
     groups = groups_of(listed["to"], listed["number"])
     for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
@@ -40,8 +38,8 @@ def there(
     delays = _simulated(listed, words[0], tick_ns, options) if options.body_table else _drawn(words, options)
     if options.fallback_request == "on":
         delays = np.minimum(delays, options.fallback_after)
-    # A block is seen in the tick after its own.
-    came: npt.NDArray[np.bool_] = listed["tick"].astype(np.int64) + delays < tick
+    # Ticks of blocks have 32 bits; a block is seen in the tick after its own.
+    came: Rows = np.where(delays < NEVER, listed["tick"].astype(np.int64) + delays, NEVER)
     return came
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, Strict
+from pydantic import Field, Strict, model_validator
 
-from causeway.model.section import Section, TickNumber
+from causeway.model.section import Section
+from causeway.protocols.block_numbers import PlannedTick
 from causeway.protocols.limits import MAX_DATA_BYTES
-from causeway.protocols.option_values import LARGEST
+from causeway.protocols.option_values import LARGEST, wrong
 
 PAGE_BYTES = 5
 """Bytes of a page beside its one message, at most: the byte that begins it, and the message's length."""
@@ -25,7 +26,7 @@ class ChannelCall(Section):
     """A call about the channel from ``sender`` to ``recipient``, in the first block from ``tick`` on of who makes it:
     ``by``, where that is not the sender (of an ``accept``: the recipient)."""
 
-    tick: TickNumber
+    tick: PlannedTick
     do: Literal["open", "accept", "cancel", "close"]
     sender: str
     recipient: str
@@ -51,6 +52,15 @@ class HrmpOptions(Section):
     pages_per_block: int = Field(default=0, ge=0, le=LARGEST)
     overflow: Literal["wait", "drop"] = "wait"
     channel_calls: Annotated[tuple[ChannelCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
+
+    @model_validator(mode="after")
+    def _thresholds_ascend(self) -> Self:
+        resume, suspend, drop = self.resume_threshold, self.suspend_threshold, self.drop_threshold
+        if resume >= suspend:
+            raise wrong("resume_threshold", f"{resume}: allowed: less than suspend_threshold = {suspend}")
+        if suspend > drop:
+            raise wrong("suspend_threshold", f"{suspend}: allowed: at most drop_threshold = {drop}")
+        return self
 
     @property
     def content_limit(self) -> int:

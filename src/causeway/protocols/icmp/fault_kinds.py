@@ -9,9 +9,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from causeway.model.faults import Fault
-from causeway.model.section import TickNumber
+from causeway.protocols.block_numbers import PlannedTick
 from causeway.protocols.faults import DropSection, FaultSection, HaltSection, Names, ensure_forward
-from causeway.protocols.icmp.leaves import MAX_CHAIN_HEADS
+from causeway.protocols.icmp.leaves import MAX_CHAIN_HEADS, MOST_ANCESTORS
 
 FORK = "fork"
 LEAVES = "leaves"
@@ -22,14 +22,17 @@ WHAT = "what"
 DUPLICATE = "duplicate"
 """What faults are called, and their arguments."""
 
+WATERMARKS = ("watermark_back", "watermark_hash")
+"""What is wrong with a candidate that is in its watermark."""
+
 
 class ForkSection(FaultSection):
     """``kind = "fork"``: the relay chain has several leaves for some ticks, each of which routes what the parachains
     post that follow it; then one is kept, and the parachains that followed another go back."""
 
     kind: Literal["fork"] = Field(..., description="This fault.")
-    tick: TickNumber = Field(..., description="The first tick in which the relay chain makes several blocks.")
-    until: TickNumber = Field(..., description="The last tick in which it does.")
+    tick: PlannedTick = Field(..., description="The first tick in which the relay chain makes several blocks.")
+    until: PlannedTick = Field(..., description="The last tick in which it does.")
     leaves: int = Field(2, ge=2, le=MAX_CHAIN_HEADS, description="How many.")
     kept: int = Field(0, ge=0, lt=MAX_CHAIN_HEADS, description="Which leaf is kept, from 0.")
     followers: Mapping[str, int] = Field(
@@ -43,6 +46,8 @@ class ForkSection(FaultSection):
         for name, leaf in {"kept": self.kept, **named}.items():
             if not 0 <= leaf < self.leaves:
                 raise ValueError(f"{name} = {leaf}: allowed: 0 to {self.leaves - 1}, one of the leaves")
+        if self.until - self.tick >= MOST_ANCESTORS:
+            raise ValueError(f"until = {self.until}: allowed: at most {MOST_ANCESTORS} ticks from {self.tick} on")
         return ensure_forward(self, self.until, "tick", self.tick)
 
     def fault(self, names: Names, key: str) -> Fault:
@@ -62,8 +67,8 @@ class CandidateSection(FaultSection):
     """
 
     kind: Literal["candidate"] = Field(..., description="This fault.")
-    tick: TickNumber = Field(..., description="Its first tick.")
-    until: TickNumber | None = Field(None, description="Its last tick; without it, `tick` alone.")
+    tick: PlannedTick = Field(..., description="Its first tick.")
+    until: PlannedTick | None = Field(None, description="Its last tick; without it, `tick` alone.")
     chain: str = Field(..., description="Name of the parachain.")
     what: Literal[
         "partial",

@@ -29,11 +29,13 @@ from causeway.model.ledger import REVERTED_SCHEMA
 from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, View
 from causeway.protocols.digests import same
 from causeway.protocols.draws import Draw, drawn
-from causeway.protocols.icmp.fault_kinds import FOLLOWERS, FORK, KEPT, LEAVES
+from causeway.protocols.icmp.chains import RELAY_POSITION
+from causeway.protocols.icmp.fault_kinds import CANDIDATE, FOLLOWERS, FORK, KEPT, LEAVES, WATERMARKS, WHAT
 from causeway.protocols.icmp.leaves import Leaf, leaves_of
+from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.storage import LeafTries
-from causeway.protocols.interference import DROP, HALT, Interference
+from causeway.protocols.interference import DROP, HALT, PASSIVE, Interference
 
 TRIES = 64
 """Ticks in which a body may be fetched: with one that is skipped in all of them nobody waits for another."""
@@ -43,15 +45,43 @@ _SLACK = 8
 
 
 class RelayInterference(Interference):
-    """The faults of a network of parachains. Raises ``InvalidInput`` for forks that overlap."""
+    """The faults of a network of parachains."""
 
-    def check_forks(self) -> None:
-        """Check that a fork is over a tick before the next one begins. Raises ``InvalidInput``."""
-        forks = self._forks
-        for before, fork in pairwise(forks):
-            if fork.first <= before.last + 1:
-                text = f"tick = {fork.first}: the fork before lasts until {before.last}, and is over in the next tick"
-                raise InvalidInput(f'faults: kind = "{FORK}": {text}; allowed: at least {before.last + 2}')
+    passive = (*PASSIVE, CANDIDATE)
+
+    def check(self, options: IcmpOptions) -> None:
+        """Check that a fork is over a tick before the next one begins, and that candidates are what they are to be.
+        Raises ``InvalidInput``."""
+        relay = int(self._numbers[RELAY_POSITION])
+        for before, fork in pairwise(self._forks):
+            over = self._running_from(before.last + 1)
+            if over is None or fork.first <= over:
+                allowed = "allowed: no other fork" if over is None else f"allowed: at least {over + 1}"
+                text = "is over in the next tick in which the relay chain makes a block"
+                text = f"tick = {fork.first}: the fork before lasts until {before.last}, and {text}"
+                raise InvalidInput(f'faults: kind = "{FORK}": {text}; {allowed}')
+        if any(str(relay) in fault.args[FOLLOWERS] for fault in self._forks):
+            text = "followers: one is the relay chain; allowed: names of parachains"
+            raise InvalidInput(f'faults: kind = "{FORK}": {text}')
+        for fault in self._faults.rows:
+            if fault.kind != CANDIDATE:
+                continue
+            if fault.source == relay:
+                raise InvalidInput(f'faults: kind = "{CANDIDATE}": chain: it is the relay chain; allowed: a parachain')
+            if fault.args[WHAT] in WATERMARKS and options.watermark_mode == "now_minus_1":
+                text = 'with watermark_mode = "now_minus_1" nobody looks at the watermark of a receipt'
+                raise InvalidInput(f'faults: kind = "{CANDIDATE}": what = "{fault.args[WHAT]}": {text}')
+
+    def _running_from(self, tick: int) -> int | None:
+        """Return the first tick from ``tick`` on in which the relay chain is not halted, None if there is none."""
+        relay = int(self._numbers[RELAY_POSITION])
+        halts = [fault for fault in self._faults.rows if fault.kind == HALT and fault.source == relay]
+        for fault in sorted(halts, key=lambda fault: fault.first):
+            if fault.acts(tick):
+                if fault.last >= FOR_EVER:
+                    return None
+                tick = fault.last + 1
+        return tick
 
     @property
     def _forks(self) -> list[Fault]:

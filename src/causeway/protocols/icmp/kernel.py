@@ -14,8 +14,8 @@ from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import COLLECTED_MESSAGES, REVERTED, REVERTED_SCHEMA, Event
-from causeway.model.section import LAST_TICK
 from causeway.model.topology import Topology
+from causeway.protocols.block_numbers import LAST_TICK, check_faults
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     RANGES_SCHEMA,
@@ -33,7 +33,8 @@ from causeway.protocols.events import LEDGER_LOGS, EventLog, event_rows
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.icmp.block import process_block, validated
-from causeway.protocols.icmp.bodies import there
+from causeway.protocols.icmp.bodies import arrivals
+from causeway.protocols.icmp.body_table import NEVER
 from causeway.protocols.icmp.chains import RELAY_POSITION, Network
 from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash, genesis_headers
 from causeway.protocols.icmp.context import Context
@@ -72,7 +73,7 @@ class IcmpPlan:
     """What chains will do: those that are not halted; where they stand; the parachains that may make a block, what each
     is offered (``ingress``), and what it may consume of it, as far as it is there (``ingress.with_bodies``); the
     parachains that are registered, and what is given up of lanes: of what was consumed, and of what nobody will ever
-    ask for (lane, ``begin``, ``to``)."""
+    ask for (lane, ``begin``, ``to``); the last tick in which a body comes that has not come yet (0: none)."""
 
     running: Chains
     view: View
@@ -83,6 +84,7 @@ class IcmpPlan:
     active: Chains
     consumed: Frame
     given_up: Frame
+    coming: int
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ class IcmpKernel(HostedForGood):
 
     def __post_init__(self) -> None:
         """Check the calls that the options plan, and the forks. Raises ``InvalidInput``."""
-        self.interference.check_forks()
+        check_faults(self.faults.rows)
+        self.interference.check(self.options)
         assert self.planned is not None
 
     @property
@@ -204,7 +207,7 @@ class IcmpKernel(HostedForGood):
         goes = np.isin(stand.rows["chain"], stand.back["chain"])
         runs = np.isin(stand.rows["chain"], running)
         bases = stand.rows.filter(stand.rows["included"] & stand.rows["registered"] & runs & ~goes)
-        listed, entries = self._offered(bases, view, tick)
+        listed, entries, coming = self._offered(bases, view, tick)
         bodies = entries.select([*LANE, "height"]).with_columns(
             begin=entries["first"], end=entries["first"] + entries["count"]
         )
@@ -221,23 +224,26 @@ class IcmpKernel(HostedForGood):
             past=stand.back,
             ingress=told_since(stand.back, tick.height),
         )
-        content = IcmpPlan(running, view, stand, bases, listed, entries, active, consumed, given_up)
+        content = IcmpPlan(running, view, stand, bases, listed, entries, active, consumed, given_up, coming)
         return Plan(reads, content, EventLog().logs()["events"])
 
-    def _offered(self, bases: Frame, view: View, tick: Tick) -> tuple[Frame, Frame]:
-        """Return ``ingress(B, p)`` of parachains that may make a block, and what they may consume of it."""
+    def _offered(self, bases: Frame, view: View, tick: Tick) -> tuple[Frame, Frame, int]:
+        """Return ``ingress(B, p)`` of parachains that may make a block, what they may consume of it, and the last tick
+        in which a body comes that has not come yet (0: none)."""
         unrouted = view.tables["unrouted"]
         row = lookup(bases, Frame({"chain": unrouted["to"]}, len(unrouted)), ("chain",))
         mine = row >= 0
         mine[mine] = bases["leaf"][row[mine]] == unrouted["leaf"][mine]
         listed = ingress(unrouted.filter(mine), int(view.tables["blocks"]["number"][-1]), self.options)
-        held = there(listed, tick.tick, self.network.numbers, self.seed, self.tick_ns, self.options)
+        came = arrivals(listed, self.network.numbers, self.seed, self.tick_ns, self.options)
+        held = came < tick.tick
         segments = view.tables["runs"]
         segments = segments.filter(segments["source"] != segments["destination"])
         entries = with_bodies(listed, segments)
         held &= entries["count"] > 0
         held &= self.interference.fetched(listed, tick.tick)
-        return listed.with_columns(held=held), complete_prefix(entries, ~held)
+        coming = int(came[(came >= tick.tick) & (came < NEVER)].max(initial=-1)) + 1
+        return listed.with_columns(held=held), complete_prefix(entries, ~held), coming
 
     def round(
         self, state: State, chains: Chains, plan: Plan[IcmpPlan], inputs: Inputs[State], tick: Tick
@@ -274,7 +280,7 @@ class IcmpKernel(HostedForGood):
         made = made.take(np.argsort(made["chain"], kind="stable"))
         moved = bool(len(bases)) or relay_moved or bool(len(back))
         logs = {**log.logs(), REVERTED: reverted_rows(back, tick.height)}
-        settled = max(self.interference.last_change, self.planned.last_tick)
+        settled = max(self.interference.last_change, self.planned.last_tick, content.coming)
         wake, end = self._wake(state, content, moved, tick), gives_up(tick, settled=settled)
         return RoundResult(state, outbound, logs, made, wake, oldest(state["runs"]), end)
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, model_validator
 
-from causeway.model.section import Section, TickNumber
+from causeway.model.section import Section
+from causeway.protocols.block_numbers import PlannedTick
 from causeway.protocols.icmp.body_table import BodyTable, read_body_table
 from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.option_values import ProfiledOptions, wrong
@@ -27,7 +28,7 @@ class ParaCall(Section):
     """A call to the relay chain: in its first block from ``tick`` on ``chain`` is registered or deregistered, or does
     not want to hear ``other`` any more (``block``), or again (``unblock``)."""
 
-    tick: TickNumber
+    tick: PlannedTick
     chain: str
     do: Literal["register", "deregister", "block", "unblock"]
     other: str | None = None
@@ -64,6 +65,17 @@ class IcmpOptions(HrmpOptions, ProfiledOptions):
     def _table_is_there(self) -> Self:
         if (self.bodies == "simulated") != (self.body_table is not None):
             raise wrong("body_table", 'with bodies = "simulated", and only then, it names the table of a simulation')
+        return self
+
+    @model_validator(mode="after")
+    def _of_the_bodies(self) -> Self:
+        """Refuse options that do nothing where every body is there at once, or in a table."""
+        needed: dict[str, tuple[str, ...]] = {"body_ticks": ("drawn",), "body_loss": ("drawn",)}
+        needed |= dict.fromkeys(("fallback_request", "fallback_after"), ("drawn", "simulated"))
+        for key in sorted(self.model_fields_set & needed.keys()):
+            if self.bodies not in needed[key]:
+                allowed = " or ".join(f'"{bodies}"' for bodies in needed[key])
+                raise wrong(key, f'it does nothing with bodies = "{self.bodies}"; it needs bodies = {allowed}')
         return self
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -20,6 +21,7 @@ class Planned:
         self._positions = {name: position for position, name in enumerate(network.names)}
         calls = [(call.tick, self._call(row, call)) for row, call in enumerate(options.para_calls)]
         self._calls = sorted(calls, key=lambda entry: entry[0])
+        self._ticks = [tick for tick, _ in self._calls]
 
     def _chain(self, key: str, name: str) -> int:
         position = self._positions.get(name, RELAY_POSITION)
@@ -52,7 +54,8 @@ class Planned:
 
     def between(self, first: int, last: int) -> Sequence[Call]:
         """Return the calls of the ticks ``first`` to ``last``, by tick, then in the order of the scenario."""
-        return [call for when, call in self._calls if first <= when <= last]
+        found = slice(bisect_left(self._ticks, first), bisect_right(self._ticks, last))
+        return [call for _, call in self._calls[found]]
 
     @property
     def changes_paras(self) -> bool:
@@ -61,9 +64,10 @@ class Planned:
 
     def next_tick(self, tick: int) -> int | None:
         """Return the first tick from ``tick`` on in which a call is made, None if there is none."""
-        return min((when for when, _ in self._calls if when >= tick), default=None)
+        at = bisect_left(self._ticks, tick)
+        return self._ticks[at] if at < len(self._ticks) else None
 
     @property
     def last_tick(self) -> int:
         """Return the last tick in which a call is made, 0 without any."""
-        return max((when for when, _ in self._calls), default=0)
+        return self._ticks[-1] if self._ticks else 0

@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 
 from causeway.model.faults import Fault
 from causeway.model.section import U64_MAX
+from causeway.protocols.block_numbers import MOST_BLOCKS, PlannedTick
 from causeway.protocols.faults import EVERY as ANY
 from causeway.protocols.faults import DropSection, FaultSection, HaltSection, Names, ensure_forward
-from causeway.protocols.xdm.ticks import MOST_BLOCKS, PlannedTick
 
 FRAUD = "fraud"
 BUNDLE = "bundle"

@@ -15,6 +15,7 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
 from causeway.model.topology import Topology
 from causeway.model.value import VALUE_SCHEMA
+from causeway.protocols.block_numbers import LAST_TICK, check_faults, check_number
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     RANGES_SCHEMA,
@@ -79,7 +80,6 @@ from causeway.protocols.xdm.signing import ChainSigners
 from causeway.protocols.xdm.state import State, state_of_frames, state_tables
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
 from causeway.protocols.xdm.tables import RECALLED_SCHEMA
-from causeway.protocols.xdm.ticks import LAST_TICK, check_faults, check_number
 
 BETWEEN = 8
 """Blocks that a message waits for besides, at most: for its receipt, its leaf, and to be seen."""

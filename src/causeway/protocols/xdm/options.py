@@ -10,8 +10,8 @@ from pydantic import Field, Strict, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from causeway.model.section import ProgramReference, Section
+from causeway.protocols.block_numbers import MOST_BLOCKS, PlannedTick
 from causeway.protocols.option_values import LARGEST, ProfiledOptions, Texts, only, wrong
-from causeway.protocols.xdm.ticks import MOST_BLOCKS, PlannedTick
 
 PROVED_AND_BROUGHT = 2
 """Roots that are remembered beside those of blocks that are not final: that of the final one while operators prove

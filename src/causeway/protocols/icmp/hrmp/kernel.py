@@ -16,9 +16,9 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import stable_order
-from causeway.model.section import LAST_TICK
 from causeway.model.topology import Topology
 from causeway.model.value import VALUE_SCHEMA
+from causeway.protocols.block_numbers import LAST_TICK, check_faults
 from causeway.protocols.contents import encode_contents
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
@@ -111,6 +111,7 @@ class HrmpKernel(HostedForGood):
         if not LEAST_MESSAGE_SIZE <= options.max_message_size <= options.max_total_size:
             allowed = f"{LEAST_MESSAGE_SIZE} to max_total_size = {options.max_total_size}"
             raise InvalidInput(f"options.max_message_size: {options.max_message_size}; allowed: {allowed}")
+        check_faults(self.faults.rows)
         for fault in self.faults.rows:
             if fault.kind != HALT:
                 raise InvalidInput(f'faults: {fault.kind!r} is not for channels = "hrmp"; allowed: {HALT!r}')

@@ -1,5 +1,5 @@
-"""How far a network of domains goes: numbers of blocks have 32 bits on the wire (XDM reference 2.4), and that of a
-block is its tick plus 1."""
+"""How far a network of Substrate chains goes: numbers of blocks have 32 bits on the wire (XDM reference 2.4, ICMP
+reference 2.2), and that of a block is its tick plus 1 at most."""
 
 from __future__ import annotations
 
