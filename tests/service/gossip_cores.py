@@ -28,7 +28,7 @@ class Cores:
         self.cores: dict[int, GossipNode] = {}
         self.writers: dict[int, TraceWriter] = {}
         if trace is not None:
-            create_trace(trace, "icmp", options, range(count))
+            create_trace(trace, options, range(count))
         for node in range(count):
             self.start(node)
 

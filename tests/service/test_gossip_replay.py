@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.service.icmp.network import ProcessNetwork
 from causeway.service.icmp.replay import Replayed, replayed
+from causeway.service.icmp.scenario import load_gossip_scenario
 from causeway.service.icmp.trace import open_trace
 from tests.service.gossip_cores import Cores
 from tests.service.gossip_oracle import oracle_differences
@@ -94,13 +97,20 @@ def never_sent(steps: list[Any]) -> None:
     arrived.append([*arrived[-1][:2], bytes(32), *arrived[-1][3:]])
 
 
-@pytest.mark.parametrize("change", [forget, invent, other_body, other_leaf, never_sent])
+def other_root(steps: list[Any]) -> None:
+    bodies = first_with(steps, BODIES)[BODIES]
+    root = min(bodies)
+    at = bodies[root].index(root)
+    bodies[root] = bodies[root][:at] + bytes(32) + bodies[root][at + 32 :]
+
+
+@pytest.mark.parametrize("change", [forget, invent, other_body, other_root, other_leaf, never_sent])
 def test_a_difference_is_found(tmp_path: Path, change: Callable[[list[Any]], None]) -> None:
     history(tmp_path)
     altered(tmp_path / "node-002-life-1.trace", change)
     found = replay(tmp_path)
     assert found.different and found.differences and "node 2" in found.differences[0]
-    assert bool(oracle_differences(tmp_path)[1]) == (change is not never_sent)
+    assert bool(oracle_differences(tmp_path)[1]) == (change not in (never_sent, other_root))
 
 
 def test_a_packet_taken_before_it_was_sent_is_a_difference(tmp_path: Path) -> None:
@@ -112,6 +122,19 @@ def test_a_packet_taken_before_it_was_sent_is_a_difference(tmp_path: Path) -> No
 
     altered(tmp_path / "node-000-life-1.trace", later)
     assert replay(tmp_path).different
+
+
+def fallen(folder: Path) -> None:
+    altered(folder / "node-000-life-1.trace", lambda steps: steps[0].__setitem__(0, steps[-1][0] + 1))
+
+
+def fifo(folder: Path) -> None:
+    os.mkfifo(folder / "node-000-life-2.trace")
+
+
+def manifest(folder: Path, **given: Any) -> None:
+    path = folder / "trace.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | given))
 
 
 def test_a_record_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:
@@ -138,6 +161,28 @@ def test_a_record_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:
             ),
             "32",
         ),
+        *[
+            (
+                lambda folder, place=place, value=value: altered(
+                    folder / "node-000-life-1.trace", lambda steps: steps[-1].__setitem__(place, value)
+                ),
+                said,
+            )
+            for place, value, said in (
+                (BODIES, {bytes(32): 2**38}, "bodies"),
+                (BODIES, [1], "bodies"),
+                (BODIES, None, "bodies"),
+                (1, [2**32], "node"),
+                (2, [[2**32, bytes(8)]], "node"),
+                (6, [[2**32, [], 0, False]], "node"),
+                (ARRIVED, [[2**32, bytes(32), bytes(32), 0, 0, bytes(32), False]], "node"),
+                (0, 2**63, "number"),
+            )
+        ],
+        (fallen, "after one at"),
+        (fifo, "regular file"),
+        (lambda folder: manifest(folder, protocol="nix"), "protocol"),
+        (lambda folder: manifest(folder, nodes=[0, 1, 2**32]), "node"),
         (lambda folder: (folder / "node-000-life-1.trace").rename(folder / "node-007-life-1.trace"), "record 0"),
     ],
 )
@@ -159,3 +204,14 @@ def test_a_trace_says_which_options_it_was_made_with(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_text(json.dumps(content))
     with pytest.raises(InvalidInput, match=r"options\.topic_mode"):
         open_trace(tmp_path)
+
+
+def test_a_network_of_no_known_protocol_is_refused_and_one_whose_last_port_is_the_last_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text("[nodes]\ncount = 4\n")
+    with pytest.raises(InvalidInput, match="protocol"):
+        load_gossip_scenario(path, {"network.protocol": "zz"})
+    scenario = load_gossip_scenario(path, {})
+    ProcessNetwork(scenario, metrics=65_532)
+    with pytest.raises(InvalidInput, match="--metrics-port"):
+        ProcessNetwork(scenario, metrics=65_533)

@@ -340,6 +340,22 @@ def test_who_says_nothing_takes_no_place_for_long() -> None:
     limited(run)
 
 
+def test_who_says_nothing_keeps_no_known_peer_out() -> None:
+    async def run() -> None:
+        node = End(1, {2: Link(SECRET, dials=False)}, Bounds(hello=10 * ENOUGH))
+        port = await node.links.listen()
+        silent = [await asyncio.open_connection(HOST, port) for _ in range(MOST_UNKNOWN + 3)]
+        _, writer = await asyncio.open_connection(HOST, port)
+        writer.write(frame(HELLO.encode()))
+        await until(lambda: node.joined)
+        assert await silent[0][0].read() == b"" and node.links.refused == {"too-many": 4}
+        await node.links.close()
+        for _, writer in silent:
+            writer.close()
+
+    limited(run)
+
+
 def test_the_longest_queue_fits_into_a_message() -> None:
     options = GossipOptions(max_queue_messages=3, max_queue_bytes=100)
     lengths = 3 * 4

@@ -20,7 +20,8 @@ from causeway.service.icmp.wire import HELLO_BYTES, SESSION_BYTES, Hello, WireEr
 HOST = "127.0.0.1"
 
 MOST_UNKNOWN = 64
-"""Connections whose other end has not said yet who it is; what is beyond is closed at once."""
+"""Connections whose other end has not said yet who it is; of more the oldest are closed, so
+that who says nothing keeps nobody out."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 """Seconds between two attempts to reach a peer."""
@@ -60,7 +61,7 @@ class Links:
         self._ports: dict[int, int] = {}
         self._changed = asyncio.Event()
         self._out_until: dict[int, float] = {}
-        self._unknown = 0
+        self._unknown: dict[asyncio.StreamWriter, None] = {}
         self._order = 0
         self._server: asyncio.Server | None = None
         self._dialers: list[asyncio.Task[None]] = []
@@ -101,24 +102,26 @@ class Links:
         return self._order
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._unknown >= MOST_UNKNOWN:
-            self.refused["too-many"] += 1
-            writer.transport.abort()
-            return
-        self._unknown += 1
+        if len(self._unknown) >= MOST_UNKNOWN:
+            oldest = next(iter(self._unknown))
+            del self._unknown[oldest]
+            oldest.transport.abort()
+        self._unknown[writer] = None
         try:
             async with asyncio.timeout(self._bounds.hello):
                 said = await self._read_hello(reader)
                 self._require(said)
+                if writer not in self._unknown:
+                    raise EOFError
                 writer.write(frame(self._hello(said.node, said.session).encode()))
                 await writer.drain()
             self._require(said)
         except (WireError, TimeoutError, EOFError, OSError) as error:
-            self.refused[_why(error)] += 1
+            self.refused[_why(error) if writer in self._unknown else "too-many"] += 1
             writer.transport.abort()
             return
         finally:
-            self._unknown -= 1
+            self._unknown.pop(writer, None)
         self._join(said, reader, writer)
 
     async def _dial(self, peer: int) -> None:

@@ -81,7 +81,7 @@ class ProcessNetwork:
             )
             for number in range(nodes.count)
         ]
-        if metrics is not None and metrics + nodes.count > MAX_PORT:
+        if metrics is not None and metrics + nodes.count - 1 > MAX_PORT:
             raise InvalidInput(
                 f"--metrics-port: {metrics}, and a port for each of {nodes.count} nodes: above {MAX_PORT}"
             )
@@ -105,7 +105,7 @@ class ProcessNetwork:
         """
         if self._trace is not None:
             numbers = [node.number for node in self.nodes]
-            create_trace(self._trace, self._scenario.network.protocol, self._scenario.gossip, numbers)
+            create_trace(self._trace, self._scenario.gossip, numbers)
         work = asyncio.create_task(self._run())
         stopping = asyncio.create_task(stop.wait())
         try:

@@ -185,7 +185,7 @@ class Replay:
             self.result.hashed += 1
             try:
                 queue = decode_gossip(packet, limit)
-                found = egress_root(queue.messages) if isinstance(queue, GossipedQueue) else b""
+                found = egress_root(queue.messages) if isinstance(queue, GossipedQueue) and queue.root == root else b""
             except Malformed:
                 found = b""
             if found != root:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -25,7 +25,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 class SeedSection(Section):
     """``[network]``."""
 
-    protocol: str = Field("icmp", description="The messaging protocol.")
+    protocol: Literal["icmp"] = Field("icmp", description="The messaging protocol.")
     seed: U64 = Field(0, description="What blocks post, where they fork, who is connected and who is killed follow.")
 
 

@@ -29,6 +29,8 @@ from causeway.service.icmp.wire import LENGTH
 
 FORMAT = 1
 
+PROTOCOL = "icmp"
+
 MANIFEST = "trace.json"
 
 MOST_RECORD = 256 << 20
@@ -98,6 +100,8 @@ class Trace:
     def lives(self) -> Iterator[tuple[Life, Iterator[Recorded]]]:
         """Yield each life with its steps, to be read in turn. Raises ``InvalidInput``: a file is no trace."""
         for path in sorted(self.folder.glob("node-*.trace")):
+            if not path.is_file():
+                raise InvalidInput(f"{path}: not a regular file")
             records = _records(path)
             first = next(records, None)
             if first is None:
@@ -107,31 +111,29 @@ class Trace:
                 node, life, time = (_number(item) for item in first)
                 if name is None or (node, life) != (int(name[1]), int(name[2])) or node not in self.nodes:
                     raise ValueError(f"life {life} of node {node}")
-            yield Life(node, life, time), self._steps(path, records)
+            yield Life(node, life, time), self._steps(path, time, records)
 
     @staticmethod
-    def _steps(path: Path, records: Iterator[Any]) -> Iterator[Recorded]:
+    def _steps(path: Path, time: int, records: Iterator[Any]) -> Iterator[Recorded]:
         for place, record in enumerate(records, 1):
             with _as_bad(path, place):
                 step = _recorded(record)
+                if step.taken.time < time:
+                    raise ValueError(f"at {step.taken.time} ms, after one at {time} ms")
+            time = step.taken.time
             yield step
 
 
-def create_trace(folder: Path, protocol: str, options: GossipOptions, nodes: Sequence[int]) -> None:
+def create_trace(folder: Path, options: GossipOptions, nodes: Sequence[int]) -> None:
     """Begin a trace in a folder, which is new or empty. Raises ``InvalidInput``: it is not, or cannot be had."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise InvalidInput(f"--trace {folder}: the folder is not empty; a trace begins in a new or empty one")
-        content = {"format": FORMAT, "protocol": protocol, "options": options.model_dump(), "nodes": [*nodes]}
+        content = {"format": FORMAT, "protocol": PROTOCOL, "options": options.model_dump(), "nodes": [*nodes]}
         (folder / MANIFEST).write_text(json.dumps(content, indent=1) + "\n")
     except OSError as error:
         raise InvalidInput(f"--trace {folder}: {error.strerror or error}") from None
-
-
-def trace_protocol(folder: Path) -> str:
-    """Return the protocol of a trace. Raises ``InvalidInput``."""
-    return str(_manifest(folder).get("protocol"))
 
 
 def open_trace(folder: Path) -> Trace:
@@ -140,13 +142,15 @@ def open_trace(folder: Path) -> Trace:
     path = folder / MANIFEST
     options = validated(GossipOptions, content.get("options", {}), str(path), ("options",))
     with _as_bad(path, 0):
-        nodes = tuple(_number(node) for node in content["nodes"])
+        nodes = tuple(_node(node) for node in content["nodes"])
     return Trace(folder, options, nodes)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
+        if path.exists() and not path.is_file():
+            raise InvalidInput(f"{path}: not a regular file")
         with path.open("rb") as file:
             content = json.loads(file.read(MOST_MANIFEST))
     except FileNotFoundError:
@@ -155,6 +159,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise InvalidInput(f"{path}: cannot be read: {error}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InvalidInput(f"{path}: not a trace of format {FORMAT}")
+    if content.get("protocol") != PROTOCOL:
+        raise InvalidInput(f'{path}: protocol: {content.get("protocol")!r:.40}; must be "{PROTOCOL}"')
     return content
 
 
@@ -194,8 +200,8 @@ def _recorded(record: Any) -> Recorded:
     time, left, came, leaves, blocks, kept, declared, arrived, got, bodies = record
     taken = Taken(
         _number(time),
-        tuple(_number(peer) for peer in left),
-        tuple((_number(peer), _bytes(session, 8)) for peer, session in came),
+        tuple(_node(peer) for peer in left),
+        tuple((_node(peer), _bytes(session, 8)) for peer, session in came),
         None if leaves is None else tuple(_bytes(leaf) for leaf in leaves),
         tuple(
             Block(
@@ -208,12 +214,12 @@ def _recorded(record: Any) -> Recorded:
         ),
         tuple((_bytes(root), _number(size)) for root, size in kept),
         tuple(
-            Declared(_number(peer), tuple(_bytes(head) for head in heads), _number(count), _flag(malformed))
+            Declared(_node(peer), tuple(_bytes(head) for head in heads), _number(count), _flag(malformed))
             for peer, heads, count, malformed in declared
         ),
         tuple(
             Arrived(
-                _number(peer),
+                _node(peer),
                 _bytes(topic),
                 _bytes(root),
                 _number(messages),
@@ -224,7 +230,9 @@ def _recorded(record: Any) -> Recorded:
             for peer, topic, root, messages, size, found, malformed in arrived
         ),
     )
-    found = {_bytes(root): bytes(packet) for root, packet in bodies.items()}
+    if not isinstance(bodies, dict) or not all(isinstance(packet, bytes) for packet in bodies.values()):
+        raise ValueError(f"{bodies!r:.40} where bodies stand, by root")
+    found = {_bytes(root): packet for root, packet in bodies.items()}
     return Recorded(taken, tuple((_bytes(topic), _bytes(root)) for topic, root in got), found)
 
 
@@ -232,6 +240,12 @@ def _number(item: Any) -> int:
     if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item < 2**63:
         raise ValueError(f"{item!r:.40} where a number stands")
     return item
+
+
+def _node(item: Any) -> int:
+    if _number(item) >= 2**32:
+        raise ValueError(f"{item} where a node stands, below 2**32")
+    return int(item)
 
 
 def _flag(item: Any) -> bool:
