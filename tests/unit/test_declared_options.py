@@ -56,9 +56,9 @@ def test_a_command_has_the_options_of_all_protocols_once(forest: None) -> None:
     options = [option for option in dict.fromkeys(found) if option.removeprefix("--") in names]
     assert options.count("--chain") == 1 and set(options) == {f"--{name}" for name in names}
     abouts = ("Prove a leaf of a forest.", "Under ibc: prove what a zone", "Under ic: prove what a subnet")
-    for about in (*abouts, "Under xdm: prove a request"):
+    for about in (*abouts, "Under icmp: prove a message", "Under xdm: prove a request"):
         assert about in shown
-    assert len(parts("prover")) == 4 and len(parts("relay")) == 2
+    assert len(parts("prover")) == 5 and len(parts("relay")) == 2
 
 
 def test_only_what_all_require_is_required(forest: None) -> None:
