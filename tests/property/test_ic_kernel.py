@@ -27,43 +27,43 @@ def quick(examples: int) -> Callable[[Any], Any]:
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@quick(30)
+@quick(20)
 @given(scenarios())
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(33)
+@quick(22)
 @given(scenarios(moving=True, vsr="deployed", migrations="on"))
 def test_they_agree_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(28)
+@quick(19)
 @given(scenarios(limits="deployed", vsr="deployed", reject_every=0, messages_per_canister=1))
 def test_they_agree_under_pressure(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(30)
+@quick(20)
 @given(scenarios(faulty=True))
 def test_they_agree_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(34)
+@quick(24)
 @given(scenarios(moving=True, faulty=True))
 def test_they_agree_under_faults_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(24)
+@quick(17)
 @given(scenarios(moving=True, vsr="deployed", migrations="on", limits="deployed", reject_every=0))
 def test_they_agree_under_pressure_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(20)
+@quick(14)
 @given(scenarios(moving=True, vsr="accept_all", receiver_check="off", reject_every=0, loopback="stream"))
 def test_they_agree_on_what_nobody_executes(scenario: Scenario) -> None:
     compare(scenario)
@@ -157,7 +157,7 @@ def test_a_removal_that_would_use_indices_up_stops_its_subnet_alone() -> None:
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("faulty", [False, True])
 def test_they_agree_for_long(moving: bool, faulty: bool) -> None:
-    @quick(25)
+    @quick(14)
     @given(scenarios(max_rounds=40, moving=moving, faulty=faulty))
     def run(scenario: Scenario) -> None:
         compare(scenario, parts=len(scenario.subnets))
@@ -169,7 +169,7 @@ SCALAR = {"echo": "scalar_echo", "caller": SCALAR_CALLER}
 """A vectorised program -> its scalar form."""
 
 
-@quick(30)
+@quick(20)
 @given(scenarios())
 def test_both_forms_of_a_program_give_the_same(scenario: Scenario) -> None:
     def with_programs(names: dict[str, str]) -> Scenario:
