@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from causeway.cli.app import build
-from causeway.cli.shell import BAD_INPUT, OK, execute
+from causeway.cli.shell import BAD_INPUT, BROKEN, INTERRUPTED, OK, execute
 from causeway.model.errors import InvalidInput
 from causeway.model.section import Section
 from causeway.network import deploy
@@ -197,6 +198,34 @@ def test_the_command_prints_what_it_found_and_draws_it(tmp_path: Path, capsys: p
     assert found["in_time"] == 1.0 and found["holds"]
     assert (lake / "results" / "bodies.parquet").exists()
     assert plot.read_text().startswith("<svg")
+
+
+def test_who_stops_it_is_told_how_to_go_on_and_its_lake_has_no_strays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lake = tmp_path / "scenario.toml", tmp_path / "lake"
+    path.write_text(SMALL)
+    made = GossipKernel.round
+
+    def stopped(kernel: GossipKernel, state: Any, chains: Any, plan: Any, inputs: Any, tick: Any) -> Any:
+        if tick.tick == 5:
+            signal.raise_signal(signal.SIGTERM)
+        return made(kernel, state, chains, plan, inputs, tick)
+
+    monkeypatch.setattr(GossipKernel, "round", stopped)
+    command = ["gossip", "simulate", str(path), "--out", str(lake), "--set", "nodes.parachains=3"]
+    before = signal.getsignal(signal.SIGTERM)
+    assert execute(command, build, "causeway") == INTERRUPTED and signal.getsignal(signal.SIGTERM) == before
+    told = capsys.readouterr().err
+    assert "continue with --resume" in told and "stopped at height" in told and "Traceback" not in told
+    monkeypatch.undo()
+    away = ["--set", "churn.share=0.999", "--set", "churn.period=100"]
+    assert execute([*command[:4], str(tmp_path / "away"), *away, "--json"], build, "causeway") == BROKEN
+    found = json.loads(capsys.readouterr().out)
+    assert (found["needed"], found["holds"], found["in_time"]) == (0, None, None)
+    assert execute([*command, "--resume"], build, "causeway") in (OK, BROKEN)
+    assert execute(["check", str(lake), "--json"], build, "causeway") == OK
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["strays"] == []
 
 
 def documented_keys() -> list[str]:

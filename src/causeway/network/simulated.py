@@ -14,11 +14,9 @@ from causeway.model.errors import InvalidInput
 from causeway.network.document import override, read_document, validated
 from causeway.network.network import Network
 from causeway.network.scenario import Scenario, ScenarioDocument
+from causeway.pipeline.layout import RESULTS
 from causeway.pipeline.schemas import stamped_schema
 from causeway.protocols.registry import protocol
-
-RESULTS = "results"
-"""The folder of a lake with what a simulation found."""
 
 SUMMED = ("got", "samples", "disconnected")
 """The log tables of a simulation that its results are made of."""

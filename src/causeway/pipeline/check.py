@@ -18,6 +18,7 @@ from causeway.pipeline.layout import (
     HEIGHTS,
     LAKE_FILE,
     MANIFESTS,
+    RESULTS,
     RUN,
     TRAFFIC,
     TRAFFIC_MANIFEST,
@@ -276,6 +277,9 @@ def _is_known(path: str, expected: _Expected, limits: Mapping[str, int]) -> bool
         return True
     folder, _, inside = path.partition("/")
     name = path.rpartition("/")[2]
+    if folder == RESULTS == path.rpartition("/")[0]:
+        # What a simulation found follows from the log tables, and is written again by whoever resumes it.
+        return not name.endswith(".tmp")
     number = _NUMBER.match(name) or _NUMBER.search(inside)
     return number is not None and not name.endswith(".tmp") and int(number[0]) > limits.get(folder, int(number[0]))
 

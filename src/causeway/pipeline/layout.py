@@ -23,6 +23,7 @@ HEAD_FILE = "head"
 MANIFESTS = "manifests"
 HEIGHTS = "heights"
 COMPACTED = "compacted"
+RESULTS = "results"
 TRAFFIC = "traffic"
 TRAFFIC_MANIFEST = f"{TRAFFIC}/manifest.json"
 

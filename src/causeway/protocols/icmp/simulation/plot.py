@@ -40,6 +40,8 @@ def curve(coverage: pa.Table, interval: int, title: str) -> str:
     parts.append(f'<text x="{mark + 6}" y="{TOP + 14}" fill="#666666">next block</text>')
     for place, (name, colour, text) in enumerate(_LINES):
         shares = coverage[name].to_pylist()
+        if None in shares:
+            continue
         points = " ".join(f"{x(time)},{y(share)}" for time, share in zip(times, shares, strict=True))
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
         at, begin, stop = y(0.14) + 18 * place, x(0.62 * end), x(0.66 * end)

@@ -34,7 +34,7 @@ COVERAGE_SCHEMA = pa.schema(
     [("time", pa.int64()), ("needed", pa.float64()), ("all", pa.float64())],
 )
 """Which share of the bodies was there so long after its queue was listed (ms): of pairs of a queue and a node that
-needs it, and of pairs of a queue and any honest node."""
+needs it, and of pairs of a queue and any honest node; null where there are no such pairs."""
 
 WORK_SCHEMA = pa.schema(
     [
@@ -59,7 +59,7 @@ class Results:
 
     @property
     def holds(self) -> bool:
-        """Return whether every pool kept its bound, and all that was needed arrived."""
+        """Return whether every pool kept its bound, and all that was needed, which must be something, arrived."""
         return bool(self.summary["holds"])
 
 
@@ -73,7 +73,7 @@ def results(kernel: GossipKernel, logs: Mapping[str, pa.Table]) -> Results:
     pairs = late[needed]
     times = np.arange(0, 2 * world.options.relay.interval + 1, world.options.slice)
     shares = [
-        [float((found <= time).mean()) if found.size else 1.0 for time in times.tolist()]
+        [float((found <= time).mean()) if found.size else None for time in times.tolist()]
         for found in (pairs, everybody)
     ]
     coverage = pa.table([times, *shares], schema=COVERAGE_SCHEMA)
@@ -86,7 +86,9 @@ def results(kernel: GossipKernel, logs: Mapping[str, pa.Table]) -> Results:
         **_costs(world, work),
         "attackers": _attackers(world, logs["disconnected"]),
     }
-    summary["holds"] = summary["never"] == 0 and summary["pool_bytes_most"] <= world.options.gossip.max_pool_bytes
+    within = summary["pool_bytes_most"] <= world.options.gossip.max_pool_bytes
+    # Where nobody needed anything, nothing was shown.
+    summary["holds"] = summary["never"] == 0 and within if summary["needed"] or not within else None
     tables = {"coverage": coverage, "bodies": _bodies(world, arrival, roots), "work": work}
     title = f"{world.options.nodes.count:,} nodes, {len(roots):,} queues"
     return Results(summary, _lines(summary), tables, curve(coverage, world.options.relay.interval, title))
@@ -136,8 +138,8 @@ def _delivered(world: World, needed: Mask, late: npt.NDArray[np.int64]) -> dict[
         for share in QUANTILES
     }
     return {
-        "in_time": round(float(np.logical_and.reduce(in_time[some], axis=1).mean()), 4) if some.any() else 1.0,
-        "in_time_of_needed": round(float((pairs <= interval).mean()), 4) if len(pairs) else 1.0,
+        "in_time": round(float(np.logical_and.reduce(in_time[some], axis=1).mean()), 4) if some.any() else None,
+        "in_time_of_needed": round(float((pairs <= interval).mean()), 4) if len(pairs) else None,
         "needed": len(pairs),
         "never": int(np.count_nonzero(pairs == NEVER)),
         **quantiles,
@@ -246,12 +248,23 @@ def _lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         for name in summary
         if name.endswith("_ms") and name[0] == "p" and summary[name] is not None
     )
+    if summary["needed"]:
+        in_time = [
+            ("in time", f"{summary['in_time']:.2%} of queues reached all who need them within one block"),
+            (
+                "",
+                f"{summary['in_time_of_needed']:.2%} of {summary['needed']:,} needed bodies; "
+                f"never: {summary['never']:,}",
+            ),
+        ]
+    else:
+        text = "nothing was to be shown: no node that was there one block after a queue was listed needed it"
+        in_time = [("in time", text)]
     lines = [
         ("nodes", f"{summary['nodes']:,}, of these {summary['honest']:,} follow the rules"),
         ("links", f"{summary['links']:,}, {summary['latency_mean_ms']:,} ms on average"),
         ("queues", f"{summary['queues']:,} in {summary['blocks']:,} blocks, one each {interval:,} ms"),
-        ("in time", f"{summary['in_time']:.2%} of queues reached all who need them within one block"),
-        ("", f"{summary['in_time_of_needed']:.2%} of {summary['needed']:,} needed bodies; never: {summary['never']:,}"),
+        *in_time,
         ("after", times or "nothing arrived"),
         ("links passed", f"{summary['hops_mean']} on average, at most {summary['hops_most']}"),
         (
