@@ -57,7 +57,8 @@ def test_columns_say_what_the_oracle_says_after_every_block() -> None:
     seen: Counter[str] = Counter()
     for seed in range(8):
         random = Random(seed)
-        config = spec.Config(**SMALL, sender_deposit=10, recipient_deposit=7)
+        limits = {} if seed % 4 else {"max_outbound_channels": 2, "max_inbound_channels": 1}
+        config = spec.Config(**SMALL, sender_deposit=10, recipient_deposit=7, **limits)
         options = options_of(config)
         endowment = ENDOWMENT if seed % 2 else 5 * ENDOWMENT
         s = spec.genesis((1, 2, 3, 4), endowment)
@@ -74,6 +75,8 @@ def test_columns_say_what_the_oracle_says_after_every_block() -> None:
             names = ("sender", "recipient", "sent_at", "data")
             assert sorted(zip(*(_list(dropped[name]) for name in names), strict=True)) == sorted(lost)
             assert spec.conserved(s, endowment)
+            for end, name in enumerate(("max_outbound_channels", "max_inbound_channels")):
+                assert max(Counter(pair[end] for pair in s.channels).values(), default=0) <= limits.get(name, 9)
             seen.update([*said.receipts.values(), *said.calls.values()])
             seen["dropped"] += len(lost)
             _check_value(value, seen)

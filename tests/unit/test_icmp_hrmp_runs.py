@@ -141,6 +141,29 @@ def test_what_is_in_a_channel_when_it_closes_is_dropped_and_the_channel_opens_ag
     assert not net.table("runs")
 
 
+@pytest.mark.parametrize("limit", ["max_outbound_channels", "max_inbound_channels"])
+def test_a_channel_above_the_limits_is_not_asked_for_and_opens_once_another_closes(limit: str) -> None:
+    chains = {"a": {1: "caller"}, "b": {2: "echo"}, "c": {3: "echo"}}
+    closing = calls((30, "close", "a", "b", "a"), (30, "close", "b", "a", "a"))
+    limits: dict[str, Any] = {limit: 1}
+    net = Hrmp(chains, session_blocks=2, channel_calls=closing, **limits)
+    net.tell(1, 2)
+    while net.tick < 16:
+        net.step()
+    net.tell(1, 3)
+    while net.tick < 30:
+        net.step()
+    there = {(row["sender"], row["recipient"]) for row in net.table("channels")}
+    waits = [(row["sender"], row["recipient"], row["confirmed"]) for row in net.table("requests")]
+    if limit == "max_outbound_channels":
+        assert (there, waits) == ({(1, 2), (2, 1)}, [])
+    else:
+        assert (there, waits) == ({(1, 2), (2, 1), (1, 3)}, [(3, 1, 0)])
+    net.settle()
+    check_all_came(net)
+    assert net.reasons() == {}
+
+
 def test_a_channel_that_no_account_covers_is_not_asked_for_and_opens_once_another_closes() -> None:
     chains = {"a": {1: "caller"}, "b": {2: "echo"}, "c": {3: "echo"}}
     closing = calls((40, "close", "a", "b", "a"))

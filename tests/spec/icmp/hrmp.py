@@ -15,6 +15,8 @@ Decisions where X-6 is silent.
 - The sender's deposit is held with the request, the recipient's with the acceptance; both go back when the channel
   closes, or its request is withdrawn. Names of the calls' errors are the deployed pallet's.
 - A refused call changes nothing; the receipt that brought it stands (upward messages are executed after it).
+- What a chain has asked for counts against its channels outbound, what it has accepted against those inbound, as in the
+  deployed pallet; the default of both limits is the most that its configuration may say.
 - Calls of one chain in one block: at most 100 (X-4); a receipt with more is refused, after all other checks.
 """
 
@@ -40,6 +42,8 @@ class Config:
     max_messages: int = 10
     sender_deposit: int = 10
     recipient_deposit: int = 10
+    max_outbound_channels: int = 128
+    max_inbound_channels: int = 128
 
 
 @dataclass(frozen=True)
@@ -223,6 +227,8 @@ def execute(s: State, config: Config, number: int, origin: ParaId, call: Call) -
         ensure(call.max_message_size <= config.max_message_size, "OpenHrmpChannelMessageSizeExceedsLimit")
         ensure(pair not in s.requests, "OpenHrmpChannelAlreadyRequested")
         ensure(pair not in s.channels, "OpenHrmpChannelAlreadyExists")
+        outbound = sum(x == origin for x, _ in [*s.channels, *s.requests])
+        ensure(outbound < config.max_outbound_channels, "OpenHrmpChannelLimitExceeded")
         hold(s, origin, config.sender_deposit)
         s.requests[pair] = Request(
             call.max_capacity, config.max_total_size, call.max_message_size, config.sender_deposit
@@ -231,6 +237,8 @@ def execute(s: State, config: Config, number: int, origin: ParaId, call: Call) -
         pair = call.sender, origin
         ensure(pair in s.requests, "AcceptHrmpChannelDoesntExist")
         ensure(not s.requests[pair].confirmed, "AcceptHrmpChannelAlreadyConfirmed")
+        inbound = [*s.channels, *(other for other, request in s.requests.items() if request.confirmed)]
+        ensure(sum(y == origin for _, y in inbound) < config.max_inbound_channels, "AcceptHrmpChannelLimitExceeded")
         hold(s, origin, config.recipient_deposit)
         s.requests[pair] = replace(s.requests[pair], recipient_deposit=config.recipient_deposit, confirmed=True)
     elif isinstance(call, Cancel):

@@ -43,6 +43,8 @@ class HrmpOptions(Section):
     max_total_size: int = Field(default=102_400, ge=1, le=2**31)
     max_message_size: int = Field(default=102_400, ge=1, le=2**24)
     max_messages_per_candidate: int = Field(default=10, ge=1, le=1_000)
+    max_outbound_channels: int = Field(default=128, ge=1, le=2**32 - 1)
+    max_inbound_channels: int = Field(default=128, ge=1, le=2**32 - 1)
     sender_deposit: int = Field(default=10, ge=0, le=LARGEST)
     recipient_deposit: int = Field(default=10, ge=0, le=LARGEST)
     endowment: int = Field(default=1_000_000_000, ge=0, le=LARGEST)

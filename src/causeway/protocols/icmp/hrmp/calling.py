@@ -3,6 +3,7 @@ the scenario plans (ICMP reference X-6)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from causeway.model.frame import Frame
 from causeway.protocols.contract import View
 from causeway.protocols.icmp.chains import RELAY_POSITION, Network
 from causeway.protocols.icmp.channel_options import HrmpOptions
-from causeway.protocols.icmp.hrmp.channels import Call
+from causeway.protocols.icmp.hrmp.channels import Call, channel_counts
 from causeway.protocols.icmp.hrmp.checks import MOST_CALLS
 from causeway.protocols.icmp.hrmp.tables import CALLS_SCHEMA
 from causeway.protocols.waking import earliest
@@ -62,26 +63,28 @@ class Planned:
 
 def calls_of(view: View, pages: Frame, tips: Frame, tick: int, planned: Planned, options: HrmpOptions) -> Frame:
     """Return what the chains of ``tips`` (``chain``, ``next_tick``) ask for in a block (``CALLS_SCHEMA``):
-    what is planned, acceptances, and channels for pages that have none. Deposits that an account does not cover are not
-    asked for."""
+    what is planned, acceptances, and channels for pages that have none. Nothing is asked for that would be refused: a
+    deposit that the account does not cover, a channel above the limits."""
     wanted = set(zip(pages["source"].tolist(), pages["destination"].tolist(), strict=True))
     chains = tips["chain"].tolist()
     asked: dict[int, list[Asked]] = {chain: [] for chain in chains}
     for chain, first in zip(chains, tips["next_tick"].tolist(), strict=True):
         asked[chain] += planned.due(chain, first, tick)
     free = dict(zip(view.tables["sovereign"]["para"].tolist(), view.tables["sovereign"]["free"].tolist(), strict=True))
+    requests, channels = view.tables["requests"], view.tables["channels"]
+    outbound, inbound = channel_counts(requests, channels)
 
-    def ask(chain: int, call: Call, pair: tuple[int, int], deposit: int) -> None:
-        if chain in asked and free[chain] >= deposit:
+    def ask(chain: int, call: Call, pair: tuple[int, int], deposit: int, held: Counter[int], limit: int) -> None:
+        if chain in asked and free[chain] >= deposit and held[chain] < limit:
             free[chain] -= deposit
+            held[chain] += 1
             asked[chain].append((int(call), *pair))
 
-    requests, channels = view.tables["requests"], view.tables["channels"]
     open_to = requests.filter(requests["confirmed"] == 0)
     for pair in _pairs(open_to):
-        ask(pair[1], Call.ACCEPT, pair, options.recipient_deposit)
+        ask(pair[1], Call.ACCEPT, pair, options.recipient_deposit, inbound, options.max_inbound_channels)
     for pair in sorted(wanted - {*_pairs(requests), *_pairs(channels)}):
-        ask(pair[0], Call.OPEN, pair, options.sender_deposit)
+        ask(pair[0], Call.OPEN, pair, options.sender_deposit, outbound, options.max_outbound_channels)
     rows = [
         (chain, place, *one)
         for chain, calls in asked.items()

@@ -6,6 +6,7 @@ deposit, and has it back when the channel closes. Every change of an account is 
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -128,19 +129,23 @@ def _execute(
             (size > options.max_message_size, CallError.OpenHrmpChannelMessageSizeExceedsLimit),
             (request is not None, CallError.OpenHrmpChannelAlreadyRequested),
             (channel is not None, CallError.OpenHrmpChannelAlreadyExists),
+            (asked.outbound[origin] >= options.max_outbound_channels, CallError.OpenHrmpChannelLimitExceeded),
             (books.free(origin) < options.sender_deposit, CallError.InsufficientBalance),
         )
         if error == CallError.OK:
             books.hold(origin, options.sender_deposit, pair)
+            asked.outbound[origin] += 1
             asked.requests[pair] = _Request(capacity, options.max_total_size, size, options.sender_deposit)
     elif call == Call.ACCEPT:
         error = _first(
             (request is None or recipient != origin, CallError.AcceptHrmpChannelDoesntExist),
             (accepted, CallError.AcceptHrmpChannelAlreadyConfirmed),
+            (asked.inbound[origin] >= options.max_inbound_channels, CallError.AcceptHrmpChannelLimitExceeded),
             (books.free(origin) < options.recipient_deposit, CallError.InsufficientBalance),
         )
         if error == CallError.OK and request is not None:
             books.hold(origin, options.recipient_deposit, pair)
+            asked.inbound[origin] += 1
             asked.requests[pair] = request._replace(confirmed=1, recipient_deposit=options.recipient_deposit)
     elif call == Call.CANCEL:
         error = _first(
@@ -150,6 +155,7 @@ def _execute(
         )
         if error == CallError.OK and request is not None:
             books.release(sender, request.sender_deposit, pair)
+            asked.outbound[sender] -= 1
             asked.requests[pair] = None
     else:
         error = _first(
@@ -177,7 +183,7 @@ class _Request(NamedTuple):
 
 class _Asked:
     """The requests and channels that calls are about: a request, or None; whether a channel that is open is to be
-    closed."""
+    closed; and how many channels parachains have, asked for (``outbound``) or accepted (``inbound``) ones included."""
 
     def __init__(self, state: TabledState, pairs: list[Pair]) -> None:
         self._pairs = np.array(sorted(set(pairs)), dtype=np.uint32).reshape(-1, 2)
@@ -193,6 +199,7 @@ class _Asked:
             else:
                 fields = zip(*(rows[field].tolist() for field in _Request._fields), strict=True)
                 self.requests |= {pair: _Request(*values) for pair, values in zip(found, fields, strict=True)}
+        self.outbound, self.inbound = channel_counts(state["requests"], state["channels"])
         self._before = dict(self.requests), dict(self.channels)
 
     def _named(self) -> Frame:
@@ -227,6 +234,15 @@ class _Asked:
 def _pairs_frame(pairs: list[Pair]) -> Frame:
     ends = np.array(pairs, dtype=np.uint32).reshape(-1, 2)
     return Frame({"sender": ends[:, 0], "recipient": ends[:, 1]}, len(pairs))
+
+
+def channel_counts(requests: Frame, channels: Frame) -> tuple[Counter[int], Counter[int]]:
+    """Return how many channels each parachain has from it, those that it asked for included, and how many to it, those
+    that it accepted included: what their limits are of."""
+    accepted = requests["recipient"][requests["confirmed"] == 1]
+    ends = [requests["sender"], channels["sender"]], [accepted, channels["recipient"]]
+    outbound, inbound = (Counter(np.concatenate(columns).tolist()) for columns in ends)
+    return outbound, inbound
 
 
 class _Books:

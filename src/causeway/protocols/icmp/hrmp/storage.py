@@ -11,12 +11,14 @@ HrmpChannelContents(x, y)      Vec<(u32 sent_at, Vec<u8> data)>
 HrmpChannelDigests(p)          Vec<(u32 block, Vec<u32 sender>)>
 HrmpCloseChannelRequests(x, y) ()
 HrmpIngressChannelsIndex(p), HrmpEgressChannelsIndex(p)   Vec<u32>
+HrmpOpenChannelRequestCount(p), HrmpAcceptedChannelRequestCount(p)   u32, where they are not 0
 ```
 Keys are hashed by ``Twox64Concat``; the session of a request is not used by the deployed pallet either, and 0 here.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -141,6 +143,14 @@ def _index(of: str, other: str) -> Callable[[Frame], _Named]:
     return entries
 
 
+def _count(of: str, least: int) -> Callable[[Frame], _Named]:
+    def entries(requests: Frame) -> _Named:
+        found = Counter(requests[of][requests["confirmed"] >= least].tolist())
+        return {(p,): _u32(count) for p, count in found.items()}
+
+    return entries
+
+
 def _contents(contents: Frame) -> _Named:
     found: dict[tuple[int, ...], list[bytes]] = {}
     rows = zip(_rows(contents, "sender", "recipient", "sent_at"), contents["data"].to_pylist(), strict=True)
@@ -160,7 +170,11 @@ _Items = dict[str, tuple[tuple[str, ...], Callable[[Frame], _Named]]]
 
 _ITEMS: dict[str, _Items] = {
     "paras": {"Heads": (("para",), _heads), "HrmpWatermarks": (("para",), _watermarks)},
-    "requests": {"HrmpOpenChannelRequests": (PAIR, _requests)},
+    "requests": {
+        "HrmpOpenChannelRequests": (PAIR, _requests),
+        "HrmpOpenChannelRequestCount": (("sender",), _count("sender", 0)),
+        "HrmpAcceptedChannelRequestCount": (("recipient",), _count("recipient", 1)),
+    },
     "channels": {
         "HrmpChannels": (PAIR, _channels),
         "HrmpCloseChannelRequests": (PAIR, _closing),
