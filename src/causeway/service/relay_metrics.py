@@ -1,15 +1,12 @@
-"""What Prometheus is told by a relay process, and the port at which it is."""
+"""What Prometheus is told by a relay process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from causeway.model.errors import InvalidInput
 from causeway.service.passes import Progress
 
 
@@ -45,30 +42,6 @@ class ProgressCollector(Collector):
         for name, text in self._by_name.items():
             named = CounterMetricFamily(f"causeway_relay_{name}", text, labels=["direction", "error"])
             for item in self._progress:
-                for error, count in getattr(item, name).items():
+                for error, count in dict(getattr(item, name)).items():  # another thread counts on
                     named.add_metric([str(item.direction), error], count)
             yield named
-
-
-@contextmanager
-def serving(collector: Collector, port: int | None) -> Iterator[None]:
-    """Serve a relay process's metrics at a port of this machine while the body runs; nothing without a port.
-
-    Raises:
-        InvalidInput: the port cannot be had.
-    """
-    if port is None:
-        yield
-        return
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
-    try:
-        server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)
-    except OSError as error:
-        raise InvalidInput(f"--metrics-port: {port} cannot be had: {error.strerror or error}") from None
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

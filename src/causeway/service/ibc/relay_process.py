@@ -50,9 +50,9 @@ class IbcRelay:
         from causeway.service.ibc.relay_metrics import RelayCollector
         from causeway.service.ibc.relay_plan import RelaySettings
         from causeway.service.ibc.relaying import Relaying, directions_between
+        from causeway.service.metrics_port import serving
         from causeway.service.passes import Pacing
         from causeway.service.relay import LakeDown, require_two_lakes
-        from causeway.service.relay_metrics import serving
 
         settings = RelaySettings(**{option.name: wanted.options[option.name] for option in self.options})
         async with (

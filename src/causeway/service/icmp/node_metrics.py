@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from causeway.model.errors import InvalidInput
 from causeway.protocols.icmp.errors import Verdict
-from causeway.service.icmp.links import HOST
 
 PREFIX = "causeway_gossip_"
 
@@ -57,24 +53,3 @@ class NodeCollector(Collector):
         for why, count in sorted(self._refused().items()):
             ended.add_metric([why], count)
         yield ended
-
-
-@contextmanager
-def serving(collector: Collector, port: int | None) -> Iterator[int | None]:
-    """Serve metrics at a port of this machine while the body runs, and give the port; nothing without one. Port 0
-    stands for one that is free. Raises ``InvalidInput``: it cannot be had."""
-    if port is None:
-        yield None
-        return
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
-    try:
-        server, thread = start_http_server(port, addr=HOST, registry=registry)
-    except OSError as error:
-        raise InvalidInput(f"--metrics-port: {port} cannot be had: {error.strerror or error}") from None
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -22,9 +22,10 @@ from causeway.service.icmp.connection import Bounds, Connection
 from causeway.service.icmp.control import Control, told_of_plain
 from causeway.service.icmp.links import Link, Links
 from causeway.service.icmp.node import GossipNode
-from causeway.service.icmp.node_metrics import NodeCollector, serving
+from causeway.service.icmp.node_metrics import NodeCollector
 from causeway.service.icmp.trace import Life, TraceWriter
 from causeway.service.icmp.wire import message_limit
+from causeway.service.metrics_port import serving
 
 TOGETHER = 0.004
 """Seconds after the first thing that came in which more is waited for, to be taken in the same step."""

@@ -27,9 +27,9 @@ class XdmRelay:
     ) -> AsyncIterator[Relaying]:
         """Give the process between two lakes, as ``service.relay.Relay`` says."""
         from causeway.service.http_client import ServiceError
+        from causeway.service.metrics_port import serving
         from causeway.service.passes import Pacing
         from causeway.service.relay import LakeDown, require_two_lakes
-        from causeway.service.relay_metrics import serving
         from causeway.service.xdm.client import LakeClient
         from causeway.service.xdm.relay_metrics import RelayCollector
         from causeway.service.xdm.relaying import Relaying, ends_between

@@ -1,0 +1,105 @@
+"""Whoever watches a process gets its metrics, whatever others do at that port."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from causeway.model.errors import InvalidInput
+from causeway.service import metrics_port
+from causeway.service.metrics_port import HOST, MOST_ASKING, MOST_HEAD, serving
+
+ENOUGH = 10.0
+"""Seconds after which something hangs; nothing is measured."""
+
+
+class One(Collector):
+    """One metric, with a text of so many bytes."""
+
+    def __init__(self, size: int = 0) -> None:
+        self._text = "x" * size
+
+    def collect(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily("one", self._text, 1)
+
+
+@contextmanager
+def served(size: int = 0) -> Iterator[int]:
+    with serving(One(size), 0) as port:
+        assert port is not None
+        yield port
+
+
+def scraped(port: int, path: str = "/metrics") -> str:
+    with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=ENOUGH) as answer:
+        return str(answer.read().decode())
+
+
+def connection(stack: ExitStack, port: int, said: bytes = b"") -> socket.socket:
+    found = stack.enter_context(socket.create_connection((HOST, port), timeout=ENOUGH))
+    found.sendall(said)
+    return found
+
+
+def heard(found: socket.socket) -> bytes:
+    """Return what is said until the other end is gone."""
+    data = b""
+    try:
+        while more := found.recv(1 << 16):
+            data += more
+    except ConnectionError:
+        return data
+    return data
+
+
+def test_slow_connections_keep_nobody_out_and_have_no_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_port, "SECONDS", 10 * ENOUGH)
+    before = threading.active_count()
+    with served() as port, ExitStack() as stack:
+        slow = [connection(stack, port, b"GET /metrics HTTP/1.1\r\n") for _ in range(3 * MOST_ASKING)]
+        assert scraped(port).endswith("one 1.0\n")
+        assert threading.active_count() == before + 1
+        # The oldest made room.
+        assert heard(slow[0]) == b""
+        slow[-1].sendall(b"\r\n")
+        assert heard(slow[-1]).endswith(b"one 1.0\n")
+    assert threading.active_count() == before
+
+
+def test_who_says_too_much_or_does_not_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_port, "SECONDS", 0.1)
+    with served() as port, ExitStack() as stack:
+        assert heard(connection(stack, port, b"GET / HTTP/1.1\r\n")) == b""
+        assert heard(connection(stack, port, b"GET /" + b"x" * 2 * MOST_HEAD)) == b""
+        assert scraped(port)
+
+
+def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_port, "SECONDS", 0.2)
+    size = 16 << 20
+    with served(size) as port, ExitStack() as stack:
+        found = connection(stack, port, b"GET / HTTP/1.1\r\n\r\n")
+        time.sleep(0.6)  # the system holds some of it; the rest is dropped
+        assert len(heard(found)) < size
+    with served() as port:
+        assert scraped(port)
+
+
+def test_other_questions_are_refused() -> None:
+    with served() as port, ExitStack() as stack:
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            scraped(port, "/nothing")
+        assert b" 405 " in heard(connection(stack, port, b"POST /metrics HTTP/1.1\r\n\r\n"))
+        with pytest.raises(InvalidInput, match=r"--metrics-port.* is in use"), serving(One(), port):
+            pass
+    with serving(One(), None) as none:
+        assert none is None
