@@ -13,18 +13,22 @@ import pyarrow as pa
 
 from causeway.model.errors import IndexOverflow, InvalidInput
 from causeway.model.order import Groups
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.proofs.substrate.byte_columns import byte_column
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices
+from causeway.proofs.substrate.byte_columns import byte_column, data_of, offsets_of
 from causeway.proofs.substrate.compact import compact_column, encode_compact
-from causeway.proofs.substrate.node import StateVersion, plain_root
+from causeway.proofs.substrate.node import EMPTY_ROOT, HASHED_VALUE_BYTES, WIDTH, StateVersion, plain_root
 from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.tries import Tries
 
 _FEW = 128
 """Below this many values the root is found without compiled loops, which a small process need not load."""
 
-_PIECE = 1 << 16
-"""Lists are made into tries in pieces of this many values, so that all of a piece is still in the cache."""
+_PIECE = 1 << 13
+"""Lists are taken in pieces of this many values, so that all of a piece is still in the cache."""
+
+_MOST = 1 << 30
+"""A list has fewer values than this: behind them keys become longer."""
+
+_HASH = HashFunction.BLAKE2B_256
 
 
 def ordered_key(index: int) -> bytes:
@@ -51,7 +55,8 @@ def ordered_roots(
     """Return R of each of many lists, neighbours in one column, shape (len(groups), 32); all are built together.
 
     Raises:
-        InvalidInput: a value is null or no byte string, or ``groups`` are groups of something else.
+        InvalidInput: a value is null or no byte string, ``groups`` are groups of something else, or a list has 2**30
+            values or more.
     """
     column = byte_column(values)
     if groups.total != len(column):
@@ -64,11 +69,62 @@ def ordered_roots(
         before = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + _PIECE, side="right")))
         some = Groups(groups.starts[first:last] - before, groups.counts[first:last], int(ends[last - 1]) - before)
-        tries = Tries()
-        numbers = tries.open(len(some), version)
-        tries.update(some.spread(numbers), compact_column(some.ranks()), column[before : before + some.total])
-        roots[first:last] = tries.roots(numbers)
+        roots[first:last] = _roots(column[before : before + some.total], some, version)
         first = last
+    return roots
+
+
+def _roots(values: pa.LargeBinaryArray, groups: Groups, version: StateVersion) -> Digests:
+    """Return R of each of some lists: all leaves are written and hashed, then the branches level by level."""
+    from causeway.proofs.substrate import ordered_loops as loops
+
+    starts, counts, total = groups.starts, groups.counts, groups.total
+    longest = int(counts.max(initial=0))
+    if longest >= _MOST:
+        raise InvalidInput(f"a list has {longest} values, fewer than {_MOST} are allowed")
+    begins, order = np.empty(total, dtype=np.int64), np.empty(longest, dtype=np.int64)
+    tops = np.empty(len(groups), dtype=np.int64)
+    branches = np.zeros((total, loops.BRANCH_FIELDS), dtype=np.int64)
+    children = np.empty((total, WIDTH), dtype=np.int64)
+    made = loops.lay_out(starts, counts, total, order, begins, branches, children, tops)
+    branches = branches[:made]
+    ends = np.zeros(int(branches[:, loops.HEIGHT].max(initial=0)) + 2, dtype=np.int64)
+    numbers = np.empty(made, dtype=np.int64)
+    loops.by_height(branches, ends, numbers)
+    places = np.arange(total + made)
+    places[total + numbers] = places[total:].copy()
+
+    references = np.empty((total + made, DIGEST_BYTES), dtype=np.uint8)
+    sizes = np.empty(total + made, dtype=np.uint8)
+    data, offsets = data_of(values), offsets_of(values)
+    long = np.empty(0, dtype=np.int64)
+    if version >= StateVersion.V1:
+        long = np.flatnonzero(np.diff(offsets) >= HASHED_VALUE_BYTES)
+    digests = digest_slices(_HASH, data, offsets[:-1][long], offsets[1:][long])
+    edges = np.empty(total + 1, dtype=np.int64)
+    room = int(offsets[-1] - offsets[0]) + total * (loops.LEAF_BYTES + DIGEST_BYTES)
+    written = np.empty(room, dtype=np.uint8)
+    loops.write_leaves(starts, counts, begins, data, offsets, int(len(long) > 0), digests, written, edges)
+    level = slice(0, total)
+    digest_slices(_HASH, written, edges[:-1], edges[1:], out=references[level])
+    loops.keep_short(written, edges, references[level], sizes[level])
+    for below, above in zip(ends[:-2].tolist(), ends[1:-1].tolist(), strict=True):
+        rows, level = numbers[below:above], slice(total + below, total + above)
+        edges = np.empty(len(rows) + 1, dtype=np.int64)
+        written = np.empty(len(rows) * loops.BRANCH_BYTES, dtype=np.uint8)
+        loops.write_branches(rows, branches, children, places, references, sizes, written, edges)
+        digest_slices(_HASH, written, edges[:-1], edges[1:], out=references[level])
+        loops.keep_short(written, edges, references[level], sizes[level])
+
+    roots = np.empty((len(groups), DIGEST_BYTES), dtype=np.uint8)
+    roots[:] = np.frombuffer(EMPTY_ROOT, dtype=np.uint8)
+    full = np.flatnonzero(counts)
+    tops = places[tops[full]]
+    roots[full] = references[tops]
+    # A root is hashed however short it is.
+    short = np.flatnonzero(sizes[tops] < DIGEST_BYTES)
+    begin = tops[short] * DIGEST_BYTES
+    roots[full[short]] = digest_slices(_HASH, references.reshape(-1), begin, begin + sizes[tops[short]])
     return roots
 
 
