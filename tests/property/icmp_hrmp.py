@@ -32,7 +32,7 @@ def state_of(s: spec.State) -> TabledState:
         for (x, y), c in sorted(s.channels.items())
     ]
     contents = [
-        {"chain": 0, "sender": x, "recipient": y, "sent_at": n, "first": 0, "count": 0, "data": data}
+        {"chain": 0, "sender": x, "recipient": y, "sent_at": n, "data": data}
         for (x, y), messages in s.contents.items()
         for n, data in messages
     ]
@@ -71,7 +71,7 @@ def given(s: spec.State, receipts: list[spec.Receipt]) -> tuple[Frame, Frame, Fr
         len(receipts),
     )
     sent = [
-        {"source": r.para, "destination": 0, "place": at, "to": to, "first": 0, "count": 0, "data": data}
+        {"source": r.para, "destination": 0, "place": at, "to": to, "data": data}
         for r in receipts
         for at, (to, data) in enumerate(r.messages)
     ]

@@ -84,6 +84,7 @@ def kernel_block(
     tips: Frame,
     sends: list[tuple[int, int, int, bytes]],
     parent: int,
+    number: int,
     limits: spec.Limits,
 ) -> tuple[TabledState, Received, Frame]:
     """Blocks of the chains of ``tips``: they receive, then their messages are packed, then they send."""
@@ -91,7 +92,8 @@ def kernel_block(
     found, wrong = seen(state["ends"], seen_state["contents"], seen_state["channels"], tips)
     assert len(wrong) == 0
     got = receive(state["ends"], state["waiting"], found, tips, parent, options)
-    rows = [{"source": x, "destination": y, "index": at, "number": n} for at, (x, y, n, _) in enumerate(sorted(sends))]
+    names = ("source", "destination", "index", "number")
+    rows = [dict(zip(names, (x, y, at, number), strict=True)) for x, y, at, _ in sorted(sends)]
     schema = pa.schema(
         [("source", pa.uint32()), ("destination", pa.uint32()), ("index", pa.uint64()), ("number", pa.uint64())]
     )
@@ -135,7 +137,7 @@ def test_columns_say_what_the_oracle_says_after_every_block(overflow: Any) -> No
                     for _ in range(random.choice((1, 2))):
                         text = f"{p}>{y}:{sent[p, y]}".encode().ljust(random.choice((6, 9, 16)), b".")
                         sent[p, y] += 1
-                        sends.append((p, y, number, text))
+                        sends.append((p, y, chain.sent[y], text))
                         spec.send(chain, number, y, text, limits)
                 messages = spec.take_outbound(chain, s.channels, s.closing, limits)
                 due_sent += [(p, at, y, data) for at, (y, data) in enumerate(messages)]
@@ -147,7 +149,7 @@ def test_columns_say_what_the_oracle_says_after_every_block(overflow: Any) -> No
                 calls = (*closes, *opens, *accepts)
                 receipts[p] = relay.Receipt(p, number, chain.watermark, tuple(messages), calls)
             sends.sort(key=lambda row: row[:3])
-            state, got, out = kernel_block(state, s, tips, sends, number, limits)
+            state, got, out = kernel_block(state, s, tips, sends, number, number, limits)
             assert kernel_state(state) == given_state(chains), (seed, number)
             assert rows_of(out, SENT_SCHEMA, "source", "place", "to", "data") == due_sent
             assert got.watermark.tolist() == [chains[p].watermark for p in building]
@@ -169,10 +171,12 @@ def test_columns_say_what_the_oracle_says_after_every_block(overflow: Any) -> No
 
 def _check_order(executed: Frame, came: Counter[tuple[int, int]], s: relay.State, events: Counter[str]) -> None:
     """Messages of a lane come in the order in which they were sent; what a closed channel dropped is skipped."""
-    messages, rows, malformed = messages_of(executed)
-    assert not malformed.any()
-    for message, row in zip(messages.to_pylist(), rows.tolist(), strict=True):
+    opened = messages_of(executed)
+    assert not opened.malformed.any()
+    columns = opened.messages.to_pylist(), opened.page.tolist(), opened.indices.tolist()
+    for message, row, index in zip(*columns, strict=True):
         lane, number = message.decode().rstrip(".").split(":")
+        assert int(number) == index
         pair = int(executed["sender"][row]), int(executed["chain"][row])
         assert lane == f"{pair[0]}>{pair[1]}"
         assert int(number) >= came[pair]
@@ -213,9 +217,10 @@ def test_heads_that_do_not_agree_are_found(wrong: str) -> None:
 
 
 def test_malformed_pages_give_no_messages() -> None:
-    good = b"\x01\x08ab\x00"
-    rows = [good, b"", b"\x00", b"\x02\x00", good + b"\x08a", good + b"\x03", b"\x01"]
+    good = b"\x01\x14\x08ab\x00"
+    last = b"\x01\x13" + (2**64 - 1).to_bytes(8, "little") + b"\x00"
+    rows = [good, b"", b"\x00", b"\x02\x00", good + b"\x08a", good + b"\x03", b"\x01\x00", b"\x01", last]
     schema = pa.schema([("data", pa.binary())])
-    found, page, malformed = messages_of(from_table(pa.Table.from_pydict({"data": rows}, schema=schema)))
-    assert (found.to_pylist(), page.tolist()) == ([b"ab", b""], [0, 0])
-    assert malformed.tolist() == [False, True, True, True, True, True, False]
+    found, page, index, malformed = messages_of(from_table(pa.Table.from_pydict({"data": rows}, schema=schema)))
+    assert (found.to_pylist(), page.tolist(), index.tolist()) == ([b"ab", b""], [0, 0], [5, 6])
+    assert malformed.tolist() == [False, True, True, True, True, True, False, True, True]

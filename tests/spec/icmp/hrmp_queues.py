@@ -1,9 +1,9 @@
 """A parachain's side of HRMP (X-6): pages to other chains, what is received, queue states and their signals.
 
 Decisions where X-6 is silent.
-- The data of an HRMP message are a page: a byte 1 and messages as Vec<u8> each; or a byte 2 and a signal, 0 (suspend)
-  or 1 (resume). All that is no signal counts as a page. A message goes into the last page to its recipient if it still
-  fits, else it begins a new one.
+- The data of an HRMP message are a page: a byte 1, the index of its first message among all to this recipient
+  (Compact), and messages as Vec<u8> each; or a byte 2 and a signal, 0 (suspend) or 1 (resume). All that is no signal
+  counts as a page. A message goes into the last page to its recipient if it still fits, else it begins a new one.
 - In a block a recipient gets the signal that is due to it, else the first page, if the channel has room and (for a
   page) it has not suspended its sender. Of more than ten recipients those with the oldest pages come first, a page
   being as old as the block that began it; signals count as older than all pages; of equals the lower ParaId.
@@ -16,12 +16,13 @@ Decisions where X-6 is silent.
 - The head of a channel that is no more is forgotten. Before one opens anew its recipient makes a block, to accept it.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from .hrmp import FIRST_HEAD, Channel, Pair, ParaId, next_head
-from .trie import scale_bytes
+from .trie import compact, scale_bytes
 
 MESSAGES = b"\x01"
 SUSPEND, RESUME = b"\x02\x00", b"\x02\x01"
@@ -44,6 +45,7 @@ class Parachain:
     watermark: int = 0
     pages: dict[ParaId, list[tuple[int, bytes]]] = field(default_factory=dict)
     """By recipient: the block that began the page, and the page."""
+    sent: Counter[ParaId] = field(default_factory=Counter)
     suspended_by: set[ParaId] = field(default_factory=set)
     signals: dict[ParaId, bytes] = field(default_factory=dict)
     heads: dict[ParaId, bytes] = field(default_factory=dict)
@@ -62,7 +64,8 @@ def send(p: Parachain, number: int, to: ParaId, message: bytes, limits: Limits) 
     if pages and len(pages[-1][1]) + len(fragment) <= limits.max_message_size:
         pages[-1] = (pages[-1][0], pages[-1][1] + fragment)
     else:
-        pages.append((number, MESSAGES + fragment))
+        pages.append((number, MESSAGES + compact(p.sent[to]) + fragment))
+    p.sent[to] += 1
 
 
 def take_outbound(

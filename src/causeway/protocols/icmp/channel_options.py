@@ -11,8 +11,8 @@ from causeway.protocols.block_numbers import PlannedTick
 from causeway.protocols.limits import MAX_DATA_BYTES
 from causeway.protocols.option_values import LARGEST, wrong
 
-PAGE_BYTES = 5
-"""Bytes of a page beside its one message, at most: the byte that begins it, and the message's length."""
+PAGE_BYTES = 14
+"""Bytes of a page beside its one message, at most: the byte that begins it, the message's index, and its length."""
 
 MOST_BLOCKS = 10_000
 """A session has at most so many blocks: of one in which nothing moves every block is made."""

@@ -300,7 +300,7 @@ class HrmpKernel(HostedForGood):
             _log_control(malformed["chain"][row : row + 1], "Malformed", log)
         dropped, _ = bodies_of(got.dropped)
         log.add(event_rows(dropped, Event.DROPPED, chain=dropped["destination"], on_lane=True, reason=OVERFLOWN))
-        taken = found.contents.filter(got.consumed & (found.contents["count"] > 0)).select(WAITING_SCHEMA.names)
+        taken = found.contents.filter(got.consumed).select(WAITING_SCHEMA.names)
         context = self.context(chains, tick)
         state, outbound = process_block(state, entries_of(taken), bodies, local, tips, context, log)
         away = outbound.filter(outbound["source"] != outbound["destination"])

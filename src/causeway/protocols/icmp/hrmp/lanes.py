@@ -71,25 +71,26 @@ def without_consumed(state: State, view: View, log: EventLog) -> State:
 
 
 def entries_of(pages: Frame) -> Frame:
-    """Return what pages (``WAITING_SCHEMA``) are in lanes: ``LANE``, ``to``, ``first``, ``count``."""
-    return Frame(
-        {
-            "source": pages["sender"],
-            "destination": pages["chain"],
-            "to": pages["chain"],
-            "substream": np.zeros(len(pages), dtype=np.uint64),
-            "first": pages["first"],
-            "count": pages["count"],
-        },
-        len(pages),
+    """Return what pages (``WAITING_SCHEMA``) are in lanes: ``LANE``, ``to``, ``first``, ``count``; nothing of those
+    that have no message."""
+    opened = messages_of(pages)
+    groups = groups_of(opened.page)
+    lanes = _lanes_of(pages, opened.page[groups.starts])
+    return lanes.with_columns(
+        to=lanes["destination"], first=opened.indices[groups.starts], count=groups.counts.astype(np.uint64)
     )
+
+
+def _lanes_of(pages: Frame, rows: np.ndarray) -> Frame:
+    """Return the lane of each of some pages."""
+    zero = np.zeros(len(rows), dtype=np.uint64)
+    return Frame({"source": pages["sender"][rows], "destination": pages["chain"][rows], "substream": zero}, len(rows))
 
 
 def bodies_of(pages: Frame) -> tuple[Frame, Frame]:
     """Return the messages in pages, in their order, as messages in lanes, and the pages that are malformed."""
-    contents, row, malformed = messages_of(pages)
-    variant, messages = decode_contents(contents)
-    lanes = entries_of(pages).take(row)
-    rank = groups_of(row).ranks().astype(np.uint64)
-    messages = messages.with_columns(**{name: lanes[name] for name in LANE}, index=lanes["first"] + rank)
-    return messages.filter(variant >= 0), pages.filter(malformed)
+    opened = messages_of(pages)
+    variant, messages = decode_contents(opened.messages)
+    lanes = _lanes_of(pages, opened.page)
+    messages = messages.with_columns(**{name: lanes[name] for name in LANE}, index=opened.indices)
+    return messages.filter(variant >= 0), pages.filter(opened.malformed)

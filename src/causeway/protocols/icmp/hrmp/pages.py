@@ -4,8 +4,10 @@ X-6).
 The data of an HRMP message are a page of messages, or a signal:
 
 ```
-01 (Compact(length) message)*        02 00 suspend        02 01 resume
+01 Compact(index) (Compact(length) message)*        02 00 suspend        02 01 resume
 ```
+``index`` is that of the first message in its lane: which messages came is read from the bytes that lead to the
+channel's head, and from nothing beside them.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.order import groups_of, stable_order
-from causeway.proofs.substrate import ScaleColumns, ScaleTypes, decode_compact, struct
+from causeway.model.value import NO_INDEX
+from causeway.proofs.substrate import ScaleColumns, ScaleTypes, decode_compact, encode_compact, struct
 from causeway.proofs.substrate.errors import FailedToDecode
 from causeway.protocols.contract import Chains
 from causeway.protocols.icmp.chains import RELAY_POSITION
@@ -124,9 +127,11 @@ def _filled(
         yield place, number, first, held + end - start, data + bytes(content[cuts[start] : cuts[end]])
         start, place = end, place + 1
     while start < stop:
-        end = max(_fits(cuts, start, stop, limit - len(MESSAGES)), start + 1)
-        data = MESSAGES + bytes(content[cuts[start] : cuts[end]])
-        yield place, int(rows["number"][start]), int(rows["index"][start]), end - start, data
+        first = int(rows["index"][start])
+        data = MESSAGES + encode_compact(first)
+        end = max(_fits(cuts, start, stop, limit - len(data)), start + 1)
+        data += bytes(content[cuts[start] : cuts[end]])
+        yield place, int(rows["number"][start]), first, end - start, data
         start, place = end, place + 1
 
 
@@ -179,14 +184,13 @@ def take_outbound(pages: Frame, ends: Frame, channels: Frame, chains: Chains, op
 
 
 def _signal_rows(ends: Frame) -> Frame:
-    zero = np.zeros(len(ends), dtype=np.uint64)
     data = [SIGNALS[Signal(signal)] for signal in ends["signal"].tolist()]
-    rows = Frame({"source": ends["chain"], "to": ends["foreign"], "first": zero, "count": zero}, len(ends))
+    rows = Frame({"source": ends["chain"], "to": ends["foreign"]}, len(ends))
     return _to_relay(rows.with_columns(data=pa.array(data, pa.binary())))
 
 
 def _page_rows(heads: Frame) -> Frame:
-    return _to_relay(heads.with_columns(to=heads["destination"]).select(["source", "to", "first", "count", "data"]))
+    return _to_relay(heads.with_columns(to=heads["destination"]).select(["source", "to", "data"]))
 
 
 def _to_relay(rows: Frame) -> Frame:
@@ -220,33 +224,51 @@ def signal_of(data: bytes) -> Signal:
     return next((signal for signal, wire in SIGNALS.items() if wire == data), Signal.NONE)
 
 
-def messages_of(pages: Frame) -> tuple[pa.LargeBinaryArray, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return the messages in the ``data`` of pages, the page of each, and which pages are malformed: of those no
-    message is taken."""
+class Opened(NamedTuple):
+    """What is in pages: messages, the page (its row) and the index in its lane of each; and which pages are malformed:
+    of those no message is taken."""
+
+    messages: pa.LargeBinaryArray
+    page: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.uint64]
+    malformed: npt.NDArray[np.bool_]
+
+
+def messages_of(pages: Frame) -> Opened:
+    """Return what is in the ``data`` of pages."""
     found: list[bytes] = []
     rows: list[int] = []
+    indices: list[int] = []
     malformed = np.zeros(len(pages), dtype=bool)
     for row, data in enumerate(pages["data"].to_pylist()):
-        fragments = _fragments(data)
-        if fragments is None:
+        try:
+            first, fragments = _fragments(data)
+        except FailedToDecode:
             malformed[row] = True
         else:
             found += fragments
             rows += [row] * len(fragments)
-    return pa.array(found, pa.large_binary()), np.array(rows, dtype=np.int64), malformed
+            indices += range(first, first + len(fragments))
+    return Opened(
+        pa.array(found, pa.large_binary()),
+        np.array(rows, dtype=np.int64),
+        np.array(indices, dtype=np.uint64),
+        malformed,
+    )
 
 
-def _fragments(data: bytes) -> list[bytes] | None:
+def _fragments(data: bytes) -> tuple[int, list[bytes]]:
+    """Return the index of the first message of a page, and all. Raises ``FailedToDecode``."""
     if data[:1] != MESSAGES:
-        return None
-    found, at = [], 1
+        raise FailedToDecode("a page begins with another byte")
+    first, at = decode_compact(data, 1, "a page")
+    found = []
     while at < len(data):
-        try:
-            length, at = decode_compact(data, at, "a page")
-        except FailedToDecode:
-            return None
+        length, at = decode_compact(data, at, "a page")
         if at + length > len(data):
-            return None
+            raise FailedToDecode("a page ends inside a message")
         found.append(data[at : at + length])
         at += length
-    return found
+    if first + len(found) >= NO_INDEX:
+        raise FailedToDecode("a page has messages behind the last index of a lane")
+    return first, found

@@ -49,13 +49,10 @@ CONTENTS_SCHEMA = pa.schema(
     [
         *_CHANNEL,
         _field("sent_at", UINT64),
-        _field("first", UINT64),
-        _field("count", UINT64),
         _field("data", pa.binary()),
     ]
 )
-"""One row an HRMP message that its recipient has not consumed. ``first``, ``count``: which messages of programs are in
-it, by their indices in the lane (the ledger needs them, no rule does)."""
+"""One row an HRMP message that its recipient has not consumed."""
 
 DIGESTS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("recipient", U32), _field("number", UINT64), _field("sender", U32)]
@@ -68,8 +65,6 @@ SENT_SCHEMA = pa.schema(
         _field("destination", U32),
         _field("place", U32),
         _field("to", U32),
-        _field("first", UINT64),
-        _field("count", UINT64),
         _field("data", pa.binary()),
     ]
 )
@@ -125,7 +120,7 @@ PAGES_SCHEMA = pa.schema(
     ]
 )
 """One row a page of messages that waits for its channel: ``place`` ascends along a lane; ``number``: the block of
-``source`` that began it."""
+``source`` that began it; ``first``, ``count``: the indices in the lane of the messages in it."""
 
 ENDS_SCHEMA = pa.schema(
     [
@@ -145,8 +140,6 @@ WAITING_SCHEMA = pa.schema(
         _field("chain", U32),
         _field("sent_at", UINT64),
         _field("sender", U32),
-        _field("first", UINT64),
-        _field("count", UINT64),
         _field("data", pa.binary()),
     ]
 )
