@@ -48,6 +48,13 @@ VARIANTS: dict[str, dict[str, str]] = {
     "close, ancestors 1": {**CLOSE, "gossip.ancestors": "1"},
     "close, ancestors 2": {**CLOSE, "gossip.ancestors": "2"},
     "close, new_only": {**CLOSE, "gossip.heads_diff": '"new_only"'},
+    "from_to": {"gossip.topology": '"from_to"', "gossip.max_peers": "1000"},
+    "degree 4, fallback": {
+        "topology.degree": "4",
+        "gossip.fallback_request": '"on"',
+        "gossip.fallback_after": "3000",
+    },
+    "close, fallback": {**CLOSE, "gossip.fallback_request": '"on"', "gossip.fallback_after": "500"},
     "close, minisketch": {**CLOSE, "gossip.reconciliation": '"minisketch"'},
 }
 """What is changed of the scenario."""

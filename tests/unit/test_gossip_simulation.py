@@ -124,11 +124,14 @@ def test_neither_buckets_nor_a_restart_nor_indices_change_a_result(
 
     monkeypatch.setattr(GossipKernel, "round", rebuilt)
     assert in_memory(kernel) == (whole, logs)
-    scenario.write_text(
-        scenario.read_text().replace("[gossip]", '[gossip]\nreconciliation = "minisketch"\nancestors = 1')
+    options = '[gossip]\nreconciliation = "minisketch"\nancestors = 1\ntopology = "from_to"\nfallback_request = "on"\n'
+    text = (
+        scenario.read_text().replace("[gossip]", options + "fallback_after = 500").replace("blocks = 2", "blocks = 1")
     )
-    sketched = in_memory(kernel_of(scenario))
-    assert sketched != (whole, logs) and in_memory(kernel_of(scenario), (9, 24)) == sketched
+    scenario.write_text(text)
+    again = in_memory(kernel_of(scenario), (9, 24))
+    monkeypatch.undo()
+    assert in_memory(kernel_of(scenario)) == again != (whole, logs)
 
 
 def test_all_who_need_a_queue_get_it_and_attackers_end_disconnected(tmp_path: Path) -> None:
@@ -169,6 +172,50 @@ def test_no_honest_node_gets_a_body_of_who_alters_or_keeps_them(scenario: Path) 
     assert {int(behaviour[peer]) for peer in givers - {ITSELF}} == {HONEST} and ITSELF in givers
 
 
+def test_with_topics_of_recipients_bodies_are_where_they_are_needed_or_carried_and_nowhere_else(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text("tail = 1\n" + SMALL.replace("tail = 0", "").replace("[gossip]", '[gossip]\ntopology = "from_to"'))
+    kernel = kernel_of(path)
+    relay, nodes = kernel.world.relay, kernel.options.nodes
+    got = {pair for _, _, logs in ticks(kernel) if "got" in logs for pair in zip(*_two(logs["got"]), strict=True)}
+    to, of = (
+        dict(zip(relay.root.tolist(), side.tolist(), strict=True)) for side in (relay.destinations, relay.sources)
+    )
+    collators = nodes.parachains * nodes.collators
+    # The n-th node without a parachain carries what goes to the n-th, by turns.
+    wanted = {(node, root) for root in to for node in range(nodes.count) if node % 4 == to[root]}
+    wanted |= {(node, root) for root in to for node in range(collators) if node % 4 == of[root]}
+    assert got == wanted and len(wanted) == 12 * (6 + 2)
+
+
+def test_who_keeps_a_queue_answers_whoever_needs_it_and_nobody_else_asks(tmp_path: Path) -> None:
+    path, found = tmp_path / "scenario.toml", []
+    lossy = "tail = 4\n" + SMALL.replace("tail = 0", "").replace("[links]", "[links]\nloss = 0.9")
+    for request in ("off", "on"):
+        option = f'[gossip]\nfallback_request = "{request}"\nfallback_after = 600'
+        path.write_text(lossy.replace("[gossip]", option))
+        kernel = kernel_of(path)
+        relay, world = kernel.world.relay, kernel.world
+        came = [
+            (tick * 200, *row)
+            for tick, _, logs in ticks(kernel)
+            if "got" in logs
+            for row in zip(*(logs["got"][name].tolist() for name in ("chain", "root", "peer")), strict=True)
+        ]
+        linked = {*zip(world.graph.node.tolist(), world.graph.peer.tolist(), strict=True)}
+        apart = [row for row in came if row[3] != ITSELF and (row[1], row[3]) not in linked]
+        found.append(len(apart))
+        for time, node, root, keeper in apart:
+            assert world.keeps[keeper] == relay.sources[root] and world.needs[node] == relay.destinations[root]
+            # There and back again, a slice each at least.
+            assert time >= world.arrivals[relay.first_listing[root], node] + 600 + 2 * 200
+    assert found[0] == 0 < found[1]
+
+
+def _two(got: Any) -> tuple[list[int], list[int]]:
+    return got["chain"].tolist(), got["root"].tolist()
+
+
 def test_a_scenario_that_is_wrong_is_refused_by_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "scenario.toml"
     for text, said in (
@@ -176,7 +223,18 @@ def test_a_scenario_that_is_wrong_is_refused_by_its_key(tmp_path: Path, capsys: 
         ("[relay]\nfork = 0.1", "relay.fork: unknown key; did you mean forks?"),
         ("[topology]\ndegree = 3", "topology.degree: 3: must be even"),
         ("[nodes]\ncount = 12", "nodes: 12 honest nodes of 12, and parachains have 20"),
-        ('[gossip]\ntopology = "from_to"', 'gossip: topology = "from_to": simulated nodes have only "flat"'),
+        (
+            'topology.kind = "ring"\ngossip.topology = "from_to"',
+            'topology: kind = "ring": with gossip.topology = "from',
+        ),
+        (
+            'topology.entries = 5\ngossip.topology = "from_to"',
+            "(nodes.parachains - 1) = 53 must be at most gossip.max_pe",
+        ),
+        (
+            'nodes.carried = 17\ngossip.topology = "from_to"',
+            "nodes: carried = 17 must be at most gossip.max_subscripti",
+        ),
         ("[network]\nticks = 4", "network.ticks: unknown key; Keys here: seed"),
     ):
         path.write_text(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat
@@ -23,7 +22,6 @@ from causeway.protocols.icmp.gossip.state import NO_INTEREST, GossipState, start
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.gossip.subscriptions import on_subscriptions, subscribe
 from causeway.protocols.icmp.gossip.tabled import of_tables, tables
-from causeway.protocols.icmp.simulation.options import SimulationOptions
 from tests.unit.icmp_gossip import (
     arrivals,
     changes,
@@ -205,12 +203,6 @@ def test_what_an_option_needs_is_asked_for_by_name() -> None:
     salted = GossipOptions(reconciliation="minisketch")
     with pytest.raises(InvalidInput, match="connect: reconciliation = minisketch needs the column salt"):
         connect(start(u32([1]), salted), pairs((1, 2)), salted)
-
-
-@pytest.mark.parametrize("options", [{"topology": "from_to"}, {"fallback_request": "on"}])
-def test_a_simulation_says_which_options_it_does_not_have(options: dict[str, str]) -> None:
-    with pytest.raises(ValidationError, match="simulated nodes have only"):
-        SimulationOptions.model_validate({"gossip": options})
 
 
 def test_a_sketch_has_what_its_receiver_subscribes_to() -> None:

@@ -49,6 +49,10 @@ class Draw(IntEnum):
     """What a spammer makes up (junk)."""
     SALT = 11
     """The salt of a connection (node, peer, tick, word)."""
+    ENTRY = 12
+    """To which of those who carry its queues a keeper is linked (keeper, node, parachain)."""
+    HOLDER = 13
+    """Who is asked for a queue that is missing (node, entry, turn)."""
 
 
 def words(seed: int, what: Draw, *of: Any) -> U64:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from causeway.model.order import Rows
+from causeway.model.order import U64, Rows, positions_in
 from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.options import LinksSection, SimulationOptions
 
@@ -27,19 +28,25 @@ class Graph:
         return self.node.searchsorted(np.arange(self.count + 1))
 
     @cached_property
-    def _codes(self) -> Rows:
-        return self.node * self.count + self.peer
+    def _codes(self) -> U64:
+        return (self.node * self.count + self.peer).astype(np.uint64)
 
-    def latency_of(self, node: Rows, peer: Rows) -> Rows:
-        """Return the latency of links, all of which are there."""
-        return self.latency[self._codes.searchsorted(node * self.count + peer)]
+    def links_of(self, node: Rows, peer: Rows) -> Rows:
+        """Return the row of each link, -1 where there is none."""
+        return positions_in(self._codes, (node * self.count + peer).astype(np.uint64))
 
 
-def graph_of(options: SimulationOptions, seed: int) -> Graph:
-    """Return the links of a scenario: those of its topology, and what eclipses make of them."""
+def graph_of(options: SimulationOptions, seed: int, subscribers: Sequence[Rows] | None, keeps: Rows) -> Graph:
+    """Return the links of a scenario: those of its topology, and what eclipses make of them.
+
+    ``subscribers``: with topics of senders and recipients, by parachain, the nodes that carry what goes to it: these
+    are linked with each other, and those who keep queues (``keeps``: of which parachain) with some of each.
+    """
     count, degree = options.nodes.count, options.topology.degree
-    if options.topology.kind == "regular":
-        pairs = _cycles(seed, count, degree // 2)
+    if subscribers is not None:
+        pairs = _of_topics(seed, subscribers, keeps, degree // 2, options.topology.entries)
+    elif options.topology.kind == "regular":
+        pairs = _cycles(seed, np.arange(count), degree // 2)
     else:
         pairs = _ring(seed, count, degree // 2, options.topology.rewired * (options.topology.kind == "small_world"))
     pairs = _once(pairs, count)
@@ -57,18 +64,31 @@ def graph_of(options: SimulationOptions, seed: int) -> Graph:
 
 def linked(pairs: Rows, count: int, links: LinksSection, seed: int) -> Graph:
     """Return the graph of ``pairs`` (shape (n, 2), the lower first), with latencies."""
-    latency = _latencies(links, seed, pairs)
+    latency = latencies(links, seed, pairs)
     node, peer = np.concatenate([pairs, pairs[:, ::-1]]).T
     order = np.lexsort((peer, node))
     return Graph(node[order], peer[order], np.concatenate([latency, latency])[order], count)
 
 
-def _cycles(seed: int, count: int, cycles: int) -> Rows:
-    """Return the links of random cycles through all nodes."""
+def _cycles(seed: int, nodes: Rows, cycles: int, which: int = 0) -> Rows:
+    """Return the links of random cycles through nodes, others for each ``which``."""
     found = []
     for cycle in range(cycles):
-        order = np.argsort(words(seed, Draw.GRAPH, cycle, np.arange(count)), kind="stable")
+        order = nodes[np.argsort(words(seed, Draw.GRAPH, cycle, nodes, which), kind="stable")]
         found.append(np.stack([order, np.roll(order, -1)], axis=1))
+    return np.concatenate(found)
+
+
+def _of_topics(seed: int, subscribers: Sequence[Rows], keeps: Rows, cycles: int, entries: int) -> Rows:
+    """Return random cycles through those who subscribe to a topic, of each topic, and links of those who keep queues to
+    some of each topic but their own."""
+    found = []
+    for para, nodes in enumerate(subscribers):
+        found.append(_cycles(seed, nodes, cycles, 1 + para))
+        keepers = np.flatnonzero((keeps >= 0) & (keeps != para))
+        drawn = words(seed, Draw.ENTRY, keepers[:, None], nodes[None, :], para)
+        first = nodes[np.argsort(drawn, axis=1, kind="stable")[:, :entries]]
+        found.append(np.stack([np.repeat(keepers, first.shape[1]), first.reshape(-1)], axis=1))
     return np.concatenate(found)
 
 
@@ -104,7 +124,8 @@ def _eclipsed(pairs: Rows, attackers: Rows, victims: Rows, honest: int, keeps: i
     return pairs
 
 
-def _latencies(links: LinksSection, seed: int, pairs: Rows) -> Rows:
+def latencies(links: LinksSection, seed: int, pairs: Rows) -> Rows:
+    """Return how far nodes are apart (ms), by pairs, the lower node first."""
     if links.distribution == "constant":
         return np.full(len(pairs), links.most, dtype=np.int64)
     drawn = uniforms(seed, Draw.LATENCY, pairs[:, 0], pairs[:, 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -94,7 +94,11 @@ class GossipKernel(HostedForGood):
         rows = {name: empty_frame(table.schema) for name, table in STATE_TABLES.items()}
         rows = {name: frame for name, frame in rows.items() if name not in ("nodes", "own", "links")}
         hops = np.zeros((len(chains), window.roots), dtype=np.uint8)
-        state = State(self.world, window, start(chains, self.options.gossip), hops, counters, rows)
+        gossip = start(chains, self.options.gossip)
+        if self.options.gossip.topology == "from_to":
+            own = self.world.interests[chains.astype(np.int64)]
+            gossip = replace(gossip, nodes=gossip.nodes.with_columns(interests=own))
+        state = State(self.world, window, gossip, hops, counters, rows)
         headers = self._headers(state, chains, 0)
         return RoundResult(state, empty_frame(OUTBOUND), {}, headers, 0)
 

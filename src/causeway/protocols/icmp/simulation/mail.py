@@ -16,6 +16,7 @@ from causeway.proofs.hashing import Digests
 from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.gossip.output import Output
 from causeway.protocols.icmp.gossip.waiting import admitted
+from causeway.protocols.icmp.simulation.asking import SAID
 from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.state import heads_bytes, heads_hashes
 from causeway.protocols.icmp.simulation.tables import (
@@ -27,8 +28,11 @@ from causeway.protocols.icmp.simulation.tables import (
     MALFORMED,
     MORE,
     PACKETS,
+    REPLY,
+    REQUEST,
     SKETCH,
     SKETCHES,
+    SUBSCRIBED,
 )
 from causeway.protocols.icmp.simulation.world import World
 
@@ -88,6 +92,13 @@ def heads_input(world: World, packets: Frame) -> Frame:
     ends = {"node": packets["destination"], "peer": packets["source"], "count": packets["count"]}
     heads = heads_hashes(world.relay, packets["heads"])
     return Frame({**ends, "heads": heads, "malformed": packets["kind"] == MALFORMED}, len(packets))
+
+
+def subscriptions_input(world: World, packets: Frame) -> Frame:
+    """Return what peers subscribe to as ``step`` takes it: no node ever changes that."""
+    ends = {"node": packets["destination"], "peer": packets["source"]}
+    labels = world.interests[packets["source"].astype(np.int64)]
+    return Frame({**ends, "labels": labels, "malformed": np.zeros(len(packets), dtype=bool)}, len(packets))
 
 
 def queues_input(world: World, bodies: Frame) -> Frame:
@@ -157,6 +168,9 @@ def sending(world: World, out: Output, hops: npt.NDArray[np.uint8]) -> Sending:
     gone = out.disconnected
     nothing = np.full((len(gone), 20), 255, dtype=np.uint8)
     packets.append(_packets(gone["node"], gone["peer"], CLOSED, np.zeros(len(gone), dtype=np.uint64), nothing))
+    told = out.subscriptions
+    nothing = np.full((len(told), 20), 255, dtype=np.uint8)
+    packets.append(_packets(told["node"], told["peer"], SUBSCRIBED, np.zeros(len(told), dtype=np.uint64), nothing))
     queue = relay.queue_numbers(out.queues["root"], out.queues["topic"]).astype(np.uint64)
     bodies = _bodies(out.queues["node"], out.queues["peer"], queue, 0, hops)
     return Sending(concat(packets), bodies, _reconciling(out))
@@ -206,7 +220,7 @@ def posted(world: World, rows: Sending, time: int, tick: int) -> dict[str, Frame
         sent = sent.take(order)
         rank = groups_of(sent["source"]).ranks()
         source, destination = sent["source"].astype(np.int64), sent["destination"].astype(np.int64)
-        at = (time + world.graph.latency_of(source, destination)).astype(np.uint64)
+        at = (time + world.latency(source, destination)).astype(np.uint64)
         sent = sent.with_columns(order=rank.astype(np.uint32), at=at).select(schema.names)
         if world.options.links.loss:
             chance = uniforms(world.seed, Draw.LOST, source, destination, tick, len(kinds) * rank + part)
@@ -234,7 +248,7 @@ def sketches_input(sketches: Frame) -> dict[str, Frame]:
 
 def _reconciling(out: Output) -> Frame:
     """Return what a step sends of sketches."""
-    found = [empty_frame(SKETCHES).select(_SAID)]
+    found = [empty_frame(SKETCHES).select(SAID)]
     for kind, rows, column in ((SKETCH, out.sketches, "capacity"), (MORE, out.more, "capacity"), (ASK, out.asks, "id")):
         if len(rows):
             data = rows["sketch"].cast(pa.binary()) if kind == SKETCH else repeated_bytes(b"", len(rows))
@@ -243,10 +257,11 @@ def _reconciling(out: Output) -> Frame:
     return concat(found)
 
 
-_SAID = ("source", "destination", "kind", "value", "data")
-
-
-def sketch_bytes(sketches: Frame) -> U64:
-    """Return how many bytes each sketch, wish or short id has."""
-    sizes = np.asarray(pc.binary_length(sketches["data"]), dtype=np.uint64)
-    return np.where(sketches["kind"] == SKETCH, sizes, np.uint64(4))
+def sketch_bytes(world: World, sketches: Frame) -> U64:
+    """Return how many bytes each sketch, wish, short id, request or answer has."""
+    kind, relay = sketches["kind"], world.relay
+    found = np.full(len(kind), 4, dtype=np.uint64)
+    found[kind == SKETCH] = np.asarray(pc.binary_length(sketches["data"]), dtype=np.uint64)[kind == SKETCH]
+    found[kind == REQUEST] = 32
+    found[kind == REPLY] = relay.sizes[relay.root[sketches["value"][kind == REPLY].astype(np.int64)]]
+    return found

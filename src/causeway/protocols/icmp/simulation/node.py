@@ -13,17 +13,19 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, concat
 from causeway.model.joins import codes, lookup, over
 from causeway.model.order import Rows, groups_of
 from causeway.protocols.icmp.errors import Verdict
 from causeway.protocols.icmp.gossip.listed import Mask
-from causeway.protocols.icmp.gossip.output import QUEUE, Output
+from causeway.protocols.icmp.gossip.output import ANSWER, QUEUE, Output
 from causeway.protocols.icmp.gossip.peers import disconnect
 from causeway.protocols.icmp.gossip.state import GossipState, Own
 from causeway.protocols.icmp.gossip.step import Inputs, step
+from causeway.protocols.icmp.simulation.asking import answers, answers_input, requests
 from causeway.protocols.icmp.simulation.draws import Draw, words
 from causeway.protocols.icmp.simulation.mail import (
+    Mail,
     Sending,
     arrived,
     heads_input,
@@ -33,9 +35,10 @@ from causeway.protocols.icmp.simulation.mail import (
     sending,
     sketch_bytes,
     sketches_input,
+    subscriptions_input,
 )
 from causeway.protocols.icmp.simulation.state import State, Window
-from causeway.protocols.icmp.simulation.tables import CLOSED, COUNTERS, SALT_BYTES
+from causeway.protocols.icmp.simulation.tables import CLOSED, COUNTERS, REPLY, REQUEST, SALT_BYTES, SUBSCRIBED
 from causeway.protocols.icmp.simulation.world import LIE, NO_PARA, SILENT, SPAM, World
 
 ITSELF = 2**32 - 1
@@ -83,24 +86,28 @@ def run(now: Slice, state: State, under_way: Mapping[str, Frame]) -> tuple[State
     world, options = now.world, now.world.gossip
     mail = arrived(under_way, now.time, now.nodes[now.there], world)
     state = _moved(_emptied(state, now.left), Window.at(world, now.time))
-    closed = mail.packets["kind"] == CLOSED
+    closed, subscribed = mail.packets["kind"] == CLOSED, mail.packets["kind"] == SUBSCRIBED
     ended = _ended(state.rows["ended"], mail.packets.filter(closed), "destination", "source")
     leaves, blocks = _leaves(now)
-    came = queues_input(world, mail.bodies)
+    came, answered = queues_input(world, mail.bodies), answers_input(world, mail.sketches)
     inputs = Inputs(
         disconnect=_gone(now, state.gossip, ended),
         connect=_connected(now, ended),
         leaves=None if len(leaves) == 0 else (leaves, *world.relay.context(np.unique(blocks))),
         kept=_kept(world, leaves, blocks),
-        heads=heads_input(world, mail.packets.filter(~closed)),
+        heads=heads_input(world, mail.packets.filter(~closed & ~subscribed)),
+        subscriptions=subscriptions_input(world, mail.packets.filter(subscribed)) if subscribed.any() else None,
         queues=came,
+        answers=answered,
         **(sketches_input(mail.sketches) if len(mail.sketches) else {}),
     )
     before = state.gossip
     gossip, out = step(before, inputs, now.time, options)
-    hops, logs = _hops(now, state, out, mail.bodies)
+    hops, logs = _hops(now, state, out, mail)
     ended = _ended(ended, out.disconnected, "node", "peer")
     sent = _misbehaved(now, gossip, sending(world, out, _hops_of(now, hops, state.window, out)), leaves, blocks)
+    asked = [answers(world, mail.sketches, now.time), requests(world, gossip, now.nodes[now.there], now.time)]
+    sent = replace(sent, sketches=concat([sent.sketches, *asked]))
     counters = _counted(now, state, gossip, out, sent, came, logs)
     rows = {"ended": ended, **posted(world, sent, now.time, now.tick), **mail.waiting}
     state = replace(state, gossip=gossip, hops=hops, counters=counters, rows=rows)
@@ -227,7 +234,7 @@ def _misbehaved(now: Slice, gossip: GossipState, sent: Sending, leaves: Frame, b
     for node, block in zip(leaves["node"][liars].tolist(), blocks[liars].tolist(), strict=True):
         row = int(gossip.nodes["node"].searchsorted(node))
         peers = gossip.peers["peer"][begins[row] : begins[row + 1]].astype(np.int64)
-        queue = now.world.relay.queue[now.world.relay.unrouted[block]].astype(np.uint64)
+        queue = now.world.relay.queues_of(now.world.relay.unrouted[block]).astype(np.uint64)
         sent = sent.with_bodies(
             np.full(len(peers) * len(queue), node), peers.repeat(len(queue)), np.tile(queue, len(peers))
         )
@@ -248,7 +255,24 @@ def _hops_of(now: Slice, hops: npt.NDArray[np.uint8], window: Window, out: Outpu
 # ---- what is noted
 
 
-def _hops(now: Slice, state: State, out: Output, bodies: Frame) -> tuple[npt.NDArray[np.uint8], dict[str, Frame]]:
+def _good(world: World, out: Output, mail: Mail) -> Frame:
+    """Return the good bodies that came (``node``, ``root``, ``peer``, ``hops``): gossiped ones, and answers."""
+    relay, right = world.relay, out.verdicts["code"] == Verdict.OK
+    rows = out.verdicts["row"]
+    gossiped = mail.bodies.take(rows[right & (out.verdicts["kind"] == QUEUE)])
+    answered = mail.sketches.filter(mail.sketches["kind"] == REPLY)
+    answered = answered.take(rows[right & (out.verdicts["kind"] == ANSWER)])
+    root = [
+        relay.queue_root[gossiped["queue"].astype(np.int64)],
+        relay.root[answered["value"].astype(np.int64)],
+    ]
+    parts = ("node", "destination"), ("peer", "source")
+    columns = {name: np.concatenate([gossiped[column], answered[column]]) for name, column in parts}
+    hops = np.concatenate([gossiped["hops"], np.ones(len(answered), dtype=np.uint8)])
+    return Frame({**columns, "root": np.concatenate(root).astype(np.uint64), "hops": hops}, len(hops))
+
+
+def _hops(now: Slice, state: State, out: Output, mail: Mail) -> tuple[npt.NDArray[np.uint8], dict[str, Frame]]:
     """Return over how many links the bodies in pools came (plus one), and the new ones as rows of ``got``."""
     relay = now.world.relay
     got = out.got.select(("node", "root"))
@@ -258,21 +282,16 @@ def _hops(now: Slice, state: State, out: Output, bodies: Frame) -> tuple[npt.NDA
     # Under however many topics it is new: it is one body.
     _, once = np.unique(got["node"].astype(np.int64) * len(relay.roots) + root, return_index=True)
     got, root = got.take(once), root[once]
-    verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
-    good = bodies.take(verdicts["row"][verdicts["code"] == Verdict.OK])
-    of = Frame(
-        {"node": good["destination"], "root": relay.queue_root[good["queue"].astype(np.int64)].astype(np.uint64)},
-        len(good),
-    )
+    good = _good(now.world, out, mail)
     asked = Frame({"node": got["node"], "root": root.astype(np.uint64)}, len(got))
-    own, wanted = codes(("node", "root"), of, asked)
+    own, wanted = codes(("node", "root"), good, asked)
     order = np.argsort(own, kind="stable")
     first = order[groups_of(own[order]).starts]
     at = lookup(Frame({"code": own[first]}, len(first)), Frame({"code": wanted}, len(wanted)), ("code",))
     there = at >= 0
     from_peer = first[at[there]]
     links, peer = np.zeros(len(got), dtype=np.uint8), np.full(len(got), ITSELF, dtype=np.uint32)
-    links[there], peer[there] = good["hops"][from_peer], good["source"][from_peer]
+    links[there], peer[there] = good["hops"][from_peer], good["peer"][from_peer]
     hops = state.hops.copy()
     hops[now.nodes.searchsorted(got["node"]), root - state.window.first_root] = np.minimum(links, 254) + 1
     columns = {"chain": got["node"], "root": root.astype(np.uint32), "peer": peer, "hops": links}
@@ -302,8 +321,11 @@ def _counted(
     add("sent_bytes", bodies["source"], size)
     add("sent_heads", sent.packets["source"])
     if len(sent.sketches):
-        add("sent_sketches", sent.sketches["source"])
-        add("sent_bytes", sent.sketches["source"], sketch_bytes(sent.sketches))
+        kind = sent.sketches["kind"]
+        add("sent_sketches", sent.sketches["source"][kind < REQUEST])
+        add("requests", sent.sketches["source"][kind == REQUEST])
+        add("sent_bytes", sent.sketches["source"], sketch_bytes(world, sent.sketches))
+    add("answered", out.verdicts["node"][(out.verdicts["kind"] == ANSWER) & (out.verdicts["code"] == Verdict.OK)])
     verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
     verdicts = verdicts.filter(verdicts["code"] != Verdict.NotConnected)
     size, code = came["size"][verdicts["row"]], verdicts["code"]
@@ -314,7 +336,7 @@ def _counted(
     add("wasted_bytes", verdicts["node"][~fine], size[~fine])
     add("repeated", verdicts["node"][fine])
     if "got" in logs:
-        add("new", logs["got"]["chain"])
+        add("new", logs["got"]["chain"][logs["got"]["peer"] != ITSELF])
     most = _AT["most_pool_bytes"]
     counters[most] = np.maximum(counters[most], gossip.nodes["bytes"])
     return counters

@@ -28,6 +28,13 @@ class NodesSection(Section):
     parachains: int = Field(10, ge=2, le=10_000, description="How many parachains there are.")
     collators: Count = Field(2, ge=1, description="Collators a parachain: they keep its queues, and need those to it.")
     validators: Count = Field(0, description="Validators a parachain: they need the queues to it, and keep none.")
+    carried: int = Field(
+        1,
+        ge=0,
+        le=1_024,
+        description='With `gossip.topology = "from_to"`: to how many parachains a node that has none carries what '
+        "goes there.",
+    )
 
 
 class TopologySection(Section):
@@ -40,6 +47,13 @@ class TopologySection(Section):
     )
     degree: int = Field(8, ge=2, le=64, description="Peers a node, even; links that coincide count once.")
     rewired: Share = Field(0.1, description="Of a small world: the share of links that go to a random node instead.")
+    entries: int = Field(
+        2,
+        ge=1,
+        le=64,
+        description='With `gossip.topology = "from_to"`: links that a collator has to those who carry what goes to '
+        "each other parachain.",
+    )
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -128,9 +142,8 @@ class SimulationOptions(Section):
             raise wrong("links", f"least = {links.least} must not be above most = {links.most}")
         if relay.interval % self.slice:
             raise wrong("slice", f"{self.slice}: relay.interval = {relay.interval} must be a multiple of it")
-        for key, value in (("topology", "flat"), ("fallback_request", "off")):
-            if getattr(self.gossip, key) != value:
-                raise wrong("gossip", f'{key} = "{getattr(self.gossip, key)}": simulated nodes have only "{value}"')
+        if self.gossip.topology == "from_to":
+            self._fits_topics()
         if self.topology.degree >= nodes.count:
             raise wrong("topology", f"degree = {self.topology.degree} must be below nodes.count = {nodes.count}")
         if relay.blocks * relay.queues > MOST_QUEUES:
@@ -146,6 +159,17 @@ class SimulationOptions(Section):
             if attackers.rate > self.gossip.max_step_packets:
                 raise wrong("attackers", f"[{row}].rate must be at most gossip.max_step_packets")
         return self
+
+    def _fits_topics(self) -> None:
+        nodes, topology, gossip = self.nodes, self.topology, self.gossip
+        if topology.kind != "regular":
+            raise wrong("topology", f'kind = "{topology.kind}": with gossip.topology = "from_to" only "regular"')
+        if nodes.carried > gossip.max_subscriptions:
+            raise wrong("nodes", f"carried = {nodes.carried} must be at most gossip.max_subscriptions")
+        links = topology.degree + topology.entries * (nodes.parachains - 1)
+        if links > gossip.max_peers:
+            text = f"degree + entries * (nodes.parachains - 1) = {links} must be at most gossip.max_peers"
+            raise wrong("topology", f"{text} = {gossip.max_peers}")
 
     @property
     def end(self) -> int:

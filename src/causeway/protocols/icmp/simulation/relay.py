@@ -21,7 +21,7 @@ from causeway.model.order import U64, Rows, distinct, groups_of, positions_in
 from causeway.proofs.hashing import Digests, blake2_256
 from causeway.proofs.substrate import egress_root
 from causeway.protocols.digests import digests
-from causeway.protocols.icmp.gossip.listed import queue_topics
+from causeway.protocols.icmp.gossip.listed import TO, from_to_topics, queue_topics
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.options import RelaySection, SimulationOptions
@@ -58,15 +58,28 @@ class RelayChain:
     bodies: Sequence[Sequence[bytes]] | None = None
 
     @cached_property
+    def topics_an_entry(self) -> int:
+        """On how many topics each entry is."""
+        return 2 if self.options.topology == "from_to" else 1
+
+    @cached_property
+    def _labels(self) -> U64:
+        """The subscription of each topic of each entry, with ``from_to``."""
+        return np.stack([self.sources, self.destinations + TO], axis=1).reshape(-1).astype(np.uint64)
+
+    @cached_property
     def _topics(self) -> Digests:
-        """The topic of each entry."""
+        """The topics of the entries, ``topics_an_entry`` of each."""
+        if self.options.topology == "from_to":
+            return from_to_topics(self.hashes[np.repeat(self.issued, 2)], self._labels)
         if self.options.topic_mode == "root":
             return queue_topics(self.roots)[self.root]
         return queue_topics(self.hashes)[self.issued]
 
     @cached_property
-    def _queues(self) -> tuple[Rows, Rows, Digests, U64, Rows]:
-        codes = _codes(self.roots[self.root], self._topics)
+    def _queues(self) -> tuple[Rows, Rows, Digests, U64, Rows, Rows]:
+        root = np.repeat(self.root, self.topics_an_entry)
+        codes = _codes(self.roots[root], self._topics)
         _, first, which = np.unique(codes, return_index=True, return_inverse=True)
         order = np.argsort(first, kind="stable")
         number = np.empty(len(order), dtype=np.int64)
@@ -74,12 +87,15 @@ class RelayChain:
         first = first[order]
         known = codes[first]
         ascending = np.argsort(known, kind="stable")
-        return number[which.reshape(-1)], self.root[first], self._topics[first], known[ascending], ascending
+        return number[which.reshape(-1)], root[first], self._topics[first], known[ascending], ascending, first
 
-    @property
-    def queue(self) -> Rows:
-        """The queue of each entry: equal roots under equal topics are one."""
-        return self._queues[0]
+    def queues_of(self, entries: Rows) -> Rows:
+        """Return the queues of entries, ``topics_an_entry`` of each: equal roots under equal topics are one."""
+        return self._queues[0].reshape(-1, self.topics_an_entry)[entries].reshape(-1)
+
+    def asked_as(self, entries: Rows) -> Rows:
+        """Return the queue as which who needs an entry asks for it: that of its recipient's topic."""
+        return np.asarray(self._queues[0].reshape(-1, self.topics_an_entry)[entries, -1])
 
     @property
     def queue_root(self) -> Rows:
@@ -94,9 +110,12 @@ class RelayChain:
     @cached_property
     def queue_issued(self) -> Rows:
         """The first block that posts each queue."""
-        found = np.empty(len(self.queue_root), dtype=np.int64)
-        found[self.queue[::-1]] = self.issued[::-1]
-        return found
+        return self.issued[self._queues[5] // self.topics_an_entry]
+
+    @property
+    def queue_label(self) -> U64:
+        """The subscription of each queue, with ``from_to``."""
+        return self._labels[self._queues[5]]
 
     @cached_property
     def root_issued(self) -> Rows:
@@ -142,12 +161,17 @@ class RelayChain:
         return found
 
     @cached_property
+    def first_listing(self) -> Rows:
+        """The first block that lists each entry, ``NO_BLOCK`` for one that none lists."""
+        found = np.full(len(self.issued), NO_BLOCK, dtype=np.int64)
+        for block in np.argsort(-self.times, kind="stable").tolist():
+            found[self.unrouted[block]] = block
+        return found
+
+    @cached_property
     def first_listed(self) -> Rows:
         """When the first block that lists each entry is made (ms), -1 for one that none lists."""
-        found = np.full(len(self.issued), -1, dtype=np.int64)
-        for block in np.argsort(-self.times, kind="stable").tolist():
-            found[self.unrouted[block]] = self.times[block]
-        return found
+        return np.where(self.first_listing == NO_BLOCK, -1, self.times[self.first_listing])
 
     def context(self, blocks: Rows) -> tuple[Frame, Frame]:
         """Return what ``on_leaves`` is told of blocks: ``blocks`` and ``unrouted``."""
@@ -162,7 +186,9 @@ class RelayChain:
         entry = np.concatenate([np.empty(0, dtype=np.int64), *listed])
         of = np.repeat(blocks, [len(rows) for rows in listed])
         columns = {"block": self.hashes[of], "issued": self.hashes[self.issued[entry]]}
-        return frame, Frame({**columns, "root": self.roots[self.root[entry]]}, len(entry))
+        sender, recipient = (side[entry].astype(np.uint32) for side in (self.sources, self.destinations))
+        columns |= {"root": self.roots[self.root[entry]], "sender": sender, "recipient": recipient}
+        return frame, Frame(columns, len(entry))
 
     @cached_property
     def posted_by(self) -> list[tuple[Rows, Rows]]:

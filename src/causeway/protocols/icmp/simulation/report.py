@@ -196,6 +196,8 @@ def _costs(world: World, work: pa.Table) -> dict[str, Any]:
         "declarations_a_node": round(last["sent_heads"] / honest, 1),
         "sketches_a_node": round(last["sent_sketches"] / honest, 1),
         "copies_a_body": round(copies, 3),
+        "requests": last["requests"],
+        "answered": last["answered"],
         "wasted_queues": last["wasted"],
         "wasted_bytes": last["wasted_bytes"],
         "pool_bytes_most": last["most_pool_bytes"],
@@ -260,6 +262,9 @@ def _lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     else:
         text = "nothing was to be shown: no node that was there one block after a queue was listed needed it"
         in_time = [("in time", text)]
+    asked = []
+    if summary["requests"]:
+        asked = [("asked", f"who keeps a queue {summary['requests']:,} times; {summary['answered']:,} good answers")]
     lines = [
         ("nodes", f"{summary['nodes']:,}, of these {summary['honest']:,} follow the rules"),
         ("links", f"{summary['links']:,}, {summary['latency_mean_ms']:,} ms on average"),
@@ -271,6 +276,7 @@ def _lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
             "copies",
             f"{summary['copies_a_body']} of each body that was new; {summary['sent_bytes_a_node']:,} bytes sent a node",
         ),
+        *asked,
         ("wasted", f"{summary['wasted_queues']:,} queues, {summary['wasted_bytes']:,} bytes"),
         ("largest pool", f"{summary['pool_bytes_most']:,} bytes; allowed: {summary['pool_bytes_bound']:,}"),
     ]

@@ -16,7 +16,7 @@ from causeway.proofs.hashing import Digests
 from causeway.proofs.substrate.gossip import MAX_CHAIN_HEADS
 from causeway.protocols.icmp.gossip.listed import Listed
 from causeway.protocols.icmp.gossip.numbers import places
-from causeway.protocols.icmp.gossip.state import FRESH, RECEIVED, SENT, GossipState, Own
+from causeway.protocols.icmp.gossip.state import FRESH, NO_INTEREST, RECEIVED, SENT, GossipState, Own
 from causeway.protocols.icmp.gossip.tabled import listed_of
 from causeway.protocols.icmp.simulation.relay import NO_BLOCK, RelayChain
 from causeway.protocols.icmp.simulation.tables import COUNTERS, NO_NUMBER, SALT_BYTES, STATE_TABLES
@@ -181,10 +181,18 @@ def _links(state: State) -> Frame:
         **{name: peers[name] for name in ("peer", "reputation", "impolite", "count")},
         "heads": heads_bytes(relay, peers["heads"]),
         "salt": peers["salt"] if "salt" in peers else np.zeros((len(peers), SALT_BYTES), dtype=np.uint8),
+        "subscribed": _subscribed(peers),
         "first_queue": np.full(len(peers), window.first_queue, dtype=np.uint64),
         "seen": _column(packed),
     }
     return Frame(columns, len(peers))
+
+
+def _subscribed(peers: Frame) -> Bytes:
+    """Return which peers have told what they subscribe to."""
+    if "interests" not in peers:
+        return np.zeros(len(peers), dtype=np.uint8)
+    return np.asarray((peers["interests"] != NO_INTEREST).any(axis=1)).astype(np.uint8)
 
 
 _PACKED = {"nodes": _nodes, "own": _own, "links": _links}
@@ -223,6 +231,10 @@ def unpacked(world: World, frames: Mapping[str, Frame]) -> State:
     if world.options.gossip.reconciliation != "off":
         peers["salt"] = links["salt"]
     own_nodes = Frame({"node": nodes["chain"], "purge": nodes["purge"], "bytes": nodes["bytes"]}, len(nodes))
+    if world.options.gossip.topology == "from_to":
+        own_nodes = own_nodes.with_columns(interests=world.interests[nodes["chain"].astype(np.int64)])
+        told = world.interests[links["peer"].astype(np.int64)]
+        peers["interests"] = np.where(links["subscribed"][:, None] > 0, told, NO_INTEREST)
     sizes = relay.sizes[relay.root_numbers(listed.roots)]
     gossip = GossipState(Own(mine, listed), own_nodes, leaf, has, sizes, Frame(peers, len(links)), noted)
     counters = np.array([nodes[name] for name in COUNTERS], dtype=np.uint64).reshape(len(COUNTERS), len(nodes))
@@ -249,11 +261,16 @@ def _listed(world: World, blocks: Rows, queues: Rows) -> Listed:
     most = world.options.gossip.max_leaf_queues
     entries = [relay.unrouted[block][:most] for block in blocks.tolist()]
     entry = np.concatenate([np.empty(0, dtype=np.int64), *entries])
-    of = np.repeat(blocks, [len(rows) for rows in entries])
-    listed = {"block": relay.hashes[of], **_queue_columns(relay, relay.queue[entry])}
+    of = np.repeat(blocks, [relay.topics_an_entry * len(rows) for rows in entries])
+    lists = relay.queues_of(entry)
+    listed = {"block": relay.hashes[of], **_queue_columns(relay, lists)}
     more = Frame(_queue_columns(relay, queues), len(queues))
-    tables = {"blocks": frame, "listed": Frame(listed, len(entry)), "pool": more, "seen": more}
-    return listed_of({**tables, "labels": Frame({}, 0)})
+    labels = Frame({}, 0)
+    if world.options.gossip.topology == "from_to":
+        known = np.union1d(lists, queues)
+        labels = Frame({"topic": relay.queue_topic[known], "label": relay.queue_label[known]}, len(known))
+    tables = {"blocks": frame, "listed": Frame(listed, len(lists)), "pool": more, "seen": more}
+    return listed_of({**tables, "labels": labels})
 
 
 def _queue_columns(relay: RelayChain, queue: Rows) -> dict[str, Digests]:

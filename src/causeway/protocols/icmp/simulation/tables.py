@@ -24,11 +24,12 @@ SALT_BYTES = 32
 JUNK = 1 << 63
 """A queue that nobody posted has a number from here on."""
 
-DECLARED, CLOSED, MALFORMED = range(3)
-"""Kinds of packets: chain heads, the end of the connection, what cannot be decoded."""
+DECLARED, CLOSED, MALFORMED, SUBSCRIBED = range(4)
+"""Kinds of packets: chain heads, the end of the connection, what cannot be decoded, what its source subscribes to."""
 
-SKETCH, MORE, ASK = range(3)
-"""Kinds of what goes out where pools are reconciled: a sketch, one of a larger capacity is wanted, a queue is."""
+SKETCH, MORE, ASK, REQUEST, REPLY = range(5)
+"""Kinds of what goes out where pools are reconciled: a sketch, one of a larger capacity is wanted, a queue is. And a
+queue that who keeps it is asked for, and the answer."""
 
 
 def _schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:
@@ -42,17 +43,20 @@ COUNTERS = (
     "sent_bytes",
     "sent_heads",
     "sent_sketches",
+    "requests",
     "got_queues",
     "got_bytes",
     "new",
     "repeated",
+    "answered",
     "wasted",
     "wasted_bytes",
     "most_pool_bytes",
 )
 """What a node did since the beginning: queues, their bytes (with those of sketches), declarations and sketches that it
-sent; queues that it got, and their bytes; of these the new ones, those that it had, those that were wasteful or
-impolite; the most bytes of its pool after any step."""
+sent, and how often it asked who keeps a queue for it; queues that it got, and their bytes; of these the new ones, those
+that it had; the answers that were good; queues that were wasteful or impolite; the most bytes of its pool after any
+step."""
 
 NODES = _schema(
     ("chain", _U32),
@@ -80,10 +84,12 @@ LINKS = _schema(
     ("count", _U64),
     ("heads", pa.binary(HEADS_BYTES)),
     ("salt", pa.binary(SALT_BYTES)),
+    ("subscribed", _U8),
     ("first_queue", _U64),
     ("seen", pa.binary()),
 )
-"""Connected peers, and what each has declared. ``seen``: three bits a queue, the flags of ``gossip.state``."""
+"""Connected peers, and what each has declared. ``subscribed``: whether it has said to what. ``seen``: three bits a
+queue, the flags of ``gossip.state``."""
 
 ENDED = _schema(("chain", _U32), ("peer", _U32))
 """Peers that a node does not connect to any more."""
@@ -117,7 +123,7 @@ SKETCHES = _schema(
     ("value", _U64),
     ("data", pa.binary()),
 )
-"""The same of sketches; ``value``: a capacity, or the short id of a queue."""
+"""The same of sketches and requests; ``value``: a capacity, the short id of a queue, or the number of an entry."""
 
 _ENDS = ("source", "destination")
 _SENT = ("source", "order")

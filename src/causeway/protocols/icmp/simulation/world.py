@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from causeway.model.order import Rows
-from causeway.protocols.icmp.gossip.listed import Mask
+from causeway.model.order import U64, Rows
+from causeway.protocols.icmp.gossip.listed import TO, Mask
 from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.gossip.state import NO_INTEREST
 from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
-from causeway.protocols.icmp.simulation.graph import Graph, graph_of
+from causeway.protocols.icmp.simulation.graph import Graph, graph_of, latencies
 from causeway.protocols.icmp.simulation.options import SimulationOptions
 from causeway.protocols.icmp.simulation.relay import NO_BLOCK, RelayChain, relay_chain
 
@@ -47,7 +48,15 @@ class World:
     @cached_property
     def graph(self) -> Graph:
         """The links."""
-        return self.given.graph or graph_of(self.options, self.seed)
+        if self.given.graph is not None:
+            return self.given.graph
+        subscribers = None
+        if self.options.gossip.topology == "from_to":
+            subscribers = [
+                np.flatnonzero((self.interests == np.uint64(para + TO)).any(axis=1))
+                for para in range(self.options.nodes.parachains)
+            ]
+        return graph_of(self.options, self.seed, subscribers, self.keeps)
 
     @cached_property
     def behaviour(self) -> Rows:
@@ -87,6 +96,42 @@ class World:
             return self.given.paras
         found = self.needs.copy()
         found[self.options.nodes.parachains * self.options.nodes.collators :] = NO_PARA
+        return found
+
+    @cached_property
+    def keepers(self) -> tuple[Rows, Rows]:
+        """The nodes that keep queues, by parachain, and where those of each begin, and at last where they end."""
+        order = np.argsort(self.keeps, kind="stable")
+        order = order[self.keeps[order] != NO_PARA]
+        return order, self.keeps[order].searchsorted(np.arange(self.options.nodes.parachains + 1))
+
+    @cached_property
+    def asks(self) -> Mask:
+        """Which nodes ask those who keep a queue for it: validators, or where there are none collators."""
+        needs = self.needs != NO_PARA
+        return np.asarray(needs & (self.keeps == NO_PARA) if self.options.nodes.validators else needs)
+
+    def latency(self, source: Rows, destination: Rows) -> Rows:
+        """Return how far nodes are apart (ms), linked or not."""
+        link = self.graph.links_of(source, destination)
+        found = np.append(self.graph.latency, 0)[link]
+        apart = np.flatnonzero(link < 0)
+        pairs = np.sort(np.stack([source[apart], destination[apart]], axis=1), axis=1)
+        found[apart] = latencies(self.options.links, self.seed, pairs)
+        return found
+
+    @cached_property
+    def interests(self) -> U64:
+        """What each node subscribes to, with ``from_to``, shape (nodes, max_subscriptions): the queues to the parachain
+        that it needs; who needs none carries those to some, by turns."""
+        nodes, most = self.options.nodes, self.options.gossip.max_subscriptions
+        found = np.full((nodes.count, most), NO_INTEREST)
+        some = np.flatnonzero(self.needs != NO_PARA)
+        found[some, 0] = self.needs[some] + TO
+        carriers = np.flatnonzero(self.needs == NO_PARA)
+        carried = min(nodes.carried, nodes.parachains)
+        turns = np.arange(len(carriers) * carried).reshape(-1, carried) % nodes.parachains
+        found[carriers, :carried] = np.sort(turns, axis=1) + TO
         return found
 
     @cached_property
