@@ -9,12 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.frame import Frame, from_table
-from causeway.protocols.icmp.hrmp.channels import Call
 from causeway.protocols.icmp.hrmp.tables import CALLS_SCHEMA, HRMP_TABLES, SENT_SCHEMA
 from causeway.protocols.tabled_state import TabledState
 from tests.spec.icmp import hrmp as spec
-
-CODES = {spec.Open: Call.OPEN, spec.Accept: Call.ACCEPT, spec.Cancel: Call.CANCEL, spec.Close: Call.CLOSE}
 
 
 def frame_of(schema: pa.Schema, rows: Sequence[Mapping[str, object]]) -> Frame:
@@ -76,21 +73,11 @@ def given(s: spec.State, receipts: list[spec.Receipt]) -> tuple[Frame, Frame, Fr
         for at, (to, data) in enumerate(r.messages)
     ]
     calls = [
-        {"source": r.para, "destination": 0, "place": at, "call": int(CODES[type(call)]), **_ends(r.para, call)}
+        {"source": r.para, "destination": 0, "place": at, "data": call}
         for r in receipts
         for at, call in enumerate(r.calls)
     ]
     return frame, frame_of(SENT_SCHEMA, sent), frame_of(CALLS_SCHEMA, calls)
-
-
-def _ends(origin: int, call: spec.Call) -> dict[str, int]:
-    if isinstance(call, spec.Open):
-        sizes = {"max_capacity": call.max_capacity, "max_message_size": call.max_message_size}
-        return {"sender": origin, "recipient": call.recipient, **sizes}
-    sizes = {"max_capacity": 0, "max_message_size": 0}
-    if isinstance(call, spec.Accept):
-        return {"sender": call.sender, "recipient": origin, **sizes}
-    return {"sender": call.sender, "recipient": call.recipient, **sizes}
 
 
 def random_receipts(random: Random, s: spec.State, config: spec.Config, number: int) -> list[spec.Receipt]:
@@ -110,7 +97,7 @@ def _receipt(random: Random, s: spec.State, config: spec.Config, number: int, p:
         to = random.choices([*s.free], k=random.choice((1, 2, 2, config.max_messages + 1)))
     sizes = (0, 1, 5, config.max_message_size, *([config.max_message_size + 1] if random.random() < 0.1 else []))
     messages = tuple((y, random.randbytes(random.choice(sizes))) for y in to)
-    return spec.Receipt(p, parent, watermark, messages, tuple(_calls(random, s, config, p)))
+    return spec.Receipt(p, parent, watermark, messages, tuple(_upward(random, _calls(random, s, config, p))))
 
 
 def _calls(random: Random, s: spec.State, config: spec.Config, p: int) -> list[spec.Call]:
@@ -121,8 +108,22 @@ def _calls(random: Random, s: spec.State, config: spec.Config, p: int) -> list[s
         size = random.choice((config.max_message_size, config.max_message_size, 3, 0, config.max_message_size + 1))
         calls.append(spec.Open(random.choice([*s.free, 99]), capacity, size))
     if random.random() < 0.25:
-        pair = random.choice([*s.channels, *s.requests, (1, 2)])
-        calls.append(random.choice((spec.Cancel, spec.Close))(*pair))
+        mine = [pair for pair in [*s.closing, *s.closing, *s.channels, *s.requests] if p in pair]
+        pair = random.choice([*mine, random.choice([*s.channels, *s.requests, (1, 2)])])
+        few = spec.Cancel(*pair, open_requests=len(s.requests) - random.choice((0, 1)) if s.requests else 0)
+        calls.append(random.choice((spec.Cancel(*pair), spec.Close(*pair), few)))
     if random.random() < 0.25:
-        calls.append(spec.Accept(random.choice([*s.free])))
+        calls.append(spec.Accept(random.choice([*s.free, *(x for x, y in s.requests if y == p)])))
     return calls * 101 if random.random() < 0.02 else calls
+
+
+def _upward(random: Random, calls: list[spec.Call]) -> list[bytes]:
+    """Calls as bytes, among them now and then some that are none, or too many."""
+    good = [spec.encode(call) for call in calls]
+    if random.random() < 0.1:
+        one = random.choice([*good, b"\x3c\x06"])
+        bad = (b"", b"\x3c", one[:-1], one + b"\0", one + bytes(4), b"\x3b" + one[1:], b"\x3c\x03" + one[2:])
+        good.insert(random.randrange(len(good) + 1), random.choice((*bad, bytes(20_001))))
+    if random.random() < 0.03:
+        good += [bytes(10_000), bytes(10_000 + random.choice((0, 1)))]
+    return good

@@ -147,7 +147,9 @@ def test_columns_say_what_the_oracle_says_after_every_block(overflow: Any) -> No
                 opens = tuple(relay.Open(y, 12, 30) for y in PARAS[:3] if y != p and (p, y) not in s.channels)
                 accepts = tuple(relay.Accept(x) for x, y in s.requests if y == p)
                 calls = (*closes, *opens, *accepts)
-                receipts[p] = relay.Receipt(p, number, chain.watermark, tuple(messages), calls)
+                receipts[p] = relay.Receipt(
+                    p, number, chain.watermark, tuple(messages), tuple(map(relay.encode, calls))
+                )
             sends.sort(key=lambda row: row[:3])
             state, got, out = kernel_block(state, s, tips, sends, number, number, limits)
             assert kernel_state(state) == given_state(chains), (seed, number)

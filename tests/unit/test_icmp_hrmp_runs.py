@@ -221,6 +221,8 @@ def test_keys_are_those_of_deployed_relay_chains() -> None:
         ({"channel_calls": calls((1, "open", "a", "x", "a"))}, "channel_calls[0].recipient: 'x' is no parachain"),
         ({"channel_calls": calls((1, "open", "relay", "b", "a"))}, "channel_calls[0].sender: 'relay' is no parachain"),
         ({"channel_calls": calls((1, "open", "a", "b", "z"))}, "channel_calls[0].by: 'z' is no parachain"),
+        ({"channel_calls": calls((1, "open", "a", "b", "b"))}, "channel_calls[0].by: 'b'; allowed with open: 'a'"),
+        ({"channel_calls": calls((1, "accept", "a", "b", "a"))}, "channel_calls[0].by: 'a'; allowed with accept: 'b'"),
     ],
 )
 def test_options_that_do_not_go_together_are_named(options: dict[str, Any], said: str) -> None:

@@ -17,11 +17,13 @@ Decisions where X-6 is silent.
 - A refused call changes nothing; the receipt that brought it stands (upward messages are executed after it).
 - What a chain has asked for counts against its channels outbound, what it has accepted against those inbound, as in the
   deployed pallet; the default of both limits is the most that its configuration may say.
-- Calls of one chain in one block: at most 100 (X-4); a receipt with more is refused, after all other checks.
+- Calls of one chain in one block: at most 100, and 20,000 bytes unless it is a single one (X-4); a receipt with more is
+  refused, after all other checks. Their bytes are those of the deployed pallet, number 60; what is none of its four
+  calls is refused when it is executed. A CANCEL names a number that requests must not exceed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from .trie import H, scale_bytes, u32
 
@@ -29,6 +31,8 @@ ParaId = int
 Pair = tuple[ParaId, ParaId]
 FIRST_HEAD = bytes(32)
 MAX_CALLS = 100
+MAX_CALL_BYTES = 20_000
+PALLET = 60
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class Accept:
 class Cancel:
     sender: ParaId
     recipient: ParaId
+    open_requests: int = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,19 @@ class Close:
 
 
 Call = Open | Accept | Cancel | Close
+CALLS: dict[int, type[Call]] = {0: Open, 1: Accept, 2: Close, 6: Cancel}
+
+
+def encode(call: Call) -> bytes:
+    (number,) = (number for number, kind in CALLS.items() if isinstance(call, kind))
+    return bytes([PALLET, number]) + b"".join(u32(value) for value in vars(call).values())
+
+
+def decode(data: bytes) -> Call:
+    ensure(data[:1] == bytes([PALLET]) and data[1:2] != b"" and data[1] in CALLS, "InvalidFormat")
+    kind, rest = CALLS[data[1]], data[2:]
+    ensure(len(rest) == 4 * len(fields(kind)), "InvalidFormat")
+    return kind(*(int.from_bytes(rest[at : at + 4], "little") for at in range(0, len(rest), 4)))
 
 
 @dataclass(frozen=True)
@@ -101,7 +119,7 @@ class Receipt:
     relay_parent: int
     watermark: int
     messages: tuple[tuple[ParaId, bytes], ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[bytes, ...] = ()
 
 
 @dataclass
@@ -190,6 +208,7 @@ def check(s: State, config: Config, r: Receipt) -> str | None:
         check_watermark(s, r)
         check_outbound(s, config, r)
         ensure(len(r.calls) <= MAX_CALLS, "TooManyCalls")
+        ensure(len(r.calls) <= 1 or sum(map(len, r.calls)) <= MAX_CALL_BYTES, "CallsTooLarge")
     except HrmpError as error:
         return str(error)
     return None
@@ -243,6 +262,7 @@ def execute(s: State, config: Config, number: int, origin: ParaId, call: Call) -
         s.requests[pair] = replace(s.requests[pair], recipient_deposit=config.recipient_deposit, confirmed=True)
     elif isinstance(call, Cancel):
         pair = call.sender, call.recipient
+        ensure(len(s.requests) <= call.open_requests, "WrongWitness")
         ensure(origin in pair, "CancelHrmpOpenChannelUnauthorized")
         ensure(pair in s.requests, "OpenHrmpChannelDoesntExist")
         ensure(not s.requests[pair].confirmed, "OpenHrmpChannelAlreadyConfirmed")
@@ -277,7 +297,7 @@ def step(s: State, config: Config, number: int, receipts: Sequence[Receipt]) -> 
     for r in accepted:
         for place, call in enumerate(r.calls):
             try:
-                execute(s, config, number, r.para, call)
+                execute(s, config, number, r.para, decode(call))
             except HrmpError as error:
                 refused[r.para, place] = str(error)
     return Stepped({p: error for p, error in errors.items() if error is not None}, refused, dropped)

@@ -8,25 +8,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.protocols.contract import View
 from causeway.protocols.icmp.chains import RELAY_POSITION, Network
 from causeway.protocols.icmp.channel_options import HrmpOptions
-from causeway.protocols.icmp.hrmp.channels import Call, channel_counts
+from causeway.protocols.icmp.hrmp.channels import channel_counts
 from causeway.protocols.icmp.hrmp.checks import MOST_CALLS
 from causeway.protocols.icmp.hrmp.tables import CALLS_SCHEMA
+from causeway.protocols.icmp.hrmp.upward import Asked, Call, encode_call
 from causeway.protocols.waking import earliest
-
-Asked = tuple[int, int, int]
-"""A call and the channel that it is about: sender, recipient."""
 
 
 @dataclass(frozen=True)
 class Planned:
     """The calls that a scenario plans, by the parachain (its position) that makes them: tick and call, ascending by
-    tick. Raises ``InvalidInput`` for chains that are not there."""
+    tick. Raises ``InvalidInput`` for chains that are not there, and for calls that only another one can make."""
 
     by_chain: Mapping[int, list[tuple[int, Asked]]] = field(default_factory=dict)
 
@@ -43,7 +42,10 @@ class Planned:
                     raise InvalidInput(
                         f"options.channel_calls[{row}].{key}: {name!r} is no parachain; allowed: {allowed}"
                     )
-            asked = int(Call[call.do.upper()]), paras[call.sender], paras[call.recipient]
+            only = {"open": call.sender, "accept": call.recipient}.get(call.do, who)
+            if who != only:
+                raise InvalidInput(f"options.channel_calls[{row}].by: {who!r}; allowed with {call.do}: {only!r}")
+            asked = _asked(Call[call.do.upper()], (paras[call.sender], paras[call.recipient]), options)
             found.setdefault(paras[who], []).append((call.tick, asked))
         return cls({chain: sorted(calls) for chain, calls in found.items()})
 
@@ -78,7 +80,7 @@ def calls_of(view: View, pages: Frame, tips: Frame, tick: int, planned: Planned,
         if chain in asked and free[chain] >= deposit and held[chain] < limit:
             free[chain] -= deposit
             held[chain] += 1
-            asked[chain].append((int(call), *pair))
+            asked[chain].append(_asked(call, pair, options))
 
     open_to = requests.filter(requests["confirmed"] == 0)
     for pair in _pairs(open_to):
@@ -86,24 +88,21 @@ def calls_of(view: View, pages: Frame, tips: Frame, tick: int, planned: Planned,
     for pair in sorted(wanted - {*_pairs(requests), *_pairs(channels)}):
         ask(pair[0], Call.OPEN, pair, options.sender_deposit, outbound, options.max_outbound_channels)
     rows = [
-        (chain, place, *one)
+        (chain, place, encode_call(one))
         for chain, calls in asked.items()
         for place, one in enumerate(list(dict.fromkeys(calls))[:MOST_CALLS])
     ]
-    columns = np.array(rows, dtype=np.int64).reshape(-1, 5)
-    opens = columns[:, 2] == Call.OPEN
-    given = {
-        "source": columns[:, 0],
-        "destination": np.full(len(rows), RELAY_POSITION),
-        "place": columns[:, 1],
-        "call": columns[:, 2],
-        "sender": columns[:, 3],
-        "recipient": columns[:, 4],
-        "max_capacity": np.where(opens, options.max_capacity, 0),
-        "max_message_size": np.where(opens, options.max_message_size, 0),
+    names = [[row[at] for row in rows] for at in range(3)]
+    columns = {
+        name: np.array(column, dtype=np.uint32) for name, column in zip(("source", "place"), names, strict=False)
     }
-    kinds = {item.name: item.type.to_pandas_dtype() for item in CALLS_SCHEMA}
-    return Frame({name: column.astype(kinds[name]) for name, column in given.items()}, len(rows))
+    columns["destination"] = np.full(len(rows), RELAY_POSITION, dtype=np.uint32)
+    return Frame({**columns, "data": pa.array(names[2], pa.binary())}, len(rows)).select(CALLS_SCHEMA.names)
+
+
+def _asked(call: Call, pair: tuple[int, int], options: HrmpOptions) -> Asked:
+    """Return a call about a channel, which is asked for as large as it may be."""
+    return Asked(call, *pair, options.max_capacity, options.max_message_size)
 
 
 def _pairs(rows: Frame) -> list[tuple[int, int]]:

@@ -7,7 +7,6 @@ deposit, and has it back when the channel closes. Every change of an account is 
 from __future__ import annotations
 
 from collections import Counter
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp.errors import CallError
 from causeway.protocols.icmp.hrmp.tables import CHANNELS_SCHEMA, PAIR, REQUESTS_SCHEMA
+from causeway.protocols.icmp.hrmp.upward import Asked, Call, decode_call
 from causeway.protocols.tabled_state import TabledState
 
 NOTICE = 2
@@ -29,15 +29,6 @@ NOTICE = 2
 it could be known are included by then."""
 
 Pair = tuple[int, int]
-
-
-class Call(IntEnum):
-    """What a parachain asks the relay chain for."""
-
-    OPEN = 0
-    ACCEPT = 1
-    CANCEL = 2
-    CLOSE = 3
 
 
 class Session(NamedTuple):
@@ -96,30 +87,27 @@ class Executed(NamedTuple):
 def execute_calls(state: TabledState, calls: Frame, number: int, options: HrmpOptions) -> Executed:
     """Execute calls (``CALLS_SCHEMA``), each in the state that those before it left; one that is refused changes
     nothing. ``number``: the relay block that has them."""
-    pairs = [*zip(calls["sender"].tolist(), calls["recipient"].tolist(), strict=True)]
-    asked, books = _Asked(state, pairs), _Books(state["sovereign"])
-    codes = np.zeros(len(calls), dtype=np.int64)
-    names = ("source", "call", "max_capacity", "max_message_size")
-    for at, (pair, row) in enumerate(
-        zip(pairs, zip(*(calls[name].tolist() for name in names), strict=True), strict=True)
-    ):
-        origin, call, capacity, size = row
-        codes[at] = _execute(asked, books, origin, Call(call), pair, (capacity, size), options)
+    origins = calls["source"].tolist()
+    read = [decode_call(data, p) for data, p in zip(calls["data"].to_pylist(), origins, strict=True)]
+    pairs = [(one.sender, one.recipient) for one in read if one is not None]
+    asked, books = _Known(state, pairs), _Books(state["sovereign"])
+    codes = np.full(len(calls), CallError.InvalidFormat, dtype=np.int64)
+    for at, (one, origin) in enumerate(zip(read, origins, strict=True)):
+        if one is not None:
+            codes[at] = _execute(asked, books, origin, one, options)
     changed = asked.tables(state, number)
     if books.moved:
         changed["sovereign"] = books.frame()
     return Executed(state.with_tables(**changed), codes, books.log())
 
 
-def _execute(
-    asked: _Asked, books: _Books, origin: int, call: Call, pair: Pair, sizes: Pair, options: HrmpOptions
-) -> CallError:
+def _execute(asked: _Known, books: _Books, origin: int, one: Asked, options: HrmpOptions) -> CallError:
     """Execute one call, its checks in written order."""
-    sender, recipient = pair
+    sender, recipient = pair = one.sender, one.recipient
     request, channel = asked.requests.get(pair), asked.channels.get(pair)
     accepted = request is not None and request.confirmed == 1
-    if call == Call.OPEN:
-        capacity, size = sizes
+    if one.call == Call.OPEN:
+        capacity, size = one.max_capacity, one.max_message_size
         error = _first(
             (recipient == origin, CallError.OpenHrmpChannelToSelf),
             (recipient not in books, CallError.OpenHrmpChannelInvalidRecipient),
@@ -135,8 +123,9 @@ def _execute(
         if error == CallError.OK:
             books.hold(origin, options.sender_deposit, pair)
             asked.outbound[origin] += 1
+            asked.waiting += 1
             asked.requests[pair] = _Request(capacity, options.max_total_size, size, options.sender_deposit)
-    elif call == Call.ACCEPT:
+    elif one.call == Call.ACCEPT:
         error = _first(
             (request is None or recipient != origin, CallError.AcceptHrmpChannelDoesntExist),
             (accepted, CallError.AcceptHrmpChannelAlreadyConfirmed),
@@ -147,8 +136,9 @@ def _execute(
             books.hold(origin, options.recipient_deposit, pair)
             asked.inbound[origin] += 1
             asked.requests[pair] = request._replace(confirmed=1, recipient_deposit=options.recipient_deposit)
-    elif call == Call.CANCEL:
+    elif one.call == Call.CANCEL:
         error = _first(
+            (asked.waiting > one.open_requests, CallError.WrongWitness),
             (origin not in pair, CallError.CancelHrmpOpenChannelUnauthorized),
             (request is None, CallError.OpenHrmpChannelDoesntExist),
             (accepted, CallError.OpenHrmpChannelAlreadyConfirmed),
@@ -156,6 +146,7 @@ def _execute(
         if error == CallError.OK and request is not None:
             books.release(sender, request.sender_deposit, pair)
             asked.outbound[sender] -= 1
+            asked.waiting -= 1
             asked.requests[pair] = None
     else:
         error = _first(
@@ -181,9 +172,10 @@ class _Request(NamedTuple):
     confirmed: int = 0
 
 
-class _Asked:
+class _Known:
     """The requests and channels that calls are about: a request, or None; whether a channel that is open is to be
-    closed; and how many channels parachains have, asked for (``outbound``) or accepted (``inbound``) ones included."""
+    closed; and how many channels parachains have, asked for (``outbound``) or accepted (``inbound``) ones included;
+    how many requests there are (``waiting``)."""
 
     def __init__(self, state: TabledState, pairs: list[Pair]) -> None:
         self._pairs = np.array(sorted(set(pairs)), dtype=np.uint32).reshape(-1, 2)
@@ -199,6 +191,7 @@ class _Asked:
             else:
                 fields = zip(*(rows[field].tolist() for field in _Request._fields), strict=True)
                 self.requests |= {pair: _Request(*values) for pair, values in zip(found, fields, strict=True)}
+        self.waiting = len(state["requests"])
         self.outbound, self.inbound = channel_counts(state["requests"], state["channels"])
         self._before = dict(self.requests), dict(self.channels)
 

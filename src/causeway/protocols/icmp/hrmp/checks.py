@@ -18,7 +18,8 @@ from causeway.protocols.icmp.hrmp.tables import PAIR
 Codes = npt.NDArray[np.int64]
 
 MOST_CALLS = 100
-"""Of a chain in a block (X-4: upward messages)."""
+MOST_CALL_BYTES = 20_000
+"""Of a chain in a block: upward messages, and their bytes; a single one may have more (X-4)."""
 
 
 def check_watermarks(receipts: Frame, digests: Frame) -> Codes:
@@ -93,10 +94,13 @@ def check_outbound(receipts: Frame, sent: Frame, channels: Frame, options: HrmpO
 
 
 def check_calls(receipts: Frame, calls: Frame) -> Codes:
-    """Return which receipts bring too many calls."""
+    """Return which receipts bring too many calls, or too many bytes of them."""
     at = lookup(receipts, calls, ("source",))
-    counts = np.bincount(at[at >= 0], minlength=len(receipts))
-    return np.where(counts > MOST_CALLS, Acceptance.TooManyCalls, Acceptance.OK).astype(np.int64)
+    mine = at >= 0
+    counts = np.bincount(at[mine], minlength=len(receipts))
+    sizes = np.bincount(at[mine], weights=data_lengths(calls)[mine], minlength=len(receipts))
+    wrong = [counts > MOST_CALLS, (sizes > MOST_CALL_BYTES) & (counts > 1)]
+    return np.select(wrong, [Acceptance.TooManyCalls, Acceptance.CallsTooLarge], Acceptance.OK).astype(np.int64)
 
 
 def data_lengths(rows: Frame) -> npt.NDArray[np.int64]:

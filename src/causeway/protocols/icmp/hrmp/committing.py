@@ -18,7 +18,6 @@ from causeway.protocols.icmp.hrmp.storage import changes
 from causeway.protocols.icmp.hrmp.tables import (
     ALL_TABLES,
     BLOCKS_SCHEMA,
-    CALLS_SCHEMA,
     CANDIDATES_SCHEMA,
     TIPS_SCHEMA,
 )
@@ -71,7 +70,8 @@ def commit_paras(
 ) -> tuple[State, Frame]:
     """Return the state after blocks of the parachains of ``tips``, with their receipts, and the headers.
 
-    A block's hash is of its parent, its number, its state's root, the watermark, the messages and the calls.
+    A block's hash is of its parent, its number, its state's root, the watermark, the messages and the calls: of the
+    bytes that the relay chain reads.
     """
     chains, count = tips["chain"], len(tips)
     number = tips["number"] + np.uint64(1)
@@ -80,9 +80,8 @@ def commit_paras(
     for row, to, data in zip(at.tolist(), sent["to"].tolist(), sent["data"].to_pylist(), strict=True):
         rest[row] += to.to_bytes(4, "little") + blake2_256(data)
     at = lookup(tips, Frame({"chain": calls["source"]}, len(calls)), ("chain",))
-    names = [name for name in CALLS_SCHEMA.names if name not in ("source", "destination", "place")]
-    for row, *call in zip(at.tolist(), *(calls[name].tolist() for name in names), strict=True):
-        rest[row] += b"".join([value.to_bytes(4, "little") for value in call])
+    for row, data in zip(at.tolist(), calls["data"].to_pylist(), strict=True):
+        rest[row] += blake2_256(data)
     parents = [head.tobytes() for head in tips["head"]]
     made_of = zip(parents, number.tolist(), roots, rest, strict=True)
     heads = digests([block_hash(parent, n, root.tobytes(), more) for parent, n, root, more in made_of])

@@ -19,11 +19,12 @@ class Acceptance(IntEnum):
     TotalSizeExceeded = 8
     CapacityExceeded = 9
     TooManyCalls = 10
-    ParentMismatch = 11
+    CallsTooLarge = 11
+    ParentMismatch = 12
 
 
 class CallError(IntEnum):
-    """Why a call about a channel changed nothing; names of the deployed pallet."""
+    """Why an upward message changed nothing; names of the deployed pallets."""
 
     OK = 0
     OpenHrmpChannelToSelf = 1
@@ -45,3 +46,5 @@ class CallError(IntEnum):
     CloseHrmpChannelUnauthorized = 17
     CloseHrmpChannelDoesntExist = 18
     CloseHrmpChannelAlreadyUnderway = 19
+    WrongWitness = 20
+    InvalidFormat = 21

@@ -75,14 +75,10 @@ CALLS_SCHEMA = pa.schema(
         _field("source", U32),
         _field("destination", U32),
         _field("place", U32),
-        _field("call", U8),
-        _field("sender", U32),
-        _field("recipient", U32),
-        _field("max_capacity", U32),
-        _field("max_message_size", U32),
+        _field("data", pa.binary()),
     ]
 )
-"""One row a call (``channels.Call``) of the last block of ``source``, in its order; sizes are those of an OPEN."""
+"""One row an upward message (``upward``) of the last block of ``source``, in its order."""
 
 BLOCKS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("number", UINT64), _field("hash", DIGEST), _field("parent", DIGEST)]
@@ -175,7 +171,7 @@ HRMP_TABLES = {
         CALLS_SCHEMA,
         "source",
         ("source", "place"),
-        chains=("source", "destination", *PAIR),
+        chains=("source", "destination"),
         shown=Shown.DESTINATION,
     ),
     "pages": StateTable(PAGES_SCHEMA, "source", ("source", "destination", "place"), chains=("source", "destination")),
