@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import psutil
+import pytest
 
 from causeway.proofs.substrate import queue_topic
 from causeway.proofs.substrate.gossip import GossipedQueue, NeighborPacket, decode_gossip
@@ -19,13 +20,13 @@ from causeway.service.icmp.relay_chain import Client, RelayBlock, RelayChain
 from causeway.service.icmp.wire import (
     NO_TOPIC,
     Hello,
-    decode_hello,
     decode_message,
     encode_message,
     frame,
     message_limit,
 )
 from tests.service.gossip_cores import RELAY
+from tests.service.gossip_shaken import shaken
 
 ENOUGH = 120.0
 HONEST, HOSTILE = 8, 9
@@ -41,9 +42,7 @@ class Peer:
 
     async def connect(self) -> Peer:
         self.reader, self.writer = await asyncio.open_connection(HOST, self._port)
-        hello = Hello(self._network, self._number, b"sessions", SECRETS[self._number])
-        self.writer.write(frame(hello.encode()))
-        assert decode_hello(await read_frame(self.reader, 1_000, ENOUGH), self._network).session == b"sessions"
+        await shaken(self.reader, self.writer, self._network, self._number, 0, SECRETS[self._number])
         return self
 
     def declare(self, *heads: bytes) -> None:
@@ -108,8 +107,9 @@ def test_a_node_lives_through_what_strangers_and_a_hostile_peer_send_and_serves_
 
         honest = await Peer(HONEST, network, port).connect()
         assert await honest.hears() == NeighborPacket((leaf.hash,))
-        hello = Hello(network, HOSTILE, b"sessions", b"y" * 16).encode()
-        for data in (struct.pack("<I", 2**32 - 1), frame(hello), frame(b"GET / HTTP/1.1"), frame(hello[:20])):
+        hello = Hello(network, HOSTILE, 0, bytes(32)).encode()
+        unproved = frame(hello) + frame(bytes(32))
+        for data in (struct.pack("<I", 2**32 - 1), unproved, frame(b"GET / HTTP/1.1"), frame(hello[:20])):
             await stranger(port, data)
 
         # What is judged costs reputation until the node has enough of this peer.
@@ -122,7 +122,9 @@ def test_a_node_lives_through_what_strangers_and_a_hostile_peer_send_and_serves_
         await until(lambda: node.standing.get("UnexpectedQueue", 0) >= 90 and node.standing["peers"] == 1)
         before = process.memory_info().rss
         assert node.standing["BadNeighborPacket"] == 1 and node.standing["RootMismatch"] == 1
-        await stranger(port, frame(Hello(network, HOSTILE, b"sessions", SECRETS[HOSTILE]).encode()) + bytes(1 << 20))
+        with pytest.raises(EOFError):
+            await Peer(HOSTILE, network, port).connect()
+        await stranger(port, frame(hello) + bytes(1 << 20))
         assert process.memory_info().rss < before + (64 << 20)
 
         # The node serves the honest peer as before: it sends its own queue, and takes the other.
@@ -132,7 +134,7 @@ def test_a_node_lives_through_what_strangers_and_a_hostile_peer_send_and_serves_
         assert heard.messages == posted[heard.root] and posted[mine.root]
         honest.send(queue_topic(theirs.issued), GossipedQueue(theirs.root, posted[theirs.root]))
         await until(lambda: node.standing.get("OK") and node.standing["there"])
-        assert node.status["refused"]["stranger"] == 1 and node.status["refused"]["too-long"] == 1
+        assert node.status["refused"]["stranger"] == 2 and node.status["refused"]["too-long"] == 1
         assert node.status["refused"]["no-hello"] == 2 and node.status["refused"]["kept-out"] == 1
         await node.end()
         assert not process.is_running()

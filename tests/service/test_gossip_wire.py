@@ -24,9 +24,10 @@ from causeway.service.icmp.wire import (
     frame,
     message_limit,
 )
+from tests.service.gossip_shaken import shaken
 
 NETWORK, SECRET = b"n" * 32, b"s" * 16
-HELLO = Hello(NETWORK, 2, b"sessions", SECRET)
+HELLO = Hello(NETWORK, 2, 1, b"n" * 32)
 ENOUGH = 20.0
 """Seconds after which a test has failed; nothing is measured."""
 
@@ -57,7 +58,7 @@ def test_a_hello_says_who_speaks() -> None:
         (HELLO.encode()[:-1], "no-hello"),
         (HELLO.encode() + b"x", "no-hello"),
         (b"GET / HTTP/1.1\r\n".ljust(HELLO_BYTES, b" "), "no-hello"),
-        (HELLO.encode()[:8] + b"\x02\x00" + HELLO.encode()[10:], "version"),
+        (HELLO.encode()[:8] + b"\x01\x00" + HELLO.encode()[10:], "version"),
         (replace(HELLO, network=b"m" * 32).encode(), "network"),
     ],
 )
@@ -258,8 +259,10 @@ def test_two_nodes_that_know_each_other_find_each_other_again() -> None:
 STRANGERS = {
     "another network": (replace(HELLO, network=b"m" * 32), "network"),
     "a node that is not known": (replace(HELLO, node=3), "stranger"),
-    "another's name": (replace(HELLO, secret=b"x" * 16), "stranger"),
+    "another's name": (HELLO, "stranger"),
     "the node itself": (replace(HELLO, node=1), "stranger"),
+    "a node that is dialled": (replace(HELLO, node=4), "stranger"),
+    "who dials another": (replace(HELLO, peer=4), "stranger"),
 }
 
 
@@ -268,25 +271,34 @@ def test_strangers_are_not_let_in(name: str) -> None:
     hello, reason = STRANGERS[name]
 
     async def run() -> None:
-        node = End(1, {2: Link(SECRET, dials=False)})
+        node = End(1, {2: Link(SECRET, dials=False), 4: Link(SECRET, dials=True)})
         reader, writer = await asyncio.open_connection(HOST, await node.links.listen())
-        writer.write(frame(hello.encode()) + frame(b"dot1 and more"))
-        assert await reader.read() == b"" if reason else None
+        writer.write(frame(hello.encode()) + frame(b"dot1 and more".ljust(32)))
+        said = await reader.read()
+        # Nothing but a hello is said to who says to be a peer, nothing at all to others.
+        assert not said if hello != HELLO else decode_hello(said[4:], NETWORK).peer == 2
         assert node.links.refused == {reason: 1} and not node.joined
         await node.links.close()
 
     limited(run)
 
 
+async def dialled(port: int) -> Peer:
+    """Connect as node 2 to node 1."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    await shaken(reader, writer, NETWORK, 2, 1, SECRET)
+    return reader, writer
+
+
 def test_a_second_connection_of_a_node_is_refused_and_the_first_stays() -> None:
     async def run() -> None:
         node = End(1, {2: Link(SECRET, dials=False)})
         port = await node.links.listen()
-        ends = [await asyncio.open_connection(HOST, port) for _ in range(2)]
-        for reader, writer in ends:
-            writer.write(frame(HELLO.encode()))
-            await asyncio.wait([asyncio.create_task(reader.read(1))])
+        ends = await dialled(port)
+        with pytest.raises(EOFError):
+            await dialled(port)
         assert node.joined == [2] and node.links.refused == {"twice": 1} and not node.left
+        ends[1].close()
         await node.links.close()
 
     limited(run)
@@ -296,15 +308,15 @@ def test_who_is_kept_out_stays_out() -> None:
     async def run() -> None:
         node = End(1, {2: Link(SECRET, dials=False)})
         port = await node.links.listen()
-        for _ in range(2):
-            _, writer = await asyncio.open_connection(HOST, port)
-            writer.write(frame(HELLO.encode()))
-            await until(lambda: node.joined)
-            if 2 in node.links.connections:
-                node.links.keep_out(2, "Impolite")
-            await until(lambda: node.left)
+        ends = await dialled(port)
+        await until(lambda: node.joined)
+        node.links.keep_out(2, "Impolite")
+        await until(lambda: node.left)
+        with pytest.raises(EOFError):
+            await dialled(port)
         await until(lambda: node.links.refused["kept-out"])
         assert node.joined == [2] and node.links.refused == {"Impolite": 1, "kept-out": 1}
+        ends[1].close()
         await node.links.close()
 
     limited(run)
@@ -331,10 +343,8 @@ def test_who_says_nothing_takes_no_place_for_long() -> None:
         silent = [await asyncio.open_connection(HOST, port) for _ in range(MOST_UNKNOWN + 10)]
         await until(lambda: sum(node.links.refused.values()) == len(silent))
         assert node.links.refused["too-many"] >= 1
-        while not node.joined:
-            _, writer = await asyncio.open_connection(HOST, port)
-            writer.write(frame(HELLO.encode()))
-            await asyncio.sleep(SHORT)
+        await dialled(port)
+        await until(lambda: node.joined)
         await node.links.close()
 
     limited(run)
@@ -345,8 +355,7 @@ def test_who_says_nothing_keeps_no_known_peer_out() -> None:
         node = End(1, {2: Link(SECRET, dials=False)}, Bounds(hello=10 * ENOUGH))
         port = await node.links.listen()
         silent = [await asyncio.open_connection(HOST, port) for _ in range(MOST_UNKNOWN + 3)]
-        _, writer = await asyncio.open_connection(HOST, port)
-        writer.write(frame(HELLO.encode()))
+        _, writer = await dialled(port)
         await until(lambda: node.joined)
         assert await silent[0][0].read() == b"" and node.links.refused == {"too-many": 4}
         await node.links.close()

@@ -1,27 +1,28 @@
 """A node's links: it listens, dials, and lets in only whom it knows, each once.
 
-A link has a secret that both its ends are given, so that nobody takes another's place: who misbehaves is kept out for a
-while, and that must not hit somebody in whose name a stranger speaks.
+A link has a secret that both its ends are given and prove to each other (``handshake``), so that nobody takes another's
+place: who misbehaves is kept out for a while, and that must not hit somebody in whose name a stranger speaks. Who has
+proved nothing is told nothing but a nonce, and not who is connected or kept out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from causeway.service.icmp.connection import Bounds, Connection, loud, read_frame
-from causeway.service.icmp.wire import HELLO_BYTES, SESSION_BYTES, Hello, WireError, decode_hello, frame
+from causeway.service.icmp.handshake import DIALLER, LISTENER, Handshake
+from causeway.service.icmp.wire import HELLO_BYTES, NONCE_BYTES, PROOF_BYTES, Hello, WireError, decode_hello, frame
 
 HOST = "127.0.0.1"
 
 MOST_UNKNOWN = 64
-"""Connections whose other end has not said yet who it is; of more the oldest are closed, so
-that who says nothing keeps nobody out."""
+"""Connections whose other end has not proved yet who it is; of more the oldest are closed, so that who says nothing
+keeps nobody out."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 """Seconds between two attempts to reach a peer."""
@@ -109,20 +110,33 @@ class Links:
         self._unknown[writer] = None
         try:
             async with asyncio.timeout(self._bounds.hello):
-                said = await self._read_hello(reader)
-                self._require(said)
+                shaken = await self._answered(reader, writer)
+                peer = shaken.dialler.node
+                self._require(peer)
                 if writer not in self._unknown:
                     raise EOFError
-                writer.write(frame(self._hello(said.node, said.session).encode()))
+                writer.write(frame(shaken.proof(LISTENER)))
                 await writer.drain()
-            self._require(said)
+            self._require(peer)
         except (WireError, TimeoutError, EOFError, OSError) as error:
             self.refused[_why(error) if writer in self._unknown else "too-many"] += 1
             writer.transport.abort()
             return
         finally:
             self._unknown.pop(writer, None)
-        self._join(said, reader, writer)
+        self._join(peer, shaken.session, reader, writer)
+
+    async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Handshake:
+        """Return the handshake of whom the other end has proved to be. Raises ``WireError``: it has not."""
+        said = await self._read_hello(reader)
+        link = self._links.get(said.node)
+        if link is None or link.dials or said.peer != self._node:
+            raise WireError("stranger", f"node {said.node} is none that dials node {self._node}")
+        mine = self._hello(said.node)
+        writer.write(frame(mine.encode()))
+        shaken = Handshake(link.secret, said, mine, (_port(writer, "peername"), _port(writer, "sockname")))
+        shaken.require(DIALLER, await self._read_proof(reader))
+        return shaken
 
     async def _dial(self, peer: int) -> None:
         pause = FIRST_PAUSE
@@ -147,46 +161,55 @@ class Links:
         async with asyncio.timeout(self._bounds.hello):
             reader, writer = await asyncio.open_connection(HOST, port)
             try:
-                mine = self._hello(peer, os.urandom(SESSION_BYTES))
-                writer.write(frame(mine.encode()))
-                said = await self._read_hello(reader)
-                self._require(said)
-                if (said.node, said.session) != (peer, mine.session):
-                    raise WireError("stranger", f"node {said.node} answers where node {peer} was dialled")
+                shaken = await self._asked(peer, reader, writer)
+                self._require(peer)
             except BaseException:
                 writer.transport.abort()
                 raise
-        self._join(said, reader, writer)
+        self._join(peer, shaken.session, reader, writer)
+
+    async def _asked(self, peer: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Handshake:
+        """Return the handshake of a peer that has proved to be the one that was dialled. Raises ``WireError``."""
+        mine = self._hello(peer)
+        writer.write(frame(mine.encode()))
+        said = await self._read_hello(reader)
+        if (said.node, said.peer) != (peer, self._node):
+            raise WireError("stranger", f"node {said.node} answers where node {peer} was dialled")
+        ports = _port(writer, "sockname"), _port(writer, "peername")
+        shaken = Handshake(self._links[peer].secret, mine, said, ports)
+        writer.write(frame(shaken.proof(DIALLER)))
+        shaken.require(LISTENER, await self._read_proof(reader))
+        return shaken
 
     async def _read_hello(self, reader: asyncio.StreamReader) -> Hello:
         return decode_hello(await read_frame(reader, HELLO_BYTES, self._bounds.hello), self._network)
 
-    def _hello(self, peer: int, session: bytes) -> Hello:
-        return Hello(self._network, self._node, session, self._links[peer].secret)
+    async def _read_proof(self, reader: asyncio.StreamReader) -> bytes:
+        return await read_frame(reader, PROOF_BYTES, self._bounds.hello)
 
-    def _require(self, said: Hello) -> None:
-        """Refuse who is not let in. Raises ``WireError``."""
-        link = self._links.get(said.node)
-        if link is None or not hmac.compare_digest(link.secret, said.secret):
-            raise WireError("stranger", f"node {said.node} is not known, or not who it says it is")
-        if said.node in self.connections:
-            raise WireError("twice", f"node {said.node} is connected already")
-        if self._out_until.get(said.node, 0.0) > asyncio.get_running_loop().time():
-            raise WireError("kept-out", f"node {said.node} is kept out for a while")
+    def _hello(self, peer: int) -> Hello:
+        return Hello(self._network, self._node, peer, os.urandom(NONCE_BYTES))
 
-    def _join(self, said: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _require(self, peer: int) -> None:
+        """Refuse who is connected, or kept out. Raises ``WireError``."""
+        if peer in self.connections:
+            raise WireError("twice", f"node {peer} is connected already")
+        if self._out_until.get(peer, 0.0) > asyncio.get_running_loop().time():
+            raise WireError("kept-out", f"node {peer} is kept out for a while")
+
+    def _join(self, peer: int, session: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(
             reader,
             writer,
-            said.node,
-            said.session,
+            peer,
+            session,
             self._limit,
             self._bounds,
             self._heard,
             self._next,
             self._gone,
         )
-        self.connections[said.node] = connection
+        self.connections[peer] = connection
         self._joined(connection)
 
     def _gone(self, connection: Connection, why: str) -> None:
@@ -206,3 +229,12 @@ def _why(error: BaseException) -> str:
     if isinstance(error, WireError):
         return error.reason
     return "silent" if isinstance(error, TimeoutError) else "closed"
+
+
+def _port(writer: asyncio.StreamWriter, end: str) -> int:
+    """Return the port of an end of a connection (``sockname``, ``peername``). Raises ``EOFError``: it is gone."""
+    name = writer.get_extra_info(end)
+    if name is None:
+        raise EOFError
+    port: int = name[1]
+    return port

@@ -2,7 +2,8 @@
 
 ```
 frame      length (u32, little-endian), body; of length 0: the sender is still there
-hello      "cwgossip" version (u16) network (32 bytes) node (u32) session (8 bytes) secret (16 bytes)
+hello      "cwgossip" version (u16) network (32 bytes) node (u32) peer (u32) nonce (32 bytes)
+proof      32 bytes (``handshake``)
 message    "dot1" topic (32 bytes) packet        packet: 01 01 Vec<Hash>, topic zeros; 03 root Vec<Vec<u8>>
 ```
 
@@ -17,14 +18,16 @@ from dataclasses import dataclass
 from causeway.model.errors import InvalidInput
 from causeway.protocols.icmp.gossip.options import GossipOptions
 
-VERSION = 1
+VERSION = 2
 
 LENGTH = struct.Struct("<I")
 
 SECRET_BYTES = 16
 SESSION_BYTES = 8
+NONCE_BYTES = 32
+PROOF_BYTES = 32
 
-_HELLO = struct.Struct(f"<8sH32sI{SESSION_BYTES}s{SECRET_BYTES}s")
+_HELLO = struct.Struct(f"<8sH32sII{NONCE_BYTES}s")
 _MAGIC = b"cwgossip"
 
 HELLO_BYTES = _HELLO.size
@@ -51,31 +54,30 @@ class WireError(InvalidInput):
 
 @dataclass(frozen=True)
 class Hello:
-    """Who speaks: ``network`` (hash of genesis), ``node``, ``session`` (drawn by who dials, returned by who answers),
-    ``secret``: what both ends of this link alone know."""
+    """Who speaks, to whom: ``network`` (hash of genesis), ``node``, ``peer``; ``nonce``: drawn for this connection."""
 
     network: bytes
     node: int
-    session: bytes
-    secret: bytes
+    peer: int
+    nonce: bytes
 
     def encode(self) -> bytes:
         """Return the body of the frame."""
-        return _HELLO.pack(_MAGIC, VERSION, self.network, self.node, self.session, self.secret)
+        return _HELLO.pack(_MAGIC, VERSION, self.network, self.node, self.peer, self.nonce)
 
 
 def decode_hello(body: bytes, network: bytes) -> Hello:
     """Return who speaks. Raises ``WireError``: it is no hello, of another version, or of another network."""
     if len(body) != HELLO_BYTES:
         raise WireError("no-hello", f"a hello has {HELLO_BYTES} bytes, this has {len(body)}")
-    magic, version, of, node, session, secret = _HELLO.unpack(body)
+    magic, version, of, node, peer, nonce = _HELLO.unpack(body)
     if magic != _MAGIC:
         raise WireError("no-hello", f"a hello begins with {_MAGIC!r}, this with {magic!r}")
     if version != VERSION:
         raise WireError("version", f"the peer speaks version {version}, this node {VERSION}")
     if of != network:
         raise WireError("network", f"the peer is of the network {of.hex()}, this node of {network.hex()}")
-    return Hello(of, node, session, secret)
+    return Hello(of, node, peer, nonce)
 
 
 def frame(body: bytes) -> bytes:
