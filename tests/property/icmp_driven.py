@@ -25,6 +25,8 @@ from causeway.protocols.messages import LANE_COLUMNS
 from tests.spec.icmp.candidates import Candidate, Lists, egress_roots, validate
 from tests.spec.icmp.events import Called
 from tests.spec.icmp.events import Ingress as Listed
+from tests.spec.icmp.fates import fates
+from tests.spec.icmp.history import History, Record
 from tests.spec.icmp.network import Network as Oracle
 from tests.spec.icmp.options import Options
 from tests.spec.icmp.relay import GENESIS, Hash, Mark, Receipt
@@ -46,6 +48,9 @@ class Driven(Network):
         """The oracle's relay blocks by the kernel's."""
         self.made: dict[tuple[int, bytes], Candidate] = {}
         """Candidates of parachains by head."""
+        self._seen: bytes | None = None
+        self._back = 0
+        """How many chains go back in the last tick."""
         self.taken: dict[int, tuple[Lists, int]] = {}
         self._given: list[tuple[int, Call]] = [
             (call.tick, Call(call.do, self.names.index(call.chain), self._other(call.other), self._genesis(call.chain)))
@@ -73,6 +78,7 @@ class Driven(Network):
 
     def watch(self, plan: Plan[IcmpPlan], inputs: Inputs[State]) -> None:
         """Note what every parachain consumes, if it makes a block."""
+        self._back += len(plan.content.standing.back)
         entries, offered = plan.content.entries, inputs.offered
         offered = offered.filter(offered["source"] != offered["destination"])
         for at, p in enumerate(plan.content.bases["chain"].tolist()):
@@ -126,12 +132,38 @@ class Driven(Network):
     # ---- blocks
 
     def _step(self) -> None:
-        before, seen = leaves_of(self.state.tables), self.state["candidates"]
+        before, seen, cursors = leaves_of(self.state.tables), self.state["candidates"], self.state["cursors"]
+        self._back = 0
         super()._step()
         self._relay_blocks(before, seen)
         self._new_candidates()
         for leaf in leaves_of(self.state.tables):
             self.compare(leaf)
+        self._held(before, cursors)
+        self._seen = before[0].hash if self._settled(before) else None
+
+    def _settled(self, before: list[Leaf]) -> bool:
+        """Whether every sender could tell in the last tick what has become of its queues."""
+        return len(before) == 1 and not self._back
+
+    def _held(self, before: list[Leaf], cursors: Frame) -> None:
+        """Whoever can still be asked for a body has it, and with one leaf nobody has another (1.4): but for what was
+        consumed at the latest in a block that is not included yet."""
+        rows = self.state["runs"].filter(self.state["runs"]["source"] != self.state["runs"]["destination"])
+        names = ("source", "destination", "number")
+        held = {*zip(*(rows[name].tolist() for name in names), strict=True)}
+        wanted = set()
+        for leaf in before if self._settled(before) else leaves_of(self.state.tables):
+            columns = (leaf.unrouted[name].tolist() for name in ("source", "to", "issued"))
+            wanted |= {*zip(*columns, strict=True)}
+        assert wanted <= held, "who has posted a queue that waits has not its body"
+        if self._settled(before):
+            paras = before[0].paras
+            included = dict(zip(paras["para"].tolist(), paras["number"].tolist(), strict=True))
+            columns = (cursors[name].tolist() for name in ("source", "destination", "number"))
+            late = {(x, y) for x, y, number in zip(*columns, strict=True) if number > included.get(y, 0)}
+            others = {run for run in held - wanted if run[2] <= included.get(run[0], 0)}
+            assert {(x, y) for x, y, _ in others} <= late
 
     def _relay_blocks(self, before: list[Leaf], seen: Frame) -> None:
         after = leaves_of(self.state.tables)
@@ -206,6 +238,28 @@ class Driven(Network):
         for at in np.flatnonzero(rows[own] == p).tolist():
             found.setdefault(int(rows["number"][at]), []).append((int(rows[other][at]), rows["root"][at].tobytes()))
         return tuple((number, tuple(pairs)) for number, pairs in found.items())
+
+    def fates(self) -> None:
+        """Every message that was posted waits with its body, or was consumed once, or was dropped with one event: as
+        the oracle's log has it, on the relay chain as senders saw it in the last tick."""
+        assert self._seen is not None, "a fork, or a chain that goes back"
+        h = History(Record(self.oracle.log, self.oracle.options))
+        counts: dict[tuple[int, int], int] = defaultdict(int)
+        gone, consumed = set(), set()
+        for queue, fate in fates(h, self.hashes[self._seen]).items():
+            lane = queue.source, queue.to
+            first = counts[lane]
+            counts[lane] += h.queues[queue.block, *lane].n_messages
+            messages = {(*lane, index) for index in range(first, counts[lane])}
+            gone |= messages if fate == "gone" else set()
+            consumed |= messages if fate == "consumed" else set()
+        rows = self.surviving(Event.DROPPED)
+        rows = rows.filter((rows["source"] < len(self.names)) & (rows["source"] != rows["destination"]))
+        dropped = list(zip(*(rows[name].tolist() for name in ("source", "destination", "index")), strict=True))
+        assert sorted(dropped) == sorted(gone)
+        delivered = self.delivered()
+        assert set(delivered.values()) <= {1}
+        assert consumed <= set(delivered) and not gone & set(delivered)
 
     def delivered(self) -> dict[tuple[int, int, int], int]:
         """How often each message of a lane between chains was received, by events that no fork has taken back."""

@@ -113,6 +113,7 @@ def _random(seed: int, cuts: int = 1, forgetful: bool = False) -> Driven:
     talk(net, r, 20)
     net.step(6)
     sound(net)
+    net.fates()
     assert set(net.delivered().values()) <= {1}
     return net
 

@@ -14,6 +14,7 @@ from causeway.model.ledger import Event, Kind
 from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
 from causeway.protocols.contract import RANGES_SCHEMA, Tick
+from causeway.protocols.icmp.gone import TOLD_BLOCKS
 from tests.unit.icmp_network import Network as Memory
 
 FORK = '[[faults]]\nkind = "fork"\ntick = 3\nuntil = 5\n'
@@ -166,7 +167,7 @@ def test_what_a_malicious_collator_does_is_refused_by_its_name_and_the_honest_go
 
 
 def _calls(*calls: tuple[int, str]) -> dict[str, object]:
-    other = {"block": {"other": "a"}}
+    other = {do: {"other": "a"} for do in ("block", "unblock")}
     return {"para_calls": [{"tick": tick, "chain": "b", "do": do} | other.get(do, {}) for tick, do in calls]}
 
 
@@ -191,6 +192,9 @@ OFF, ON = "deregister", "register"
         pytest.param([(14, OFF)], [_fork(2, 20, 1, 1, 1)], 3, set(), id="in a fork, after all was consumed"),
         # b never heard of any, so that nothing was unrouted.
         pytest.param([(0, "block"), (9, OFF)], [], 12, {0, 1, 2}, id="censored before"),
+        # Neither side of the gap is lost; what lies in it goes at once, though nothing after it was consumed.
+        pytest.param([(5, "block"), (9, "unblock")], [], 14, {3, 4, 5, 6}, id="censored between"),
+        pytest.param([(5, "block")], [_fork(3, 12, 0, 1, 1)], 14, None, id="censored in a fork"),
         # b halts until it is deregistered; the sender follows a leaf that is lost, or the one that is kept.
         *(
             pytest.param(
@@ -222,7 +226,40 @@ def test_a_call_to_a_parachain_that_comes_and_goes_is_executed_dropped_or_refuse
     assert dropped is None or dropped <= set(fates[Event.DROPPED])
     if dropped == set():
         assert not fates[Event.DROPPED]
-    assert len(net.state["runs"]) == len(net.state["unrouted"]) == 0
+    assert len(net.state["runs"]) == len(net.state["unrouted"]) == len(net.state["dropped"]) == 0
+
+
+@pytest.mark.parametrize("tick", [4, 5])
+def test_who_is_registered_again_before_its_last_block_was_refused_goes_on(tick: int) -> None:
+    """With ``now_minus_1`` nothing is wrong with a block that it made before: it is included, and not taken back."""
+    options = {**_calls((tick, OFF), (tick + 1, ON)), "watermark_mode": "now_minus_1"}
+    net = Memory({name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}, options=options)
+    for _ in range(10):
+        net.call(20, 31)
+        net.step()
+    net.step(12)
+    assert len(net.state["pool"]) == 0
+    assert net.state["paras"]["number"].tolist() == net.state["tips"]["number"].tolist()
+
+
+def test_a_body_that_nobody_will_consume_goes_at_once_and_the_others_stay() -> None:
+    """b halts; of 12 calls of a it does not want to hear some in the middle. What is told of them is not kept."""
+    calls = _calls((6, "block"), (12, "unblock"))
+    chains = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}
+    net = Memory(chains, options=calls, faults=[Fault("halt", 1, None, 0, 60)])
+    told = []
+    for _ in range(20):
+        net.call(10, 21)
+        net.step()
+        told.append(len(net.state["dropped"]))
+    net.step(4)
+    rows = net.surviving(Event.DROPPED)
+    gone = rows["index"].tolist()
+    assert set(rows["reason"].to_pylist()) == {"Censored"} and 0 < max(told) <= TOLD_BLOCKS
+    runs = net.state["runs"]
+    held = [i for first, count in zip(runs["first"], runs["count"], strict=True) for i in range(first, first + count)]
+    assert sorted([*gone, *held]) == list(range(20))
+    assert held[0] == 0 and held[-1] == 19 and gone == list(range(gone[0], gone[-1] + 1))
 
 
 def test_nobody_gives_up_on_a_body_that_will_come() -> None:

@@ -9,11 +9,13 @@ from enum import Enum
 import numpy as np
 
 from causeway.model.frame import Frame, concat
-from causeway.model.order import groups_of, stable_order
+from causeway.model.order import stable_order
 from causeway.protocols.digests import digests
 from causeway.protocols.icmp.chains import RELAY_POSITION
+from causeway.protocols.icmp.errors import Gone
+from causeway.protocols.icmp.gone import with_gone
 from causeway.protocols.icmp.leaves import Leaf
-from causeway.protocols.icmp.tables import BLOCKED_SCHEMA, DROPPED_SCHEMA, PARAS_SCHEMA
+from causeway.protocols.icmp.tables import BLOCKED_SCHEMA, PARAS_SCHEMA
 
 
 class CallKind(Enum):
@@ -48,7 +50,7 @@ def apply_calls(leaf: Leaf, calls: Sequence[Call], number: int) -> Leaf:
         if call.kind is CallKind.REGISTER:
             leaf = _registered(leaf, call, row)
         elif call.kind is CallKind.DEREGISTER:
-            leaf = _deregistered(leaf, call.para, int(row[0]))
+            leaf = _deregistered(leaf, call.para, int(row[0]), number)
         else:
             leaf = _censoring(leaf, call, number)
     return leaf
@@ -87,27 +89,17 @@ def _registered(leaf: Leaf, call: Call, row: np.ndarray) -> Leaf:
     return replace(leaf, paras=joined.take(stable_order(joined["para"])))
 
 
-def _deregistered(leaf: Leaf, para: int, row: int) -> Leaf:
+def _deregistered(leaf: Leaf, para: int, row: int, number: int) -> Leaf:
     """The queues to it go, and those who sent them are told (``dropped``); those from it stay; so does its head, and
     what others do not want to hear of it."""
     active = leaf.paras["active"].copy()
     active[row] = 0
     gone = leaf.unrouted["to"] == np.uint32(para)
-    dropped = concat([leaf.dropped, _dropped(leaf.unrouted.filter(gone))])
-    dropped = dropped.take(stable_order(dropped["to"], dropped["source"], dropped["first"]))
     unrouted = leaf.unrouted.filter(~gone)
     blocked = leaf.blocked.filter(leaf.blocked["to"] != np.uint32(para))
     paras = leaf.paras.with_columns(active=active)
-    return replace(leaf, paras=paras, unrouted=unrouted, blocked=blocked, dropped=dropped)
-
-
-def _dropped(rows: Frame) -> Frame:
-    """Return what goes of each lane (``DROPPED_SCHEMA``)."""
-    rows = rows.take(stable_order(rows["to"], rows["source"], rows["issued"]))
-    groups = groups_of(rows["to"], rows["source"])
-    ends = groups.starts + groups.counts - 1
-    lanes = rows.take(groups.starts)
-    return lanes.with_columns(first=lanes["issued"], last=rows["issued"][ends]).select(DROPPED_SCHEMA.names)
+    leaf = with_gone(leaf, leaf.unrouted.filter(gone), Gone.DestinationDoesNotExist, number)
+    return replace(leaf, paras=paras, unrouted=unrouted, blocked=blocked)
 
 
 def _censoring(leaf: Leaf, call: Call, number: int) -> Leaf:

@@ -38,6 +38,18 @@ TOO_LARGE = "MaxMessageSizeExceeded"
 REASONS = ["", NO_DESTINATION, NO_HANDLER, TOO_LARGE]
 """Why a call of a program is refused before it is in any queue."""
 
+
+class Gone(IntEnum):
+    """Why a queue that was posted is not routed, and never will be: the reason of the event DROPPED."""
+
+    DestinationDoesNotExist = 0
+    """Its recipient was deregistered (D-3)."""
+    Censored = 1
+    """Its recipient did not want to hear its sender (5.1 (2))."""
+    Skipped = 2
+    """Its recipient's watermark was moved past it (D-12)."""
+
+
 REJECTED = 16
 """The code of an answer that a chain itself made, because nobody could take the call."""
 

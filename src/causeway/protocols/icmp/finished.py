@@ -1,112 +1,87 @@
-"""Which bodies a sender gives up: what was consumed, and what went with a deregistration (ICMP reference 1.4, D-3).
+"""Which bodies a sender gives up: what was consumed, and what nobody will ever consume (ICMP reference 1.4, D-3, D-12,
+5.1 (2)).
 
-A sender keeps a body until a block that consumed it is included, or until the relay chain has dropped the queue because
-whom it was for was deregistered. A queue of a block that is not included yet is never given up. As long as the relay
-chain has several leaves nothing is: what was consumed or dropped at one may be wanted again at another.
+A sender keeps a body until a block that consumed it is included, or until the relay chain has said that the queue is
+not routed and never will be (``gone``). What it keeps is so what can still be consumed, wherever in its lane that lies,
+and the queues of its block that is not included yet. As long as the relay chain has several leaves nothing is given up:
+what was consumed or is gone at one may be wanted at another.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
+from causeway.model.ledger import COLLECTED_MESSAGES, Event
 from causeway.model.order import groups_of, stable_order
-from causeway.protocols.contract import View
+from causeway.protocols.contract import RANGES_SCHEMA, View
+from causeway.protocols.events import EventLog, event_rows, names_column
+from causeway.protocols.icmp.errors import Gone
 from causeway.protocols.icmp.forks import Standing
 from causeway.protocols.icmp.state import State
-from causeway.protocols.messages import LANE
+from causeway.protocols.messages import LANE, LANE_COLUMNS
 
-_KEYS = ("destination", "source", "substream")
+_CURSOR = ("destination", "source", "substream")
+_LISTED = ("to", "source", "issued")
 
 
 def bodies_to_give_up(state: State, view: View, standing: Standing) -> tuple[Frame, Frame]:
-    """Return what each sender gives up of its lanes, because it was consumed and because it was dropped: lane,
-    ``begin``, ``to``; the second follows on the first.
-
-    Of a lane of which several deregistrations dropped queues the first is dealt with, and the others in later rounds.
-    """
-    queues = state["queues"]
-    full = (queues["next_index"] > queues["begin"]) & (queues["source"] != queues["destination"])
-    full &= ~np.isin(queues["source"], standing.back["chain"])
+    """Return the queues that senders give up, because they were consumed and because they are gone (with ``why``,
+    ``errors.Gone``): rows of ``runs``."""
+    runs = state["runs"]
+    held = runs["source"] != runs["destination"]
+    held &= ~np.isin(runs["source"], standing.back["chain"])
     if standing.forked:
-        full[:] = False
-    lanes = queues.filter(full).select([*LANE, "begin"])
-    end, first, last = lanes["begin"].copy(), *_dropped(lanes, state["runs"], view.tables["dropped"])
-    paras, cursors, pending = view.tables["paras"], view.tables["cursors"], np.zeros(len(lanes), dtype=bool)
-    if len(cursors) and len(lanes):
-        row = lookup(paras, Frame({"para": cursors["destination"]}, len(cursors)), ("para",))
-        included = (row >= 0) & (cursors["number"] <= paras["number"][np.maximum(row, 0)])
-        at = lookup(cursors, lanes, _KEYS)
-        pending[at >= 0] = ~included[at[at >= 0]]
-        seen = (at >= 0) & ~pending
-        end[seen] = np.maximum(end[seen], cursors["index"][at[seen]])
-    # Below what was dropped all was consumed; above it what came after the next registration.
-    end = np.where(last > 0, np.minimum(end, np.maximum(first, lanes["begin"])), end)
-    consumed = lanes.with_columns(to=end).filter(end > lanes["begin"])
-    # Nothing is unrouted to a parachain that is not registered, nor what it once had censored.
-    nobody = (last == 0) & ~np.isin(lanes["destination"], paras["para"][paras["active"] == 1])
-    if nobody.any():
-        last = np.where(nobody, np.maximum(_included(lanes, state["runs"], paras), end), last)
-    # Where the last consumption is not included the one before is not known: it is a round later.
-    gone = (last > end) & ~pending
-    return consumed, lanes.with_columns(begin=end, to=last).filter(gone)
+        held[:] = False
+    queues = runs.filter(held)
+    paras, cursors, dropped = (view.tables[name] for name in ("paras", "cursors", "dropped"))
+    listed = lookup(dropped, queues.with_columns(to=queues["destination"], issued=queues["number"]), _LISTED)
+    gone = listed >= 0
+    row = lookup(paras, Frame({"para": cursors["destination"]}, len(cursors)), ("para",))
+    known = row >= 0
+    known[known] = cursors["number"][known] <= paras["number"][row[known]]
+    at = lookup(cursors.filter(known), queues, _CURSOR)
+    consumed = (at >= 0) & ~gone
+    ends = (queues["first"] + queues["count"])[consumed]
+    consumed[consumed] = ends <= cursors["index"][known][at[consumed]]
+    return queues.filter(consumed), queues.filter(gone).with_columns(why=dropped["why"][listed[gone]])
 
 
-def _included(lanes: Frame, runs: Frame, paras: Frame) -> np.ndarray:
-    """Return up to where the queues of each lane are of blocks that are included, 0 where none is."""
-    found = np.zeros(len(lanes), dtype=np.uint64)
-    if len(lanes) == 0 or len(paras) == 0:
-        return found
-    at = lookup(paras, Frame({"para": runs["source"]}, len(runs)), ("para",))
-    lane = lookup(lanes, runs, LANE)
-    ours = (at >= 0) & (lane >= 0) & (runs["number"] <= paras["number"][np.maximum(at, 0)])
-    np.maximum.at(found, lane[ours], (runs["first"] + runs["count"])[ours])
-    return found
+def places_of(queues: Frame) -> Frame:
+    """Return where the messages of queues (rows of ``runs``) lie (``RANGES_SCHEMA``)."""
+    return queues.with_columns(begin=queues["first"], end=queues["first"] + queues["count"]).select(RANGES_SCHEMA.names)
 
 
-def _dropped(lanes: Frame, runs: Frame, dropped: Frame) -> tuple[np.ndarray, np.ndarray]:
-    """Return from where to where the relay chain dropped the first queues of each lane that are still held; 0, 0 where
-    it did not.
+def given_up(state: State, consumed: Frame, gone: Frame, messages: Frame, log: EventLog) -> State:
+    """Return the state without these bodies; every message of those that are gone leaves an event.
 
-    ``dropped``: ``tables.DROPPED_SCHEMA``; ``runs``: the queues that senders hold.
+    ``messages``: of ``gone``, in any order.
     """
-    first, last = np.zeros(len(lanes), dtype=np.uint64), np.zeros(len(lanes), dtype=np.uint64)
-    if len(dropped) == 0 or len(lanes) == 0:
-        return first, last
-    wanted = np.isin(runs["source"], dropped["source"]) & np.isin(runs["destination"], dropped["to"])
-    held = runs.filter(wanted & (runs["source"] != runs["destination"]))
-    lane = lookup(lanes, held, LANE)
-    held, lane = held.filter(lane >= 0), lane[lane >= 0]
-    row = _row_of(held, dropped)
-    held, lane, row = held.filter(row >= 0), lane[row >= 0], row[row >= 0]
-    order = stable_order(lane.view(np.uint64), held["first"])
-    held, lane, row = held.take(order), lane[order], row[order]
-    if len(held) == 0:
-        return first, last
-    spans = groups_of(lane, row)
-    ends = spans.starts + spans.counts - 1
-    of_lane = groups_of(lane[spans.starts])
-    start, stop = spans.starts[of_lane.starts], ends[of_lane.starts]
-    first[lane[start]] = held["first"][start]
-    last[lane[start]] = held["first"][stop] + held["count"][stop]
-    return first, last
-
-
-def _row_of(held: Frame, dropped: Frame) -> np.ndarray:
-    """Return for each queue the row that dropped it, -1 for none: rows of a lane follow each other, apart."""
-    found = np.full(len(held), -1, dtype=np.int64)
-    if len(held) == 0:
-        return found
-    order = np.concatenate([dropped["to"], held["destination"]]), np.concatenate([dropped["source"], held["source"]])
-    number = np.concatenate([dropped["first"], held["number"]])
-    ranks = stable_order(*order, number)
-    last = np.maximum.accumulate(np.where(ranks < len(dropped), np.arange(len(ranks)), -1))
-    before = np.full(len(ranks), -1, dtype=np.int64)
-    before[ranks] = np.where(last >= 0, ranks[np.maximum(last, 0)], -1)
-    row = before[len(dropped) :]
-    at = np.maximum(row, 0)
-    inside = (row >= 0) & (dropped["to"][at] == held["destination"]) & (dropped["source"][at] == held["source"])
-    inside &= held["number"] <= dropped["last"][at]
-    found[inside] = row[inside]
-    return found
+    if len(consumed):
+        begins = np.ones(len(consumed), dtype=bool)
+        before = consumed["first"][:-1] + consumed["count"][:-1]
+        begins[1:] = consumed["first"][1:] != before
+        for name in LANE:
+            begins[1:] |= consumed[name][1:] != consumed[name][:-1]
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(consumed)) - 1
+        end = (consumed["first"] + consumed["count"])[last]
+        log.collected(consumed.select(LANE).take(first), COLLECTED_MESSAGES, consumed["first"][first], end)
+    if len(gone):
+        rows = messages.take(stable_order(*(messages[name] for name in LANE_COLUMNS)))
+        reasons = names_column([why.name for why in Gone], gone["why"].repeat(gone["count"].astype(np.int64)))
+        log.add(event_rows(rows, Event.DROPPED, chain=rows["source"], on_lane=True, reason=reasons))
+    went = concat([frame.select([*LANE, "first"]) for frame in (consumed, gone)])
+    if len(went) == 0:
+        return state
+    went = went.take(stable_order(*(went[name] for name in went.names)))
+    runs = state["runs"]
+    stay = runs.filter(lookup(went, runs, went.names) < 0)
+    lanes = went.select(LANE).take(groups_of(*(went[name] for name in LANE)).starts)
+    heads = stay.take(groups_of(*(stay[name] for name in LANE)).starts)
+    at = lookup(heads, lanes, LANE)
+    queues = state.with_tables(runs=stay).lanes()
+    to = queues.count_of("next_index", lanes).copy()
+    to[at >= 0] = heads["first"][at[at >= 0]]
+    return state.with_lanes(queues.advance(lanes, to))

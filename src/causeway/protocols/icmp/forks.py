@@ -6,8 +6,8 @@ parachains that followed another are again what they were when the leaves parted
 place of the present ones, and they build on the leaf that is kept. As long as there are several leaves no body is given
 up, so that what was delivered on the lost ones is there to be delivered again.
 
-A parachain also goes back, to what it was before its last block, where that block will never be included: the relay
-chain has refused it, or does not know the parachain any more.
+A parachain also goes back, to what it was before its last block, where the relay chain has refused that block: not
+before, since one that is registered again meanwhile may still be included.
 
 What users sent since is no state of a chain, and waits in the pool again.
 """
@@ -185,7 +185,7 @@ def standing(tips: Frame, view: View, interference: RelayInterference, tick: int
     registered, included, dead = known.copy(), known.copy(), known.copy()
     registered[known] = paras["active"][at[known]] == 1
     included[known] = same(tips["head"][known], paras["head"][at[known]])
-    dead[known] = ~included[known] & (~registered[known] | same(tips["head"][known], paras["refused"][at[known]]))
+    dead[known] = ~included[known] & same(tips["head"][known], paras["refused"][at[known]])
     lost = leaf != kept if kept is not None else np.zeros(count, dtype=bool)
     goes = lost | dead
     height = np.where(lost, blocks["parted"][0], np.maximum(tips["height"], 1) - np.uint64(1)).astype(np.uint64)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
-from causeway.model.ledger import COLLECTED_MESSAGES, REVERTED, REVERTED_SCHEMA, Event
+from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
 from causeway.model.topology import Topology
 from causeway.protocols.block_numbers import LAST_TICK, check_faults
 from causeway.protocols.contract import (
@@ -29,7 +29,7 @@ from causeway.protocols.contract import (
     View,
 )
 from causeway.protocols.digests import digests
-from causeway.protocols.events import LEDGER_LOGS, EventLog, event_rows
+from causeway.protocols.events import LEDGER_LOGS, EventLog
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.icmp.block import process_block, validated
@@ -38,9 +38,9 @@ from causeway.protocols.icmp.body_table import NEVER
 from causeway.protocols.icmp.chains import RELAY_POSITION, Network
 from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash, genesis_headers
 from causeway.protocols.icmp.context import Context
-from causeway.protocols.icmp.errors import NO_DESTINATION, Inclusion
+from causeway.protocols.icmp.errors import Inclusion
 from causeway.protocols.icmp.fault_kinds import LEAVES
-from causeway.protocols.icmp.finished import bodies_to_give_up
+from causeway.protocols.icmp.finished import bodies_to_give_up, given_up, places_of
 from causeway.protocols.icmp.forging import judge_consumed, judge_posted, with_forged
 from causeway.protocols.icmp.forks import (
     RelayInterference,
@@ -72,8 +72,8 @@ from causeway.protocols.waking import earliest, gives_up
 class IcmpPlan:
     """What chains will do: those that are not halted; where they stand; the parachains that may make a block, what each
     is offered (``ingress``), and what it may consume of it, as far as it is there (``ingress.with_bodies``); the
-    parachains that are registered, and what is given up of lanes: of what was consumed, and of what nobody will ever
-    ask for (lane, ``begin``, ``to``); the last tick in which a body comes that has not come yet (0: none)."""
+    parachains that are registered, and which queues senders give up: those that were consumed, and those that nobody
+    ever will (``finished.bodies_to_give_up``); the last tick in which a body comes that has not come yet (0: none)."""
 
     running: Chains
     view: View
@@ -83,7 +83,7 @@ class IcmpPlan:
     entries: Frame
     active: Chains
     consumed: Frame
-    given_up: Frame
+    gone: Frame
     coming: int
 
 
@@ -217,14 +217,14 @@ class IcmpKernel(HostedForGood):
             full & (queues["source"] == queues["destination"]) & np.isin(queues["source"], bases["chain"])
         )
         own = located(local.with_columns(end=local["next_index"]), state["runs"])
-        consumed, given_up = bodies_to_give_up(state, view, stand)
+        consumed, gone = bodies_to_give_up(state, view, stand)
         reads = Reads(
             offered=concat([bodies.select(RANGES_SCHEMA.names), own]),
-            own=located(given_up.with_columns(end=given_up["to"]), state["runs"]),
+            own=places_of(gone),
             past=stand.back,
             ingress=told_since(stand.back, tick.height),
         )
-        content = IcmpPlan(running, view, stand, bases, listed, entries, active, consumed, given_up, coming)
+        content = IcmpPlan(running, view, stand, bases, listed, entries, active, consumed, gone, coming)
         return Plan(reads, content, EventLog().logs()["events"])
 
     def _offered(self, bases: Frame, view: View, tick: Tick) -> tuple[Frame, Frame, int]:
@@ -257,7 +257,7 @@ class IcmpKernel(HostedForGood):
         state = pooled(ingress, state, everywhere, log)
         headers, relay_moved = [empty_frame(HEADERS_SCHEMA)], False
         before = state
-        state = self._given_up(state, content, inputs.own, log)
+        state = given_up(state, content.consumed, content.gone, inputs.own, log)
         if RELAY_POSITION in content.running:
             state, made = self._relay_block(state, content, tick, log)
             headers.append(made)
@@ -334,18 +334,6 @@ class IcmpKernel(HostedForGood):
         again = pa.concat_tables([inputs.again, now])
         joined = pooled(again, joined, context, log)
         return State(joined.tables, joined.programs, state.kept)
-
-    def _given_up(self, state: State, content: IcmpPlan, own: Frame, log: EventLog) -> State:
-        """Return the state without the bodies that were consumed, and without those that nobody will ask for (D-3)."""
-        lanes = content.consumed
-        if len(lanes):
-            log.collected(lanes.select(LANE), COLLECTED_MESSAGES, lanes["begin"], lanes["to"])
-            state = state.with_lanes(state.lanes().advance(lanes.select(LANE), lanes["to"]))
-        lanes = content.given_up
-        if len(lanes):
-            log.add(event_rows(own, Event.DROPPED, chain=own["source"], on_lane=True, reason=NO_DESTINATION))
-            state = state.with_lanes(state.lanes().advance(lanes.select(LANE), lanes["to"]))
-        return state
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` at which the scenario has planned something, None if none is."""

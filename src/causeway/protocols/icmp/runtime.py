@@ -15,7 +15,8 @@ from causeway.proofs.substrate import EMPTY_ROOT
 from causeway.protocols.digests import digests, same
 from causeway.protocols.icmp.calls import Call, apply_calls
 from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.icmp.errors import Inclusion
+from causeway.protocols.icmp.errors import Gone, Inclusion
+from causeway.protocols.icmp.gone import told, with_gone
 from causeway.protocols.icmp.leaves import Leaf
 from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.icmp.tables import PARAS_SCHEMA, UNROUTED_SCHEMA
@@ -50,7 +51,7 @@ def include(leaf: Leaf, receipts: Receipts, calls: Sequence[Call], tick: int, op
     The rows that it adds to ``unrouted`` have zeros for the hash (``posted_in`` fills them in).
     """
     number = leaf.number + 1
-    leaf = apply_calls(leaf, calls, number)
+    leaf = apply_calls(told(leaf, number), calls, number)
     rows, paras = receipts.rows, leaf.paras
     at = lookup(paras, Frame({"para": rows["source"]}, len(rows)), ("para",))
     codes = _parents(rows, at, paras)
@@ -61,12 +62,14 @@ def include(leaf: Leaf, receipts: Receipts, calls: Sequence[Call], tick: int, op
     good = codes == Inclusion.OK
     taken, at_taken = rows.filter(good), at[good]
     if options.watermark_mode == "now_minus_1":
+        leaf = with_gone(leaf, _skipped(leaf.unrouted, taken), Gone.Skipped, number)
         parent = np.full(len(taken), leaf.number, dtype=np.uint64)
         taken = taken.with_columns(watermark=parent, watermark_hash=digests([leaf.hash] * len(taken)))
     after = _with_receipts(paras, taken, at_taken, number)
     after = _with_refused(after, rows, at, codes)
     unrouted = _above(leaf.unrouted, after)
-    added = _posted(receipts, taken, leaf.blocked, number, tick)
+    added, censored = _posted(receipts, taken, leaf.blocked, number, tick)
+    leaf = with_gone(leaf, censored, Gone.Censored, number)
     if len(added) or len(unrouted) < len(leaf.unrouted):
         added = added.with_columns(leaf=np.full(len(added), int(leaf.blocks["leaf"][0]), dtype=np.uint8))
         unrouted = concat([unrouted, added.select(UNROUTED_SCHEMA.names)])
@@ -208,14 +211,24 @@ def _above(unrouted: Frame, paras: Frame) -> Frame:
     return unrouted if above.all() else unrouted.filter(above)
 
 
-def _posted(receipts: Receipts, taken: Frame, blocked: Frame, number: int, tick: int) -> Frame:
-    """After all receipts: the queues that they posted, but for pairs that are censored (5.1 (2)), by (to, source)."""
+def _skipped(unrouted: Frame, taken: Frame) -> Frame:
+    """Return the queues for parachains with a receipt that were not consumed: above what it says, posted before this
+    block (D-12)."""
+    at = lookup(taken, Frame({"source": unrouted["to"]}, len(unrouted)), ("source",), ordered=False)
+    skipped = at >= 0
+    skipped[skipped] = unrouted["number"][skipped] > taken["watermark"][at[skipped]]
+    return unrouted.filter(skipped)
+
+
+def _posted(receipts: Receipts, taken: Frame, blocked: Frame, number: int, tick: int) -> tuple[Frame, Frame]:
+    """After all receipts: the queues that they posted, and those of pairs that are censored (5.1 (2)), each by (to,
+    source)."""
     at = lookup(taken, receipts.egress, ("receipt",))
     pairs, at = receipts.egress.filter(at >= 0), at[at >= 0]
     source = taken["source"][at]
+    heard = np.ones(len(pairs), dtype=bool)
     if len(blocked):
         heard = lookup(blocked, pairs.with_columns(source=source), ("to", "source")) < 0
-        pairs, at, source = pairs.filter(heard), at[heard], source[heard]
     count = len(pairs)
     rows = Frame(
         {
@@ -230,4 +243,6 @@ def _posted(receipts: Receipts, taken: Frame, blocked: Frame, number: int, tick:
         },
         count,
     )
-    return rows.take(stable_order(rows["to"], rows["source"]))
+    order = stable_order(rows["to"], rows["source"])
+    rows, heard = rows.take(order), heard[order]
+    return (rows, rows.filter(~heard)) if heard.all() else (rows.filter(heard), rows.filter(~heard))

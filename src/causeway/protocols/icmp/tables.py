@@ -130,12 +130,13 @@ DROPPED_SCHEMA = pa.schema(
         _field("leaf", U8),
         _field("to", U32),
         _field("source", U32),
-        _field("first", UINT64),
-        _field("last", UINT64),
+        _field("issued", UINT64),
+        _field("why", U8),
+        _field("until", UINT64),
     ]
 )
-"""One row a lane and deregistration of ``to``: what was unrouted went with it (D-3), queues of ``source`` of its own
-blocks ``first`` to ``last``."""
+"""One row a queue of the block ``issued`` of ``source`` that is not consumed and never will be at a leaf (``why``:
+``errors.Gone``). It is told to the sender in the relay blocks up to the number ``until``."""
 
 POOL_SCHEMA = pa.schema([_field("chain", U32), _field("place", UINT64), *MESSAGE_FIELDS])
 """One row a user's message that waits for the next block of its chain, in the order in which they came."""
@@ -185,7 +186,7 @@ STATE_TABLES = {
     "dropped": StateTable(
         DROPPED_SCHEMA,
         "chain",
-        ("chain", "leaf", "to", "source", "first"),
+        ("chain", "leaf", "to", "source", "issued"),
         chains=("chain", "to", "source"),
         shown=Shown.DESTINATION,
         shown_to="source",
