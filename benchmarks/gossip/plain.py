@@ -8,11 +8,11 @@ from unittest import mock
 
 from benchmarks.gossip.workload import SIZE, Flood, hashes
 from benchmarks.process import BenchmarkFailed
-from tests.spec.icmp import gossip
+from tests.spec.icmp import gossip, gossip_pool
 from tests.spec.icmp.events import Pool
-from tests.spec.icmp.gossip import Declaration, Envelope, Out
 from tests.spec.icmp.node import Node, Unrouted
 from tests.spec.icmp.options import Options
+from tests.spec.icmp.packets import Declaration, Envelope, Out
 from tests.spec.icmp.relay import Block
 
 
@@ -58,19 +58,19 @@ def flood(work: Flood) -> float:
             assert isinstance(packet, Declaration | Envelope)
             waiting.append((name, k, packet))
 
-    known = mock.patch.multiple(gossip, R=root_of.__getitem__, messages_hash=root_of.__getitem__)
-    with known:
+    known = mock.patch.object(gossip, "R", root_of.__getitem__)
+    with known, mock.patch.object(gossip_pool, "messages_hash", root_of.__getitem__):
         begin = time.process_time()
         for a, b in work.links.tolist():
-            gossip.connect(nodes[f"{a:06}"], 0, f"{b:06}")
+            gossip_pool.connect(nodes[f"{a:06}"], 0, f"{b:06}")
         for name, node in nodes.items():
             said(name, gossip.on_new_leaf(node, chain, 0, [Block(b"l" * 32, b"p" * 32, 1)]))
         while waiting:
             a, name, packet = waiting.popleft()
             if isinstance(packet, Declaration):
-                said(name, gossip.on_chain_heads(nodes[name], chain, 0, a, packet.heads))
+                said(name, gossip.on_chain_heads(nodes[name], chain, 0, [(a, packet)]))
             else:
-                said(name, gossip.on_queue(nodes[name], chain, 0, a, packet))
+                said(name, gossip.on_queues(nodes[name], chain, 0, [(a, packet)]))
         spent = time.process_time() - begin
     if reached != work.node_queues:
         raise BenchmarkFailed(f"{reached} queues reached nodes, expected {work.node_queues}")

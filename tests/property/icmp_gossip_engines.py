@@ -7,10 +7,10 @@ from typing import Protocol, TypeVar
 from tests.property.icmp_gossip_kernel import BothNodes
 from tests.spec.icmp.candidates import Candidate, Found, Messages
 from tests.spec.icmp.events import Got, Row
-from tests.spec.icmp.gossip import Declaration, Envelope, Packet
 from tests.spec.icmp.gossip_network import GossipNetwork
 from tests.spec.icmp.network import Made
 from tests.spec.icmp.options import Options
+from tests.spec.icmp.packets import Declaration, Envelope, Packet
 from tests.spec.icmp.relay import GENESIS, Hash, Mark, ParaId
 from tests.spec.icmp.runtime import Call
 from tests.spec.icmp.trie import R, topics

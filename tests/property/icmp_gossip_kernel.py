@@ -24,11 +24,11 @@ from causeway.protocols.icmp.gossip.tabled import of_tables, tables
 from tests.spec.icmp.candidates import Found
 from tests.spec.icmp.errors import IcmpError
 from tests.spec.icmp.events import Fetch, Got, Heads, Leaf, NodeId, Peer, Pool, Read, Reported, Row, Sent, Verdict
-from tests.spec.icmp.gossip import Declaration, Envelope, Out, Wanted
 from tests.spec.icmp.gossip_nodes import Client, Nodes, Said
 from tests.spec.icmp.network import messages_hash
 from tests.spec.icmp.node import Key, Unrouted, topic_of
 from tests.spec.icmp.options import MAX_CHAIN_HEADS, Options
+from tests.spec.icmp.packets import Declaration, Envelope, Out, Wanted
 from tests.spec.icmp.reconcile import Ask, More, Sketch
 from tests.spec.icmp.relay import Hash, ParaId
 from tests.spec.icmp.wire import decode
@@ -187,6 +187,7 @@ class KernelNodes:
         if isinstance(packet, Ask):
             rows = pair.take(np.zeros(len(packet.ids), np.int64)).with_columns(id=np.array(packet.ids, np.uint64))
             return self._told(name, now, self._step(Inputs(asks=rows), now), [])
+        assert isinstance(packet, Sketch | More)
         pair = pair.with_columns(capacity=np.array([packet.capacity], dtype=np.uint64))
         if isinstance(packet, More):
             return self._told(name, now, self._step(Inputs(more=pair), now), [])

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from random import Random
 
 from tests.spec.icmp.candidates import Candidate
-from tests.spec.icmp.gossip import Declaration, Envelope, Packet
 from tests.spec.icmp.gossip_network import GossipNetwork
 from tests.spec.icmp.gossip_nodes import AnyNodes, Nodes
 from tests.spec.icmp.options import Options
+from tests.spec.icmp.packets import Declaration, Envelope, Packet
 from tests.spec.icmp.relay import Hash
 from tests.spec.icmp.runtime import Call
 from tests.spec.icmp.trie import R

@@ -23,11 +23,11 @@ from tests.property.icmp_gossip_engines import (
 )
 from tests.spec.icmp.candidates import collect
 from tests.spec.icmp.events import Fetch, Got, Heads, Peer, Read, Reported
-from tests.spec.icmp.gossip import Envelope
 from tests.spec.icmp.gossip_guarantees import GOSSIP_CHECKS
 from tests.spec.icmp.history import Record
 from tests.spec.icmp.options import Options
-from tests.spec.icmp.reconcile import MAX_CAPACITY, Ask, More, Sketch
+from tests.spec.icmp.packets import Envelope
+from tests.spec.icmp.reconcile import Ask, More, Sketch
 from tests.spec.icmp.relay import GENESIS
 from tests.spec.icmp.trie import EMPTY_ROOT, R
 
@@ -368,7 +368,8 @@ def test_27_beyond_the_largest_sketch_all_is_pushed(make: Make) -> None:
     tells(g, "other", "v", m)
     g.connect("v", "s")
     declares(g, "s", "v", *g.leaves("v"))
-    for capacity, packet in ((MAX_CAPACITY, Sketch), (MAX_CAPACITY + 1, Envelope)):
+    most = Options().max_sketch_capacity
+    for capacity, packet in ((most, Sketch), (most + 1, Envelope)):
         g.says("s", "v", More(capacity))
         g.settle()
         assert isinstance(g.heard["s"][-1][1], packet)

@@ -24,13 +24,14 @@ from tests.property.icmp_gossip_engines import (
 from tests.property.icmp_gossip_networks import NODES, World, run
 from tests.spec.icmp.errors import GOSSIP, IcmpError
 from tests.spec.icmp.events import Consumed, Fetch, Got, Peer, Pool, Reported
-from tests.spec.icmp.gossip import Declaration, Envelope, on_chain_heads, on_new_leaf, on_queue
+from tests.spec.icmp.gossip import on_chain_heads, on_new_leaf, on_queues
 from tests.spec.icmp.gossip_guarantees import GOSSIP_CHECKS, l1_reach
 from tests.spec.icmp.gossip_network import GossipNetwork
 from tests.spec.icmp.guarantees import RUNTIME_CHECKS
 from tests.spec.icmp.history import Finding, Record
 from tests.spec.icmp.node import Node, PeerState, Unrouted, allowed
 from tests.spec.icmp.options import Options
+from tests.spec.icmp.packets import Declaration, Envelope
 from tests.spec.icmp.relay import Block, Hash
 from tests.spec.icmp.trie import R, queueTopic
 from tests.spec.icmp.wire import decode, encode
@@ -259,7 +260,7 @@ def test_leaves_are_replaced(overlap: bool) -> None:
     on_new_leaf(node, chain, 0, [leaf(0), leaf(1)])
     assert set(node.expected) == {queueTopic(root) for i in (0, 1) for root in chain.roots[leaf(i).hash]}
     if overlap:
-        on_queue(node, chain, 0, "k", Envelope(queueTopic(names[2]), names[2], (b"\2",)))
+        on_queues(node, chain, 0, [("k", Envelope(queueTopic(names[2]), names[2], (b"\2",)))])
     on_new_leaf(node, chain, 1, [leaf(2), leaf(3), leaf(4)])
     assert node.expected == {queueTopic(names[i]): {names[i]: overlap and i == 2} for i in (2, 3, 4)}
     on_new_leaf(node, chain, 2, [leaf(3), leaf(4)])
@@ -280,9 +281,9 @@ def test_the_queues_of_the_old_tests_are_taken_on_their_topics(shared_folder: Pa
         messages = tuple(bytes.fromhex(message) for message in case["messages_hex"])
         topic, v0, v1 = (bytes.fromhex(case[name]) for name in ("queue_topic", "root_v0", "root_v1"))
         if v1 != v0:
-            wrong = on_queue(node, chain, 0, "k", Envelope(queueTopic(v1), v1, messages))
+            wrong = on_queues(node, chain, 0, [("k", Envelope(queueTopic(v1), v1, messages))])
             assert [row.error for row in wrong.rows if isinstance(row, Got)] == ["RootMismatch"]
-        on_queue(node, chain, 0, "k", Envelope(topic, v0, messages))
+        on_queues(node, chain, 0, [("k", Envelope(topic, v0, messages))])
         assert node.pool[topic] == {v0: messages}, case["name"]
     assert len(node.pool) == len(cases) == 4
 
@@ -294,7 +295,7 @@ def test_30_the_number_of_queues_costs_nothing_to_decide(count: int) -> None:
         node = Node("n", Options(topic_mode=mode), peers={"k": PeerState()})
         chain = Fixed({leaf(i).hash: roots for i in range(5)})
         on_new_leaf(node, chain, 0, [leaf(i) for i in range(5)])
-        on_chain_heads(node, chain, 0, "k", tuple(leaf(i).hash for i in range(5)))
+        on_chain_heads(node, chain, 0, [("k", Declaration(tuple(leaf(i).hash for i in range(5))))])
         topic = queueTopic(b"b" * 32 if mode == "block" else roots[-1])
         assert sum(map(len, node.expected.values())) == count
         assert allowed(node, chain, "k", topic, roots[-1]) == (True, 7)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from causeway.service.icmp.taken import Arrived, Block, Got, Taken
 from causeway.service.icmp.trace import Life, Recorded, Trace, open_trace
-from tests.spec.icmp import gossip
+from tests.spec.icmp import gossip, gossip_pool
 from tests.spec.icmp.events import Pool
-from tests.spec.icmp.gossip import Envelope, Out
 from tests.spec.icmp.node import Node, Unrouted
 from tests.spec.icmp.options import Options
+from tests.spec.icmp.packets import Declaration, Envelope, Out
 from tests.spec.icmp.relay import Block as RelayBlock
 from tests.spec.icmp.relay import Hash, ParaId
 from tests.spec.icmp.wire import decode
@@ -57,10 +57,10 @@ class OracleLife:
         now, node, chain = taken.time, self.node, self.chain
         outs: list[Out] = []
         while self._due <= now:
-            outs.append(gossip.purge(node, self._due))
+            outs.append(gossip_pool.purge(node, self._due))
             self._due += self._interval
-        outs += [gossip.disconnect(node, now, name(peer)) for peer in taken.left if name(peer) in node.peers]
-        outs += [gossip.connect(node, now, name(peer)) for peer, _ in taken.came]
+        outs += [gossip_pool.disconnect(node, now, name(peer)) for peer in taken.left if name(peer) in node.peers]
+        outs += [gossip_pool.connect(node, now, name(peer)) for peer, _ in taken.came]
         if taken.leaves is not None:
             chain.blocks |= {block.hash: block for block in taken.blocks}
             chain.kept = {root for root, _ in taken.kept}
@@ -68,9 +68,9 @@ class OracleLife:
             leaves = [RelayBlock(leaf, None, chain.blocks[leaf].number) for leaf in taken.leaves]
             outs.append(gossip.on_new_leaf(node, chain, now, leaves))
         for row in taken.declared:
-            outs.append(gossip.on_chain_heads(node, chain, now, name(row.peer), row.heads))
+            outs.append(gossip.on_chain_heads(node, chain, now, [(name(row.peer), Declaration(row.heads))]))
         for queue in taken.arrived:
-            outs.append(gossip.on_queue(node, chain, now, name(queue.peer), self._envelope(queue)))
+            outs.append(gossip.on_queues(node, chain, now, [(name(queue.peer), self._envelope(queue))]))
         rows = [row for out in outs for row in out.rows]
         puts = [row for row in rows if isinstance(row, Pool) and row.change == "put"]
         return {(row.topic, row.root) for row in puts if row.topic is not None and row.root is not None}

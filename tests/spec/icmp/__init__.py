@@ -15,9 +15,10 @@ it. Where the reference is silent, the docstring beside the code says what was d
 | network | parachains that build candidates, and authors that include them |
 | events, history, guarantees | 1.1; G1 to G6 and G9 of 1.2 |
 | node | 2.5, allowed of 3.8; 5.1 (1) |
-| gossip, reconcile, wire | 3.5 to 3.9, X-1; 5.1 (4); X-3 |
+| gossip, gossip_step, reconcile, wire | 3.5 to 3.9, X-1; 5.1 (3), (4); X-3 |
 | gossip_network | nodes with links between them, latency, loss; who collects what |
 | gossip_guarantees | G7, G8, and G4 of pools; L1, L2 |
+| hrmp, hrmp_queues | X-6 |
 
-Not restated: subscriptions to topics by sender and recipient (5.1 (3)), the algebra of sketches (5.1 (4)), HRMP (X-6).
+Not restated: the algebra of sketches (5.1 (4)).
 """

@@ -21,8 +21,16 @@ Decisions.
 - A good queue counts as beneficial once a peer, also if another peer was first: the text asks for good(m) only.
 - Wasteful queues are not remembered: there is no bound to what is unexpected (hazard 14), and whoever sent other
   messages than the root's does not have these.
-- Only impolite acts end a connection; all else that is wrong has its price (X-1), and who pays how much is the peer
-  set's matter. An impolite act has no price of its own.
+- An impolite act has no price of its own; all else that is wrong has its price (X-1). A connection ends with the
+  `impolite_limit`-th impolite act, or when a price takes a reputation to `least_reputation`. What the peer sent after
+  that is not read, and it is banned: until then whoever connects is told and asked nothing.
+- Bans that last longest are remembered, of equal ones those of the first names; and a node with `max_peers` connects to
+  nobody else.
+- A queue with too many messages or bytes is Malformed, before anything else is asked of it.
+- A good queue for which the pool has no room is PoolFull: its sender did what it should, so it earns what a good queue
+  does, once. What the node keeps itself goes into its pool as long as there is room.
+- A node tells its subscriptions in full, when somebody connects and when they change (5.1 (3)). To hear them has the
+  effect of a declaration of the same heads. More than `max_subscriptions` are Malformed.
 - `mistrust_unimplied` costs extra whatever else a queue brings, but for duplicates and impolite ones. Heads that the
   node does not know imply nothing.
 - Decoding comes first (Malformed), then the bound of heads (BadNeighborPacket); the order of a queue's errors is 3.7's:
@@ -32,135 +40,30 @@ Decisions.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 
 from .candidates import Found, collect, missing
-from .events import Fetch, Got, Heads, Ingress, Leaf, NodeId, Peer, Pool, Read, Reported, Row, Sent, Verdict
-from .network import messages_hash
+from .events import Fetch, Got, Heads, Ingress, Leaf, NodeId, Read, Row, Verdict
+from .gossip_pool import Taken, earned, end, propagate, push, put, report, send, take
 from .node import (
     Chain,
-    Key,
+    Label,
     Node,
-    PeerState,
-    allowed,
+    Unrouted,
     best,
     common,
     expectedQueues,
     implied,
+    labels_of,
     leafTopics,
+    listed,
     near,
     topic_of,
 )
 from .options import MAX_CHAIN_HEADS
-from .reconcile import FIRST_CAPACITY, MAX_CAPACITY, Ask, More, Sketch, difference, shared, sketch
+from .packets import REPUTATION, Declaration, Envelope, Out, Subscriptions, Wanted
+from .reconcile import Ask, More, Sketch, difference, shared, sketch
 from .relay import Block, Hash, ParaId
-from .trie import R
-
-REPUTATION = {"good": 50, "UnexpectedQueue": -100, "RootMismatch": -150, "BadNeighborPacket": -300, "Malformed": -500}
-"""X-1. RootMismatch is per message, of at least one (D-14)."""
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """A neighbour packet."""
-
-    heads: tuple[Hash, ...]
-
-
-@dataclass(frozen=True)
-class Envelope:
-    """A queue on a topic."""
-
-    topic: Hash
-    root: Hash
-    messages: tuple[bytes, ...]
-
-    @property
-    def size(self) -> int:
-        return sum(len(message) for message in self.messages)
-
-
-Packet = Declaration | Envelope | Sketch | Ask | More
-Wanted = tuple[int, ParaId, Hash]
-"""A queue that is missing: number of its block, sender, root."""
-
-
-@dataclass
-class Out:
-    packets: list[tuple[NodeId, Packet]] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
-    dropped: list[NodeId] = field(default_factory=list)
-    """Peers to disconnect from."""
-
-
-# 3.8
-
-
-def send(node: Node, chain: Chain, now: int, out: Out, k: NodeId, t: Hash, root: Hash) -> None:
-    """One pool message to one peer, if it is allowed."""
-    yes, accesses = allowed(node, chain, k, t, root)
-    if yes:
-        m = Envelope(t, root, node.pool[t][root])
-        node.peers[k].sent.add((t, root))
-        out.packets.append((k, m))
-        out.rows.append(Sent(node.name, k, now, t, root, m.size, accesses))
-
-
-def put(node: Node, chain: Chain, now: int, out: Out, queues: dict[Key, tuple[bytes, ...]]) -> None:
-    """Those that the pool does not have yet; each peer is sent what it is allowed, in ascending order."""
-    new = sorted((t, root) for t, root in queues if root not in node.pool.get(t, {}))
-    for t, root in new:
-        node.pool.setdefault(t, {})[root] = queues[t, root]
-        node.expected[t][root] = True
-        out.rows.append(Pool(node.name, now, t, root, "put", messages_hash(queues[t, root])))
-    for k in sorted(node.peers):
-        for t, root in new:
-            send(node, chain, now, out, k, t, root)
-
-
-def propagateTopic(node: Node, chain: Chain, now: int, out: Out, k: NodeId, t: Hash) -> None:
-    for root in sorted(node.pool.get(t, {})):
-        send(node, chain, now, out, k, t, root)
-
-
-def propagate(node: Node, chain: Chain, now: int, out: Out, k: NodeId, blocks: Collection[Hash]) -> None:
-    """The topics of these common leaves to one peer; with sketches, a sketch of those of all common leaves."""
-    if node.options.reconciliation == "minisketch":
-        some = [B for B in blocks if B in node.views]
-        out.packets += [(k, sketch(node, chain, k, FIRST_CAPACITY))] if some else []
-        return
-    push(node, chain, now, out, k, blocks)
-
-
-def push(node: Node, chain: Chain, now: int, out: Out, k: NodeId, blocks: Collection[Hash]) -> None:
-    for t in sorted({t for B in blocks for t in node.views.get(B, {})}):
-        propagateTopic(node, chain, now, out, k, t)
-
-
-def connect(node: Node, now: int, k: NodeId, salt: Hash = b"") -> Out:
-    """Nothing of the pool is allowed yet: the peer has declared no leaves."""
-    node.peers[k] = PeerState(salt=salt)
-    return Out([(k, Declaration(node.leaves))], [Peer(node.name, k, now, "connect")])
-
-
-def disconnect(node: Node, now: int, k: NodeId) -> Out:
-    del node.peers[k]
-    return Out(rows=[Peer(node.name, k, now, "disconnect")])
-
-
-def purge(node: Node, now: int) -> Out:
-    out = Out()
-    for t in sorted(node.pool):
-        if t not in node.expected:
-            out.rows += [Pool(node.name, now, t, root, "purge") for root in sorted(node.pool[t])]
-            del node.pool[t]
-            for peer in node.peers.values() if node.options.seen_until == "purge" else ():
-                peer.received = {key for key in peer.received if key[0] != t}
-                peer.sent = {key for key in peer.sent if key[0] != t}
-                peer.fresh = {key for key in peer.fresh if key[0] != t}
-    out.rows.append(Pool(node.name, now, None, None, "sweep"))
-    return out
-
+from .trie import R, topics
 
 # 3.5
 
@@ -174,9 +77,13 @@ def on_new_leaf(node: Node, chain: Chain, now: int, leaves: Collection[Block]) -
     for l in node.leaves:  # noqa: E741
         if l not in views:
             out.rows.append(Read(node.name, now, l))
-            views[l] = leafTopics(node.options, chain.unrouted(l))
+            unrouted = chain.unrouted(l)
+            views[l] = leafTopics(node.options, unrouted)
+            node.labels |= about(node, unrouted)
     kept = near(chain, node.leaves, node.options.ancestors)
     node.views = {B: views[B] for B in kept if B in views}
+    live = listed(node)
+    node.labels = {t: label for t, label in node.labels.items() if t in live}
     node.expected = expectedQueues(node)
     for k in sorted(node.peers):
         out.packets.append((k, Declaration(node.leaves)))
@@ -193,46 +100,97 @@ def put_own(node: Node, chain: Chain, now: int, out: Out, leaves: Sequence[Hash]
     for leaf in leaves:
         out.rows += [Read(node.name, now, leaf) for _ in node.collates]
         roots |= {u.root for p in node.collates for u in chain.egress(leaf, p)} & node.kept.keys()
-    queues = {(t, root): node.kept[root] for t, expected in node.expected.items() for root in roots & expected.keys()}
-    put(node, chain, now, out, queues)
+    taken = Taken()
+    for t, root in sorted((t, root) for t, expected in listed(node).items() for root in roots & expected):
+        take(node, taken, (t, root), node.kept[root])
+    put(node, chain, now, out, taken.queues)
+
+
+# 5.1 (3)
+
+
+def about(node: Node, unrouted: Sequence[Unrouted]) -> dict[Hash, Label]:
+    if node.options.topology == "flat":
+        return {}
+    pairs = [
+        zip(topics(node.options, u.block, u.sender, u.recipient, u.root), labels_of(u), strict=True) for u in unrouted
+    ]
+    return {t: label for pair in pairs for t, label in pair}
+
+
+def subscribe(node: Node, interests: Collection[Label]) -> Out:
+    node.interests = frozenset(interests)
+    node.expected = expectedQueues(node)
+    return Out([(k, Subscriptions(tuple(sorted(node.interests)))) for k in sorted(node.peers)])
+
+
+def on_subscriptions(node: Node, chain: Chain, now: int, came: Sequence[tuple[NodeId, Subscriptions]]) -> Out:
+    """Of what a peer says in one step the last counts; then everybody is sent what that allows."""
+    out, told = Out(), set[NodeId]()
+    for k, s in came:
+        if k in node.peers and len(s.labels) > node.options.max_subscriptions:
+            report(node, now, out, k, "Malformed")
+        elif k in node.peers:
+            node.peers[k].interests = frozenset(s.labels)
+            told.add(k)
+    for k in sorted(told & node.peers.keys()):
+        propagate(node, chain, now, out, k, common(node, chain, node.peers[k].leaves))
+    return out
 
 
 # 3.6, 3.7
 
 
-def on_chain_heads(node: Node, chain: Chain, now: int, k: NodeId, heads: tuple[Hash, ...]) -> Out:
-    out, peer = Out(), node.peers[k]
-    if len(heads) > MAX_CHAIN_HEADS:
-        out.rows.append(Heads(node.name, k, now, heads, "BadNeighborPacket"))
-        out.rows.append(reported(node, now, k, "BadNeighborPacket"))
-        return out
-    before = common(node, chain, peer.leaves)
-    if node.options.seen_until == "purge" and heads != peer.leaves:
-        peer.fresh = set()
-    peer.leaves = heads
-    out.rows.append(Heads(node.name, k, now, heads))
-    blocks = common(node, chain, heads)
-    if node.options.heads_diff == "new_only":
-        blocks = [B for B in blocks if B not in before]
-    propagate(node, chain, now, out, k, blocks)
+def on_chain_heads(node: Node, chain: Chain, now: int, came: Sequence[tuple[NodeId, Declaration]]) -> Out:
+    """Of what a peer declared in one step the last counts; then everybody is sent what that allows."""
+    out = Out()
+    before = {k: common(node, chain, peer.leaves) for k, peer in node.peers.items()}
+    told: set[NodeId] = set()
+    for k, heads in ((k, declaration.heads) for k, declaration in came if k in node.peers):
+        if len(heads) > MAX_CHAIN_HEADS:
+            out.rows.append(Heads(node.name, k, now, heads, "BadNeighborPacket"))
+            report(node, now, out, k, "BadNeighborPacket")
+            continue
+        if node.options.seen_until == "purge" and heads != node.peers[k].leaves:
+            node.peers[k].fresh = set()
+        node.peers[k].leaves = heads
+        told.add(k)
+        out.rows.append(Heads(node.name, k, now, heads))
+    for k in sorted(told & node.peers.keys()):
+        blocks = common(node, chain, node.peers[k].leaves)
+        if node.options.heads_diff == "new_only":
+            blocks = [B for B in blocks if B not in before[k]]
+        propagate(node, chain, now, out, k, blocks)
     return out
 
 
-def on_queue(node: Node, chain: Chain, now: int, k: NodeId, m: Envelope) -> Out:
-    out, peer, key = Out(), node.peers[k], (m.topic, m.root)
+def on_queues(node: Node, chain: Chain, now: int, came: Sequence[tuple[NodeId, Envelope]]) -> Out:
+    """All that came in one step is judged before anything of it is put."""
+    out, taken = Out(), Taken()
+    for k, m in came:
+        if k in node.peers:
+            judge(node, chain, now, out, k, m, taken)
+    put(node, chain, now, out, taken.queues)
+    return out
+
+
+def judge(node: Node, chain: Chain, now: int, out: Out, k: NodeId, m: Envelope, taken: Taken) -> None:
+    peer, key = node.peers[k], (m.topic, m.root)
 
     def got(verdict: Verdict, error: str | None, reputation: int, accesses: int) -> None:
         if verdict in ("good", "wasteful") and node.options.mistrust_unimplied == "on":
             yes, more = implied(node, chain, k, m.topic, m.root)
             reputation, accesses = reputation + (0 if yes else node.options.mistrust), accesses + more
-        peer.reputation += reputation
         out.rows.append(Got(node.name, k, now, m.topic, m.root, m.size, verdict, error, reputation, accesses))
+        earned(node, now, out, k, reputation)
 
-    if key in peer.fresh:
+    if len(m.messages) > node.options.max_queue_messages or m.size > node.options.max_queue_bytes:
+        report(node, now, out, k, "Malformed")
+    elif key in peer.fresh:
         got("disallowed", "Impolite", 0, 1)
         peer.impolite += 1
         if peer.impolite >= node.options.impolite_limit:
-            out.dropped.append(k)
+            end(node, now, out, k)
     elif key in peer.sent or key in peer.received:
         got("duplicate", None, 0, 1)
         peer.fresh.add(key)
@@ -241,27 +199,16 @@ def on_queue(node: Node, chain: Chain, now: int, k: NodeId, m: Envelope) -> Out:
     elif R(m.messages) != m.root:
         got("wasteful", "RootMismatch", REPUTATION["RootMismatch"] * max(1, len(m.messages)), 2)
     else:
-        got("good", None, REPUTATION["good"], 2)
         peer.received.add(key)
         peer.fresh.add(key)
-        put(node, chain, now, out, {key: m.messages})
-    return out
-
-
-def on_malformed(node: Node, now: int, k: NodeId) -> Out:
-    return Out(rows=[reported(node, now, k, "Malformed")])
-
-
-def reported(node: Node, now: int, k: NodeId, error: str) -> Reported:
-    node.peers[k].reputation += REPUTATION[error]
-    return Reported(node.name, k, now, error, REPUTATION[error])
+        got("good", None if take(node, taken, key, m.messages) else "PoolFull", REPUTATION["good"], 2)
 
 
 # 5.1 (4)
 
 
 def on_sketch(node: Node, chain: Chain, k: NodeId, s: Sketch) -> Out:
-    own = shared(node, chain, k)
+    own = shared(node, chain, k, node.interests)
     found = difference(s, own)
     if found is None:
         return Out([(k, More(2 * s.capacity))])
@@ -271,7 +218,7 @@ def on_sketch(node: Node, chain: Chain, k: NodeId, s: Sketch) -> Out:
 
 def on_more(node: Node, chain: Chain, now: int, k: NodeId, m: More) -> Out:
     out = Out()
-    if m.capacity > MAX_CAPACITY:
+    if m.capacity > node.options.max_sketch_capacity:
         push(node, chain, now, out, k, common(node, chain, node.peers[k].leaves))
     else:
         out.packets.append((k, sketch(node, chain, k, m.capacity)))
@@ -279,7 +226,7 @@ def on_more(node: Node, chain: Chain, now: int, k: NodeId, m: More) -> Out:
 
 
 def on_ask(node: Node, chain: Chain, now: int, k: NodeId, a: Ask) -> Out:
-    out, own = Out(), shared(node, chain, k)
+    out, own = Out(), shared(node, chain, k, node.peers[k].interests)
     for t, root in sorted(own[i] for i in set(a.ids) & own.keys()):
         send(node, chain, now, out, k, t, root)
     return out
@@ -328,5 +275,8 @@ def on_answer(node: Node, chain: Chain, now: int, m: Envelope) -> tuple[Out, str
     if R(m.messages) != m.root:
         return Out(), "RootMismatch"
     out = Out()
-    put(node, chain, now, out, {(m.topic, m.root): m.messages})
+    taken = Taken()
+    if not take(node, taken, (m.topic, m.root), m.messages):
+        return out, "PoolFull"
+    put(node, chain, now, out, taken.queues)
     return out, None

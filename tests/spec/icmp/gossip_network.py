@@ -21,11 +21,11 @@ from itertools import count
 
 from .candidates import Found
 from .events import NodeId, Row
-from .gossip import Envelope, Out, Packet
 from .gossip_nodes import AnyNodes, Client, Nodes, Said
 from .network import Network
 from .node import topic_of
 from .options import Options
+from .packets import Envelope, Out, Packet
 from .relay import Hash, ParaId
 from .trie import H, u32
 

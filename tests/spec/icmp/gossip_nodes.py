@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from . import gossip
+from . import gossip, gossip_pool
 from .candidates import Found
 from .errors import IcmpError
 from .events import Ingress, NodeId
-from .gossip import Declaration, Envelope, Out, Packet, Wanted
+from .gossip_step import Arrived, take_in
 from .node import Key, Node, Unrouted
 from .options import Options
-from .reconcile import More, Sketch
+from .packets import Envelope, Out, Packet, Wanted
 from .relay import GENESIS, Block, Hash, ParaId
 from .runtime import Runtime, egress, ingress
 from .trie import R
@@ -91,10 +91,10 @@ class Nodes:
     # what happens to a node
 
     def connect(self, name: NodeId, now: int, k: NodeId, salt: Hash) -> Out:
-        return gossip.connect(self.nodes[name], now, k, salt)
+        return gossip_pool.connect(self.nodes[name], now, k, salt)
 
     def disconnect(self, name: NodeId, now: int, k: NodeId) -> Out:
-        return gossip.disconnect(self.nodes[name], now, k)
+        return gossip_pool.disconnect(self.nodes[name], now, k)
 
     def new_leaf(self, name: NodeId, now: int) -> Out:
         client = self.clients[name]
@@ -106,19 +106,11 @@ class Nodes:
             try:
                 packet = decode(*packet)
             except IcmpError:
-                return gossip.on_malformed(node, now, k)
-        if isinstance(packet, Envelope):
-            return gossip.on_queue(node, client, now, k, packet)
-        if isinstance(packet, Declaration):
-            return gossip.on_chain_heads(node, client, now, k, packet.heads)
-        if isinstance(packet, Sketch):
-            return gossip.on_sketch(node, client, k, packet)
-        if isinstance(packet, More):
-            return gossip.on_more(node, client, now, k, packet)
-        return gossip.on_ask(node, client, now, k, packet)
+                return take_in(node, client, now, Arrived(malformed=[k]))
+        return take_in(node, client, now, Arrived(said=[(k, packet)]))
 
     def purge(self, name: NodeId, now: int) -> Out:
-        return gossip.purge(self.nodes[name], now)
+        return gossip_pool.purge(self.nodes[name], now)
 
     # collecting
 

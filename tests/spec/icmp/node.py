@@ -19,7 +19,10 @@ Decisions.
 - `ancestors` (5.1 (1)): the views of a leaf's last ancestors are kept if they were leaves here once; they are expected
   as the leaves' are, or what a peer may send would be held against it. Of a peer's heads, those ancestors count whose
   headers the node has.
-- `from_to` (5.1 (3)) is not restated: the text does not say how a peer's subscriptions become known.
+- `from_to` (5.1 (3)): a node tells what it subscribes to. It expects the topics that it subscribes to and sends those
+  that its peer subscribes to. What it keeps goes on topics to which it need not subscribe; so a topic is live, and is
+  not purged, while a view has it. Whoever collects for p looks on the topic of what goes to p.
+- Of a leaf that lists more than `max_leaf_queues` entries the first ones count, in the order of the runtime's lists.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -35,6 +38,8 @@ Key = tuple[Hash, Hash]
 """Topic and root."""
 View = dict[Hash, set[Hash]]
 """leafTopics(l), with the roots of each topic."""
+Label = tuple[str, ParaId]
+"""What one subscribes to: ("from", x) or ("to", y)."""
 
 
 class Unrouted(NamedTuple):
@@ -68,6 +73,8 @@ class PeerState:
     impolite: int = 0
     reputation: int = 0
     """The sum of what it sent (X-1)."""
+    interests: frozenset[Label] = frozenset()
+    """What it says that it subscribes to (5.1 (3))."""
 
 
 @dataclass
@@ -82,7 +89,15 @@ class Node:
     """expectedQueues, each root with its flag known."""
     pool: dict[Hash, dict[Hash, tuple[bytes, ...]]] = field(default_factory=dict)
     peers: dict[NodeId, PeerState] = field(default_factory=dict)
+    pool_bytes: int = 0
     kept: dict[Hash, tuple[bytes, ...]] = field(default_factory=dict)
+    interests: frozenset[Label] = frozenset()
+    labels: dict[Hash, Label] = field(default_factory=dict)
+    """What the topics of the views are about, with from_to."""
+    banned: dict[NodeId, int] = field(default_factory=dict)
+    """Until when they are not connected again."""
+    purged: int = 0
+    """How many purge intervals were over at the last purge."""
 
 
 def best(leaves: Iterable[Block]) -> tuple[Hash, ...]:
@@ -91,25 +106,43 @@ def best(leaves: Iterable[Block]) -> tuple[Hash, ...]:
 
 
 def topic_of(options: Options, u: Unrouted) -> Hash:
-    assert options.topology == "flat"
-    (topic,) = topics(options, u.block, u.sender, u.recipient, u.root)
-    return topic
+    """The only one; with from_to the one of what goes to its recipient."""
+    return topics(options, u.block, u.sender, u.recipient, u.root)[-1]
+
+
+def labels_of(u: Unrouted) -> tuple[Label, Label]:
+    """What its two topics are about, in their order."""
+    return ("from", u.sender), ("to", u.recipient)
+
+
+def subscribed(node: Node, interests: Collection[Label], t: Hash) -> bool:
+    return node.options.topology == "flat" or node.labels.get(t) in interests
 
 
 def leafTopics(options: Options, unrouted: Iterable[Unrouted]) -> View:
     view: View = {}
-    for u in unrouted:
-        view.setdefault(topic_of(options, u), set()).add(u.root)
+    for u in list(unrouted)[: options.max_leaf_queues]:
+        for topic in topics(options, u.block, u.sender, u.recipient, u.root):
+            view.setdefault(topic, set()).add(u.root)
     return view
 
 
 def expectedQueues(node: Node) -> dict[Hash, dict[Hash, bool]]:
-    """The union over all views (D-6)."""
+    """The union over all views (D-6), of what the node subscribes to."""
     union: dict[Hash, dict[Hash, bool]] = {}
     for view in node.views.values():
         for topic, roots in view.items():
-            for root in roots:
+            for root in roots if subscribed(node, node.interests, topic) else ():
                 union.setdefault(topic, {})[root] = root in node.pool.get(topic, {})
+    return union
+
+
+def listed(node: Node) -> dict[Hash, set[Hash]]:
+    """The union over all views, whatever the node subscribes to: what lives in its pool."""
+    union: dict[Hash, set[Hash]] = {}
+    for view in node.views.values():
+        for topic, roots in view.items():
+            union.setdefault(topic, set()).update(roots)
     return union
 
 
@@ -160,5 +193,7 @@ def allowed(node: Node, chain: Chain, k: NodeId, t: Hash, root: Hash) -> tuple[b
     peer = node.peers[k]
     if (t, root) in peer.received or (t, root) in peer.sent:
         return False, 1
+    if not subscribed(node, peer.interests, t):
+        return False, 2
     answer, accesses = implied(node, chain, k, t, root)
     return answer, 1 + accesses

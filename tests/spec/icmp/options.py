@@ -16,6 +16,10 @@ class Options:
     `propagate_on_leaf`, `allowed_by` and `seen_until` are none of 4.1: places where the text does not
     keep L1, as gossip and node say; with the other value of all three, random networks with late nodes keep it.
     `fallback_after` is two purge intervals, so that gossip has had its chance.
+
+    Limits. The text asks for bounds (1.4 (1), G7) and names one, MAX_CHAIN_HEADS; here nothing else is bounded unless
+    an option says so. `least_reputation` ends a connection as impolite acts do, and who was disconnected for what it
+    sent is not connected again for `ban_time`; a node remembers `max_banned` of them.
     """
 
     topic_mode: Literal["block", "root"] = "block"
@@ -36,3 +40,14 @@ class Options:
     purge_interval: int = 2_000
     fallback_after: int = 4_000
     mistrust: int = -100
+    least_reputation: int = -(2**40)
+    ban_time: int = 0
+    max_banned: int = 1_000
+    max_peers: int = 10_000
+    max_leaf_queues: int = 2**20
+    max_pool_bytes: int = 2**50
+    max_queue_messages: int = 2**16
+    max_queue_bytes: int = 2**25
+    max_subscriptions: int = 16
+    max_sketch_capacity: int = 64
+    max_step_sketches: int = 1_000

@@ -8,19 +8,20 @@ Decisions.
   nothing. What was sent or received is in it, since the peer has it, too.
 - A short id is the first four bytes, little endian, of H(salt || topic || root), or 1 if they are 0, which is no
   element.
-- The first capacity is 4. From `MAX_CAPACITY` on nothing is doubled: the sender pushes, as without sketches.
+- The first capacity is 4. Beyond `max_sketch_capacity` nothing is doubled: the sender pushes, as without sketches.
 - Who receives a sketch asks for what it lacks; what the other lacks, it says in a sketch of its own. An id that the
   sender does not have is passed over; whether what comes is right is judged as always (3.7).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from .events import NodeId
-from .node import Chain, Key, Node, common
+from .node import Chain, Key, Label, Node, common, subscribed
 from .relay import Hash
 from .trie import H
 
-FIRST_CAPACITY, MAX_CAPACITY = 4, 64
+FIRST_CAPACITY = 4
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,16 @@ def short_id(salt: Hash, key: Key) -> int:
     return int.from_bytes(H(salt + key[0] + key[1])[:4], "little") or 1
 
 
-def shared(node: Node, chain: Chain, k: NodeId) -> dict[int, Key]:
-    """The pool on topics of common leaves, by short ids."""
+def shared(node: Node, chain: Chain, k: NodeId, interests: Collection[Label]) -> dict[int, Key]:
+    """The pool on topics of common leaves, by short ids; with from_to, on those to which the receiver subscribes."""
     topics = {t for B in common(node, chain, node.peers[k].leaves) for t in node.views.get(B, {})}
+    topics = {t for t in topics if subscribed(node, interests, t)}
     keys = [(t, root) for t in sorted(topics) for root in sorted(node.pool.get(t, {}))]
     return {short_id(node.peers[k].salt, key): key for key in keys}
 
 
 def sketch(node: Node, chain: Chain, k: NodeId, capacity: int) -> Sketch:
-    return Sketch(capacity, frozenset(shared(node, chain, k)))
+    return Sketch(capacity, frozenset(shared(node, chain, k, node.peers[k].interests)))
 
 
 def difference(s: Sketch, own: dict[int, Key]) -> frozenset[int] | None:

@@ -7,7 +7,7 @@ not the wire's to say (3.6).
 """
 
 from .errors import ensure
-from .gossip import Declaration, Envelope
+from .packets import Declaration, Envelope
 from .relay import Hash
 from .trie import compact, scale_bytes
 
