@@ -60,7 +60,7 @@ from .node import (
     topic_of,
 )
 from .options import MAX_CHAIN_HEADS
-from .packets import REPUTATION, Declaration, Envelope, Out, Subscriptions, Wanted
+from .packets import REPUTATION, Declaration, Envelope, Garbled, Out, Subscriptions, Wanted
 from .reconcile import Ask, More, Sketch, difference, shared, sketch
 from .relay import Block, Hash, ParaId
 from .trie import R, topics
@@ -101,7 +101,7 @@ def put_own(node: Node, chain: Chain, now: int, out: Out, leaves: Sequence[Hash]
         out.rows += [Read(node.name, now, leaf) for _ in node.collates]
         roots |= {u.root for p in node.collates for u in chain.egress(leaf, p)} & node.kept.keys()
     taken = Taken()
-    for t, root in sorted((t, root) for t, expected in listed(node).items() for root in roots & expected):
+    for root, t in sorted((root, t) for t, expected in listed(node).items() for root in roots & expected):
         take(node, taken, (t, root), node.kept[root])
     put(node, chain, now, out, taken.queues)
 
@@ -141,12 +141,18 @@ def on_subscriptions(node: Node, chain: Chain, now: int, came: Sequence[tuple[No
 # 3.6, 3.7
 
 
-def on_chain_heads(node: Node, chain: Chain, now: int, came: Sequence[tuple[NodeId, Declaration]]) -> Out:
+def on_chain_heads(node: Node, chain: Chain, now: int, came: Sequence[tuple[NodeId, Declaration | Garbled]]) -> Out:
     """Of what a peer declared in one step the last counts; then everybody is sent what that allows."""
     out = Out()
     before = {k: common(node, chain, peer.leaves) for k, peer in node.peers.items()}
     told: set[NodeId] = set()
-    for k, heads in ((k, declaration.heads) for k, declaration in came if k in node.peers):
+    for k, m in came:
+        if k not in node.peers:
+            continue
+        if isinstance(m, Garbled):
+            report(node, now, out, k, "Malformed")
+            continue
+        heads = m.heads
         if len(heads) > MAX_CHAIN_HEADS:
             out.rows.append(Heads(node.name, k, now, heads, "BadNeighborPacket"))
             report(node, now, out, k, "BadNeighborPacket")
@@ -207,28 +213,47 @@ def judge(node: Node, chain: Chain, now: int, out: Out, k: NodeId, m: Envelope, 
 # 5.1 (4)
 
 
-def on_sketch(node: Node, chain: Chain, k: NodeId, s: Sketch) -> Out:
-    own = shared(node, chain, k, node.interests)
-    found = difference(s, own)
-    if found is None:
-        return Out([(k, More(2 * s.capacity))])
-    lacking = tuple(sorted(found - own.keys()))
-    return Out([(k, Ask(lacking))] if lacking else [])
-
-
-def on_more(node: Node, chain: Chain, now: int, k: NodeId, m: More) -> Out:
-    out = Out()
-    if m.capacity > node.options.max_sketch_capacity:
-        push(node, chain, now, out, k, common(node, chain, node.peers[k].leaves))
-    else:
-        out.packets.append((k, sketch(node, chain, k, m.capacity)))
+def on_sketches(node: Node, chain: Chain, now: int, came: Sequence[tuple[NodeId, Sketch]]) -> Out:
+    out, last = Out(), dict[NodeId, Sketch]()
+    for k, s in came:
+        if k in node.peers and not 1 <= s.capacity <= node.options.max_sketch_capacity:
+            report(node, now, out, k, "Malformed")
+        elif k in node.peers:
+            last[k] = s
+    decoded = 0
+    for k in sorted(last.keys() & node.peers.keys()):
+        decoded += 1
+        if decoded > node.options.max_step_sketches:
+            out.packets.append((k, More(node.options.max_sketch_capacity + 1)))
+            continue
+        own = shared(node, chain, k, node.interests)
+        found = difference(last[k], own)
+        if found is None:
+            out.packets.append((k, More(2 * last[k].capacity)))
+        elif found - own.keys():
+            out.packets.append((k, Ask(tuple(sorted(found - own.keys())))))
     return out
 
 
-def on_ask(node: Node, chain: Chain, now: int, k: NodeId, a: Ask) -> Out:
-    out, own = Out(), shared(node, chain, k, node.peers[k].interests)
-    for t, root in sorted(own[i] for i in set(a.ids) & own.keys()):
-        send(node, chain, now, out, k, t, root)
+def on_more(node: Node, chain: Chain, now: int, came: Sequence[tuple[NodeId, More]]) -> Out:
+    out = Out()
+    for k, m in sorted({k: m for k, m in came if k in node.peers}.items()):
+        if m.capacity > node.options.max_sketch_capacity:
+            push(node, chain, now, out, k, common(node, chain, node.peers[k].leaves))
+        else:
+            out.packets.append((k, sketch(node, chain, k, m.capacity)))
+    return out
+
+
+def on_asks(node: Node, chain: Chain, now: int, came: Sequence[tuple[NodeId, Ask]]) -> Out:
+    out, asked = Out(), dict[NodeId, set[int]]()
+    for k, a in came:
+        if k in node.peers:
+            asked.setdefault(k, set()).update(a.ids)
+    for k in sorted(asked):
+        own = shared(node, chain, k, node.peers[k].interests)
+        for t, root in sorted(own[i] for i in asked[k] & own.keys()):
+            send(node, chain, now, out, k, t, root)
     return out
 
 

@@ -14,7 +14,7 @@ from .events import Ingress, NodeId
 from .gossip_step import Arrived, take_in
 from .node import Key, Node, Unrouted
 from .options import Options
-from .packets import Envelope, Out, Packet, Wanted
+from .packets import Envelope, Garbled, Out, Packet, Wanted
 from .relay import GENESIS, Block, Hash, ParaId
 from .runtime import Runtime, egress, ingress
 from .trie import R
@@ -106,7 +106,7 @@ class Nodes:
             try:
                 packet = decode(*packet)
             except IcmpError:
-                return take_in(node, client, now, Arrived(malformed=[k]))
+                packet = Garbled()
         return take_in(node, client, now, Arrived(said=[(k, packet)]))
 
     def purge(self, name: NodeId, now: int) -> Out:

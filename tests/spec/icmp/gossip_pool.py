@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from .events import NodeId, Peer, Pool, Reported, Sent
 from .network import messages_hash
 from .node import Chain, Key, Node, PeerState, allowed, listed
-from .packets import REPUTATION, Declaration, Envelope, Out, Subscriptions, size
+from .packets import REPUTATION, Declaration, Envelope, Out, Packet, Subscriptions, size
 from .reconcile import FIRST_CAPACITY, sketch
 from .relay import Hash
 
@@ -83,8 +83,10 @@ def connect(node: Node, now: int, k: NodeId, salt: Hash = b"") -> Out:
     node.banned = {one: until for one, until in node.banned.items() if until > now}
     if k in node.banned or len(node.peers.keys() - {k}) >= node.options.max_peers:
         return Out(dropped=[k])
-    node.peers[k] = PeerState(salt=salt)
-    out = Out([(k, Declaration(node.leaves))], [Peer(node.name, k, now, "connect")])
+    peer = node.peers.setdefault(k, PeerState())
+    peer.leaves, peer.interests, peer.salt = (), frozenset(), salt
+    told: list[tuple[NodeId, Packet]] = [(k, Declaration(node.leaves))] if node.leaves else []
+    out = Out(told, [Peer(node.name, k, now, "connect")])
     if node.options.topology == "from_to":
         out.packets.append((k, Subscriptions(tuple(sorted(node.interests)))))
     return out
@@ -117,10 +119,10 @@ def purge(node: Node, now: int) -> Out:
         if t not in live:
             out.rows += [Pool(node.name, now, t, root, "purge") for root in sorted(node.pool[t])]
             node.pool_bytes -= sum(map(size, node.pool.pop(t).values()))
-            for peer in node.peers.values() if node.options.seen_until == "purge" else ():
-                peer.received = {key for key in peer.received if key[0] != t}
-                peer.sent = {key for key in peer.sent if key[0] != t}
-                peer.fresh = {key for key in peer.fresh if key[0] != t}
+    for peer in node.peers.values() if node.options.seen_until == "purge" else ():
+        peer.received = {key for key in peer.received if key[0] in live}
+        peer.sent = {key for key in peer.sent if key[0] in live}
+        peer.fresh = {key for key in peer.fresh if key[0] in live}
     out.rows.append(Pool(node.name, now, None, None, "sweep"))
     return out
 

@@ -7,9 +7,11 @@ answers of holders, the purge.
 Decisions.
 - All queues of a step are judged in the order in which they came, before what is good of them goes out: two peers that
   sent the same one are both thanked, and neither is sent it back.
-- Of what one peer declares in a step, or subscribes to, the last counts. All of it is judged.
+- Of what one peer declares in a step, subscribes to, sketches, or wants a larger sketch of, the last counts; what it
+  asks for is answered at once. All of it is judged.
 - Who is dropped is dropped at once: nothing that it sent after that counts, and nothing goes to it.
-- A purge is due when another multiple of the interval is over.
+- Who comes again without having left has declared nothing anew; what else is known of it stays.
+- The first step purges, then the first one in which the interval is over since the last purge.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field
 from . import gossip, gossip_pool
 from .events import NodeId
 from .node import Chain, Label, Node
-from .packets import Declaration, Envelope, Out, Packet, Subscriptions
+from .packets import Declaration, Envelope, Garbled, Out, Packet, Subscriptions
 from .reconcile import Ask, More, Sketch
 from .relay import Block, Hash
 
@@ -33,15 +35,13 @@ class Arrived:
     leaves: Sequence[Block] | None = None
     subscribes: frozenset[Label] | None = None
     said: list[tuple[NodeId, Packet]] = field(default_factory=list)
-    malformed: list[NodeId] = field(default_factory=list)
-    """Who sent packets that were not decoded; they count as declarations."""
     answers: list[Envelope] = field(default_factory=list)
 
 
 def step(node: Node, chain: Chain, now: int, arrived: Arrived) -> Out:
     out = take_in(node, chain, now, arrived)
-    if now // node.options.purge_interval > node.purged:
-        node.purged = now // node.options.purge_interval
+    if now >= node.purge_at:
+        node.purge_at = now + node.options.purge_interval
         out += gossip_pool.purge(node, now)
     return out
 
@@ -58,23 +58,11 @@ def take_in(node: Node, chain: Chain, now: int, arrived: Arrived) -> Out:
         out += gossip.subscribe(node, arrived.subscribes)
     said = arrived.said
     out += gossip.on_subscriptions(node, chain, now, [(k, m) for k, m in said if isinstance(m, Subscriptions)])
-    out += gossip.on_chain_heads(node, chain, now, [(k, m) for k, m in said if isinstance(m, Declaration)])
-    for k in arrived.malformed:
-        if k in node.peers:
-            gossip_pool.report(node, now, out, k, "Malformed")
+    out += gossip.on_chain_heads(node, chain, now, [(k, m) for k, m in said if isinstance(m, Declaration | Garbled)])
     out += gossip.on_queues(node, chain, now, [(k, m) for k, m in said if isinstance(m, Envelope)])
-    for kind in (Sketch, More, Ask):
-        for k, m in said:
-            if isinstance(m, kind) and k in node.peers:
-                out += on_reconciling(node, chain, now, k, m)
+    out += gossip.on_sketches(node, chain, now, [(k, m) for k, m in said if isinstance(m, Sketch)])
+    out += gossip.on_more(node, chain, now, [(k, m) for k, m in said if isinstance(m, More)])
+    out += gossip.on_asks(node, chain, now, [(k, m) for k, m in said if isinstance(m, Ask)])
     for answer in arrived.answers:
         out += gossip.on_answer(node, chain, now, answer)[0]
     return out
-
-
-def on_reconciling(node: Node, chain: Chain, now: int, k: NodeId, m: Sketch | More | Ask) -> Out:
-    if isinstance(m, Sketch):
-        return gossip.on_sketch(node, chain, k, m)
-    if isinstance(m, More):
-        return gossip.on_more(node, chain, now, k, m)
-    return gossip.on_ask(node, chain, now, k, m)

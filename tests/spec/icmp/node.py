@@ -96,8 +96,7 @@ class Node:
     """What the topics of the views are about, with from_to."""
     banned: dict[NodeId, int] = field(default_factory=dict)
     """Until when they are not connected again."""
-    purged: int = 0
-    """How many purge intervals were over at the last purge."""
+    purge_at: int = 0
 
 
 def best(leaves: Iterable[Block]) -> tuple[Hash, ...]:

@@ -47,7 +47,7 @@ class Options:
     max_leaf_queues: int = 2**20
     max_pool_bytes: int = 2**50
     max_queue_messages: int = 2**16
-    max_queue_bytes: int = 2**25
+    max_queue_bytes: int = 2**23
     max_subscriptions: int = 16
     max_sketch_capacity: int = 64
     max_step_sketches: int = 1_000

@@ -43,7 +43,12 @@ class Subscriptions:
     labels: tuple[Label, ...]
 
 
-Packet = Declaration | Envelope | Subscriptions | Sketch | Ask | More
+@dataclass(frozen=True)
+class Garbled:
+    """Bytes that are no packet."""
+
+
+Packet = Declaration | Envelope | Subscriptions | Sketch | Ask | More | Garbled
 Wanted = tuple[int, ParaId, Hash]
 """A queue that is missing: number of its block, sender, root."""
 

@@ -20,11 +20,12 @@ _REFUSED = (Verdict.TooManyPeers, Verdict.Banned)
 
 
 def unbanned(state: GossipState, pairs: Frame, time: int) -> tuple[GossipState, Mask]:
-    """Return the state without bans that are over at ``time`` (ms), and which of the peers that connect (``node``,
-    ``peer``) are not banned."""
+    """Return the state without those nodes' bans that are over at ``time`` (ms), and which of the peers that connect
+    (``node``, ``peer``) are not banned."""
     if len(state.banned) == 0:
         return state, np.ones(len(pairs), dtype=bool)
-    banned = state.banned.filter(state.banned["until"] > np.uint64(time))
+    over = (state.banned["until"] <= np.uint64(time)) & np.isin(state.banned["node"], pairs["node"])
+    banned = state.banned.filter(~over)
     return replace(state, banned=banned), lookup(banned, pairs, ("node", "peer")) < 0
 
 

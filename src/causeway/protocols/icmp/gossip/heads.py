@@ -17,7 +17,7 @@ from causeway.protocols.icmp.gossip.output import PACKET, Output, joined
 from causeway.protocols.icmp.gossip.peers import charge, leave
 from causeway.protocols.icmp.gossip.reconcile import propagate
 from causeway.protocols.icmp.gossip.sending import common_blocks, new_blocks
-from causeway.protocols.icmp.gossip.state import FRESH, GossipState, declared
+from causeway.protocols.icmp.gossip.state import FRESH, GossipState, Heads, declared
 
 
 @dataclass(frozen=True)
@@ -55,29 +55,43 @@ def on_heads(state: GossipState, packets: Frame, options: GossipOptions) -> tupl
     # The last declaration of each peer is the latest list it sent.
     last = order[groups.starts + groups.counts - 1]
     last = last[~np.isin(found.peer[last], charged.gone)]
+    state = _forgiven(charged.state, found.peer[order], groups.starts, packets.take(order), options)
+    state, gone = leave(replace(charged, state=state))
     pairs = packets.take(last)
-    state, gone = leave(charged)
-    peers = state.peer_rows(pairs)
-    state, out = _declared(state, peers, pairs, options)
+    state, out = _declared(state, state.peer_rows(pairs), pairs, options)
     verdicts = verdict_rows(packets, PACKET, codes, change)
     return state, joined([out, Output(verdicts=verdicts, disconnected=gone)])
+
+
+def _forgiven(state: GossipState, peers: Rows, starts: Rows, packets: Frame, options: GossipOptions) -> GossipState:
+    """Let come again what came from ``peers`` (rows, of each packet, together) that declare others than before: whoever
+    purges has other leaves, and says so before. Each declaration counts, also where a later one is like the first."""
+    if options.seen_until != "purge" or len(peers) == 0:
+        return state
+    heads, count = _cut(packets), packets["count"]
+    earlier, counted = np.roll(heads, 1, axis=0), np.roll(count, 1)
+    earlier[starts], counted[starts] = state.peers["heads"][peers[starts]], state.peers["count"][peers[starts]]
+    others = peers[(counted != count) | (earlier != heads).any(axis=(1, 2))]
+    seen = state.seen.copy()
+    seen[others] &= ~FRESH
+    return replace(state, seen=seen)
+
+
+def _cut(packets: Frame) -> Heads:
+    """Return the heads that are declared, zeros behind the last."""
+    heads: Heads = packets["heads"].copy()
+    heads[np.arange(MAX_CHAIN_HEADS) >= packets["count"][:, None].astype(np.int64)] = 0
+    return heads
 
 
 def _declared(state: GossipState, peers: Rows, packets: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
     """Take the declarations of peers (rows, each once)."""
     columns = {name: state.peers[name].copy() for name in ("count", "heads")}
     earlier, count = columns["heads"][peers], columns["count"][peers]
-    heads = packets["heads"].copy()
-    heads[np.arange(MAX_CHAIN_HEADS) >= packets["count"][:, None].astype(np.int64)] = 0
+    heads = _cut(packets)
     for name, values in (("count", packets["count"]), ("heads", heads)):
         columns[name][peers] = values
     state = replace(state, peers=state.peers.with_columns(**columns))
-    if options.seen_until == "purge":
-        # Whoever purges has other leaves, and says so before: then what it sent may come again.
-        others = peers[(count != packets["count"]) | (earlier != heads).any(axis=(1, 2))]
-        seen = state.seen.copy()
-        seen[others] &= ~FRESH
-        state = replace(state, seen=seen)
     common = common_blocks(state, peers, declared(state, heads, packets["count"]))
     if options.heads_diff == "new_only":
         before = common_blocks(state, peers, declared(state, earlier, count))

@@ -86,7 +86,7 @@ def on_sketches(state: GossipState, rows: Frame, options: GossipOptions) -> tupl
         if number >= options.max_step_sketches:
             more.append((at, options.max_sketch_capacity + 1))
             continue
-        lacking = _lacking(data[row].as_py(), size, _shared(state, at))
+        lacking = _lacking(data[row].as_py(), size, _shared(state, at, own=True))
         if lacking is None:
             more.append((at, 2 * size))
         elif len(lacking):
@@ -135,15 +135,17 @@ def _last(state: GossipState, rows: Frame) -> tuple[Rows, Rows]:
     return peer[last], last
 
 
-def _shared(state: GossipState, peer: int) -> Shared:
-    """Return what a node shares with a peer (row): what its pool has on topics of their common blocks."""
+def _shared(state: GossipState, peer: int, own: bool = False) -> Shared:
+    """Return what a node shares with a peer (row): what its pool has on topics of their common blocks, of what the
+    peer subscribes to; ``own``: of what the node itself subscribes to, as the peer's sketch has it."""
     some = np.array([peer])
     listed = state.listed
     topics = np.zeros(len(listed.topics), dtype=bool)
     for block in common_blocks(state, some)[0]:
         topics |= listed.leaf_topics[block]
     queues = np.flatnonzero(state.pool[state.node_of[peer]] & topics[listed.topic_of])
-    queues = queues[state.wants(np.full(len(queues), peer), queues)]
+    node = np.full(len(queues), state.node_of[peer])
+    queues = queues[state.subscribes(node, queues) if own else state.wants(np.full(len(queues), peer), queues)]
     parts = (listed.topics[listed.topic_of[queues]], listed.roots[listed.root_of[queues]])
     salt = np.broadcast_to(state.peers["salt"][peer], (len(queues), 32))
     digests = digest_rows(HashFunction.BLAKE2B_256, np.concatenate([salt, *parts], axis=1))

@@ -104,18 +104,21 @@ class GossipState:
     def expects(self, nodes: Rows, queues: Rows) -> Mask:
         """Return of each row whether the node (row) expects the queue (number): a block of its own lists it, and it
         subscribes to the topic."""
-        found = self.own.expects(nodes, queues)
-        if "interests" in self.nodes:
-            labels = self.listed.labels[self.listed.topic_of[queues]]
-            found &= (self.nodes["interests"][nodes] == labels[:, None]).any(axis=1)
-        return found
+        return self.own.expects(nodes, queues) & self.subscribes(nodes, queues)
+
+    def subscribes(self, nodes: Rows, queues: Rows) -> Mask:
+        """Return of each row whether the node (row) subscribes to the topic of the queue (number)."""
+        return self._interested(self.nodes, nodes, queues)
 
     def wants(self, peers: Rows, queues: Rows) -> Mask:
         """Return of each row whether the peer (row) subscribes to the topic of the queue (number)."""
-        if "interests" not in self.peers:
-            return np.ones(len(peers), dtype=bool)
+        return self._interested(self.peers, peers, queues)
+
+    def _interested(self, who: Frame, rows: Rows, queues: Rows) -> Mask:
+        if "interests" not in who:
+            return np.ones(len(rows), dtype=bool)
         labels = self.listed.labels[self.listed.topic_of[queues]]
-        return np.asarray((self.peers["interests"][peers] == labels[:, None]).any(axis=1))
+        return np.asarray((who["interests"][rows] == labels[:, None]).any(axis=1))
 
     @cached_property
     def node_of(self) -> Rows:
