@@ -18,7 +18,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
 from causeway.proofs.substrate.byte_columns import Bytes, bitmap, data_of, offsets_of, whole
 from causeway.proofs.substrate.scale_program import Program, Slot
-from causeway.proofs.substrate.scale_steps_loops import SLOT_FIELDS
+from causeway.proofs.substrate.scale_steps_loops import COMPACT, ENUM, LIST, OPTION, SLOT_FIELDS, STRING
 
 _ALIGNMENT = 64
 
@@ -52,6 +52,16 @@ def table_of(program: Program, count: int, sizes: Rows) -> Table:
         present += rows
         offsets += rows + 1 if own >= 0 else 0
     return Table(slots, counts, values, present, offsets)
+
+
+_BESIDE = {ENUM: 1, OPTION: 1, STRING: 9, LIST: 9, COMPACT: 2}
+"""Bytes that a step writes besides a value, at most."""
+
+
+def room(program: Program, table: Table) -> int:
+    """Return as many bytes as the encodings of all rows take at most: no value is written twice, and no step is
+    followed more than once an element of its level."""
+    return table.values + sum(table.counts) * sum(_BESIDE.get(kind, 0) for kind in program.steps[:, 0].tolist())
 
 
 class Built:
@@ -97,9 +107,9 @@ class Given:
         self._take(0, columns, type_name)
         sizes = np.array([self._offsets[number][-1] for number in program.variable], dtype=np.int64)
         self.table = table_of(program, self.count, sizes)
-        self.values = np.zeros(self.table.values, dtype=np.uint8)
-        self.present = np.zeros(self.table.present, dtype=np.uint8)
-        self.offsets = np.zeros(self.table.offsets, dtype=np.int64)
+        self.values = np.empty(self.table.values, dtype=np.uint8)
+        self.present = np.empty(self.table.present, dtype=np.uint8)
+        self.offsets = np.empty(self.table.offsets, dtype=np.int64)
         for number in range(len(program.slots)):
             self._fill(number)
 

@@ -31,10 +31,10 @@ from causeway.proofs.arrays import integers
 from causeway.proofs.errors import OverLimit, ProofError
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.substrate import scale_steps_loops as wrong
-from causeway.proofs.substrate.byte_columns import Bytes, bitmap, byte_column, data_of, ends_of, from_parts, offsets_of
+from causeway.proofs.substrate.byte_columns import Bytes, bitmap, byte_column, data_of, from_parts, offsets_of
 from causeway.proofs.substrate.errors import FailedToDecode
 from causeway.proofs.substrate.scale import ScaleTypes
-from causeway.proofs.substrate.scale_arrays import Built, Given, Table, array_of, fixed_bytes, table_of
+from causeway.proofs.substrate.scale_arrays import Built, Given, Table, array_of, fixed_bytes, room, table_of
 from causeway.proofs.substrate.scale_program import Program, compile_type
 
 _LIMB = 8
@@ -168,20 +168,17 @@ class ScaleColumns:
 
         given = Given(self.program, _as_mapping(columns), self.type_name)
         program, table, count = self.program, given.table, given.count
-        edges, fault = np.zeros(count + 1, dtype=np.int64), np.zeros(4, dtype=np.int64)
-        arguments = (program.steps, program.jumps, table.slots)
+        edges, fault = np.empty(count + 1, dtype=np.int64), np.zeros(4, dtype=np.int64)
+        data = np.empty(room(program, table), dtype=np.uint8)
         inputs = (given.values, given.present, given.offsets)
-        row = write_rows(count, *arguments, False, *inputs, edges, np.empty(0, dtype=np.uint8), fault)
+        row = write_rows(count, program.steps, program.jumps, table.slots, *inputs, edges, data, fault)
         if row >= 0:
             raise InvalidInput(self._refusal(row, fault))
-        lengths = edges[1:]
+        lengths = np.diff(edges)
         if count and int(lengths.max()) > self.limit:
             row = int(np.argmax(lengths > self.limit))
             raise InvalidInput(f"row {row}: {self.what} takes {lengths[row]} bytes, at most {self.limit} are read")
-        edges = ends_of(lengths)
-        data = np.empty(int(edges[-1]), dtype=np.uint8)
-        write_rows(count, *arguments, True, *inputs, edges, data, fault)
-        encodings = from_parts(data, edges)
+        encodings = from_parts(data[: edges[-1]], edges)
         if (program.steps[:, 0] == wrong.KEY).any():
             # What must ascend is compared in one place, where it is read.
             try:

@@ -1,7 +1,4 @@
-"""SCALE by whole columns: the loop that writes encodings, following a program (``scale_program``) row by row.
-
-Twice, as the one that reads: the first time it validates and counts bytes, the second time it writes them.
-"""
+"""SCALE by whole columns: the loop that writes encodings, following a program (``scale_program``) row by row."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.compiled import BOOL, BYTES, BYTES_OUT, INT64, ROWS, ROWS_OUT, compiled
+from causeway.model.compiled import BYTES, BYTES_OUT, INT64, ROWS, ROWS_OUT, compiled
 from causeway.model.order import Rows
 from causeway.proofs.distinct.loops import copy_bytes
 from causeway.proofs.substrate.byte_columns import Bytes
@@ -34,31 +31,29 @@ from causeway.proofs.substrate.scale_steps_loops import (
 
 @compiled()
 def put_compact(out: Bytes, at: int, number: int) -> int:
-    """Write a compact integer below 2**62 and return how many bytes it takes; with ``at`` below 0, only that."""
+    """Write a compact integer below 2**62 and return how many bytes it takes."""
     if number < 1 << 6:
-        length, word = 1, number << 2
-    elif number < 1 << 14:
-        length, word = 2, number << 2 | 1
-    elif number < 1 << 30:
-        length, word = 4, number << 2 | 2
-    else:
-        length, word = 5, number
-        while length < 9 and number >> (8 * (length - 1)):
+        out[at] = number << 2
+        return 1
+    if number < 1 << 14:
+        out[at], out[at + 1] = (number << 2 | 1) & 255, number >> 6
+        return 2
+    length, word = 4, number << 2 | 2
+    if number >= 1 << 30:
+        while length < 8 and number >> (8 * length):
             length += 1
-        if at >= 0:
-            out[at] = (length - 5) << 2 | 3
-            for byte in range(length - 1):
-                out[at + 1 + byte] = word >> (8 * byte) & 255
-        return length
-    if at >= 0:
+        out[at] = (length - 4) << 2 | 3
         for byte in range(length):
-            out[at + byte] = word >> (8 * byte) & 255
+            out[at + 1 + byte] = number >> (8 * byte) & 255
+        return 1 + length
+    for byte in range(length):
+        out[at + byte] = word >> (8 * byte) & 255
     return length
 
 
 @compiled()
 def put_wide(out: Bytes, at: int, values: Bytes, begin: int, width: int) -> int:
-    """Write the number of ``width`` bytes in compact form and return how many bytes it takes, as ``put_compact``."""
+    """Write the number of ``width`` bytes in compact form and return how many bytes it takes."""
     used = width
     while used > 0 and values[begin + used - 1] == 0:
         used -= 1
@@ -67,10 +62,26 @@ def put_wide(out: Bytes, at: int, values: Bytes, begin: int, width: int) -> int:
         for byte in range(used):
             number |= np.int64(values[begin + byte]) << (8 * byte)
         return put_compact(out, at, number)
-    if at >= 0:
-        out[at] = (used - 4) << 2 | 3
-        copy_bytes(values, begin, out, at + 1, used)
+    out[at] = (used - 4) << 2 | 3
+    copy_bytes(values, begin, out, at + 1, used)
     return 1 + used
+
+
+@compiled(allocates=False)
+def put_fixed(values: Any, begin: Any, out: Any, at: Any, width: Any) -> None:
+    """Write ``width`` bytes. Of a width that is known when this is compiled, the bytes move at once."""
+    if width == 8:
+        copy_bytes(values, begin, out, at, 8)
+    elif width == 1:
+        out[at] = values[begin]
+    elif width == 4:
+        copy_bytes(values, begin, out, at, 4)
+    elif width == 16:
+        copy_bytes(values, begin, out, at, 16)
+    elif width == 32:
+        copy_bytes(values, begin, out, at, 32)
+    else:
+        copy_bytes(values, begin, out, at, width)
 
 
 @compiled()
@@ -82,13 +93,12 @@ def unwanted_slot(slots: Rows, level: int, element: int, present: Bytes, stamps:
     return -1
 
 
-@compiled(INT64, [INT64, TABLE, ROWS, TABLE, BOOL, BYTES, BYTES, ROWS, ROWS_OUT, BYTES_OUT, ROWS_OUT])
+@compiled(INT64, [INT64, TABLE, ROWS, TABLE, BYTES, BYTES, ROWS, ROWS_OUT, BYTES_OUT, ROWS_OUT])
 def write_rows(
     count: int,
     steps: Rows,
     jumps: Rows,
     slots: Rows,
-    writing: bool,
     values: Bytes,
     present: Bytes,
     offsets: Rows,
@@ -96,9 +106,8 @@ def write_rows(
     out: Bytes,
     fault: Rows,
 ) -> int:
-    """Write ``count`` rows out of columns into ``out``, row ``i`` from ``edges[i]`` on.
-
-    Without ``writing``, sets ``edges[i + 1]`` to the bytes of row ``i``.
+    """Write ``count`` rows out of columns one behind the other into ``out``, which has ``room``; row ``i`` ends at
+    ``edges[i + 1]``.
 
     Returns:
         The first row that is no value, or -1; ``fault`` is then set to what is wrong, the step, the column and its
@@ -108,9 +117,10 @@ def write_rows(
     index = np.zeros(levels, dtype=np.int64)
     lists = np.zeros((levels, 2), dtype=np.int64)
     stamps = np.zeros(slots.shape[0], dtype=np.int64)
+    at = 0
+    edges[0] = 0
     for row in range(count):
         index[0] = row
-        at = edges[row] if writing else 0
         depth = 0
         step = 0
         code = READ
@@ -127,8 +137,7 @@ def write_rows(
                     break
             if kind == FIXED:
                 width = steps[step, 2]
-                if writing:
-                    copy_bytes(values, slots[slot, 3] + here * width, out, at, width)
+                put_fixed(values, slots[slot, 3] + here * width, out, at, width)
                 at += width
                 step += 1
             elif kind == ENUM:
@@ -138,22 +147,19 @@ def write_rows(
                 if tag >= steps[step, 2]:
                     code = NO_VARIANT
                     break
-                if writing:
-                    out[at] = tag
+                out[at] = tag
                 at += 1
                 step = jumps[steps[step, 3] + tag]
             elif kind == JUMP:
                 step = steps[step, 2]
             elif kind == OPTION:
-                if writing:
-                    out[at] = there
+                out[at] = there
                 at += 1
                 step = step + 1 if there else steps[step, 2]
             elif kind == STRING:
                 begin, stop = offsets[slots[slot, 5] + here], offsets[slots[slot, 5] + here + 1]
-                at += put_compact(out, at if writing else -1, stop - begin)
-                if writing:
-                    copy_bytes(values, slots[slot, 3] + begin, out, at, stop - begin)
+                at += put_compact(out, at, stop - begin)
+                copy_bytes(values, slots[slot, 3] + begin, out, at, stop - begin)
                 at += stop - begin
                 step += 1
             elif kind == LIST:
@@ -161,7 +167,7 @@ def write_rows(
                 if stop - begin > steps[step, 2]:
                     code = OVER_LIMIT
                     break
-                at += put_compact(out, at if writing else -1, stop - begin)
+                at += put_compact(out, at, stop - begin)
                 if stop == begin:
                     step = steps[step, 4]
                 else:
@@ -171,7 +177,7 @@ def write_rows(
                     step += 1
             elif kind == NEXT:
                 level = steps[step, 2]
-                spare = -1 if writing else unwanted_slot(slots, level, index[level], present, stamps)
+                spare = unwanted_slot(slots, level, index[level], present, stamps)
                 if spare >= 0:
                     code, slot, here = UNWANTED, spare, index[level]
                     break
@@ -183,18 +189,17 @@ def write_rows(
                     depth -= 1
             elif kind == COMPACT:
                 width = steps[step, 2]
-                at += put_wide(out, at if writing else -1, values, slots[slot, 3] + here * width, width)
+                at += put_wide(out, at, values, slots[slot, 3] + here * width, width)
                 step += 1
             elif kind == KEY:
                 step += 1
             else:
-                spare = -1 if writing else unwanted_slot(slots, 0, row, present, stamps)
+                spare = unwanted_slot(slots, 0, row, present, stamps)
                 if spare >= 0:
                     code, slot, here = UNWANTED, spare, row
                 break
         if code != READ:
             fault[0], fault[1], fault[2], fault[3] = code, step, slot, here
             return row
-        if not writing:
-            edges[row + 1] = at
+        edges[row + 1] = at
     return -1
