@@ -34,6 +34,7 @@ from causeway.protocols.icmp.errors import Inclusion
 from causeway.protocols.icmp.forks import RelayInterference, leaves_to_build_on, standing
 from causeway.protocols.icmp.ingress import ingress, with_bodies
 from causeway.protocols.icmp.kernel import IcmpKernel
+from causeway.protocols.icmp.leaf_plan import ALONE
 from causeway.protocols.icmp.leaves import with_leaves
 from causeway.protocols.icmp.receipts import receipts_of
 from causeway.protocols.icmp.runtime import include
@@ -110,7 +111,8 @@ class _Round:
     def run(self) -> dict[str, float]:
         """Return the seconds of each step; whatever is wrong with it raises."""
         clock, log, tick = _Clock(), EventLog(), Tick(1, 0)
-        context = self.kernel.context(self.chains, self.chains, tick)
+        active = Frame({"leaf": np.zeros(len(self.chains), dtype=np.uint8), "para": self.chains}, len(self.chains))
+        context = self.kernel.context(self.chains, active, tick)
         bases = self._bases(self.state, tick)
         nobody = self.messages.slice(0, 0).select(MESSAGE_COLUMNS).with_columns(chain=np.empty(0, dtype=np.uint32))
         state, outbound = send(self.state, self.messages, nobody, bases, context, log)
@@ -118,7 +120,7 @@ class _Round:
         state, _ = commit_paras(state, bases, _NONE, owners, tick.height)
         clock.stop(STEPS[0])
         view = View({name: state[name] for name in ("candidates", "egress")}, _NONE)
-        (leaf,), tries = leaves_to_build_on(state, None, 1, tick.height)
+        state, (leaf,), tries = leaves_to_build_on(state, ALONE, tick.tick, tick.height)
         receipts = receipts_of(view, leaf)
         included = include(leaf, receipts, [], tick.tick, self.kernel.options)
         assert (included.codes == Inclusion.OK).all()
@@ -137,9 +139,9 @@ class _Round:
         return clock.seconds
 
     def _bases(self, state: State, tick: Tick) -> Frame:
-        view = View({name: state[name] for name in ("blocks", "paras")}, _NONE)
+        view = View({name: state[name] for name in ("blocks", "paras", "partings")}, _NONE)
         interference: RelayInterference = self.kernel.interference
-        return standing(state["tips"], view, interference, tick.tick, relay_runs=True).rows
+        return standing(state["tips"], state["returns"], view, interference, tick.tick).rows
 
 
 _NONE = empty_frame(pa.schema([("to", pa.uint32()), ("number", pa.uint64()), ("hash", pa.binary(32))]))

@@ -48,6 +48,13 @@ tick = 5
 until = 9
 leaves = 3
 
+[[faults]]
+kind = "fork"
+tick = 7
+until = 11
+of = 0
+elder = [1]
+
 [traffic]
 source = "generated"
 messages_per_tick = 120

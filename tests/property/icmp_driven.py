@@ -166,16 +166,14 @@ class Driven(Network):
             assert {(x, y) for x, y, _ in others} <= late
 
     def _relay_blocks(self, before: list[Leaf], seen: Frame) -> None:
-        after = leaves_of(self.state.tables)
-        if after[0].number == before[0].number:
-            return
-        last = int(before[0].blocks["next_tick"][0])
-        calls = [call for tick, call in self._given if last <= tick <= self.tick]
+        made = [leaf for leaf in leaves_of(self.state.tables) if leaf.hash not in self.hashes]
         refused: list[tuple[str, str]] = []
-        for place, leaf in enumerate(after):
+        for leaf in made:
             parent = self.hashes[leaf.blocks["parent"][0].tobytes()]
             state, chain = self.oracle.rt.states[parent], {b.hash for b in self.oracle.rt.relay.chain(parent)}
             old = next(one for one in before if one.hash == leaf.blocks["parent"][0].tobytes())
+            last = int(old.blocks["next_tick"][0])
+            calls = [call for tick, call in self._given if last <= tick <= self.tick]
             out = {p: h.tobytes() for p, h in zip(old.paras["para"].tolist(), old.paras["refused"], strict=True)}
             shown = [self.made[p, h.tobytes()] for p, h in zip(seen["source"].tolist(), seen["head"], strict=True)]
             offered = [
@@ -187,9 +185,9 @@ class Driven(Network):
                 and out.get(c.receipt.para) != c.receipt.head_data
             ]
             on = [self._again(call, old) for call in calls if self._can(call, parent, calls)]
-            made = self.oracle.make(parent, offered, on, bytes([place]))
-            self.hashes[leaf.hash] = made.block.hash
-            refused += [(self.names[p], error) for p, error in made.errors]
+            block = self.oracle.make(parent, offered, on, leaf.blocks["leaf"].tobytes())
+            self.hashes[leaf.hash] = block.block.hash
+            refused += [(self.names[p], error) for p, error in block.errors]
         assert sorted(self.refusals()) == sorted(refused)
 
     def _can(self, call: Call, parent: Hash, calls: list[Call]) -> bool:

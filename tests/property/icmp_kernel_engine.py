@@ -75,7 +75,6 @@ class KernelEngine:
             "number": 0,
             "hash": GENESIS.hash,
             "parent": bytes(32),
-            "parted": 0,
             "next_tick": 0,
         }
         tables = {name: empty_frame(STATE_TABLES[name].schema) for name in OF_LEAVES}
@@ -187,8 +186,8 @@ class KernelEngine:
                 for (x, _), root in zip(queues, roots, strict=True)
             ]
             rows += given or [{"to": r.para, "number": n, "source": NO_CHAIN, "root": bytes(32)}]
-        marks = np.array([r.watermark.number], dtype=np.uint64)
-        (code,) = validate_incoming(chains, marks, listed, frame_of(rows, ENTRIES), leaf.number, self.kernel)
+        marks, now = (np.array([number], dtype=np.uint64) for number in (r.watermark.number, leaf.number))
+        (code,) = validate_incoming(chains, marks, listed, frame_of(rows, ENTRIES), now, self.kernel)
         if code:
             return Validation(code).name
         sent = egress_queues(c.messages)
@@ -223,7 +222,6 @@ class KernelEngine:
             "parent": parent,
             "chain": 0,
             "leaf": 0,
-            "parted": 0,
             "next_tick": 0,
         }
         leaf = replace(leaf, blocks=frame_of([named], BLOCKS_SCHEMA))

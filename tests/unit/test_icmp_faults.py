@@ -49,19 +49,18 @@ def _load(folder: Path, more: str) -> None:
             ("followers.left = 2", "0 to 1"),
         ),
         ('[[faults]]\nkind = "fork"\ntick = 6\nuntil = 5\n', ("until = 5", "tick = 6")),
+        (FORK + "elder = [1, 2]\n", ("elder.1 = 2", "0 to 1")),
+        (FORK + FORK.replace("3", "5") + "of = 2\n", ("tick = 5: of = 2", "leaves that can part are 0, 1")),
+        (FORK + FORK + "of = 1\n", ("tick = 3: of = 1", "leaves that can part are none")),
+        (FORK + "elder = [0]\n" + FORK.replace("3", "5") + "of = 0\n", ("tick = 5: of = 0", "part are 1")),
         (
-            FORK + FORK.replace("3", "6").replace("5", "9"),
-            ("tick = 6", "at least 7"),
+            FORK + "leaves = 4\n" + FORK.replace("3", "4") + "leaves = 3\n",
+            ("tick = 4: leaves = 3", "there are 4", "at most 2"),
         ),
+        (FORK + "leaves = 5\n" + FORK.replace("3", "4"), ("tick = 4: leaves = 2", "there are 5", "no fork in it")),
         (
-            FORK
-            + '[[faults]]\nkind = "halt"\nchain = "relay"\nfrom = 5\nuntil = 20\n'
-            + FORK.replace("3", "9").replace("5", "30"),
-            ("tick = 9", "at least 22"),
-        ),
-        (
-            FORK + '[[faults]]\nkind = "halt"\nchain = "relay"\nfrom = 6\n' + FORK.replace("3", "9").replace("5", "30"),
-            ("tick = 9", "no other fork"),
+            FORK.replace("5", "4000") + FORK.replace("3", "3000").replace("5", "4099"),
+            ("tick = 3000: until = 4099", "since tick 3", "at most 4096 ticks"),
         ),
         (FORK.replace("5", "4099"), ("until = 4099", "at most 4096 ticks from 3 on")),
         (FORK + "followers = { relay = 1 }\n", ("followers", "names of parachains")),
@@ -95,12 +94,16 @@ def test_what_cannot_be_is_told(more: str, said: tuple[str, ...], tmp_path: Path
 
 
 def test_a_fork_in_a_lake_that_is_cut_and_continued(tmp_path: Path) -> None:
-    """The same root whatever the buckets and commits, and all that is said of the fork is in the summary."""
+    """The same root whatever the buckets and commits, and all that is said of forks is in the summary."""
     found = []
     for place, keys in enumerate(({}, {"network.partitions": "3", "network.commit_every": "5"})):
         path = tmp_path / "scenario.toml"
         text = (Path(__file__).parents[2] / "examples" / "generated.toml").read_text()
-        path.write_text(text + '\n[[faults]]\nkind = "fork"\ntick = 3\nuntil = 8\nleaves = 3\nkept = 1\n')
+        forks = (
+            FORK.replace("5", "8") + "leaves = 3\nkept = 1\n",
+            FORK.replace("3", "5").replace("until = 5", "until = 11"),
+        )
+        path.write_text(text + "\n".join(["", *forks, "of = 1\nkept = 1\nelder = [1]\n"]))
         given = {"network.protocol": "icmp", "network.executor": "in_process", "traffic.messages": "800"} | keys
         with Network(load_scenario(path, given), str(tmp_path / str(place))) as net:
             net.run(6)

@@ -45,7 +45,7 @@ def validated(
     lists = queues.with_columns(root=roots)
     entries = lists = lists.take(stable_order(lists["to"], lists["number"], lists["source"]))
     codes = validate_incoming(
-        bases["chain"], watermarks(bases, entries)[0], listed, lists, int(bases["relay_number"][0]), options
+        bases["chain"], watermarks(bases, entries)[0], listed, lists, bases["relay_number"], options
     )
     bad = codes != Validation.OK
     if bad.any():

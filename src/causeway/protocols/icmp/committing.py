@@ -51,16 +51,16 @@ def commit_relay(
     tries.change(place, relay_changes(before, after))
     root = tries.roots()[place].tobytes()
     # Leaves that part have the same receipts: what an author adds keeps their blocks apart.
-    seal = bytes([place]) if place else b""
+    leaf = before.blocks["leaf"]
+    seal = leaf.tobytes() if leaf[0] else b""
     own = block_hash(before.hash, number, root, ordered_root(heads) + seal)
     blocks = Frame(
         {
             "chain": np.array([RELAY_POSITION], dtype=np.uint32),
-            "leaf": np.array([place], dtype=np.uint8),
+            "leaf": leaf,
             "number": np.array([number], dtype=np.uint64),
             "hash": digests([own]),
             "parent": digests([before.hash]),
-            "parted": before.blocks["parted"],
             "next_tick": np.array([tick + 1], dtype=np.uint64),
         },
         1,

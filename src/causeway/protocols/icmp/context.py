@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from causeway.model.frame import Frame
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.icmp.chains import Network
 from causeway.protocols.icmp.options import IcmpOptions
@@ -22,5 +23,5 @@ class Context:
     network: Network
     options: IcmpOptions
     programs: ProgramRunner
-    active: npt.NDArray[np.uint32]
-    """The parachains that are registered, ascending."""
+    active: Frame
+    """The parachains that are registered, at each leaf of the relay chain (``leaf``, ``para``), ascending."""

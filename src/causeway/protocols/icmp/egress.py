@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, repeated
+from causeway.model.joins import lookup
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.proofs.hashing import Digests
@@ -49,7 +50,9 @@ def send(
     source = np.concatenate([network.host_of(produced["sender"]).view(np.uint32), rejects["chain"]])
     host = network.host_of(rows["receiver"])
     call = rows["kind"] == Kind.REQUEST
-    away = np.isin(host, context.active.astype(np.int32), invert=True) & (host != source.view(np.int32))
+    leaf = bases["leaf"][np.searchsorted(bases["chain"], source)]
+    known = Frame({"leaf": leaf, "para": host.view(np.uint32)}, len(rows))
+    away = (lookup(context.active, known, ("leaf", "para")) < 0) & (host != source.view(np.int32))
     nowhere = away & call
     lost = away & ~call & (host != NO_HOST)
     destination = np.where(host == NO_HOST, source.view(np.int32), host).view(np.uint32)

@@ -4,7 +4,7 @@ relay chain, malicious collators."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,8 @@ FORK = "fork"
 LEAVES = "leaves"
 KEPT = "kept"
 FOLLOWERS = "followers"
+OF = "of"
+ELDER = "elder"
 CANDIDATE = "candidate"
 WHAT = "what"
 DUPLICATE = "duplicate"
@@ -27,25 +29,42 @@ WATERMARKS = ("watermark_back", "watermark_hash")
 
 
 class ForkSection(FaultSection):
-    """``kind = "fork"``: the relay chain has several leaves for some ticks, each of which routes what the parachains
-    post that follow it; then one is kept, and the parachains that followed another go back."""
+    """``kind = "fork"``: a leaf of the relay chain parts into several for some ticks, each of which routes what the
+    parachains post that follow it; then one is kept, and the parachains that followed another go back.
+
+    Forks may overlap and nest: with one of its leaves, what has parted from it since is kept, or lost.
+    """
 
     kind: Literal["fork"] = Field(..., description="This fault.")
     tick: PlannedTick = Field(..., description="The first tick in which the relay chain makes several blocks.")
     until: PlannedTick = Field(..., description="The last tick in which it does.")
-    leaves: int = Field(2, ge=2, le=MAX_CHAIN_HEADS, description="How many.")
-    kept: int = Field(0, ge=0, lt=MAX_CHAIN_HEADS, description="Which leaf is kept, from 0.")
+    leaves: int = Field(2, ge=2, le=MAX_CHAIN_HEADS, description="How many: its branches.")
+    kept: int = Field(0, ge=0, lt=MAX_CHAIN_HEADS, description="Which branch is kept, from 0.")
+    of: int | None = Field(
+        None,
+        ge=0,
+        lt=MAX_CHAIN_HEADS,
+        description="Which leaf parts, where there are several; without it, the one with the lowest number. Branch 0 "
+        "goes on as this leaf, the others have the lowest numbers that are free.",
+    )
+    elder: list[int] = Field(
+        default_factory=list,
+        max_length=MAX_CHAIN_HEADS,
+        description="Branches that make no block after their first, as long as the fork lasts: with one of them kept, "
+        "the relay chain goes back to an elder leaf.",
+    )
     followers: Mapping[str, int] = Field(
         default_factory=dict,
-        description="Which leaf parachains follow, by name; that of those not named is drawn.",
+        description="Which branch parachains follow, by name; that of those not named is drawn.",
     )
 
     @model_validator(mode="after")
     def _leaves_there_are(self) -> Self:
         named = {f"followers.{name}": leaf for name, leaf in self.followers.items()}
+        named |= {f"elder.{row}": leaf for row, leaf in enumerate(self.elder)}
         for name, leaf in {"kept": self.kept, **named}.items():
             if not 0 <= leaf < self.leaves:
-                raise ValueError(f"{name} = {leaf}: allowed: 0 to {self.leaves - 1}, one of the leaves")
+                raise ValueError(f"{name} = {leaf}: allowed: 0 to {self.leaves - 1}, one of the branches")
         if self.until - self.tick >= MOST_ANCESTORS:
             raise ValueError(f"until = {self.until}: allowed: at most {MOST_ANCESTORS} ticks from {self.tick} on")
         return ensure_forward(self, self.until, "tick", self.tick)
@@ -53,7 +72,9 @@ class ForkSection(FaultSection):
     def fault(self, names: Names, key: str) -> Fault:
         """Return the fault, its names resolved."""
         followers = {str(names.chain(name, f"{key}.followers.{name}")): leaf for name, leaf in self.followers.items()}
-        args = {LEAVES: self.leaves, KEPT: self.kept, FOLLOWERS: followers}
+        args: dict[str, Any] = {LEAVES: self.leaves, KEPT: self.kept, FOLLOWERS: followers}
+        args |= {} if self.of is None else {OF: self.of}
+        args |= {ELDER: sorted({*self.elder})} if self.elder else {}
         return Fault(self.kind, None, None, self.tick, self.until, args)
 
 

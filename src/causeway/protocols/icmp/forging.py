@@ -126,7 +126,7 @@ def judge_consumed(
         watermark = watermarks(base, own)[0]
         if what == "ahead":
             watermark = np.array([last_listed(now, options) + 1], dtype=np.uint64)
-        codes = validate_incoming(base["chain"], watermark, listed, _altered(own, what), now, options)
+        codes = validate_incoming(base["chain"], watermark, listed, _altered(own, what), base["relay_number"], options)
         log_refused(base.with_columns(source=base["chain"]), codes, log, names=Validation, chain=para)
 
 

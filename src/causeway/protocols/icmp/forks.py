@@ -1,10 +1,10 @@
 """Forks of the relay chain, and parachains that go back (ICMP reference 2.5, 3.9, G9; hazards 6, 25).
 
-A fork gives the relay chain up to ``MAX_CHAIN_HEADS`` leaves. Each makes a block in every tick, and includes what was
-built on its own chain; a parachain builds on the leaf that it follows. When the fork is over one leaf is kept, and the
-parachains that followed another are again what they were when the leaves parted: their tables of that height take the
-place of the present ones, and they build on the leaf that is kept. As long as there are several leaves no body is given
-up, so that what was delivered on the lost ones is there to be delivered again.
+Forks give the relay chain up to ``MAX_CHAIN_HEADS`` leaves (``leaf_plan``). Each makes a block in every tick, but for
+elder ones, and includes what was built on its own chain; a parachain builds on the leaf that it follows. When a leaf is
+lost, the parachains that followed it are again what they were when it parted from what is kept: their tables of that
+height take the place of the present ones, and they build on a leaf that is kept. As long as there are several leaves no
+body is given up, so that what was delivered on the lost ones is there to be delivered again.
 
 A parachain also goes back, to what it was before its last block, where the relay chain has refused that block: not
 before, since one that is registered again meanwhile may still be included.
@@ -15,7 +15,7 @@ What users sent since is no state of a chain, and waits in the pool again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +23,23 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import FOR_EVER, Fault
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.ledger import REVERTED_SCHEMA
+from causeway.model.order import stable_order
 from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, View
 from causeway.protocols.digests import same
 from causeway.protocols.draws import Draw, drawn
 from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.icmp.fault_kinds import CANDIDATE, FOLLOWERS, FORK, KEPT, LEAVES, WATERMARKS, WHAT
-from causeway.protocols.icmp.leaves import Leaf, leaves_of
+from causeway.protocols.icmp.fault_kinds import CANDIDATE, FOLLOWERS, FORK, LEAVES, WATERMARKS, WHAT
+from causeway.protocols.icmp.leaf_plan import LeafPlan, Stage
+from causeway.protocols.icmp.leaves import Leaf, leaves_of, parted_at, partings_after
 from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.storage import LeafTries
+from causeway.protocols.icmp.tables import RETURNS_SCHEMA
 from causeway.protocols.interference import DROP, HALT, PASSIVE, Interference
+from causeway.protocols.waking import earliest
 
 TRIES = 64
 """Ticks in which a body may be fetched: with one that is skipped in all of them nobody waits for another."""
@@ -50,19 +54,13 @@ class RelayInterference(Interference):
     passive = (*PASSIVE, CANDIDATE)
 
     def check(self, options: IcmpOptions) -> None:
-        """Check that a fork is over a tick before the next one begins, and that candidates are what they are to be.
+        """Check that forks part leaves that there are, and that candidates are what they are to be.
         Raises ``InvalidInput``."""
         relay = int(self._numbers[RELAY_POSITION])
-        for before, fork in pairwise(self._forks):
-            over = self._running_from(before.last + 1)
-            if over is None or fork.first <= over:
-                allowed = "allowed: no other fork" if over is None else f"allowed: at least {over + 1}"
-                text = "is over in the next tick in which the relay chain makes a block"
-                text = f"tick = {fork.first}: the fork before lasts until {before.last}, and {text}"
-                raise InvalidInput(f'faults: kind = "{FORK}": {text}; {allowed}')
         if any(str(relay) in fault.args[FOLLOWERS] for fault in self._forks):
             text = "followers: one is the relay chain; allowed: names of parachains"
             raise InvalidInput(f'faults: kind = "{FORK}": {text}')
+        assert self.leaves is not None
         for fault in self._faults.rows:
             if fault.kind != CANDIDATE:
                 continue
@@ -71,6 +69,11 @@ class RelayInterference(Interference):
             if fault.args[WHAT] in WATERMARKS and options.watermark_mode == "now_minus_1":
                 text = 'with watermark_mode = "now_minus_1" nobody looks at the watermark of a receipt'
                 raise InvalidInput(f'faults: kind = "{CANDIDATE}": what = "{fault.args[WHAT]}": {text}')
+
+    @cached_property
+    def leaves(self) -> LeafPlan:
+        """Return which leaves the relay chain has when."""
+        return LeafPlan(self._forks, self._running_from)
 
     def _running_from(self, tick: int) -> int | None:
         """Return the first tick from ``tick`` on in which the relay chain is not halted, None if there is none."""
@@ -85,7 +88,7 @@ class RelayInterference(Interference):
 
     @property
     def _forks(self) -> list[Fault]:
-        return sorted((fault for fault in self._faults.rows if fault.kind == FORK), key=lambda fault: fault.first)
+        return [fault for fault in self._faults.rows if fault.kind == FORK]
 
     @property
     def reach(self) -> int:
@@ -99,14 +102,14 @@ class RelayInterference(Interference):
         """Return whether the relay chain ever has several leaves."""
         return bool(self._forks)
 
-    def next_planned(self, tick: int) -> int | None:
-        """Return the first tick from ``tick`` on at which a fault acts of itself or a fork is over."""
-        over = [fault.last + 1 for fault in self._forks if fault.last + 1 >= tick]
-        return min([*over, *([] if (found := super().next_planned(tick)) is None else [found])], default=None)
+    @property
+    def last_change(self) -> int:
+        """Return the last tick at which a fault begins or ends, or leaves part or are lost."""
+        return max(super().last_change, self.leaves.last_change)
 
-    def fork(self, tick: int) -> Fault | None:
-        """Return the fork that acts at ``tick``."""
-        return next(iter(self.acting(tick, FORK)), None)
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick from ``tick`` on at which a fault acts of itself or the leaves change."""
+        return earliest(super().next_planned(tick), self.leaves.next_change(tick))
 
     def fetched(self, listed: Frame, tick: int) -> npt.NDArray[np.bool_]:
         """Return which bodies of ``ingress(B, p)`` their recipients have fetched up to ``tick``: in one of the ticks
@@ -134,21 +137,23 @@ class RelayInterference(Interference):
             at -= 1
         return found
 
-    def begun(self, tick: int) -> Fault:
-        """Return the last fork that began before ``tick``."""
-        return [fault for fault in self._forks if fault.first < tick][-1]
+    def followed(self, chains: Chains, stage: Stage) -> npt.NDArray[np.uint8]:
+        """Return the leaf that each parachain follows of those of a stage."""
+        if self._followed is None or self._followed[0] is not stage:
+            leaves = [stage.followed(partial(self._branch, int(number))) for number in self._numbers]
+            self._followed = stage, np.array(leaves, dtype=np.uint8)
+        return self._followed[1][chains]
 
-    def followed(self, chains: Chains, tick: int) -> npt.NDArray[np.uint8]:
-        """Return the leaf that each parachain follows of those that there were before ``tick``."""
-        fault = self.begun(tick)
-        found = np.zeros(len(chains), dtype=np.uint8)
-        for at, number in enumerate(self._numbers[chains].tolist()):
-            named = fault.args[FOLLOWERS].get(str(number))
-            if named is None:
-                words = drawn(Draw.FOLLOWED, self._seed, number, fault.first)
-                named = int(np.random.Generator(words).integers(int(fault.args[LEAVES])))
-            found[at] = named
-        return found
+    _followed: tuple[Stage, npt.NDArray[np.uint8]] | None = None
+    """The leaf that each chain follows of the stage that was asked about last."""
+
+    def _branch(self, number: int, fault: Fault) -> int:
+        """Return the branch of a fork that a parachain follows, by its number."""
+        named = fault.args[FOLLOWERS].get(str(number))
+        if named is not None:
+            return int(named)
+        words = drawn(Draw.FOLLOWED, self._seed, number, fault.first)
+        return int(np.random.Generator(words).integers(int(fault.args[LEAVES])))
 
 
 @dataclass(frozen=True)
@@ -158,25 +163,20 @@ class Standing:
     ``rows``, one a parachain by ``chain``: ``leaf``, the leaf that it follows, ``relay_number`` and ``relay_hash``,
     its block; ``number``, the parachain's last block; ``watermark`` and ``watermark_hash`` at that leaf;
     ``registered``; ``included``, whether the last block is. ``back``: those that go back, to a ``height``
-    (``PAST_SCHEMA``). ``kept``: the leaf that is kept in this tick, where a fork is over; ``forked``: whether there
-    were several leaves.
+    (``PAST_SCHEMA``). ``forked``: whether there are several leaves.
     """
 
     rows: Frame
     back: Frame
-    kept: int | None
     forked: bool
 
 
-def standing(tips: Frame, view: View, interference: RelayInterference, tick: int, *, relay_runs: bool) -> Standing:
-    """Return where parachains stand; ``tips``: their last blocks; ``relay_runs``: whether the relay chain makes a
-    block in ``tick``, without which no fork is over."""
+def standing(tips: Frame, returns: Frame, view: View, interference: RelayInterference, tick: int) -> Standing:
+    """Return where parachains stand; ``tips``: their last blocks; ``returns``: where they went back before."""
     blocks, paras, chains = view.tables["blocks"], view.tables["paras"], tips["chain"]
-    count, forked = len(tips), len(blocks) > 1
-    leaf = interference.followed(chains, tick) if forked else np.zeros(count, dtype=np.uint8)
-    kept = (
-        int(interference.begun(tick).args[KEPT]) if forked and relay_runs and interference.fork(tick) is None else None
-    )
+    count, stage = len(tips), interference.leaves.before(tick)
+    assert blocks["leaf"].tolist() == [*stage.origins], (tick, blocks["leaf"], stage)
+    leaf = interference.followed(chains, stage)
     if len(paras) == 0:
         at = np.full(count, -1, dtype=np.int64)
     else:
@@ -186,14 +186,17 @@ def standing(tips: Frame, view: View, interference: RelayInterference, tick: int
     registered[known] = paras["active"][at[known]] == 1
     included[known] = same(tips["head"][known], paras["head"][at[known]])
     dead[known] = ~included[known] & same(tips["head"][known], paras["refused"][at[known]])
-    lost = leaf != kept if kept is not None else np.zeros(count, dtype=bool)
+    lost, parted = _lost(leaf, view.tables["partings"], interference.leaves.at(tick), tick)
+    for chain, at_height, past in zip(*(returns[name].tolist() for name in RETURNS_SCHEMA.names), strict=True):
+        parted[(chains == chain) & (past < parted) & (parted < at_height)] = at_height
     goes = lost | dead
-    height = np.where(lost, blocks["parted"][0], np.maximum(tips["height"], 1) - np.uint64(1)).astype(np.uint64)
+    height = np.where(lost, parted, np.maximum(tips["height"], 1) - np.uint64(1)).astype(np.uint64)
+    block = np.searchsorted(blocks["leaf"], leaf)
     columns = {
         "chain": chains,
         "leaf": leaf,
-        "relay_number": blocks["number"][leaf],
-        "relay_hash": blocks["hash"][leaf],
+        "relay_number": blocks["number"][block],
+        "relay_hash": blocks["hash"][block],
         "number": tips["number"],
         "watermark": paras["watermark"][row] if len(paras) else np.zeros(count, dtype=np.uint64),
         "watermark_hash": paras["watermark_hash"][row] if len(paras) else np.zeros((count, 32), dtype=np.uint8),
@@ -201,24 +204,47 @@ def standing(tips: Frame, view: View, interference: RelayInterference, tick: int
         "included": included,
     }
     back = Frame({"chain": chains[goes], "height": height[goes]}, int(goes.sum())).select(PAST_SCHEMA.names)
-    return Standing(Frame(columns, count), back, kept, forked)
+    return Standing(Frame(columns, count), back, len(blocks) > 1)
 
 
-def leaves_to_build_on(state: State, kept: int | None, count: int, height: int) -> tuple[list[Leaf], LeafTries]:
-    """Return the leaves on which blocks are made at ``height``, with their tries.
+def _lost(
+    leaf: npt.NDArray[np.uint8], partings: Frame, stage: Stage, tick: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
+    """Return which of the leaves that parachains follow are lost in a tick, and the height at which each parted from
+    the one that is kept in its place."""
+    lost, height = np.zeros(len(leaf), dtype=bool), np.zeros(len(leaf), dtype=np.uint64)
+    if stage.first != tick:
+        return lost, height
+    for gone, heir in stage.heirs.items():
+        mine = leaf == np.uint8(gone)
+        lost |= mine
+        height[mine] = parted_at(partings, gone, heir)
+    return lost, height
 
-    ``kept``: the one that is kept, where a fork is over; ``count``: how many there are to be, where there is one.
-    """
+
+def leaves_to_build_on(state: State, stage: Stage, tick: int, height: int) -> tuple[State, list[Leaf], LeafTries]:
+    """Return the leaves of the relay chain in a tick, as they are before its block, with their tries, in the order of
+    their numbers; the state with the ``height`` at which each parted from others."""
     leaves, tries = leaves_of(state.tables), state.kept.tries
     if not isinstance(tries, LeafTries):
         tries = LeafTries.of(leaves)
-    if kept is not None:
-        tries.keep(kept)
-        return [leaves[kept].named(0).parted(0)], tries
-    if len(leaves) == 1 and count > 1:
-        tries.part(count)
-        return [leaves[0].named(leaf).parted(height) for leaf in range(count)], tries
-    return leaves, tries
+    if stage.first != tick:
+        return state, leaves, tries
+    place = {int(leaf.blocks["leaf"][0]): row for row, leaf in enumerate(leaves)}
+    tries.arrange([place[origin] for origin in stage.origins.values()])
+    state = state.with_tables(partings=partings_after(state["partings"], stage.origins, height))
+    return state, [leaves[place[origin]].named(leaf) for leaf, origin in stage.origins.items()], tries
+
+
+def with_returns(returns: Frame, back: Frame, height: int, reach: int) -> Frame:
+    """Return where parachains went back, as far as one can go back, with those that do so at ``height``."""
+    kept = returns.filter(returns["height"] + np.uint64(reach) >= np.uint64(height))
+    added = Frame(
+        {"chain": back["chain"], "height": np.full(len(back), height, dtype=np.uint64), "past": back["height"]},
+        len(back),
+    )
+    joined = concat([kept, added])
+    return joined.take(stable_order(joined["chain"], joined["height"]))
 
 
 def told_since(back: Frame, height: int) -> Frame:

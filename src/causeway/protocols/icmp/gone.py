@@ -41,13 +41,13 @@ def with_gone(leaf: Leaf, queues: Frame, why: Gone, number: int) -> Leaf:
     return replace(leaf, dropped=joined.take(stable_order(*(joined[name] for name in order))))
 
 
-def told(leaf: Leaf, number: int) -> Leaf:
-    """Return the leaf as its block ``number`` begins: without what was told long enough. As long as it is not the only
-    leaf nobody gives anything up, and nothing is told."""
+def told(leaf: Leaf, number: int, *, alone: bool) -> Leaf:
+    """Return the leaf as its block ``number`` begins: without what was told long enough. As long as it is not ``alone``
+    nobody gives anything up, and nothing is told."""
     dropped = leaf.dropped
     if len(dropped) == 0:
         return leaf
-    if leaf.blocks["parted"][0]:
+    if not alone:
         until = np.full(len(dropped), number + TOLD_BLOCKS - 1, dtype=np.uint64)
         return replace(leaf, dropped=dropped.with_columns(until=until).select(DROPPED_SCHEMA.names))
     stays = dropped["until"] >= np.uint64(number)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+import numpy.typing as npt
 
 from causeway.model.frame import Frame
 from causeway.model.joins import lookup
@@ -11,8 +14,10 @@ from causeway.protocols.digests import same
 from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.messages import LANE
 
+Number = TypeVar("Number", int, npt.NDArray[np.int64])
 
-def last_listed(now: int, options: IcmpOptions) -> int:
+
+def last_listed(now: Number, options: IcmpOptions) -> Number:
     """Return the last number that the lists of a relay block of number ``now`` may have, -1 for none (D-2)."""
     return now if options.ingress_upper == "inclusive" else now - 1
 

@@ -14,6 +14,7 @@ from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
+from causeway.model.order import stable_order
 from causeway.model.topology import Topology
 from causeway.protocols.block_numbers import LAST_TICK, check_faults
 from causeway.protocols.contract import (
@@ -39,7 +40,6 @@ from causeway.protocols.icmp.chains import RELAY_POSITION, Network
 from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash, genesis_headers
 from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.errors import Inclusion
-from causeway.protocols.icmp.fault_kinds import LEAVES
 from causeway.protocols.icmp.finished import bodies_to_give_up, given_up, places_of
 from causeway.protocols.icmp.forging import judge_consumed, judge_posted, with_forged
 from causeway.protocols.icmp.forks import (
@@ -50,6 +50,7 @@ from causeway.protocols.icmp.forks import (
     standing,
     to_some,
     told_since,
+    with_returns,
 )
 from causeway.protocols.icmp.ingress import complete_prefix, ingress, with_bodies
 from causeway.protocols.icmp.leaves import leaves_of, with_leaves
@@ -72,8 +73,9 @@ from causeway.protocols.waking import earliest, gives_up
 class IcmpPlan:
     """What chains will do: those that are not halted; where they stand; the parachains that may make a block, what each
     is offered (``ingress``), and what it may consume of it, as far as it is there (``ingress.with_bodies``); the
-    parachains that are registered, and which queues senders give up: those that were consumed, and those that nobody
-    ever will (``finished.bodies_to_give_up``); the last tick in which a body comes that has not come yet (0: none)."""
+    parachains that are registered at each leaf, and which queues senders give up: those that were consumed, and those
+    that nobody ever will (``finished.bodies_to_give_up``); the last tick in which a body comes that has not come yet
+    (0: none)."""
 
     running: Chains
     view: View
@@ -81,7 +83,7 @@ class IcmpPlan:
     bases: Frame
     listed: Frame
     entries: Frame
-    active: Chains
+    active: Frame
     consumed: Frame
     gone: Frame
     coming: int
@@ -140,8 +142,9 @@ class IcmpKernel(HostedForGood):
         """Return the scenario's faults."""
         return RelayInterference(self.faults, self.network.numbers, self.seed)
 
-    def context(self, chains: Chains, active: Chains, tick: Tick) -> Context:
-        """Return what a block of ``chains`` at ``tick`` may know; ``active``: the parachains that are registered."""
+    def context(self, chains: Chains, active: Frame, tick: Tick) -> Context:
+        """Return what a block of ``chains`` at ``tick`` may know; ``active``: the parachains that are registered, at
+        each leaf (``leaf``, ``para``)."""
         return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs, active)
 
     def tables(self) -> Mapping[str, StateTable]:
@@ -199,11 +202,9 @@ class IcmpKernel(HostedForGood):
     ) -> Plan[IcmpPlan]:
         """Let collators look what their chains may consume, and of which queues the bodies are there."""
         running = self.interference.running(chains, tick.tick)
-        relay = np.array([RELAY_POSITION], dtype=np.uint32)
-        relay_runs = bool(len(self.interference.running(relay, tick.tick)))
-        stand = standing(state["tips"], view, self.interference, tick.tick, relay_runs=relay_runs)
-        paras, blocks = view.tables["paras"], view.tables["blocks"]
-        active = paras["para"][(paras["active"] == 1) & (paras["leaf"] == blocks["leaf"][0])]
+        stand = standing(state["tips"], state["returns"], view, self.interference, tick.tick)
+        paras = view.tables["paras"]
+        active = paras.filter(paras["active"] == 1).select(("leaf", "para"))
         goes = np.isin(stand.rows["chain"], stand.back["chain"])
         runs = np.isin(stand.rows["chain"], running)
         bases = stand.rows.filter(stand.rows["included"] & stand.rows["registered"] & runs & ~goes)
@@ -230,11 +231,14 @@ class IcmpKernel(HostedForGood):
     def _offered(self, bases: Frame, view: View, tick: Tick) -> tuple[Frame, Frame, int]:
         """Return ``ingress(B, p)`` of parachains that may make a block, what they may consume of it, and the last tick
         in which a body comes that has not come yet (0: none)."""
-        unrouted = view.tables["unrouted"]
+        unrouted, blocks = view.tables["unrouted"], view.tables["blocks"]
         row = lookup(bases, Frame({"chain": unrouted["to"]}, len(unrouted)), ("chain",))
         mine = row >= 0
         mine[mine] = bases["leaf"][row[mine]] == unrouted["leaf"][mine]
-        listed = ingress(unrouted.filter(mine), int(view.tables["blocks"]["number"][-1]), self.options)
+        leaves = zip(blocks["leaf"], blocks["number"].tolist(), strict=True)
+        lists = [ingress(unrouted.filter(mine & (unrouted["leaf"] == leaf)), now, self.options) for leaf, now in leaves]
+        listed = lists[0] if len(lists) == 1 else concat(lists)
+        listed = listed if len(lists) == 1 else listed.take(stable_order(listed["to"]))
         came = arrivals(listed, self.network.numbers, self.seed, self.tick_ns, self.options)
         held = came < tick.tick
         segments = view.tables["runs"]
@@ -285,16 +289,17 @@ class IcmpKernel(HostedForGood):
         return RoundResult(state, outbound, logs, made, wake, oldest(state["runs"]), end)
 
     def _relay_block(self, state: State, content: IcmpPlan, tick: Tick, log: EventLog) -> tuple[State, Frame]:
-        """Make the blocks of the relay chain: on its leaf, on each of several, or on the one that is kept."""
-        fork = self.interference.fork(tick.tick)
-        leaves, tries = leaves_to_build_on(
-            state, content.standing.kept, 1 if fork is None else int(fork.args[LEAVES]), tick.height
-        )
-        calls = self.planned.between(int(leaves[0].blocks["next_tick"][0]), tick.tick)
-        made, headers = [], []
+        """Make the blocks of the relay chain: on its leaf, or on each of several that does not rest."""
+        stage = self.interference.leaves.at(tick.tick)
+        state, leaves, tries = leaves_to_build_on(state, stage, tick.tick, tick.height)
+        made, headers, resting = [], [empty_frame(HEADERS_SCHEMA)], stage.rest(tick.tick)
         for place, leaf in enumerate(leaves):
+            if int(leaf.blocks["leaf"][0]) in resting:
+                made.append(leaf)
+                continue
+            calls = self.planned.between(int(leaf.blocks["next_tick"][0]), tick.tick)
             receipts = with_forged(receipts_of(content.view, leaf), leaf, self.interference, tick.tick)
-            included = include(leaf, receipts, calls, tick.tick, self.options)
+            included = include(leaf, receipts, calls, tick.tick, self.options, alone=len(leaves) == 1)
             log_refused(receipts.rows, included.codes, log)
             heads = [head.tobytes() for head in receipts.rows["head"][included.codes == Inclusion.OK]]
             leaf, header = commit_relay(leaf, included.leaf, place, tries, heads, tick.tick)
@@ -331,6 +336,8 @@ class IcmpKernel(HostedForGood):
             mine = back["chain"][back["height"] == height]
             states.append(part(self, inputs.past[height], mine, context.tick))
         joined = union(self, states)
+        reach = self.interference.reach
+        joined = joined.with_tables(returns=with_returns(joined["returns"], back, context.height, reach))
         again = pa.concat_tables([inputs.again, now])
         joined = pooled(again, joined, context, log)
         return State(joined.tables, joined.programs, state.kept)
@@ -342,7 +349,7 @@ class IcmpKernel(HostedForGood):
     def _wake(self, state: State, content: IcmpPlan, moved: bool, tick: Tick) -> int | None:
         """Return the next tick at which something happens of itself."""
         queues = state["queues"]
-        waits = bool(np.isin(state["pool"]["chain"], content.active).any()) or len(state["unrouted"])
+        waits = bool(np.isin(state["pool"]["chain"], content.active["para"]).any()) or len(state["unrouted"])
         waits = waits or bool((queues["next_index"] > queues["begin"]).any())
         planned = self.next_planned(tick.tick + 1)
         return tick.tick + 1 if waits or moved or len(content.entries) else earliest(planned)

@@ -13,8 +13,9 @@ import numpy as np
 
 from causeway.model.frame import Frame, concat
 from causeway.protocols.contract import View
+from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.icmp.state import State
-from causeway.protocols.icmp.tables import ANCESTRY_SCHEMA, STATE_TABLES
+from causeway.protocols.icmp.tables import ANCESTRY_SCHEMA, PARTINGS_SCHEMA, STATE_TABLES
 
 MAX_CHAIN_HEADS = 5
 """The relay chain has at most so many leaves (2.5)."""
@@ -59,11 +60,6 @@ class Leaf:
         frames = (getattr(self, name) for name in OF_LEAVES)
         return Leaf(*(frame.with_columns(leaf=np.full(len(frame), leaf, dtype=np.uint8)) for frame in frames))
 
-    def parted(self, height: int) -> Leaf:
-        """Return the leaf, with the height at which it parted from the others; 0: it is the only one."""
-        parted = np.array([height], dtype=np.uint64)
-        return replace(self, blocks=self.blocks.with_columns(parted=parted))
-
 
 def with_ancestor(leaf: Leaf) -> Leaf:
     """Return the leaf whose block is one of those that it builds on: genesis and the last ``MOST_ANCESTORS`` are."""
@@ -86,6 +82,32 @@ def with_leaves(state: State, leaves: Sequence[Leaf]) -> State:
         tables[name] = parts[0] if len(parts) == 1 else concat(parts)
         assert tables[name].names == STATE_TABLES[name].schema.names, name
     return state.with_tables(**tables)
+
+
+def parted_at(partings: Frame, one: int, other: int) -> int:
+    """Return the height at which two leaves parted (``tables.PARTINGS_SCHEMA``)."""
+    mine = (partings["leaf"] == np.uint8(min(one, other))) & (partings["other"] == np.uint8(max(one, other)))
+    (height,) = partings["height"][mine].tolist()
+    return int(height)
+
+
+def partings_after(partings: Frame, origins: Mapping[int, int], height: int) -> Frame:
+    """Return when leaves parted from each other; ``origins``: each leaf with the number that it, or the leaf from which
+    it parts at ``height``, had before."""
+    rows = [
+        (leaf, other, height if before == origin else parted_at(partings, before, origin))
+        for leaf, before in origins.items()
+        for other, origin in origins.items()
+        if leaf < other
+    ]
+    columns = np.array(rows, dtype=np.uint64).reshape(-1, 3).T
+    kept = {
+        field.name: column.astype(field.type.to_pandas_dtype())
+        for field, column in zip(
+            (PARTINGS_SCHEMA.field(name) for name in ("leaf", "other", "height")), columns, strict=True
+        )
+    }
+    return Frame({"chain": np.full(len(rows), RELAY_POSITION, dtype=np.uint32), **kept}, len(rows))
 
 
 def seen_leaf(view: View, leaf: int, name: str) -> Frame:

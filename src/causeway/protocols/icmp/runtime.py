@@ -45,13 +45,16 @@ class Included:
     codes: Codes
 
 
-def include(leaf: Leaf, receipts: Receipts, calls: Sequence[Call], tick: int, options: IcmpOptions) -> Included:
-    """Make a relay block on ``leaf`` of what is valid of ``calls``, then of ``receipts``.
+def include(
+    leaf: Leaf, receipts: Receipts, calls: Sequence[Call], tick: int, options: IcmpOptions, *, alone: bool = True
+) -> Included:
+    """Make a relay block on ``leaf``, which is the only one or not (``alone``), of what is valid of ``calls``, then of
+    ``receipts``.
 
     The rows that it adds to ``unrouted`` have zeros for the hash (``posted_in`` fills them in).
     """
     number = leaf.number + 1
-    leaf = apply_calls(told(leaf, number), calls, number)
+    leaf = apply_calls(told(leaf, number, alone=alone), calls, number)
     rows, paras = receipts.rows, leaf.paras
     at = lookup(paras, Frame({"para": rows["source"]}, len(rows)), ("para",))
     codes = _parents(rows, at, paras)

@@ -114,17 +114,16 @@ class LeafTries:
             found.change(place, relay_changes(None, leaf))
         return found
 
-    def part(self, count: int) -> None:
-        """Make ``count`` leaves of the only one."""
-        (first,) = self._leaves
-        copies = self.tries.copy(np.full(count - 1, first, dtype=np.int64))
-        self._leaves = [first, *copies.tolist()]
-
-    def keep(self, place: int) -> None:
-        """Give up all leaves but one."""
-        lost = [trie for at, trie in enumerate(self._leaves) if at != place]
+    def arrange(self, places: Sequence[int]) -> None:
+        """Make leaves of those at ``places``: one that is named twice parts, one that is not named is given up."""
+        used, leaves = set[int](), []
+        for place in places:
+            own = self._leaves[place]
+            leaves.append(int(self.tries.copy(np.array([own], dtype=np.int64))[0]) if place in used else own)
+            used.add(place)
+        lost = [trie for place, trie in enumerate(self._leaves) if place not in used]
         self.tries.close(np.array(lost, dtype=np.int64))
-        self._leaves = [self._leaves[place]]
+        self._leaves = leaves
 
     def change(self, place: int, entries: Entries) -> None:
         """Change the trie of a leaf."""

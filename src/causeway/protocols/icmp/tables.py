@@ -27,12 +27,14 @@ BLOCKS_SCHEMA = pa.schema(
         _field("number", UINT64),
         _field("hash", DIGEST),
         _field("parent", DIGEST),
-        _field("parted", UINT64),
         _field("next_tick", UINT64),
     ]
 )
-"""One row a leaf of the relay chain: its block, the height at which the leaves parted (0: there is one), and the first
-tick after that of the block."""
+"""One row a leaf of the relay chain: its block, and the first tick after that of the block."""
+
+PARTINGS_SCHEMA = pa.schema([_field("chain", U32), _field("leaf", U8), _field("other", U8), _field("height", UINT64)])
+"""One row two leaves of the relay chain, ``leaf`` < ``other``: the height that made the first block of one that is not
+the other's."""
 
 PARAS_SCHEMA = pa.schema(
     [
@@ -94,6 +96,10 @@ TIPS_SCHEMA = pa.schema(
 )
 """One row the last block that a parachain made, and the height at which it did."""
 
+RETURNS_SCHEMA = pa.schema([_field("chain", U32), _field("height", UINT64), _field("past", UINT64)])
+"""One row a parachain that went back at ``height`` to what it was at the height ``past``: what it was between is no
+part of its history."""
+
 QUEUES_SCHEMA = pa.schema([*LANE_FIELDS, _field("begin", UINT64), _field("next_index", UINT64)])
 
 RUNS_SCHEMA = pa.schema(
@@ -143,6 +149,9 @@ POOL_SCHEMA = pa.schema([_field("chain", U32), _field("place", UINT64), *MESSAGE
 
 STATE_TABLES = {
     "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "leaf"), chains=("chain",), shown=Shown.EVERYONE),
+    "partings": StateTable(
+        PARTINGS_SCHEMA, "chain", ("chain", "leaf", "other"), chains=("chain",), shown=Shown.EVERYONE
+    ),
     "paras": StateTable(
         PARAS_SCHEMA, "chain", ("chain", "leaf", "para"), chains=("chain", "para"), shown=Shown.EVERYONE
     ),
@@ -165,6 +174,7 @@ STATE_TABLES = {
         shown=Shown.DESTINATION,
     ),
     "tips": StateTable(TIPS_SCHEMA, "chain", ("chain",), chains=("chain",)),
+    "returns": StateTable(RETURNS_SCHEMA, "chain", ("chain", "height"), chains=("chain",)),
     "queues": StateTable(QUEUES_SCHEMA, "source", LANE, chains=("source", "destination")),
     "runs": StateTable(
         RUNS_SCHEMA,
@@ -195,6 +205,9 @@ STATE_TABLES = {
     "accounts": ACCOUNTS,
 }
 
-UNCOMMITTED = ("pool", "candidates", "egress", "tips", "blocks", "ancestry", "paras", "unrouted", "blocked", "dropped")
+UNCOMMITTED = (
+    *("pool", "candidates", "egress", "tips", "returns"),
+    *("blocks", "partings", "ancestry", "paras", "unrouted", "blocked", "dropped"),
+)
 """Tables without a section of their own under a chain's root: what waits, what a block says of itself, and what the
 relay chain's state has entries for (``storage``)."""

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import NO_CHAIN
+from causeway.model.order import U64
 from causeway.protocols.contract import Chains
 from causeway.protocols.icmp.errors import Validation
 from causeway.protocols.icmp.ingress import last_listed
@@ -18,12 +19,12 @@ _QUEUE = ("number", "source", "root")
 
 
 def validate_incoming(
-    chains: Chains, watermarks: npt.NDArray[np.uint64], listed: Frame, lists: Frame, now: int, options: IcmpOptions
+    chains: Chains, watermarks: U64, listed: Frame, lists: Frame, now: U64, options: IcmpOptions
 ) -> Codes:
     """Return what is wrong with what candidates consumed (``Validation``), one code for each of ``chains``, ascending.
 
-    ``watermarks``: the new ones. ``listed``: ``ingress(B, p)`` of the chains, B, of number ``now``, being their relay
-    parent, with ``held``, whether the validator has the body. ``lists``: the queues consumed, in the order of the
+    ``watermarks``: the new ones. ``listed``: ``ingress(B, p)`` of the chains, each B, of a number ``now``, being its
+    relay parent, with ``held``, whether the validator has the body. ``lists``: the queues consumed, in the order of the
     candidate, with the roots of their messages; ``source`` ``NO_CHAIN`` for a block that is listed without any. Both by
     ``to``.
     """
@@ -32,7 +33,8 @@ def validate_incoming(
         return codes
     row = np.minimum(np.searchsorted(chains, listed["to"]), len(chains) - 1)
     expected = listed.filter((chains[row] == listed["to"]) & (listed["number"] <= watermarks[row]))
-    codes[watermarks > np.uint64(max(last_listed(now, options), 0))] = Validation.NotAPrefix
+    last = np.maximum(last_listed(now.astype(np.int64), options), 0).astype(np.uint64)
+    codes[watermarks > last] = Validation.NotAPrefix
     ends = [
         (frame["to"].searchsorted(chains), frame["to"].searchsorted(chains, side="right"))
         for frame in (expected, lists, listed)

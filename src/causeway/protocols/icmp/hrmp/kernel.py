@@ -144,7 +144,8 @@ class HrmpKernel(HostedForGood):
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know."""
-        return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs, self.paras)
+        active = Frame({"leaf": np.zeros(len(self.paras), dtype=np.uint8), "para": self.paras}, len(self.paras))
+        return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs, active)
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return every table that a state has, those of the programs in use included, by name."""
@@ -302,7 +303,8 @@ class HrmpKernel(HostedForGood):
         log.add(event_rows(dropped, Event.DROPPED, chain=dropped["destination"], on_lane=True, reason=OVERFLOWN))
         taken = found.contents.filter(got.consumed).select(WAITING_SCHEMA.names)
         context = self.context(chains, tick)
-        state, outbound = process_block(state, entries_of(taken), bodies, local, tips, context, log)
+        bases = tips.with_columns(leaf=np.zeros(len(tips), dtype=np.uint8))
+        state, outbound = process_block(state, entries_of(taken), bodies, local, bases, context, log)
         away = outbound.filter(outbound["source"] != outbound["destination"])
         away = away.take(stable_order(away["source"], away["destination"], away["index"]))
         rows = away.select(["source", "destination", "index"])
