@@ -19,7 +19,8 @@ from causeway.protocols.icmp.gossip.state import GossipState
 from causeway.protocols.icmp.simulation.graph import Graph
 from causeway.protocols.icmp.simulation.kernel import GossipKernel
 from causeway.protocols.icmp.simulation.options import SimulationOptions
-from causeway.protocols.icmp.simulation.relay import NO_BLOCK, RelayChain
+from causeway.protocols.icmp.simulation.relay import RelayChain
+from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK
 from causeway.protocols.icmp.simulation.world import NO_PARA, Given
 from tests.spec.icmp.events import Got, Leaf, Peer, Pool, Row, Sent
 from tests.spec.icmp.events import Verdict as Judged

@@ -66,6 +66,14 @@ class Gossip(Protocol):
         """
         ...
 
+    def relay_chain(self, lake: str, scenario: str | None, out: Path) -> Mapping[str, int]:
+        """Write the chain that a run made to a file, for simulations, and return figures of it: ``interval``, others.
+
+        Raises:
+            InvalidInput: the lake is of no such network, or cannot be read; the file cannot be written.
+        """
+        ...
+
     def replayed(self, trace: Path) -> Verdict:
         """Return whether what processes did is what the protocol's state machine does with the same input.
 

@@ -120,6 +120,12 @@ class EgressGossip:
             loaded = load_gossip_scenario(scenario, keys)
         return EgressProcesses(ProcessNetwork(loaded, wanted.trace, wanted.metrics_port))
 
+    def relay_chain(self, lake: str, scenario: str | None, out: Path) -> Mapping[str, int]:
+        """Write the relay chain of a lake to a file, and return figures of it. Raises ``InvalidInput``."""
+        from causeway.service.icmp.made_chain import write_chain
+
+        return write_chain(lake, scenario, out)
+
     def replayed(self, trace: Path) -> Verdict:
         """Return whether a trace comes out as it was recorded. Raises ``InvalidInput``."""
         return _of_replay(replayed(open_trace(trace)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from causeway.model.section import Section
 from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.simulation.relay_table import RelayTable, read_relay_table
 from causeway.protocols.option_values import wrong
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -77,6 +78,8 @@ class LinksSection(Section):
 class RelaySection(Section):
     """``[relay]``: what the relay chain does."""
 
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     interval: int = Field(5_000, ge=10, le=3_600_000, description="Time between two blocks.")
     blocks: int = Field(6, ge=1, le=4_096, description="Blocks that post queues.")
     queues: int = Field(20, ge=1, le=20_000, description="Queues that a block posts.")
@@ -87,11 +90,28 @@ class RelaySection(Section):
     finality: int = Field(2, ge=1, le=64, description="A leaf so many numbers below the best one is dropped.")
     propagation: Milliseconds = Field(2_000, description="Nodes have a block up to so much later, evenly spread.")
     update: Milliseconds = Field(100, description="Time that a node takes to update its leaves.")
+    table: Annotated[RelayTable | None, BeforeValidator(read_relay_table)] = Field(
+        None,
+        description="The relay chain of a run, a file that `causeway gossip relay-chain` wrote: its blocks, forks and "
+        "queues instead of drawn ones.",
+    )
     bodies: Literal["drawn", "hashed"] = Field(
         "drawn",
         description="`hashed`: bodies are bytes, of which each node that judges one computes the root. `drawn`: a body "
         "has a size and a root, and an altered one another root.",
     )
+
+    @model_validator(mode="after")
+    def _of_the_table(self) -> Self:
+        """Refuse what is drawn beside a relay chain that is given."""
+        if self.table is None:
+            return self
+        for key in ("blocks", "queues", "bytes", "messages", "listed", "forks", "bodies"):
+            if key in self.model_fields_set:
+                raise wrong(key, f"{getattr(self, key)!r}: it does nothing with relay.table, which has its own")
+        if self.interval != self.table.interval:
+            raise wrong("interval", f"{self.interval}: the blocks of relay.table are {self.table.interval} ms apart")
+        return self
 
 
 class ChurnSection(Section):
@@ -148,6 +168,9 @@ class SimulationOptions(Section):
             raise wrong("topology", f"degree = {self.topology.degree} must be below nodes.count = {nodes.count}")
         if relay.blocks * relay.queues > MOST_QUEUES:
             raise wrong("relay", f"blocks * queues = {relay.blocks * relay.queues}; allowed: up to {MOST_QUEUES}")
+        if relay.table is not None and nodes.parachains != relay.table.parachains:
+            text = f"parachains = {nodes.parachains}: relay.table has {relay.table.parachains}"
+            raise wrong("nodes", text)
         honest = nodes.count - sum(attackers.count for attackers in self.attackers)
         placed = nodes.parachains * (nodes.collators + nodes.validators)
         if honest < placed:
@@ -174,4 +197,5 @@ class SimulationOptions(Section):
     @property
     def end(self) -> int:
         """The last tick."""
-        return math.ceil((self.relay.blocks + 1 + self.tail) * self.relay.interval / self.slice)
+        last = self.relay.blocks if self.relay.table is None else int(self.relay.table.times[-1]) // self.relay.interval
+        return math.ceil((last + 1 + self.tail) * self.relay.interval / self.slice)

@@ -25,8 +25,7 @@ from causeway.protocols.icmp.gossip.listed import TO, from_to_topics, queue_topi
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.options import RelaySection, SimulationOptions
-
-NO_BLOCK = -1
+from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK, RelayTable
 
 _WORD = 8
 """Bytes of content that one draw gives."""
@@ -227,6 +226,13 @@ def _word(column: Digests) -> U64:
 
 def _codes(roots: Digests, topics: Digests) -> U64:
     return _word(roots) ^ (_word(topics) << np.uint64(1))
+
+
+def chain_of(table: RelayTable, options: GossipOptions) -> RelayChain:
+    """Return the relay chain that a run made."""
+    blocks = table.hashes, table.heights, table.parents, table.times
+    entries = table.issued, table.sources, table.destinations, table.root
+    return RelayChain(options, *blocks, *entries, table.roots, table.sizes, table.messages, table.unrouted)
 
 
 def relay_chain(options: SimulationOptions, seed: int) -> RelayChain:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.order import Rows
+from causeway.model.order import Rows, groups_of
 from causeway.protocols.icmp.body_table import BODY_TABLE_SCHEMA
 from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.simulation.kernel import GossipKernel
@@ -89,7 +89,7 @@ def results(kernel: GossipKernel, logs: Mapping[str, pa.Table]) -> Results:
     within = summary["pool_bytes_most"] <= world.options.gossip.max_pool_bytes
     # Where nobody needed anything, nothing was shown.
     summary["holds"] = summary["never"] == 0 and within if summary["needed"] or not within else None
-    tables = {"coverage": coverage, "bodies": _bodies(world, arrival, roots), "work": work}
+    tables = {"coverage": coverage, "bodies": _bodies(world, arrival), "work": work}
     title = f"{world.options.nodes.count:,} nodes, {len(roots):,} queues"
     return Results(summary, _lines(summary), tables, curve(coverage, world.options.relay.interval, title))
 
@@ -154,7 +154,7 @@ def _figures(world: World) -> dict[str, Any]:
         "honest": honest,
         "links": len(graph.node) // 2,
         "latency_mean_ms": round(float(graph.latency.mean()), 1),
-        "blocks": relay.blocks,
+        "blocks": len(np.unique(world.relay.heights[world.relay.issued])),
         "interval_ms": relay.interval,
         "queues": len(world.relay.roots),
     }
@@ -223,20 +223,27 @@ def _attackers(world: World, disconnected: pa.Table) -> dict[str, Any]:
     return found
 
 
-def _bodies(world: World, arrival: npt.NDArray[np.int64], entries: Rows) -> pa.Table:
+def _bodies(world: World, arrival: npt.NDArray[np.int64]) -> pa.Table:
     """Return when all collators of the recipient of each queue had its body: what the runtime takes with
-    ``bodies = "simulated"``."""
+    ``bodies = "simulated"``. Of two forks that post a queue between the same parachains at the same number, the later.
+
+    A body that was there before its queue is posted again has no delay."""
     relay = world.relay
+    entries = np.flatnonzero(relay.first_listed >= 0)
     collators = (world.keeps[None, :] == relay.destinations[entries][:, None]) & (world.behaviour == HONEST)[None, :]
     had = np.where(collators, arrival[relay.root[entries]], -1).max(axis=1)
     made = relay.times[relay.issued[entries]]
-    delay = np.where(had == NEVER, 0, had - made).astype(np.uint64)
+    delay = np.where((had == NEVER) | (had < 0), NEVER, np.maximum(had - made, 0))
+    ends = relay.heights[relay.issued[entries]], relay.sources[entries], relay.destinations[entries]
+    order = np.lexsort((-delay, *reversed(ends)))
+    order = order[groups_of(*(end[order] for end in ends)).starts]
+    number, source, destination = (end[order] for end in ends)
     return pa.table(
         [
-            pa.array(relay.heights[relay.issued[entries]]),
-            pa.array(relay.sources[entries].astype(np.uint32)),
-            pa.array(relay.destinations[entries].astype(np.uint32)),
-            pa.array(delay, mask=(had == NEVER) | (had < 0)),
+            pa.array(number),
+            pa.array(source.astype(np.uint32)),
+            pa.array(destination.astype(np.uint32)),
+            pa.array(delay[order].astype(np.uint64), mask=delay[order] == NEVER),
         ],
         schema=BODY_TABLE_SCHEMA,
     )

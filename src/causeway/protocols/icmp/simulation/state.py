@@ -18,7 +18,8 @@ from causeway.protocols.icmp.gossip.listed import Listed
 from causeway.protocols.icmp.gossip.numbers import places
 from causeway.protocols.icmp.gossip.state import FRESH, NO_INTEREST, RECEIVED, SENT, GossipState, Own
 from causeway.protocols.icmp.gossip.tabled import listed_of
-from causeway.protocols.icmp.simulation.relay import NO_BLOCK, RelayChain
+from causeway.protocols.icmp.simulation.relay import RelayChain
+from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK
 from causeway.protocols.icmp.simulation.tables import COUNTERS, NO_NUMBER, SALT_BYTES, STATE_TABLES
 from causeway.protocols.icmp.simulation.world import World
 

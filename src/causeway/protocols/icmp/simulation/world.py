@@ -16,7 +16,8 @@ from causeway.protocols.icmp.gossip.state import NO_INTEREST
 from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.graph import Graph, graph_of, latencies
 from causeway.protocols.icmp.simulation.options import SimulationOptions
-from causeway.protocols.icmp.simulation.relay import NO_BLOCK, RelayChain, relay_chain
+from causeway.protocols.icmp.simulation.relay import RelayChain, chain_of, relay_chain
+from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK
 
 NO_PARA = -1
 
@@ -38,6 +39,9 @@ class World:
     @cached_property
     def relay(self) -> RelayChain:
         """The relay chain."""
+        table = self.options.relay.table
+        if table is not None:
+            return chain_of(table, self.options.gossip)
         return self.given.relay or relay_chain(self.options, self.seed)
 
     @cached_property

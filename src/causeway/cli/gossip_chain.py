@@ -1,0 +1,39 @@
+"""``causeway gossip relay-chain``: the relay chain that a run made, for simulations of gossip."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from causeway.cli import shell
+from causeway.cli.gossip_up import part
+from causeway.cli.watch import results, waiting
+
+
+def command(
+    lake: Annotated[str, typer.Argument(help="Folder or URI of a lake of parachains.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Write the table here.", show_default=False)],
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Write the relay chain of a lake as a table: a simulation of gossip (relay.table) carries what the run posted.
+
+    [bold]Example[/bold]: causeway gossip relay-chain my-lake --out relay.parquet
+    """
+    with waiting("Reading"):
+        found = part().relay_chain(lake, None if scenario is None else str(scenario), out)
+    if as_json:
+        print(json.dumps(dict(found)))
+        return shell.OK
+    console = results()
+    console.print(", ".join(f"{name.replace('_', ' ')}: {number:,}" for name, number in found.items()), markup=False)
+    console.print(f"Next: --set relay.table={out} --set relay.interval={found['interval']}", markup=False)
+    return shell.OK
