@@ -41,7 +41,7 @@ class Chances:
     waits: float = 0.3
     hostile: float = 0.7
     answers: float = 0.05
-    subscribes: float = 0.05
+    subscribes: float = 0.3
 
 
 @dataclass

@@ -162,7 +162,10 @@ def test_what_is_too_long_or_not_decoded_is_malformed_and_not_hashed() -> None:
         assert to_hash(one(), rows, options).tolist() == [False]
         out = on_queues(one(), rows, options)[1]
         assert verdicts(out) == ["Malformed"] and changes(out) == [-500]
-    rows = arrivals((1, 8, "B1", "r2", "r2")).with_columns(malformed=np.ones(1, dtype=bool))
+    # 10 bytes and 2 messages are too many by one.
+    rows, enough = arrivals((1, 8, "B1", "r2", "r2")), GossipOptions(max_queue_bytes=10, max_queue_messages=2)
+    assert to_hash(one(), rows, enough).all() and verdicts(on_queues(one(), rows, enough)[1]) == ["OK"]
+    rows = rows.with_columns(malformed=np.ones(1, dtype=bool))
     assert verdicts(on_queues(one(), rows, SEED)[1]) == ["Malformed"]
 
 
@@ -243,6 +246,9 @@ def test_whether_a_common_leaf_has_the_topic_or_the_root(
     options = GossipOptions.model_validate({"topic_mode": mode, "allowed_by": by})
     state = ready(options, {1: [A, B]}, listed, [(1, 8)], [(1, "r1")])
     assert sent(on_heads(state, packets((1, 8, [B])), options)[1]) == expected
+    # So it is for what comes into the pool later.
+    state, _ = on_heads(ready(options, {1: [A, B]}, listed, [(1, 8)]), packets((1, 8, [B])), options)
+    assert sent(on_kept(state, kept_rows((1, "r1")), options)[1]) == expected
 
 
 def test_a_body_that_two_blocks_issue_is_a_queue_of_each() -> None:

@@ -196,6 +196,8 @@ def test_a_full_pool_takes_no_more_and_has_room_again_after_a_purge() -> None:
     state, out = on_queues(state, arrivals(*rows), options)
     assert verdicts(out) == ["OK", "PoolFull", "Impolite", "PoolFull"] and got(out) == [(1, "r2")]
     assert state.nodes["bytes"].tolist() == [20]
+    last = arrivals((1, 8, "B1", "r5", "r5"), size=5)
+    assert on_queues(state, last, options)[0].nodes["bytes"].tolist() == [25]
     state, _ = on_leaves(state, leaf_rows({1: ["B"]}), *context(blocks), options)
     state, _ = purge(state, 10, options)
     assert state.nodes["bytes"].tolist() == [0]

@@ -153,4 +153,7 @@ def test_what_is_asked_for_must_be_allowed(by: str, expected: list[str]) -> None
     state, out = on_more(state, larger(8, 4), options)
     ids = Minisketch.deserialize(32, 4 + CHECK, out.sketches["sketch"][0].as_py()).decode()
     asked = pairs(*[(1, 8)] * 2).with_columns(id=np.array(ids, dtype=np.uint64))
-    assert sorted(root for _, _, root in sent(on_asks(state, asked, options)[1])) == expected
+    state, out = on_asks(state, asked, options)
+    assert sorted(root for _, _, root in sent(out)) == expected
+    # What was sent is not sent again (G8).
+    assert sent(on_asks(state, asked, options)[1]) == []
