@@ -9,7 +9,8 @@ from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.service.icmp.node import GossipNode, Told
 from causeway.service.icmp.relay_chain import Client, RelayBlock, RelayChain
 from causeway.service.icmp.scenario import RelaySection
-from causeway.service.icmp.trace import Life, TraceWriter, create_trace
+from causeway.service.icmp.trace import TraceWriter, create_trace
+from causeway.service.icmp.trace_records import Life
 
 RELAY = RelaySection.model_validate({"queues": 4, "bytes": 200, "messages": 3, "forks": 0.4})
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from causeway.service.icmp.taken import Arrived, Block, Got, Taken
-from causeway.service.icmp.trace import Life, Recorded, Trace, open_trace
+from causeway.service.icmp.trace import Trace, open_trace
+from causeway.service.icmp.trace_records import Life, Recorded
 from tests.spec.icmp import gossip, gossip_pool
 from tests.spec.icmp.events import Pool
 from tests.spec.icmp.node import Node, Unrouted

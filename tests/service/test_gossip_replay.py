@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -31,14 +32,27 @@ LEAVES, ARRIVED, GOT, BODIES = 3, 7, 8, 9
 def history(folder: Path, options: GossipOptions = OPTIONS) -> Cores:
     """Some blocks, one of three nodes killed and started again."""
     cores = Cores(3, options, folder)
-    for height in range(8):
+    for height in range(6):
         cores.block()
-        cores.run()
-        if height == 3:
+        cores.run(6)
+        if height == 2:
             cores.kill(1)
-        if height == 5:
+        if height == 4:
             cores.start(1)
     return cores
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recorded") / "trace"
+    history(folder)
+    return folder
+
+
+@pytest.fixture
+def trace(recorded: Path, tmp_path: Path) -> Path:
+    """A copy of a trace, to be altered."""
+    return shutil.copytree(recorded, tmp_path / "trace")
 
 
 def replay(folder: Path) -> Replayed:
@@ -63,8 +77,8 @@ def test_what_nodes_did_is_what_the_state_machine_of_all_does(tmp_path: Path, gi
     cores = history(tmp_path / "trace", options)
     found = replay(tmp_path / "trace")
     assert found.differences == [] and found.different == 0
-    assert found.lives == 4 and found.got == sum(map(len, cores.got)) > 50
-    assert found.received > 100 and found.hashed > 20
+    assert found.lives == 4 and found.got == sum(map(len, cores.got)) > 30
+    assert found.received > 60 and found.hashed > 10
     assert oracle_differences(tmp_path / "trace") == (found.got, [])
 
 
@@ -97,35 +111,26 @@ def never_sent(steps: list[Any]) -> None:
     arrived.append([*arrived[-1][:2], bytes(32), *arrived[-1][3:]])
 
 
-def other_root(steps: list[Any]) -> None:
-    bodies = first_with(steps, BODIES)[BODIES]
-    root = min(bodies)
-    at = bodies[root].index(root)
-    bodies[root] = bodies[root][:at] + bytes(32) + bodies[root][at + 32 :]
-
-
-@pytest.mark.parametrize("change", [forget, invent, other_body, other_root, other_leaf, never_sent])
-def test_a_difference_is_found(tmp_path: Path, change: Callable[[list[Any]], None]) -> None:
-    history(tmp_path)
-    altered(tmp_path / "node-002-life-1.trace", change)
-    found = replay(tmp_path)
+@pytest.mark.parametrize("change", [forget, invent, other_body, other_leaf, never_sent])
+def test_a_difference_is_found(trace: Path, change: Callable[[list[Any]], None]) -> None:
+    altered(trace / "node-002-life-1.trace", change)
+    found = replay(trace)
     assert found.different and found.differences and "node 2" in found.differences[0]
-    assert bool(oracle_differences(tmp_path)[1]) == (change not in (never_sent, other_root))
+    assert bool(oracle_differences(trace)[1]) == (change != never_sent)
 
 
-def test_a_packet_taken_before_it_was_sent_is_a_difference(tmp_path: Path) -> None:
-    history(tmp_path)
+def test_a_packet_taken_before_it_was_sent_is_a_difference(trace: Path) -> None:
 
     def later(steps: list[Any]) -> None:
         for step in steps:
-            step[0] += 8
+            step[0] += step[0] % 21 != 0  # but for purges
 
-    altered(tmp_path / "node-000-life-1.trace", later)
-    assert replay(tmp_path).different
+    altered(trace / "node-000-life-1.trace", later)
+    assert replay(trace).different
 
 
 def fallen(folder: Path) -> None:
-    altered(folder / "node-000-life-1.trace", lambda steps: steps[0].__setitem__(0, steps[-1][0] + 1))
+    altered(folder / "node-000-life-1.trace", lambda steps: steps[1].__setitem__(0, steps[0][0] - 1))
 
 
 def fifo(folder: Path) -> None:
@@ -137,12 +142,11 @@ def manifest(folder: Path, **given: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | given))
 
 
-def test_a_record_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:
-    history(tmp_path)
-    path = tmp_path / "node-001-life-1.trace"
-    before = replay(tmp_path)
+def test_a_record_that_a_kill_cut_off_is_left_out(trace: Path) -> None:
+    path = trace / "node-001-life-1.trace"
+    before = replay(trace)
     path.write_bytes(path.read_bytes()[:-3])
-    found = replay(tmp_path)
+    found = replay(trace)
     assert found.steps == before.steps - 1
 
 
@@ -151,7 +155,7 @@ def test_a_record_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:
     [
         (lambda folder: (folder / "trace.json").unlink(), "no trace here"),
         (lambda folder: (folder / "trace.json").write_text("{"), "cannot be read"),
-        (lambda folder: (folder / "trace.json").write_text('{"format": 9}'), "format 1"),
+        (lambda folder: (folder / "trace.json").write_text('{"format": 9}'), "format 2"),
         (lambda folder: (folder / "node-000-life-1.trace").write_bytes(b"\xff\xff\xff\xff"), "at most"),
         (lambda folder: (folder / "node-000-life-1.trace").write_bytes(b"\x01\0\0\0\x01"), "record 0"),
         (lambda folder: altered(folder / "node-000-life-1.trace", lambda steps: steps[0].pop()), "record 1"),
@@ -183,7 +187,7 @@ def test_a_record_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:
         (fifo, "regular file"),
         (lambda folder: manifest(folder, protocol="nix"), "protocol"),
         (lambda folder: manifest(folder, nodes=[0, 1, 2**32]), "node"),
-        (lambda folder: (folder / "node-000-life-1.trace").rename(folder / "node-007-life-1.trace"), "record 0"),
+        (lambda folder: (folder / "node-000-life-1.trace").rename(folder / "node-007-life-1.trace"), "no such node"),
     ],
 )
 def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:

@@ -140,7 +140,9 @@ def _of_replay(found: Replayed) -> Verdict:
     said = "the state machine gets what the processes got" if holds else f"{found.different} differences"
     left = found.different - len(found.differences)
     more = [*found.differences, *([f"... and {left} more"] if left else [])]
-    figures = ("steps", "lives", "got", "received", "hashed", "different", "differences")
+    if not found.closed:
+        more.append("the trace was never closed: nothing says that its files are as the processes left them")
+    figures = ("steps", "lives", "got", "received", "hashed", "different", "differences", "closed")
     return Verdict(holds, f"{said}: {made}", more, {"holds": holds, **{name: getattr(found, name) for name in figures}})
 
 

@@ -21,7 +21,7 @@ from causeway.proofs.substrate.gossip import MAX_CHAIN_HEADS
 from causeway.service.icmp.handle import Handle, NodeDied
 from causeway.service.icmp.relay_chain import Client, RelayBlock, RelayChain
 from causeway.service.icmp.scenario import GossipScenario
-from causeway.service.icmp.trace import create_trace
+from causeway.service.icmp.trace import close_trace, create_trace
 from causeway.service.icmp.wire import SECRET_BYTES
 
 SETTLING = 60.0
@@ -121,6 +121,8 @@ class ProcessNetwork:
                 task.cancel()
             await asyncio.gather(work, stopping, *self._tasks, return_exceptions=True)
             await asyncio.gather(*(node.end() for node in self.nodes))
+            if self._trace is not None:
+                close_trace(self._trace)
         return self.outcome
 
     async def _run(self) -> None:

@@ -23,7 +23,8 @@ from causeway.service.icmp.control import Control, told_of_plain
 from causeway.service.icmp.links import Link, Links
 from causeway.service.icmp.node import GossipNode
 from causeway.service.icmp.node_metrics import NodeCollector
-from causeway.service.icmp.trace import Life, TraceWriter
+from causeway.service.icmp.trace import TraceWriter
+from causeway.service.icmp.trace_records import Life
 from causeway.service.icmp.wire import message_limit
 from causeway.service.metrics_port import serving
 

@@ -1,8 +1,9 @@
 """Traces of node processes, played into the state machine of all nodes at once.
 
 Every node's steps are taken in the order of their times; a step of several nodes at one time is one call. Three things
-must come out as the processes had them: what each life of each node got; that each packet that a node received is the
-next that the state machine of the sender sends on that connection; that each body that was taken has its root.
+must come out as the processes had them: what each life of each node got, step by step; that each packet that a node
+received is the next that the state machine of the sender sends on that connection; that each body that was to be hashed
+has its root. What a record must be like at all is looked at where it is read (``trace_rules``).
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from causeway.model.frame import concat
 from causeway.proofs.substrate.egress import egress_root
-from causeway.proofs.substrate.errors import Malformed
 from causeway.proofs.substrate.gossip import GossipedQueue, decode_gossip
 from causeway.protocols.digests import hashes
 from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.protocols.icmp.gossip.output import joined
+from causeway.protocols.icmp.gossip.queues import to_hash
 from causeway.protocols.icmp.gossip.state import GossipState, start
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.gossip.tabled import of_tables, tables
-from causeway.service.icmp.taken import QUEUE, Got, Packet, Taken, inputs, packets
-from causeway.service.icmp.trace import Life, Recorded, Trace
+from causeway.service.icmp.taken import NO_DIGEST, QUEUE, Got, Packet, Taken, arrivals, inputs, packets
+from causeway.service.icmp.trace import Trace
+from causeway.service.icmp.trace_records import Life, NoRecord, Recorded, Refusing
 from causeway.service.icmp.wire import message_limit
 
 MOST_TOLD = 10
@@ -37,8 +40,10 @@ Link = tuple[int, int, bytes]
 @dataclass
 class Replayed:
     """What a replay came to. ``got``: queues that nodes got, in all lives; ``received``: packets that came from nodes
-    of the trace; ``differences``: what did not come out as the processes had it, the first ones as text."""
+    of the trace; ``differences``: what did not come out as the processes had it, the first ones as text; ``closed``:
+    whether the files are those that were there when all processes had ended."""
 
+    closed: bool = False
     lives: int = 0
     steps: int = 0
     got: int = 0
@@ -72,12 +77,11 @@ class Replay:
         self._trace, self._options = trace, trace.options
         nodes = np.array(trace.nodes, dtype=np.uint32)
         self._state, _ = step(start(nodes, self._options), Inputs(), 0, self._options)
-        self._nodes = {*trace.nodes}
         self._life: dict[int, int] = {}
         self._session: dict[tuple[int, int], bytes] = {}
         self._sent: dict[Link, list[tuple[int, Packet]]] = defaultdict(list)
         self._came: dict[Link, list[tuple[int, Packet]]] = defaultdict(list)
-        self.result = Replayed()
+        self.result = Replayed(trace.closed)
 
     def run(self) -> Replayed:
         """Play all of it, and return what it came to. Raises ``InvalidInput``: a file is no trace."""
@@ -112,7 +116,7 @@ class Replay:
             begins = [event for event in some.values() if event.step is None]
             if begins:
                 self._begin(time, begins)
-            self._step(time, {node: event.step for node, event in some.items() if event.step is not None})
+            self._step(time, {node: event for node, event in some.items() if event.step is not None})
 
     def _begin(self, time: int, events: Sequence[_Event]) -> None:
         nodes = [event.node for event in events]
@@ -123,14 +127,33 @@ class Replay:
             for pair in [pair for pair in self._session if pair[0] == event.node]:
                 del self._session[pair]
 
-    def _step(self, time: int, steps: Mapping[int, Recorded]) -> None:
+    def _step(self, time: int, events: Mapping[int, _Event]) -> None:
+        steps = {node: event.step for node, event in events.items() if event.step is not None}
+        for node, event in events.items():
+            if self._life[node] != event.life:
+                with Refusing(self._trace.folder / Life(node, event.life, 0).file, event.place):
+                    raise NoRecord(f"time: {time} ms, when life {self._life[node]} had begun")
         taken = [(node, recorded.taken) for node, recorded in steps.items()]
         for node, one in taken:
             for peer in one.left:
                 self._session.pop((node, peer), None)
             self._session |= {(node, peer): session for peer, session in one.came}
             self._note(time, node, one)
-        self._state, out = step(self._state, inputs(taken, self._options), time, self._options)
+        # As a node does: what is to be hashed follows from all that comes before queues.
+        self._state, out = step(
+            self._state,
+            inputs([(node, replace(one, arrived=())) for node, one in taken], self._options),
+            time,
+            self._options,
+        )
+        rows = [(node, row) for node, one in taken for row in one.arrived]
+        columns = arrivals(rows)
+        if columns is not None:
+            for (node, row), hashed in zip(rows, to_hash(self._state, columns, self._options).tolist(), strict=True):
+                if row.found != (row.root if hashed else NO_DIGEST):
+                    self.result.differs(f"{time} ms: node {node} took a body as {row.root.hex()}, which it is not")
+            self._state, then = step(self._state, Inputs(queues=columns), time, self._options)
+            out = joined([out, then])
         for node, peer, packet in packets(out):
             session = self._session.get((node, peer))
             if session is not None:
@@ -144,23 +167,19 @@ class Replay:
             self.result.steps += 1
             self.result.got += len(recorded.got)
             self._hash(node, recorded)
-            if sorted(got[node]) != sorted(recorded.got):
+            if got[node] != [*recorded.got]:
                 self._differs_in_got(time, node, {*recorded.got}, {*got[node]})
 
     def _note(self, time: int, node: int, taken: Taken) -> None:
         """Note what came from nodes of the trace: of a connection, declarations and queues each in their order."""
         for row in taken.declared:
-            if row.peer in self._nodes:
-                self._received(time, node, row.peer, row.heads)
+            self._received(time, node, row.peer, row.heads)
         for queue in taken.arrived:
-            if queue.peer in self._nodes:
-                self._received(time, node, queue.peer, (QUEUE, queue.topic, queue.root))
+            self._received(time, node, queue.peer, (QUEUE, queue.topic, queue.root))
 
     def _received(self, time: int, node: int, peer: int, packet: Packet) -> None:
-        session = self._session.get((node, peer))
-        if session is not None:
-            self.result.received += 1
-            self._came[peer, node, session].append((time, packet))
+        self.result.received += 1
+        self._came[peer, node, self._session[node, peer]].append((time, packet))
 
     def _compare(self, link: Link) -> None:
         """Hold what came over a connection against what its sender sends: of each kind, the first of those, in order,
@@ -183,12 +202,8 @@ class Replay:
         limit = message_limit(self._options)
         for root, packet in recorded.bodies.items():
             self.result.hashed += 1
-            try:
-                queue = decode_gossip(packet, limit)
-                found = egress_root(queue.messages) if isinstance(queue, GossipedQueue) and queue.root == root else b""
-            except Malformed:
-                found = b""
-            if found != root:
+            queue = decode_gossip(packet, limit)
+            if not isinstance(queue, GossipedQueue) or egress_root(queue.messages) != root:
                 self.result.differs(
                     f"{recorded.taken.time} ms: node {node} took a body as {root.hex()}, which it is not"
                 )
@@ -199,7 +214,7 @@ class Replay:
                 life = self._life.get(node, 0)
                 self.result.differs(f"{time} ms: node {node}, life {life}: {root.hex()} was got by {who}")
         if theirs == ours:
-            self.result.differs(f"{time} ms: node {node} got a queue twice in a step")
+            self.result.differs(f"{time} ms: node {node} got queues twice, or in another order")
 
 
 def born(state: GossipState, nodes: Sequence[int], purge: int, options: GossipOptions) -> GossipState:

@@ -2,7 +2,7 @@
 whole but for its last record.
 
 ```
-trace.json                     the protocol, the options of gossip, the nodes
+trace.json                     the protocol, the options of gossip, the nodes; when all has ended, the files' digests
 node-003-life-2.trace          records in CBOR, each behind its length (u32, little-endian): first the life, then steps
 ```
 
@@ -11,76 +11,62 @@ A step is recorded before anything of it goes out: what a peer received is in th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import cbor2
 
 from causeway.model.errors import InvalidInput
 from causeway.network.document import validated
 from causeway.protocols.icmp.gossip.options import GossipOptions
-from causeway.service.icmp.taken import Arrived, Block, Declared, Got, Taken
-from causeway.service.icmp.wire import LENGTH
+from causeway.service.icmp.scenario import MOST_NODES, PLAIN
+from causeway.service.icmp.taken import Got, Taken
+from causeway.service.icmp.trace_records import (
+    Life,
+    NoRecord,
+    Recorded,
+    Refusing,
+    encoded,
+    life_of,
+    of_life,
+    of_step,
+    records,
+    step_of,
+)
+from causeway.service.icmp.trace_rules import LifeRules, Said
 
-FORMAT = 1
+FORMAT = 2
 
 PROTOCOL = "icmp"
 
 MANIFEST = "trace.json"
 
-MOST_RECORD = 256 << 20
-"""Bytes of one record."""
-
 MOST_MANIFEST = 1 << 20
 """Bytes of the manifest that are read."""
 
-_NAME = re.compile(r"node-(\d{3,5})-life-(\d+)\.trace")
+MOST_LIVES = 2 * MOST_NODES
+"""Of a network each node is killed once at most. All are read at a time."""
 
-
-@dataclass(frozen=True)
-class Life:
-    """A process from its start (``time``, ms) to its end; ``life`` counts those of the node."""
-
-    node: int
-    life: int
-    time: int
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A step: what was taken, the queues that the node got by it, and of those that came from peers the packets."""
-
-    taken: Taken
-    got: tuple[Got, ...]
-    bodies: Mapping[bytes, bytes]
+_NAME = re.compile(r"node-(\d{3,5})-life-(\d{1,5})\.trace")
 
 
 class TraceWriter:
     """Writes the trace of one life."""
 
     def __init__(self, folder: Path, life: Life) -> None:
-        path = folder / f"node-{life.node:03}-life-{life.life}.trace"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        self._write([life.node, life.life, life.time])
+        self._file = os.open(folder / life.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        self._write(of_life(life))
 
     def step(self, taken: Taken, got: Sequence[Got], bodies: Mapping[bytes, bytes]) -> None:
         """Write a step; it is with the system when this returns."""
-        blocks = [[block.hash, block.number, block.ancestors, block.unrouted] for block in taken.blocks]
-        declared = [[row.peer, row.heads, row.count, row.malformed] for row in taken.declared]
-        arrived = [
-            [row.peer, row.topic, row.root, row.messages, row.size, row.found, row.malformed] for row in taken.arrived
-        ]
-        steps = [taken.time, taken.left, taken.came, taken.leaves, blocks, taken.kept, declared, arrived]
-        self._write([*steps, [*got], dict(bodies)])
+        self._write(of_step(Recorded(taken, tuple(got), bodies)))
 
     def _write(self, record: list[Any]) -> None:
-        data = cbor2.dumps(record)
-        left = memoryview(LENGTH.pack(len(data)) + data)
+        left = memoryview(encoded(record))
         while left:
             left = left[os.write(self._file, left) :]
 
@@ -91,37 +77,52 @@ class TraceWriter:
 
 @dataclass(frozen=True)
 class Trace:
-    """A folder of traces."""
+    """A folder of traces. ``closed``: whether its files have the digests that were noted when all had ended."""
 
     folder: Path
     options: GossipOptions
     nodes: tuple[int, ...]
+    closed: bool = False
+    _said: Said = field(default_factory=Said)
 
     def lives(self) -> Iterator[tuple[Life, Iterator[Recorded]]]:
         """Yield each life with its steps, to be read in turn. Raises ``InvalidInput``: a file is no trace."""
-        for path in sorted(self.folder.glob("node-*.trace")):
-            if not path.is_file():
-                raise InvalidInput(f"{path}: not a regular file")
-            records = _records(path)
-            first = next(records, None)
+        before = 0, 0
+        for node, life, path in _files(self.folder):
+            if node not in self.nodes or life != (before[1] + 1 if node == before[0] else 1):
+                raise InvalidInput(f"{path}: life {life} of node {node}: there is no such node, or no life before")
+            before = node, life
+            read = records(path)
+            first = next(read, None)
             if first is None:
                 continue  # killed before it had written whose life it is
-            name = _NAME.fullmatch(path.name)
-            with _as_bad(path, 0):
-                node, life, time = (_number(item) for item in first)
-                if name is None or (node, life) != (int(name[1]), int(name[2])) or node not in self.nodes:
-                    raise ValueError(f"life {life} of node {node}")
-            yield Life(node, life, time), self._steps(path, time, records)
+            with Refusing(path, 0):
+                found = life_of(first)
+                if (found.node, found.life) != (node, life):
+                    raise NoRecord(f"node, life: {found.node}, {found.life}")
+            rules = LifeRules(found, frozenset(self.nodes), self.options, self._said)
+            yield found, self._steps(path, rules, read)
 
     @staticmethod
-    def _steps(path: Path, time: int, records: Iterator[Any]) -> Iterator[Recorded]:
-        for place, record in enumerate(records, 1):
-            with _as_bad(path, place):
-                step = _recorded(record)
-                if step.taken.time < time:
-                    raise ValueError(f"at {step.taken.time} ms, after one at {time} ms")
-            time = step.taken.time
+    def _steps(path: Path, rules: LifeRules, read: Iterator[Any]) -> Iterator[Recorded]:
+        for place, record in enumerate(read, 1):
+            with Refusing(path, place):
+                step = step_of(record)
+                rules.step(step)
             yield step
+
+
+def _files(folder: Path) -> list[tuple[int, int, Path]]:
+    """Return the files of lives: node, life, path. Raises ``InvalidInput``: one is none, or there are too many."""
+    found = []
+    for path in sorted(folder.glob("node-*")):
+        name = _NAME.fullmatch(path.name)
+        if name is None or not path.is_file():
+            raise InvalidInput(f"{path}: not a regular file that is named as a life is")
+        found.append((int(name[1]), int(name[2]), path))
+    if len(found) > MOST_LIVES:
+        raise InvalidInput(f"{folder}: {len(found)} lives; at most {MOST_LIVES} are read")
+    return sorted(found)
 
 
 def create_trace(folder: Path, options: GossipOptions, nodes: Sequence[int]) -> None:
@@ -136,14 +137,62 @@ def create_trace(folder: Path, options: GossipOptions, nodes: Sequence[int]) -> 
         raise InvalidInput(f"--trace {folder}: {error.strerror or error}") from None
 
 
+def close_trace(folder: Path) -> None:
+    """Note the digests of all files, when nobody writes them any more. Raises ``InvalidInput``: that cannot be done."""
+    path = folder / MANIFEST
+    try:
+        content = _manifest(folder)
+        content["files"] = {one.name: _digest(one) for _, _, one in _files(folder)}
+        content["digest"] = _own_digest(content)
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(content, indent=1) + "\n")
+        new.replace(path)
+    except OSError as error:
+        raise InvalidInput(f"--trace {folder}: cannot be closed: {error.strerror or error}") from None
+
+
 def open_trace(folder: Path) -> Trace:
-    """Return the trace in a folder. Raises ``InvalidInput``: there is none, or of another format."""
+    """Return the trace in a folder. Raises ``InvalidInput``: there is none, or of another format, or it was altered."""
     content = _manifest(folder)
     path = folder / MANIFEST
+    if unknown := content.keys() - {"format", "protocol", "options", "nodes", "files", "digest"}:
+        raise InvalidInput(f"{path}: {min(unknown)!r:.40}: no such key")
     options = validated(GossipOptions, content.get("options", {}), str(path), ("options",))
-    with _as_bad(path, 0):
-        nodes = tuple(_node(node) for node in content["nodes"])
-    return Trace(folder, options, nodes)
+    for key, value in PLAIN.items():
+        if getattr(options, key) != value:
+            raise InvalidInput(f'{path}: options.{key}: {getattr(options, key)!r}; processes have only "{value}"')
+    nodes = content.get("nodes")
+    if not isinstance(nodes, list) or not all(type(node) is int and 0 <= node < MOST_NODES for node in nodes):
+        raise InvalidInput(f"{path}: nodes: must be a list of numbers below {MOST_NODES}")
+    if not nodes or nodes != sorted({*nodes}):
+        raise InvalidInput(f"{path}: nodes: must ascend, each once, at least one")
+    _require_files(folder, content)
+    return Trace(folder, options, tuple(nodes), closed="files" in content)
+
+
+def _require_files(folder: Path, content: Mapping[str, Any]) -> None:
+    """Refuse files that are not as they were when the trace was closed. Raises ``InvalidInput``."""
+    path = folder / MANIFEST
+    if "files" not in content and "digest" not in content:
+        return  # what started the processes was killed
+    if content.get("digest") != _own_digest(content):
+        raise InvalidInput(f"{path}: digest: not that of its content: it was altered")
+    files, there = content.get("files"), {one.name: one for _, _, one in _files(folder)}
+    if not isinstance(files, dict) or files.keys() != there.keys():
+        raise InvalidInput(f"{path}: files: others than the files of lives that are there")
+    for name, one in there.items():
+        if files[name] != _digest(one):
+            raise InvalidInput(f"{one}: does not have the digest that {MANIFEST} says: it was altered")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
+
+
+def _own_digest(content: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in content.items() if key != "digest"}
+    return hashlib.blake2b(json.dumps(rest, sort_keys=True).encode(), digest_size=32).hexdigest()
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -162,99 +211,3 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if content.get("protocol") != PROTOCOL:
         raise InvalidInput(f'{path}: protocol: {content.get("protocol")!r:.40}; must be "{PROTOCOL}"')
     return content
-
-
-def _records(path: Path) -> Iterator[Any]:
-    """Yield the records of a file; the last may be cut off, as a killed process leaves it."""
-    with path.open("rb") as file:
-        for place in range(1 << 62):
-            head = file.read(LENGTH.size)
-            if len(head) < LENGTH.size:
-                return
-            (length,) = LENGTH.unpack(head)
-            if length > MOST_RECORD:
-                raise InvalidInput(f"{path}: record {place} has {length} bytes; at most {MOST_RECORD} are read")
-            data = file.read(length)
-            if len(data) < length:
-                return
-            with _as_bad(path, place):
-                record = cbor2.loads(data)
-            yield record
-
-
-class _as_bad:  # noqa: N801
-    """What a record that is none raises, as ``InvalidInput``."""
-
-    def __init__(self, path: Path, place: int) -> None:
-        self._path, self._place = path, place
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, cbor2.CBORError | ValueError | TypeError | KeyError | RecursionError):
-            raise InvalidInput(f"{self._path}: record {self._place} is none of a trace: {error}") from None
-
-
-def _recorded(record: Any) -> Recorded:
-    time, left, came, leaves, blocks, kept, declared, arrived, got, bodies = record
-    taken = Taken(
-        _number(time),
-        tuple(_node(peer) for peer in left),
-        tuple((_node(peer), _bytes(session, 8)) for peer, session in came),
-        None if leaves is None else tuple(_bytes(leaf) for leaf in leaves),
-        tuple(
-            Block(
-                _bytes(name),
-                _number(number),
-                tuple(_bytes(item) for item in ancestors),
-                tuple((_bytes(issued), _bytes(root)) for issued, root in unrouted),
-            )
-            for name, number, ancestors, unrouted in blocks
-        ),
-        tuple((_bytes(root), _number(size)) for root, size in kept),
-        tuple(
-            Declared(_node(peer), tuple(_bytes(head) for head in heads), _number(count), _flag(malformed))
-            for peer, heads, count, malformed in declared
-        ),
-        tuple(
-            Arrived(
-                _node(peer),
-                _bytes(topic),
-                _bytes(root),
-                _number(messages),
-                _number(size),
-                _bytes(found),
-                _flag(malformed),
-            )
-            for peer, topic, root, messages, size, found, malformed in arrived
-        ),
-    )
-    if not isinstance(bodies, dict) or not all(isinstance(packet, bytes) for packet in bodies.values()):
-        raise ValueError(f"{bodies!r:.40} where bodies stand, by root")
-    found = {_bytes(root): packet for root, packet in bodies.items()}
-    return Recorded(taken, tuple((_bytes(topic), _bytes(root)) for topic, root in got), found)
-
-
-def _number(item: Any) -> int:
-    if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item < 2**63:
-        raise ValueError(f"{item!r:.40} where a number stands")
-    return item
-
-
-def _node(item: Any) -> int:
-    if _number(item) >= 2**32:
-        raise ValueError(f"{item} where a node stands, below 2**32")
-    return int(item)
-
-
-def _flag(item: Any) -> bool:
-    if not isinstance(item, bool):
-        raise ValueError(f"{item!r:.40} where true or false stands")
-    return item
-
-
-def _bytes(item: Any, size: int = 32) -> bytes:
-    if not isinstance(item, bytes) or len(item) != size:
-        raise ValueError(f"{item!r:.40} where {size} bytes stand")
-    return item
