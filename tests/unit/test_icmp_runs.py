@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from causeway.model.faults import Fault, Faults
@@ -82,6 +83,28 @@ def test_where_one_body_does_not_come_its_whole_relay_block_waits(tmp_path: Path
     assert {(2, 1), (2, 3), (4, 1)} <= waiting(12)
     assert not {number for number, _ in waiting(16)} & {2, 4}
     assert waiting(opened.last_height()) == set()
+
+
+def test_what_came_long_ago_came_as_the_definition_has_it() -> None:
+    """Of 50 bodies 49 are skipped in each tick, and some drops act; a queue waits for 300 ticks."""
+    row = np.arange(20)
+    columns = {"to": row % 2 + 1, "source": row // 2 % 2 * 2 + 3, "tick": row * 13 % 200}
+    listed = Frame({name: column.astype(np.uint32) for name, column in columns.items()}, len(row))
+    faults = Faults.of(Fault("drop", 3, 1, 10, 150), Fault("drop", None, 2, 90, 120), skip=0.98)
+    interference = RelayInterference(faults, np.arange(8, dtype=np.uint64), seed=9)
+
+    def free(tick: int) -> npt.NDArray[np.bool_]:
+        dropped = (listed["to"] == 1) & (listed["source"] == 3) & (10 <= tick <= 150)
+        dropped |= (listed["to"] == 2) & (90 <= tick <= 120)
+        found: npt.NDArray[np.bool_] = (listed["tick"] < tick) & ~dropped
+        return found & ~interference.skipped(listed["to"], listed["source"], tick)
+
+    came = np.zeros(len(listed), dtype=bool)
+    for tick in range(1, 300):
+        came |= free(tick)
+        if tick % 7 == 0:
+            assert (interference.fetched(listed, tick) == came).all(), tick
+    assert came.sum() > 15
 
 
 def test_a_body_that_came_once_stays() -> None:

@@ -26,7 +26,7 @@ from causeway.model.faults import FOR_EVER, Fault
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.ledger import REVERTED_SCHEMA
-from causeway.model.order import stable_order
+from causeway.model.order import groups_of, stable_order
 from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, View
 from causeway.protocols.digests import same
 from causeway.protocols.draws import Draw, drawn
@@ -40,9 +40,6 @@ from causeway.protocols.icmp.storage import LeafTries
 from causeway.protocols.icmp.tables import RETURNS_SCHEMA
 from causeway.protocols.interference import DROP, HALT, PASSIVE, Interference
 from causeway.protocols.waking import earliest
-
-TRIES = 64
-"""Ticks in which a body may be fetched: with one that is skipped in all of them nobody waits for another."""
 
 _SLACK = 8
 """Blocks of a parachain that are not included yet when a fork begins, and the ticks until a refusal is known."""
@@ -115,26 +112,32 @@ class RelayInterference(Interference):
         """Return which bodies of ``ingress(B, p)`` their recipients have fetched up to ``tick``: in one of the ticks
         after that of the relay block in which nobody kept them from it. What was fetched once stays.
 
-        Looked at are the last ``TRIES`` ticks in which no fault acted.
+        That is so where the last such tick of a pair of chains is after the block. It is looked for from ``tick`` back
+        to the oldest block, at most, of which the pair's bodies are asked for.
         """
-        found = np.ones(len(listed), dtype=bool)
         drops = [fault for fault in self._faults.rows if fault.kind == DROP]
-        if not drops and not self._faults.skip:
-            return found
-        found[:] = False
-        at = np.full(len(listed), tick, dtype=np.int64)
+        if len(listed) == 0 or (not drops and not self._faults.skip):
+            return np.ones(len(listed), dtype=bool)
+        order = stable_order(listed["to"], listed["source"])
+        groups = groups_of(listed["to"][order], listed["source"][order])
+        pairs = listed.take(order[groups.starts])
         posted = listed["tick"].astype(np.int64)
-        for _ in range(TRIES):
+        oldest = np.minimum.reduceat(posted[order], groups.starts)
+        last = np.full(len(pairs), tick, dtype=np.int64)
+        left = np.arange(len(pairs))
+        while len(left):
+            to, source, at = pairs["to"][left], pairs["source"][left], last[left]
             for fault in sorted(drops, key=lambda fault: fault.last, reverse=True):
                 inside = (at >= fault.first) & (at <= min(fault.last, FOR_EVER - 1))
-                at[inside & self.hit(fault, listed["to"], listed["source"])] = fault.first - 1
-            left = np.flatnonzero(~found & (at > posted))
-            if len(left) == 0:
-                break
-            for when in np.unique(at[left]).tolist():
-                rows = left[at[left] == when]
-                found[rows] = ~self.skipped(listed["to"][rows], listed["source"][rows], when)
-            at -= 1
+                at[inside & self.hit(fault, to, source)] = fault.first - 1
+            skipped = at > oldest[left]
+            for when in np.unique(at[skipped]).tolist():
+                rows = np.flatnonzero(skipped & (at == when))
+                skipped[rows] = self.skipped(to[rows], source[rows], when)
+            last[left] = at - skipped
+            left = left[skipped]
+        found = np.empty(len(listed), dtype=bool)
+        found[order] = groups.spread(last) > posted[order]
         return found
 
     def followed(self, chains: Chains, stage: Stage) -> npt.NDArray[np.uint8]:
