@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from causeway.model.frame import Frame
 from causeway.model.ledger import Event
+from causeway.protocols.icmp.bodies import arrivals
 from causeway.protocols.icmp.body_table import BODY_TABLE_SCHEMA
 from causeway.protocols.icmp.options import IcmpOptions
 from tests.unit.icmp_network import Network
@@ -84,7 +87,7 @@ def test_queues_that_a_table_does_not_name_have_delays_that_it_has(tmp_path: Pat
 
 
 def test_drawn_delays_differ_by_queue_and_are_the_same_again() -> None:
-    once, again = (_three_blocks({"bodies": "drawn", "body_ticks": 1.0}, 20) for _ in range(2))
+    once, again = (_three_blocks({"bodies": "drawn", "body_ticks": 3.0}, 20) for _ in range(2))
     ideal = _three_blocks({}, 20)
     assert _received(once, 1) == _received(ideal, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
     assert [frame["index"].tolist() for _, frame in once.events] == [
@@ -92,6 +95,15 @@ def test_drawn_delays_differ_by_queue_and_are_the_same_again() -> None:
     ]
     heights = [[height for height, frame in net.events if (frame["chain"] == 1).any()] for net in (once, ideal)]
     assert heights[0] != heights[1]
+
+
+def test_no_two_queues_have_the_same_draw() -> None:
+    """Of a mean of 10**6 ticks two delays of 1,000 are hardly ever the same, unless they are one draw."""
+    row = np.arange(1_000)
+    columns = {"to": row // 500, "source": row % 10, "number": row // 10 % 50, "tick": row * 0}
+    listed = Frame({name: column.astype(np.uint32) for name, column in columns.items()}, len(row))
+    came = arrivals(listed, 7, 10**9, IcmpOptions(bodies="drawn", body_ticks=1e6, body_loss=0.0))
+    assert len(np.unique(came)) > 990 and 0.9e6 < came.mean() < 1.1e6
 
 
 @pytest.mark.parametrize(

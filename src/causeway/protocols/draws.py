@@ -30,9 +30,6 @@ class Draw(IntEnum):
     """Whether the best fork changes, and by how many blocks; place: the fault among those that act, time: a tick."""
     FOLLOWED = 7
     """Which leaf of the relay chain a parachain follows; time: the tick in which the leaves part."""
-    BODY = 8
-    """How long bodies are on their way to a parachain; time: the number of the relay block that posted them, which:
-    whose they are."""
 
 
 def drawn(what: Draw, seed: int, place: int, when: int, which: int = 0) -> np.random.Philox:

@@ -7,34 +7,27 @@ the recipient's validators bring it after ``fallback_after`` ticks at the latest
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64, Rows, groups_of
-from causeway.protocols.draws import Draw, drawn
+from causeway.model.order import U64, Rows
 from causeway.protocols.icmp.body_table import NEVER
 from causeway.protocols.icmp.options import IcmpOptions
+from causeway.protocols.icmp.simulation.draws import Draw, paired_words
 
 _MS = 1_000_000
 """Nanoseconds."""
 
 
-def arrivals(listed: Frame, numbers: U64, seed: int, tick_ns: int, options: IcmpOptions) -> Rows:
-    """Return the tick before the one in which recipients have queues of ``ingress(B, p)`` (by to, number, source):
-    ``NEVER`` for those that do not come.
+def arrivals(listed: Frame, seed: int, tick_ns: int, options: IcmpOptions) -> Rows:
+    """Return the tick before the one in which recipients have queues of ``ingress(B, p)`` (``to``, ``number``,
+    ``source``): ``NEVER`` for those that do not come.
 
-    ``numbers``: of the chains, by position; ``tick_ns``: how long a tick is.
+    ``tick_ns``: how long a tick is.
     """
     if options.bodies == "ideal" or len(listed) == 0:
         return np.full(len(listed), -1, dtype=np.int64)
-    words = np.empty((2, len(listed)), dtype=np.uint64)
-    groups = groups_of(listed["to"], listed["number"])
-    for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
-        to, number = int(numbers[listed["to"][start]]), int(listed["number"][start])
-        rows = slice(start, start + count)
-        words[:, rows] = _words(seed, to, number, len(numbers))[:, listed["source"][rows]]
+    words = paired_words(seed, Draw.BODY, listed["to"], listed["source"], listed["number"])
     delays = _simulated(listed, words[0], tick_ns, options) if options.body_table else _drawn(words, options)
     if options.fallback_request == "on":
         delays = np.minimum(delays, options.fallback_after)
@@ -43,9 +36,9 @@ def arrivals(listed: Frame, numbers: U64, seed: int, tick_ns: int, options: Icmp
     return came
 
 
-def _drawn(words: U64, options: IcmpOptions) -> Rows:
+def _drawn(words: tuple[U64, U64], options: IcmpOptions) -> Rows:
     """Return after how many ticks queues come: exponentially distributed, or never."""
-    first, second = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    first, second = ((column >> np.uint64(11)).astype(np.float64) * 2.0**-53 for column in words)
     ticks = np.floor(-np.log1p(-first) * options.body_ticks).astype(np.int64)
     return np.where(second < options.body_loss, NEVER, ticks)
 
@@ -57,9 +50,3 @@ def _simulated(listed: Frame, words: U64, tick_ns: int, options: IcmpOptions) ->
     delay = options.body_table.delays(listed, words)
     ticks = -(-np.minimum(delay, NEVER // _MS) * _MS // tick_ns)
     return np.where(delay >= NEVER, NEVER, np.maximum(ticks - 1, 0))
-
-
-@lru_cache(maxsize=1 << 16)
-def _words(seed: int, to: int, number: int, count: int) -> U64:
-    """Return two words for the queue of each sender, by its position, that one relay block posted to one parachain."""
-    return drawn(Draw.BODY, seed, to, number).random_raw((2, count))

@@ -239,7 +239,7 @@ class IcmpKernel(HostedForGood):
         lists = [ingress(unrouted.filter(mine & (unrouted["leaf"] == leaf)), now, self.options) for leaf, now in leaves]
         listed = lists[0] if len(lists) == 1 else concat(lists)
         listed = listed if len(lists) == 1 else listed.take(stable_order(listed["to"]))
-        came = arrivals(listed, self.network.numbers, self.seed, self.tick_ns, self.options)
+        came = arrivals(listed, self.seed, self.tick_ns, self.options)
         held = came < tick.tick
         segments = view.tables["runs"]
         segments = segments.filter(segments["source"] != segments["destination"])

@@ -53,6 +53,8 @@ class Draw(IntEnum):
     """To which of those who carry its queues a keeper is linked (keeper, node, parachain)."""
     HOLDER = 13
     """Who is asked for a queue that is missing (node, entry, turn)."""
+    BODY = 14
+    """How long a queue is on its way in a run without a simulation (to, source, number of the relay block)."""
 
 
 def words(seed: int, what: Draw, *of: Any) -> U64:
@@ -60,6 +62,12 @@ def words(seed: int, what: Draw, *of: Any) -> U64:
     2**24); single numbers are repeated."""
     first, second = philox(seed, what, *of)
     return (first << _HALF) | second
+
+
+def paired_words(seed: int, what: Draw, *of: Any) -> tuple[U64, U64]:
+    """Return two 64-bit words for each row of the columns ``of``, as ``words`` has them."""
+    first, second, third, fourth = _philox(seed, what, *of)
+    return (first << _HALF) | second, (third << _HALF) | fourth
 
 
 def uniforms(seed: int, what: Draw, *of: Any) -> F64:
@@ -70,12 +78,16 @@ def uniforms(seed: int, what: Draw, *of: Any) -> F64:
 
 def philox(seed: int, what: Draw, *of: Any) -> tuple[U64, U64]:
     """Return the first two of the four 32-bit words of each counter."""
+    first, second, *_ = _philox(seed, what, *of)
+    return first, second
+
+
+def _philox(seed: int, what: Draw, *of: Any) -> list[U64]:
     columns = np.broadcast_arrays(*(np.asarray(column, dtype=np.uint64) for column in (*of, 0, 0, 0, 0)[:4]))
     last = (columns[3] << np.uint64(8)) | np.uint64(what)
     counter = [columns[0] & _LOW, columns[1] & _LOW, columns[2] & _LOW, last & _LOW]
     key = [np.uint64(seed) & _LOW, np.uint64(seed) >> _HALF]
-    found = rounds(counter, key)
-    return found[0], found[1]
+    return rounds(counter, key)
 
 
 def rounds(counter: list[U64], key: list[np.uint64]) -> list[U64]:
