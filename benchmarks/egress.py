@@ -26,7 +26,7 @@ from causeway.programs.runner import Programs
 from causeway.proofs.hashing.engines import prepare
 from causeway.protocols.contract import RoundResult, Tick, View
 from causeway.protocols.events import EventLog
-from causeway.protocols.icmp.block import validated
+from causeway.protocols.icmp.block import authentic
 from causeway.protocols.icmp.chains import complete
 from causeway.protocols.icmp.committing import commit_paras, commit_relay
 from causeway.protocols.icmp.egress import send
@@ -131,9 +131,8 @@ class _Round:
             relay_number=np.full(len(bases), leaf.number + 1, dtype=np.uint64)
         )
         listed = ingress(leaf.unrouted, leaf.number + 1, self.kernel.options)
-        listed = listed.with_columns(held=np.ones(len(listed), dtype=bool))
         entries = with_bodies(listed, state["runs"])
-        _, bodies = validated(bases, listed, entries, outbound, self.kernel.options, log)
+        _, bodies = authentic(entries, outbound, log)
         assert len(bodies) == len(self.messages)
         clock.stop(STEPS[2])
         return clock.seconds

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from causeway.model.faults import Fault
 from causeway.model.frame import Frame
 from causeway.model.ledger import Event
 from causeway.protocols.icmp.bodies import arrivals
@@ -64,6 +65,37 @@ def test_one_missing_body_of_three_stops_its_block_and_all_behind_it_but_nothing
     assert _posted(net) == [second, third]
     brought = {"fallback_request": "on", "fallback_after": 6}
     net = _three_blocks({"bodies": "simulated", "body_table": path, **brought}, 12)
+    assert _received(net, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
+
+
+class _Altered(Network):
+    """Somebody alters a byte of a body until ``healed``: the first of c (3) for a (1), from its second block."""
+
+    healed = False
+
+    def _entries(self, ranges: Frame) -> Frame:
+        rows = super()._entries(ranges)
+        mine = (rows["source"] == 3) & (rows["destination"] == 1) & (rows["index"] == 1)
+        if self.healed or not mine.any():
+            return rows
+        wrong = [b"y" if bad else body for body, bad in zip(rows["payload"].to_pylist(), mine, strict=True)]
+        return rows.with_columns(payload=pa.array(wrong, rows["payload"].type))
+
+
+def test_an_altered_body_is_never_processed_and_stops_its_block_but_nothing_before_it() -> None:
+    """All three blocks are offered at once, since a halts until they are posted (hazard 9, G4)."""
+    net = _Altered(CHAINS, faults=[Fault("halt", 0, None, 0, 11)], cuts=2)
+    for _ in range(3):
+        for n in (2, 3, 4):
+            net.call(10 * n, 11, b"x")
+        net.step(2)
+    net.step(16)
+    assert _received(net, 1) == [(2, 0), (3, 0), (4, 0)]
+    wrong = net.surviving(Event.REJECTED)
+    where = {*zip(wrong["chain"].tolist(), wrong["source"].tolist(), wrong["index"].tolist(), strict=True)}
+    assert set(wrong["reason"].to_pylist()) == {"IngressRootMismatch"} and where == {(1, 3, 1)}
+    net.healed = True
+    net.step(10)
     assert _received(net, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
 
 

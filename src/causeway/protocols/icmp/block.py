@@ -12,51 +12,47 @@ from causeway.model.joins import lookup
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.protocols.arrivals import ARRIVALS, from_local, handle
-from causeway.protocols.events import EventLog, event_rows, names_column
-from causeway.protocols.icmp.committing import watermarks
+from causeway.protocols.digests import same
+from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.egress import answers_of, queue_roots, send
 from causeway.protocols.icmp.errors import NO_HANDLER, Validation
-from causeway.protocols.icmp.options import IcmpOptions
+from causeway.protocols.icmp.ingress import complete_prefix
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.tables import CURSORS_SCHEMA, POOL_SCHEMA, STATE_TABLES
-from causeway.protocols.icmp.validation import validate_incoming
 from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 
+_LISTED = ("to", "number", "source")
 
-def validated(
-    bases: Frame, listed: Frame, entries: Frame, bodies: Frame, options: IcmpOptions, log: EventLog
-) -> tuple[Frame, Frame]:
-    """Return the entries that candidates consume (with the roots of the bodies), and their messages, in order (G1).
 
-    What a validator would refuse (``validate_incoming``, 3.4) is not consumed: of a chain of which a body has not the
-    root that was posted, nothing is.
+def authentic(entries: Frame, bodies: Frame, log: EventLog) -> tuple[Frame, Frame]:
+    """Return the entries that candidates consume, and their messages, in order (G1).
 
-    ``bases``: what candidates are built on; ``listed``: ``ingress(B, p)`` of their chains; ``entries``: what they
-    would consume of it, by (to, number, source), with where the bodies lie; ``bodies``: messages that were read.
+    A body that has not the root that was posted is none (3.7, G4): its relay block is not consumed, nor what lies
+    behind that, and what lies before is (3.9). Each leaves an event.
+
+    ``entries``: what candidates would consume, by (to, number, source), with where the bodies lie; ``bodies``: messages
+    that were read.
     """
     if len(entries) == 0:
         return entries, bodies.slice(0, 0)
-    queues = entries.take(stable_order(*(entries[name] for name in (*LANE, "first"))))
+    order = stable_order(*(entries[name] for name in (*LANE, "first")))
+    queues = entries.take(order)
     bodies = bodies.take(stable_order(*(bodies[name] for name in LANE_COLUMNS)))
     sizes = queues["count"].astype(np.int64)
     bodies = bodies.with_columns(first=queues["first"].repeat(sizes), number=queues["number"].repeat(sizes))
     roots, _ = queue_roots(bodies)
-    lists = queues.with_columns(root=roots)
-    entries = lists = lists.take(stable_order(lists["to"], lists["number"], lists["source"]))
-    codes = validate_incoming(
-        bases["chain"], watermarks(bases, entries)[0], listed, lists, bases["relay_number"], options
-    )
-    bad = codes != Validation.OK
-    if bad.any():
-        chains = bases["chain"][bad]
-        refused = entries.take(np.searchsorted(entries["to"], chains))
+    wrong = ~same(roots, queues["root"])
+    if wrong.any():
+        refused = queues.filter(wrong)
         control = blank_messages(len(refused), kind=np.full(len(refused), Kind.CONTROL, dtype=np.uint8))
         control = control.with_columns(**{name: refused[name] for name in LANE}, index=refused["first"])
-        names = names_column([code.name for code in Validation], codes[bad])
-        log.add(event_rows(control, Event.REJECTED, on_lane=True, chain=chains, reason=names, via=Via.LANE))
-        entries = entries.filter(~np.isin(entries["to"], chains))
-        bodies = bodies.filter(~np.isin(bodies["destination"], chains))
+        where = {"chain": refused["to"], "reason": Validation.IngressRootMismatch.name, "via": Via.LANE}
+        log.add(event_rows(control, Event.REJECTED, on_lane=True, **where))
+        missing = np.zeros(len(entries), dtype=bool)
+        missing[order] = wrong
+        entries = complete_prefix(entries, missing)
+        bodies = bodies.filter(lookup(entries, bodies.with_columns(to=bodies["destination"]), _LISTED) >= 0)
     order = stable_order(bodies["destination"], bodies["number"], bodies["source"], bodies["index"])
     return entries, bodies.take(order)
 
@@ -66,7 +62,7 @@ def process_block(
 ) -> tuple[State, Frame]:
     """Return the state of the chains of ``context`` after a block, not yet committed, and what is outbound.
 
-    ``entries``, ``bodies``: what is consumed (``validated``); ``local``: what the local lanes hold; ``bases``: what
+    ``entries``, ``bodies``: what is consumed (``authentic``); ``local``: what the local lanes hold; ``bases``: what
     the blocks are built on.
     """
     state = _consumed(state, entries, bases)

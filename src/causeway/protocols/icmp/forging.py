@@ -115,8 +115,8 @@ def judge_consumed(
 ) -> None:
     """Let validators judge candidates that consume something else than the honest ones; each leaves an event.
 
-    ``bases``, ``listed``: as for ``validated``; ``lists``: what the honest ones consume, with roots, by (to, number,
-    source).
+    ``bases``: what candidates are built on; ``listed``: ``ingress(B, p)`` of their chains; ``lists``: what the
+    honest ones consume of it, by (to, number, source).
     """
     for para, what in _faults(interference, tick, *CONSUMED):
         base, own = bases.filter(bases["chain"] == np.uint32(para)), lists.filter(lists["to"] == np.uint32(para))

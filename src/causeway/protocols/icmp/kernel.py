@@ -33,7 +33,7 @@ from causeway.protocols.digests import digests
 from causeway.protocols.events import LEDGER_LOGS, EventLog
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.hosting import HostedForGood
-from causeway.protocols.icmp.block import process_block, validated
+from causeway.protocols.icmp.block import authentic, process_block
 from causeway.protocols.icmp.bodies import arrivals
 from causeway.protocols.icmp.body_table import NEVER
 from causeway.protocols.icmp.chains import RELAY_POSITION, Network
@@ -269,7 +269,7 @@ class IcmpKernel(HostedForGood):
         inside = inputs.offered["source"] == inputs.offered["destination"]
         bases, bodies = content.bases, inputs.offered.filter(~inside)
         listed, faults = content.listed, self.interference
-        entries, bodies = validated(bases, listed, content.entries, bodies, self.options, log)
+        entries, bodies = authentic(content.entries, bodies, log)
         judge_consumed(bases, listed, entries, faults, tick.tick, self.options, log)
         local = inputs.offered.filter(inside)
         busy = np.concatenate([entries["to"], local["destination"], state["pool"]["chain"]])
