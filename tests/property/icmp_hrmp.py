@@ -35,15 +35,28 @@ def state_of(s: spec.State) -> TabledState:
     ]
     contents.sort(key=lambda row: (row["recipient"], row["sent_at"], row["sender"]))
     sovereign = [{"chain": 0, "para": p, "free": s.free[p], "held": s.held[p]} for p in sorted(s.free)]
-    rows = {"requests": requests, "channels": channels, "contents": contents, "sovereign": sovereign}
+    paras = [
+        {
+            "chain": 0,
+            "para": p,
+            "number": 0,
+            "head": bytes(32),
+            "watermark": s.watermark[p],
+            "active": int(p in s.active),
+        }
+        | {"leaving": s.leaving.get(p, 0)}
+        for p in sorted(s.free)
+    ]
+    rows = {"paras": paras, "requests": requests, "channels": channels, "contents": contents, "sovereign": sovereign}
     frames = {name: frame_of(HRMP_TABLES[name].schema, found) for name, found in rows.items()}
     return TabledState.of_frames(frames, HRMP_TABLES, {})
 
 
 def tables_of(state: TabledState) -> dict[str, list[dict[str, object]]]:
     """Rows of the kernel's tables that the oracle has, too; blocks with messages apart."""
-    names = ("requests", "channels", "contents", "sovereign")
-    return {name: state[name].to_table(HRMP_TABLES[name].schema).to_pylist() for name in names}
+    names = ("requests", "channels", "contents", "sovereign", "paras")
+    found = {name: state[name].to_table(HRMP_TABLES[name].schema).to_pylist() for name in names}
+    return found | {"paras": [{name: row[name] for name in ("para", "active", "leaving")} for row in found["paras"]]}
 
 
 def digests_of(state: TabledState) -> dict[int, set[int]]:
@@ -82,7 +95,7 @@ def given(s: spec.State, receipts: list[spec.Receipt]) -> tuple[Frame, Frame, Fr
 
 def random_receipts(random: Random, s: spec.State, config: spec.Config, number: int) -> list[spec.Receipt]:
     """Receipts of some chains: mostly as they should be, each rule broken now and then."""
-    return [_receipt(random, s, config, number, p) for p in sorted(s.free) if random.random() < 0.5]
+    return [_receipt(random, s, config, number, p) for p in sorted(s.active) if random.random() < 0.5]
 
 
 def _receipt(random: Random, s: spec.State, config: spec.Config, number: int, p: int) -> spec.Receipt:

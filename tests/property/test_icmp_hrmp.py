@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -15,11 +16,13 @@ import pytest
 from causeway.model.frame import Frame
 from causeway.model.value import Holder
 from causeway.proofs.substrate import QueuedMessage, heads
+from causeway.protocols.icmp.calls import Call, CallKind
 from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp import relay
 from causeway.protocols.icmp.hrmp.channels import new_session
 from causeway.protocols.icmp.hrmp.contents import extended
 from causeway.protocols.icmp.hrmp.errors import Acceptance, CallError
+from causeway.protocols.icmp.hrmp.membership import with_calls
 from causeway.protocols.tabled_state import TabledState
 from tests.property.icmp_hrmp import digests_of, given, random_receipts, state_of, tables_of
 from tests.spec.icmp import hrmp as spec
@@ -34,7 +37,11 @@ def options_of(config: spec.Config) -> HrmpOptions:
 
 
 def block(
-    state: TabledState, receipts: tuple[Frame, Frame, Frame], number: int, options: HrmpOptions
+    state: TabledState,
+    receipts: tuple[Frame, Frame, Frame],
+    number: int,
+    options: HrmpOptions,
+    paras: Sequence[tuple[bool, int]] = (),
 ) -> tuple[TabledState, dict[int, str], dict[tuple[int, int], str], Frame, list[Frame]]:
     """One block of the kernel: what it refused, what closing dropped, and what moved on accounts."""
     rows, sent, calls = receipts
@@ -43,7 +50,12 @@ def block(
     if number % options.session_blocks == 0:
         state, dropped, moved = new_session(state, number)
         value.append(moved)
+    kinds = {True: CallKind.REGISTER, False: CallKind.DEREGISTER}
+    state = with_calls(state, [Call(kinds[comes], p) for comes, p in paras], number)
     codes = relay.check(rows, sent, calls, state, options)
+    # As the including block says it, before HRMP is asked.
+    there = np.isin(rows["source"], state["paras"]["para"][state["paras"]["active"] == 1])
+    codes = np.where(there, codes, Acceptance.ParentMismatch)
     refused = {int(p): Acceptance(code).name for p, code in zip(rows["source"], codes.tolist(), strict=True) if code}
     state, wrong, moved = relay.apply(state, rows.filter(codes == 0), sent, calls, number, options)
     value.append(moved)
@@ -67,8 +79,10 @@ def test_columns_say_what_the_oracle_says_after_every_block() -> None:
         for number in range(1, 100):
             receipts = random_receipts(random, s, config, number)
             rows = given(s, receipts)
-            said = spec.step(s, config, number, receipts)
-            state, refused, calls, dropped, value = block(state, rows, number, options)
+            paras = [(True, p) for p in s.free if random.random() < 0.3]
+            paras += [(False, p) for p in s.free if random.random() < 0.02]
+            said = spec.step(s, config, number, receipts, paras)
+            state, refused, calls, dropped, value = block(state, rows, number, options, paras)
             assert (refused, calls) == (dict(said.receipts), dict(said.calls)), (seed, number)
             assert tables_of(state) == tables_of(state_of(s)), (seed, number)
             assert digests_of(state) == {p: found for p, found in s.digests.items() if found}
@@ -80,9 +94,9 @@ def test_columns_say_what_the_oracle_says_after_every_block() -> None:
                 assert max(Counter(pair[end] for pair in s.channels).values(), default=0) <= limits.get(name, 9)
             seen.update([*said.receipts.values(), *said.calls.values()])
             seen["dropped"] += len(lost)
+            seen["left"] += len(s.active) < len(s.free)
             _check_value(value, seen)
-    wanted = {code.name for code in (*Acceptance, *CallError) if code} | {"dropped", "RESERVED", "SOVEREIGN"}
-    wanted.remove("ParentMismatch")  # the including block says it, before HRMP is asked
+    wanted = {code.name for code in (*Acceptance, *CallError) if code} | {"dropped", "left", "RESERVED", "SOVEREIGN"}
     assert wanted - set(seen) == set(), seen
 
 

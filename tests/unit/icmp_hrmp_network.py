@@ -1,5 +1,7 @@
 """A network of parachains with HRMP in memory: users' messages by hand, ticks by hand, no lake and no Spark.
 
+After every tick it is what the oracle says.
+
 net = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}, cuts=2, session_blocks=3)
 net.tell(1, 2, count=5)       # with the next tick program 1 calls program 2, five times
 net.settle()                  # ticks until the kernel asks for none
@@ -24,24 +26,27 @@ from causeway.programs.runner import Programs
 from causeway.protocols.contract import RANGES_SCHEMA, SEEN_HEADERS_SCHEMA, Inputs, Tick, View
 from causeway.protocols.icmp.chains import RELAY_POSITION, complete
 from causeway.protocols.icmp.hrmp.kernel import HrmpKernel
+from causeway.protocols.icmp.hrmp.tables import HRMP_TABLES
 from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.icmp.state import State
 from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
 from tests.property.caller_payloads import caller_payload
 from tests.shown import shown_to
 from tests.unit.ibc_network import topology_of
+from tests.unit.icmp_hrmp_oracle import Oracle
 
 MOST_TICKS = 400
 
 
 class Hrmp:
-    """``cuts``: into how many calls of the kernel the chains are cut."""
+    """``cuts``: into how many calls of the kernel the chains are cut; ``oracle``: whether it runs beside the kernel."""
 
     def __init__(
         self,
         chains: Mapping[str, Mapping[int, str]],
         cuts: int = 1,
         halts: list[tuple[str, int, int]] | None = None,
+        oracle: bool = True,
         **options: Any,
     ) -> None:
         topology = complete(topology_of(chains))
@@ -66,6 +71,9 @@ class Hrmp:
         self._told: list[dict[str, Any]] = []
         self._hosts = {program: number for number, programs in enumerate(chains.values()) for program in programs}
         self._note(made)
+        self._shown = {name: self._rows(name) for name in HRMP_TABLES}
+        late = self.kernel.planned_paras.late
+        self.oracle = Oracle(self.kernel.options, range(1, len(everyone)), late) if oracle else None
 
     def tell(self, program: int, receiver: int, count: int = 1, body: bytes = b"x") -> None:
         payload = caller_payload(receiver, 0, "echo", body)
@@ -75,6 +83,7 @@ class Hrmp:
     def step(self) -> None:
         """One tick: every call of the kernel sees what the others showed after the tick before."""
         tick = Tick(self.tick + 1, self.tick)
+        before = self._shown
         results = []
         carried = CARRIED_SCHEMA.empty_table()
         for group, state in zip(self.groups, self.states, strict=True):
@@ -88,6 +97,11 @@ class Hrmp:
             results.append(self.kernel.round(fresh, group, plan, inputs, tick))
         self._told = []
         self.states = [result.state for result in results]
+        self._shown = {name: self._rows(name) for name in HRMP_TABLES}
+        if self.oracle is not None:
+            calls = self.kernel.planned_paras.between(before["blocks"][0]["next_tick"], self.tick)
+            sent = concat([result.outbound for result in results]).to_table(OUTBOUND_SCHEMA)
+            self.oracle.tick(before, self._shown, calls, sent)
         self.outbound = concat([self.outbound, *(result.outbound for result in results)])
         self._note(results)
         wakes = [result.wake for result in results if result.wake is not None]
@@ -148,6 +162,9 @@ class Hrmp:
             assert channel["total_size"] == sum(len(row["data"]) for row in mine) <= channel["max_total_size"]
 
     def table(self, name: str) -> list[dict[str, Any]]:
+        return self._shown[name] if name in self._shown else self._rows(name)
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
         schema = self.kernel.tables()[name].schema
         return [row for state in self.states for row in state[name].to_table(schema).to_pylist()]
 

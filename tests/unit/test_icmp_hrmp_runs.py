@@ -35,7 +35,8 @@ TARGETS = (12, 13, 14)
 
 
 def random_network(seed: int, cuts: int, **options: Any) -> Hrmp:
-    net = Hrmp(CHAINS, cuts, halts=[("d", 6, 15), ("relay", 9, 11)], session_blocks=3, **options)
+    halts = [("d", 6, 15), ("relay", 9, 11)]
+    net = Hrmp(CHAINS, cuts, halts, oracle=cuts < 3, session_blocks=3, **options)
     random = Random(seed)
     for _ in range(14):
         for _ in range(random.randrange(3)):

@@ -14,6 +14,11 @@ Decisions where X-6 is silent.
   watermark passes it, so that a candidate that is on its way stays acceptable.
 - The sender's deposit is held with the request, the recipient's with the acceptance; both go back when the channel
   closes, or its request is withdrawn. Names of the calls' errors are the deployed pallet's.
+- A parachain that is deregistered leaves with the first session two blocks later or more, before anything opens there:
+  its channels and requests go with their contents, and all deposits go back, its own too. Until then its receipts are
+  accepted, and nobody can ask it for a channel. Registered again, it goes on with the block before as its watermark
+  (D-3). Both come before the receipts of a block; who is registered cannot be registered, nor who is leaving
+  deregistered.
 - A refused call changes nothing; the receipt that brought it stands (upward messages are executed after it).
 - What a chain has asked for counts against its channels outbound, what it has accepted against those inbound, as in the
   deployed pallet; the default of both limits is the most that its configuration may say.
@@ -134,6 +139,9 @@ class State:
     contents: dict[Pair, list[tuple[int, bytes]]] = field(default_factory=dict)
     digests: dict[ParaId, set[int]] = field(default_factory=dict)
     """The blocks with messages for a chain, above its watermark."""
+    active: set[ParaId] = field(default_factory=set)
+    leaving: dict[ParaId, int] = field(default_factory=dict)
+    """By parachain that is deregistered: the block in which it was. It is active until it is gone."""
 
 
 class HrmpError(Exception):
@@ -146,7 +154,7 @@ def ensure(condition: bool, name: str) -> None:
 
 
 def genesis(paras: Sequence[ParaId], endowment: int) -> State:
-    return State(dict.fromkeys(paras, endowment), dict.fromkeys(paras, 0), dict.fromkeys(paras, 0))
+    return State(dict.fromkeys(paras, endowment), dict.fromkeys(paras, 0), dict.fromkeys(paras, 0), active={*paras})
 
 
 def next_head(head: bytes, sent_at: int, data: bytes) -> bytes:
@@ -156,19 +164,46 @@ def next_head(head: bytes, sent_at: int, data: bytes) -> bytes:
 def new_session(s: State, number: int) -> list[tuple[Pair, list[tuple[int, bytes]]]]:
     """Open what is confirmed, close what was asked to be; gives what was dropped. A channel that was asked to be closed
     cannot be requested anew before it is closed, so the order of both does not matter."""
+    gone = {p for p, asked in s.leaving.items() if asked <= number - 2}
+    dropped = [lost for p in sorted(gone) for lost in leave(s, p)]
     for pair, request in sorted(s.requests.items()):
         if request.confirmed:
             del s.requests[pair]
             sizes = (request.max_capacity, request.max_total_size, request.max_message_size)
             s.channels[pair] = Channel(*sizes, request.sender_deposit, request.recipient_deposit)
-    dropped = []
-    for pair in sorted(pair for pair, asked in s.closing.items() if asked <= number - 2):
-        del s.closing[pair]
-        channel = s.channels.pop(pair)
-        release(s, pair[0], channel.sender_deposit)
-        release(s, pair[1], channel.recipient_deposit)
-        dropped.append((pair, s.contents.pop(pair, [])))
-    return dropped
+    return dropped + [
+        close(s, pair) for pair in sorted(pair for pair, asked in s.closing.items() if asked <= number - 2)
+    ]
+
+
+def close(s: State, pair: Pair) -> tuple[Pair, list[tuple[int, bytes]]]:
+    s.closing.pop(pair, None)
+    channel = s.channels.pop(pair)
+    release(s, pair[0], channel.sender_deposit)
+    release(s, pair[1], channel.recipient_deposit)
+    return pair, s.contents.pop(pair, [])
+
+
+def leave(s: State, p: ParaId) -> list[tuple[Pair, list[tuple[int, bytes]]]]:
+    del s.leaving[p]
+    s.active.remove(p)
+    s.digests.pop(p, None)
+    for pair in sorted(pair for pair in s.requests if p in pair):
+        request = s.requests.pop(pair)
+        release(s, pair[0], request.sender_deposit)
+        release(s, pair[1], request.recipient_deposit)
+    return [close(s, pair) for pair in sorted(pair for pair in s.channels if p in pair)]
+
+
+def register(s: State, number: int, p: ParaId) -> None:
+    if p not in s.active:
+        s.active.add(p)
+        s.watermark[p] = number - 1
+
+
+def deregister(s: State, number: int, p: ParaId) -> None:
+    if p in s.active:
+        s.leaving.setdefault(p, number)
 
 
 def hold(s: State, p: ParaId, amount: int) -> None:
@@ -205,6 +240,7 @@ def check_outbound(s: State, config: Config, r: Receipt) -> None:
 
 def check(s: State, config: Config, r: Receipt) -> str | None:
     try:
+        ensure(r.para in s.active, "ParentMismatch")
         check_watermark(s, r)
         check_outbound(s, config, r)
         ensure(len(r.calls) <= MAX_CALLS, "TooManyCalls")
@@ -239,7 +275,7 @@ def execute(s: State, config: Config, number: int, origin: ParaId, call: Call) -
     if isinstance(call, Open):
         pair = origin, call.recipient
         ensure(call.recipient != origin, "OpenHrmpChannelToSelf")
-        ensure(call.recipient in s.free, "OpenHrmpChannelInvalidRecipient")
+        ensure(call.recipient in s.active - s.leaving.keys(), "OpenHrmpChannelInvalidRecipient")
         ensure(call.max_capacity > 0, "OpenHrmpChannelZeroCapacity")
         ensure(call.max_capacity <= config.max_capacity, "OpenHrmpChannelCapacityExceedsLimit")
         ensure(call.max_message_size > 0, "OpenHrmpChannelZeroMessageSize")
@@ -284,8 +320,13 @@ class Stepped:
     dropped: Sequence[tuple[Pair, list[tuple[int, bytes]]]]
 
 
-def step(s: State, config: Config, number: int, receipts: Sequence[Receipt]) -> Stepped:
+def step(
+    s: State, config: Config, number: int, receipts: Sequence[Receipt], paras: Sequence[tuple[bool, ParaId]] = ()
+) -> Stepped:
+    """`paras`: who is registered (True) or deregistered in this block, in order."""
     dropped = new_session(s, number) if number % config.session_blocks == 0 else []
+    for comes, p in paras:
+        (register if comes else deregister)(s, number, p)
     errors = {r.para: check(s, config, r) for r in receipts}
     accepted = sorted((r for r in receipts if errors[r.para] is None), key=lambda r: r.para)
     for r in accepted:

@@ -18,6 +18,10 @@ MOST_BLOCKS = 10_000
 """A session has at most so many blocks: of one in which nothing moves every block is made."""
 
 
+NOTICE = 2
+"""A channel closes, and a parachain leaves, at the earliest so many blocks after that was asked for: blocks of
+parachains that were built before it could be known are included by then."""
+
 MOST_CALLS = 100_000
 """A scenario plans at most so many calls."""
 

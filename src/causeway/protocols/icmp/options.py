@@ -55,7 +55,11 @@ class IcmpOptions(HrmpOptions, ProfiledOptions):
     def _of_the_channels(self) -> Self:
         """Refuse options that do nothing with the channels that there are."""
         deployed = DEPLOYED if self.profile == "deployed" else {}
-        for key in sorted(self.model_fields_set - {"channels", "profile"}):
+        for row, call in enumerate(self.para_calls if self.channels == "hrmp" else ()):
+            if call.do in ("block", "unblock"):
+                allowed = 'allowed with channels = "hrmp": "register", "deregister"'
+                raise wrong(f"para_calls.{row}.do", f"{call.do!r}; {allowed}")
+        for key in sorted(self.model_fields_set - {"channels", "profile", "para_calls"}):
             needed = "hrmp" if key in HrmpOptions.model_fields else "egress"
             if needed != self.channels and deployed.get(key) != getattr(self, key):
                 raise wrong(key, f'it does nothing with channels = "{self.channels}"; it needs channels = "{needed}"')

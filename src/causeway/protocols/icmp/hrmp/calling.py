@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
+from causeway.model.order import groups_of
 from causeway.protocols.contract import View
 from causeway.protocols.icmp.chains import RELAY_POSITION, Network
 from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp.channels import channel_counts
 from causeway.protocols.icmp.hrmp.checks import MOST_CALLS
+from causeway.protocols.icmp.hrmp.membership import present
 from causeway.protocols.icmp.hrmp.tables import CALLS_SCHEMA
 from causeway.protocols.icmp.hrmp.upward import Asked, Call, encode_call
 from causeway.protocols.waking import earliest
@@ -67,6 +69,9 @@ def calls_of(view: View, pages: Frame, tips: Frame, tick: int, planned: Planned,
     """Return what the chains of ``tips`` (``chain``, ``next_tick``) ask for in a block (``CALLS_SCHEMA``):
     what is planned, acceptances, and channels for pages that have none. Nothing is asked for that would be refused: a
     deposit that the account does not cover, a channel above the limits."""
+    there = present(view.tables["paras"])
+    pages = pages.take(groups_of(pages["source"], pages["destination"]).starts)
+    pages = pages.filter(np.isin(pages["destination"], there))
     wanted = set(zip(pages["source"].tolist(), pages["destination"].tolist(), strict=True))
     chains = tips["chain"].tolist()
     asked: dict[int, list[Asked]] = {chain: [] for chain in chains}
@@ -82,7 +87,7 @@ def calls_of(view: View, pages: Frame, tips: Frame, tick: int, planned: Planned,
             held[chain] += 1
             asked[chain].append(_asked(call, pair, options))
 
-    open_to = requests.filter(requests["confirmed"] == 0)
+    open_to = requests.filter((requests["confirmed"] == 0) & np.isin(requests["sender"], there))
     for pair in _pairs(open_to):
         ask(pair[1], Call.ACCEPT, pair, options.recipient_deposit, inbound, options.max_inbound_channels)
     for pair in sorted(wanted - {*_pairs(requests), *_pairs(channels)}):

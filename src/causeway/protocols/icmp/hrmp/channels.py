@@ -18,15 +18,12 @@ from causeway.model.ledger import NO_CHAIN
 from causeway.model.order import stable_order
 from causeway.model.value import NO_INDEX, VALUE_SCHEMA, Asset, Holder, Why
 from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.icmp.channel_options import HrmpOptions
+from causeway.protocols.icmp.channel_options import NOTICE, HrmpOptions
 from causeway.protocols.icmp.hrmp.errors import CallError
+from causeway.protocols.icmp.hrmp.membership import leaving, left, named, present
 from causeway.protocols.icmp.hrmp.tables import CHANNELS_SCHEMA, PAIR, REQUESTS_SCHEMA
 from causeway.protocols.icmp.hrmp.upward import Asked, Call, decode_call
 from causeway.protocols.tabled_state import TabledState
-
-NOTICE = 2
-"""A channel closes at the earliest so many blocks after that was asked for: blocks of parachains that were built before
-it could be known are included by then."""
 
 Pair = tuple[int, int]
 
@@ -41,27 +38,34 @@ class Session(NamedTuple):
 
 
 def new_session(state: TabledState, number: int) -> Session:
-    """Open the channels that are accepted and close those that are to be closed, in the relay block ``number``."""
+    """Open the channels that are accepted and close those that are to be closed, in the relay block ``number``; before
+    that, parachains leave that were deregistered."""
     requests, channels, contents = state["requests"], state["channels"], state["contents"]
-    accepted, closing = requests["confirmed"] == 1, channels["closing"] > 0
-    closing &= channels["closing"] + np.uint64(NOTICE) <= np.uint64(number)
+    closing = (channels["closing"] > 0) & (channels["closing"] + np.uint64(NOTICE) <= np.uint64(number))
+    out = leaving(state, number)
+    changed = left(state, out) if len(out) else {}
+    withdrawn = named(requests, out)
+    closing |= named(channels, out)
+    accepted = (requests["confirmed"] == 1) & ~withdrawn
     gone = channels.filter(closing)
-    changed: dict[str, Frame] = {}
     dropped = contents.slice(0, 0)
     if accepted.any() or len(gone):
         opened = _opened(requests.filter(accepted))
         joined = concat([channels.filter(~closing), opened])
         changed["channels"] = joined.take(stable_order(*(joined[name] for name in PAIR)))
-        changed["requests"] = requests.filter(~accepted)
+    if accepted.any() or withdrawn.any():
+        changed["requests"] = requests.filter(~accepted & ~withdrawn)
     books = _Books(state["sovereign"])
     if len(gone):
         inside = lookup(gone, contents, PAIR) >= 0
         dropped = contents.filter(inside)
         changed["contents"] = contents.filter(~inside)
-        deposits = zip(*(gone[name].tolist() for name in (*PAIR, "sender_deposit", "recipient_deposit")), strict=True)
+    for rows in (requests.filter(withdrawn), gone):
+        deposits = zip(*(rows[name].tolist() for name in (*PAIR, "sender_deposit", "recipient_deposit")), strict=True)
         for sender, recipient, of_sender, of_recipient in deposits:
             books.release(sender, of_sender, (sender, recipient))
             books.release(recipient, of_recipient, (sender, recipient))
+    if books.moved:
         changed["sovereign"] = books.frame()
     return Session(state.with_tables(**changed), dropped, books.log())
 
@@ -110,7 +114,7 @@ def _execute(asked: _Known, books: _Books, origin: int, one: Asked, options: Hrm
         capacity, size = one.max_capacity, one.max_message_size
         error = _first(
             (recipient == origin, CallError.OpenHrmpChannelToSelf),
-            (recipient not in books, CallError.OpenHrmpChannelInvalidRecipient),
+            (recipient not in asked.present, CallError.OpenHrmpChannelInvalidRecipient),
             (capacity == 0, CallError.OpenHrmpChannelZeroCapacity),
             (capacity > options.max_capacity, CallError.OpenHrmpChannelCapacityExceedsLimit),
             (size == 0, CallError.OpenHrmpChannelZeroMessageSize),
@@ -175,7 +179,8 @@ class _Request(NamedTuple):
 class _Known:
     """The requests and channels that calls are about: a request, or None; whether a channel that is open is to be
     closed; and how many channels parachains have, asked for (``outbound``) or accepted (``inbound``) ones included;
-    how many requests there are (``waiting``)."""
+    how many requests there are (``waiting``); who is
+    registered and stays so (``present``)."""
 
     def __init__(self, state: TabledState, pairs: list[Pair]) -> None:
         self._pairs = np.array(sorted(set(pairs)), dtype=np.uint32).reshape(-1, 2)
@@ -192,6 +197,7 @@ class _Known:
                 fields = zip(*(rows[field].tolist() for field in _Request._fields), strict=True)
                 self.requests |= {pair: _Request(*values) for pair, values in zip(found, fields, strict=True)}
         self.waiting = len(state["requests"])
+        self.present = {*present(state["paras"]).tolist()}
         self.outbound, self.inbound = channel_counts(state["requests"], state["channels"])
         self._before = dict(self.requests), dict(self.channels)
 
@@ -246,9 +252,6 @@ class _Books:
         self._at = {para: at for at, para in enumerate(rows["para"].tolist())}
         self._free, self._held = rows["free"].tolist(), rows["held"].tolist()
         self._moves: list[tuple[Why, int, int, Pair]] = []
-
-    def __contains__(self, para: int) -> bool:
-        return para in self._at
 
     @property
     def moved(self) -> bool:

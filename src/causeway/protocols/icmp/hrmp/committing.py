@@ -39,8 +39,8 @@ def relay_trie(before: State | None, after: State) -> Tries:
     return tries
 
 
-def commit_relay(before: State, after: State, heads: list[bytes]) -> tuple[State, Frame]:
-    """Return the state after a relay block that included ``heads``, and its header."""
+def commit_relay(before: State, after: State, heads: list[bytes], tick: int) -> tuple[State, Frame]:
+    """Return the state after a relay block of a tick that included ``heads``, and its header."""
     tries = relay_trie(before, after)
     root = tries.roots(np.zeros(1, dtype=np.int64))
     number, parent = int(before["blocks"]["number"][-1]) + 1, before["blocks"]["hash"][-1].tobytes()
@@ -51,6 +51,7 @@ def commit_relay(before: State, after: State, heads: list[bytes]) -> tuple[State
             "number": np.array([number], dtype=np.uint64),
             "hash": digests([own]),
             "parent": digests([parent]),
+            "next_tick": np.array([tick + 1], dtype=np.uint64),
         },
         1,
     )

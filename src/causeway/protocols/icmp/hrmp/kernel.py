@@ -47,6 +47,7 @@ from causeway.protocols.icmp.hrmp.committing import commit_paras, commit_relay, 
 from causeway.protocols.icmp.hrmp.errors import Acceptance, CallError
 from causeway.protocols.icmp.hrmp.inbound import Seen, receive, seen
 from causeway.protocols.icmp.hrmp.lanes import bodies_of, entries_of, lost, without_consumed, without_lost
+from causeway.protocols.icmp.hrmp.membership import present, usable, with_calls
 from causeway.protocols.icmp.hrmp.pages import add_to_pages, take_outbound
 from causeway.protocols.icmp.hrmp.tables import (
     ALL_TABLES,
@@ -58,6 +59,7 @@ from causeway.protocols.icmp.hrmp.tables import (
     WAITING_SCHEMA,
 )
 from causeway.protocols.icmp.options import IcmpOptions
+from causeway.protocols.icmp.planned import Planned as PlannedParas
 from causeway.protocols.icmp.state import State, blank_rows
 from causeway.protocols.icmp.storage import para_roots
 from causeway.protocols.icmp.users import pooled
@@ -73,15 +75,22 @@ LEAST_MESSAGE_SIZE = 256
 
 @dataclass(frozen=True)
 class HrmpPlan:
-    """What chains will do: those that are not halted; of the parachains whose last block is included, what they see of
-    the relay chain; those whose heads do not agree, which make no block; the messages that are lost."""
+    """What chains will do: those that are not halted; the parachains that are registered; of those whose last block is
+    included, what they see of the relay chain; those whose heads do not agree, which make no block; the messages that
+    are lost."""
 
     running: Chains
     view: View
+    active: Chains
     tips: Frame
     found: Seen
     mismatched: Chains
     lost: Frame
+
+    @cached_property
+    def channels(self) -> Frame:
+        """Return the channels as parachains see them: those to and from chains that leave are closing."""
+        return usable(self.view.tables["channels"], self.view.tables["paras"])
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ class HrmpKernel(HostedForGood):
         for fault in self.faults.rows:
             if fault.kind != HALT:
                 raise InvalidInput(f'faults: {fault.kind!r} is not for channels = "hrmp"; allowed: {HALT!r}')
-        _ = self.planned
+        _ = self.planned, self.planned_paras
 
     @cached_property
     def network(self) -> Network:
@@ -128,24 +137,24 @@ class HrmpKernel(HostedForGood):
         return self.network
 
     @cached_property
-    def paras(self) -> Chains:
-        """Return the parachains, all of which are registered."""
-        return np.arange(1, len(self.network.names), dtype=np.uint32)
+    def planned(self) -> Planned:
+        """Return the calls about channels that the scenario plans."""
+        return Planned.of(self.options, self.network)
 
     @cached_property
-    def planned(self) -> Planned:
-        """Return the calls that the scenario plans."""
-        return Planned.of(self.options, self.network)
+    def planned_paras(self) -> PlannedParas:
+        """Return the registrations that the scenario plans."""
+        return PlannedParas(self.options, self.network)
 
     @cached_property
     def interference(self) -> Interference:
         """Return the scenario's faults."""
         return Interference(self.faults, self.network.numbers, self.seed)
 
-    def context(self, chains: Chains, tick: Tick) -> Context:
-        """Return what a block of ``chains`` at ``tick`` may know."""
-        active = Frame({"leaf": np.zeros(len(self.paras), dtype=np.uint8), "para": self.paras}, len(self.paras))
-        return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs, active)
+    def context(self, chains: Chains, active: Chains, tick: Tick) -> Context:
+        """Return what a block of ``chains`` at ``tick`` may know; ``active``: the parachains that are registered."""
+        paras = Frame({"leaf": np.zeros(len(active), dtype=np.uint8), "para": active}, len(active))
+        return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs, paras)
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return every table that a state has, those of the programs in use included, by name."""
@@ -156,15 +165,17 @@ class HrmpKernel(HostedForGood):
         return State.of_frames(frames, ALL_TABLES, self.programs.schemas())
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
-        """Return the state of ``chains`` at height 0: all parachains registered, with an endowment each."""
+        """Return the state of ``chains`` at height 0: an endowment for each parachain, all registered but for those
+        that are registered later."""
         own = self.network.programs_on(chains)
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         tables, value = {"accounts": accounts}, empty_frame(VALUE_SCHEMA)
         hashes = digests([genesis_hash(name) for name in self.network.names])
-        paras = self.paras
         if RELAY_POSITION in chains:
+            paras = np.arange(1, len(self.network.names), dtype=np.uint32)
+            active = (~np.isin(paras, [*self.planned_paras.late])).astype(np.uint8)
             tables["blocks"] = blank_rows(BLOCKS_SCHEMA, 1, hash=hashes[:1])
-            tables["paras"] = blank_rows(PARAS_SCHEMA, len(paras), para=paras, head=hashes[paras])
+            tables["paras"] = blank_rows(PARAS_SCHEMA, len(paras), para=paras, head=hashes[paras], active=active)
             free = np.full(len(paras), self.options.endowment, dtype=np.uint64)
             tables["sovereign"] = blank_rows(SOVEREIGN_SCHEMA, len(paras), para=paras, free=free)
             value = issued(tables["sovereign"])
@@ -199,17 +210,19 @@ class HrmpKernel(HostedForGood):
         """Let collators look what is in the channels to their chains."""
         running = self.interference.running(chains, tick.tick)
         tips, paras = state["tips"], view.tables["paras"]
-        tips = tips.filter(np.isin(tips["chain"], running))
+        active = present(paras)
+        there = np.isin(tips["chain"], active)
         at = lookup(paras, Frame({"para": tips["chain"]}, len(tips)), ("para",))
-        tips = tips.filter(same(tips["head"], paras["head"][at]))
+        included = same(tips["head"], paras["head"][at])
+        gone = lost(state, view, tips["chain"][included])
+        tips = tips.filter(included & there & np.isin(tips["chain"], running))
         found, mismatched = seen(state["ends"], view.tables["contents"], view.tables["channels"], tips)
         tips = tips.filter(~np.isin(tips["chain"], mismatched))
-        gone = lost(state, view, tips["chain"])
         queues = state["queues"]
         local = queues.filter((queues["source"] == queues["destination"]) & np.isin(queues["source"], tips["chain"]))
         offered = located(local.with_columns(end=local["next_index"]), state["runs"])
         reads = Reads(offered=offered, own=located(gone, state["runs"]))
-        content = HrmpPlan(running, view, tips, found, mismatched, gone)
+        content = HrmpPlan(running, view, active, tips, found, mismatched, gone)
         return Plan(reads, content, EventLog().logs()["events"])
 
     def round(
@@ -217,14 +230,14 @@ class HrmpKernel(HostedForGood):
     ) -> RoundResult[State]:
         """Make a relay block, and a block of each parachain that has something to do and whose last one is included."""
         log, content = EventLog(), plan.content
-        state = pooled(inputs.ingress, state, self.context(chains, tick), log)
+        state = pooled(inputs.ingress, state, self.context(chains, content.active, tick), log)
         state = without_consumed(state, content.view, log)
-        state = without_lost(state, content.lost, inputs.own, log)
+        state = without_lost(state, content.lost, inputs.own, content.view, log)
         _log_control(content.mismatched, "HeadMismatch", log)
         made, value, moved = [empty_frame(HEADERS_SCHEMA)], [empty_frame(VALUE_SCHEMA)], False
         if RELAY_POSITION in content.running:
             before = state
-            state, header, value = self._relay_block(state, content, log)
+            state, header, value = self._relay_block(state, content, tick, log)
             moved = any(state[name] is not before[name] for name in ("paras", "channels", "requests"))
             made.append(header)
         outbound = empty_frame(OUTBOUND_SCHEMA)
@@ -234,53 +247,59 @@ class HrmpKernel(HostedForGood):
             made.append(header)
         joined = concat(made)
         logs = {**log.logs(), "value": concat(value)}
-        settled = max(self.interference.last_change, self.planned.last_tick)
+        settled = max(self.interference.last_change, self.planned.last_tick, self.planned_paras.last_tick)
         end = gives_up(tick, settled=settled, idle_limit=QUIET_TICKS + self.options.session_blocks)
         return RoundResult(
             state,
             outbound,
             logs,
             joined.take(np.argsort(joined["chain"], kind="stable")),
-            self._wake(state, moved or bool(len(tips)), tick),
+            self._wake(state, content, moved or bool(len(tips)), tick),
             oldest(state["runs"]),
             end,
         )
 
-    def _relay_block(self, state: State, content: HrmpPlan, log: EventLog) -> tuple[State, Frame, list[Frame]]:
-        """Make a relay block: the session, the receipts that parachains show, their messages and calls."""
+    def _relay_block(
+        self, state: State, content: HrmpPlan, tick: Tick, log: EventLog
+    ) -> tuple[State, Frame, list[Frame]]:
+        """Make a relay block: the session, parachains that come and go, the receipts that are shown, with their
+        messages and calls."""
         before, tables, options = state, content.view.tables, self.options
         number = int(state["blocks"]["number"][-1]) + 1
         value = [empty_frame(VALUE_SCHEMA)]
         if number % options.session_blocks == 0:
             session = new_session(state, number)
             state, value = State(session.state.tables, state.programs, state.kept), [session.value]
+        calls = self.planned_paras.between(int(before["blocks"]["next_tick"][0]), tick.tick)
+        state = State(with_calls(state, calls, number).tables, state.programs, state.kept)
         receipts, paras = tables["candidates"], state["paras"]
         row = lookup(paras, Frame({"para": receipts["source"]}, len(receipts)), ("para",))
         # What was included before stays shown until its chain makes the next block.
         fresh = (row >= 0) & ~same(receipts["head"], paras["head"][row])
         receipts, row = receipts.filter(fresh).with_columns(last=paras["watermark"][row[fresh]]), row[fresh]
         codes = relay.check(receipts, tables["sent"], tables["calls"], state, options)
-        codes = np.where(same(receipts["parent"], paras["head"][row]), codes, Acceptance.ParentMismatch)
+        follows = same(receipts["parent"], paras["head"][row]) & (paras["active"][row] == 1)
+        codes = np.where(follows, codes, Acceptance.ParentMismatch)
         for code in np.unique(codes[codes != Acceptance.OK]).tolist():
             _log_control(receipts["source"][codes == code], Acceptance(code).name, log)
         good = codes == Acceptance.OK
         receipts, row = receipts.filter(good), row[good]
         executed = relay.apply(state, receipts, tables["sent"], tables["calls"], number, options)
-        calls = tables["calls"].filter(np.isin(tables["calls"]["source"], receipts["source"]))
+        asked = tables["calls"].filter(np.isin(tables["calls"]["source"], receipts["source"]))
         for code in np.unique(executed.codes[executed.codes != CallError.OK]).tolist():
-            _log_control(calls["source"][executed.codes == code], CallError(code).name, log)
+            _log_control(asked["source"][executed.codes == code], CallError(code).name, log)
         state = State(executed.state.tables, state.programs, state.kept)
         if len(receipts):
             columns = {name: paras[name].copy() for name in ("number", "head", "watermark")}
             for name, column in columns.items():
                 column[row] = receipts[name]
             state = state.with_tables(paras=paras.with_columns(**columns))
-        state, header = commit_relay(before, state, [head.tobytes() for head in receipts["head"]])
+        state, header = commit_relay(before, state, [head.tobytes() for head in receipts["head"]], tick.tick)
         return state, header, [*value, executed.value]
 
     def _building(self, state: State, content: HrmpPlan, local: Frame, tick: Tick) -> Frame:
         """Return the tips of the parachains that have something to do."""
-        tips, channels = content.tips, content.view.tables["channels"]
+        tips, channels = content.tips, content.channels
         calls = calls_of(content.view, state["pages"], tips, tick.tick, self.planned, self.options)
         sends = take_outbound(state["pages"], state["ends"], channels, tips["chain"], self.options).sent
         busy = [content.found.contents["chain"], state["waiting"]["chain"], state["pool"]["chain"]]
@@ -292,7 +311,7 @@ class HrmpKernel(HostedForGood):
     ) -> tuple[State, Frame, Frame]:
         """Make a block of each parachain of ``tips``: receive, execute, pack into pages, send, ask, commit."""
         chains, kept, options = tips["chain"], state.kept, self.options
-        channels, found = content.view.tables["channels"], content.found.of(chains)
+        channels, found = content.channels, content.found.of(chains)
         parent = int(content.view.tables["blocks"]["number"][-1])
         got = receive(state["ends"], state["waiting"], found, tips, parent, options)
         state = state.with_tables(ends=got.ends, waiting=got.waiting)
@@ -302,7 +321,7 @@ class HrmpKernel(HostedForGood):
         dropped, _ = bodies_of(got.dropped)
         log.add(event_rows(dropped, Event.DROPPED, chain=dropped["destination"], on_lane=True, reason=OVERFLOWN))
         taken = found.contents.filter(got.consumed).select(WAITING_SCHEMA.names)
-        context = self.context(chains, tick)
+        context = self.context(chains, content.active, tick)
         bases = tips.with_columns(leaf=np.zeros(len(tips), dtype=np.uint8))
         state, outbound = process_block(state, entries_of(taken), bodies, local, bases, context, log)
         away = outbound.filter(outbound["source"] != outbound["destination"])
@@ -319,16 +338,23 @@ class HrmpKernel(HostedForGood):
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` at which the scenario has planned something, None if none is."""
-        return earliest(self.interference.next_planned(tick), self.planned.next_tick(tick))
+        return earliest(
+            self.interference.next_planned(tick), self.planned.next_tick(tick), self.planned_paras.next_tick(tick)
+        )
 
-    def _wake(self, state: State, moved: bool, tick: Tick) -> int | None:
+    def _wake(self, state: State, content: HrmpPlan, moved: bool, tick: Tick) -> int | None:
         """Return the next tick at which something happens of itself."""
         queues = state["queues"]
-        waits = any(len(state[name]) for name in ("pool", "contents", "waiting", "requests"))
-        waits = waits or bool((queues["next_index"] > queues["begin"]).any())
-        waits = waits or bool((state["channels"]["closing"] > 0).any())
+        full = queues["source"][queues["next_index"] > queues["begin"]]
+        own = np.concatenate([state["pool"]["chain"], state["waiting"]["chain"], full])
+        # What a parachain has that is not registered waits until it is.
+        waits = bool(np.isin(own, content.active).any()) or any(len(state[name]) for name in ("contents", "requests"))
+        waits = waits or any((state[name][column] > 0).any() for name, column in _ENDING)
         return tick.tick + 1 if waits or moved else self.next_planned(tick.tick + 1)
 
+
+_ENDING = (("channels", "closing"), ("paras", "leaving"))
+"""Columns that say since when something ends with a session."""
 
 OVERFLOWN = "QueueOverflown"
 """Why a page is dropped that finds too many others."""

@@ -11,6 +11,7 @@ from causeway.model.order import U64, groups_of
 from causeway.protocols.contents import decode_contents
 from causeway.protocols.contract import View
 from causeway.protocols.events import EventLog, event_rows
+from causeway.protocols.icmp.errors import NO_DESTINATION
 from causeway.protocols.icmp.hrmp.pages import messages_of
 from causeway.protocols.icmp.hrmp.tables import PAIR
 from causeway.protocols.icmp.state import State
@@ -34,25 +35,33 @@ def lost(state: State, view: View, chains: np.ndarray) -> Frame:
     ``end``, the indices of these messages.
 
     Lost is what has left the pages, is not consumed, and has no channel: a sender whose last block is included knows
-    both ends after the same blocks.
+    both ends after the same blocks. To a parachain that is not registered the pages are lost, too.
     """
     queues, pages = state["queues"], state["pages"]
     away = queues.filter((queues["source"] != queues["destination"]) & np.isin(queues["source"], chains))
     first = pages.take(groups_of(pages["source"], pages["destination"]).starts)
     at = lookup(first, away, ("source", "destination"))
     end = away["next_index"].copy()
-    end[at >= 0] = first["first"][at[at >= 0]]
+    paras = view.tables["paras"]
+    kept = (at >= 0) & np.isin(away["destination"], paras["para"][paras["active"] == 1])
+    end[kept] = first["first"][at[kept]]
     begin = _cursors(away, view)
     channels = view.tables["channels"]
     open_ = lookup(channels, away.with_columns(sender=away["source"], recipient=away["destination"]), PAIR) >= 0
     return away.select(LANE).with_columns(begin=begin, end=end).filter(~open_ & (end > begin))
 
 
-def without_lost(state: State, lanes: Frame, own: Frame, log: EventLog) -> State:
+def without_lost(state: State, lanes: Frame, own: Frame, view: View, log: EventLog) -> State:
     """Return the state without what was lost (``lost``); ``own``: these messages, each of which leaves an event."""
     if len(lanes) == 0:
         return state
-    log.add(event_rows(own, Event.DROPPED, chain=own["source"], on_lane=True, reason=CLOSED))
+    paras, pages = view.tables["paras"], state["pages"]
+    gone = np.isin(own["destination"], paras["para"][paras["active"] == 0])
+    for rows, reason in ((own.filter(gone), NO_DESTINATION), (own.filter(~gone), CLOSED)):
+        log.add(event_rows(rows, Event.DROPPED, chain=rows["source"], on_lane=True, reason=reason))
+    at = lookup(lanes, pages, ("source", "destination"))
+    inside = (at >= 0) & (pages["first"] < lanes["end"][np.maximum(at, 0)])
+    state = state.with_tables(pages=pages.filter(~inside)) if inside.any() else state
     return state.with_lanes(state.lanes().advance(lanes.select(LANE), lanes["end"]))
 
 

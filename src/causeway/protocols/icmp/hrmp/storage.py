@@ -1,8 +1,8 @@
 """What the relay chain's root commits to under HRMP (ICMP reference X-6): the entries of the pallet ``Hrmp``, under the
-deployed keys and in the deployed forms, and the heads of parachains.
+deployed keys and in the deployed forms, and the heads and lifecycles of parachains.
 
 ```
-HrmpWatermarks(p)              u32
+HrmpWatermarks(p)              u32, of those that are registered, as the heads
 HrmpOpenChannelRequests(x, y)  bool confirmed, u32 session, u128 sender's deposit, u32 message size, u32 capacity,
                                u32 total size
 HrmpChannels(x, y)             u32 capacity, u32 total size, u32 message size, u32 messages, u32 bytes, Option head,
@@ -75,7 +75,7 @@ def _about(rows: Frame, touched: Frame, of: tuple[str, ...]) -> Frame:
 
 def item_key(item: str, *key: int) -> bytes:
     """Return the key of an entry of a parachain, or of a channel (sender, recipient)."""
-    pallet = "Paras" if item == "Heads" else PALLET
+    pallet = "Paras" if item in ("Heads", "ParaLifecycles") else PALLET
     return storage_key(pallet, item, (twox_64_concat, b"".join(map(_u32, key))))
 
 
@@ -99,12 +99,22 @@ def _rows(frame: Frame, *names: str) -> Iterable[tuple[int, ...]]:
     return zip(*(frame[name].tolist() for name in names), strict=True)
 
 
+_REGISTERED, _LEAVING = b"\x02", b"\x06"
+"""A lifecycle: a parachain, one that is leaving."""
+
+
+def _lifecycles(paras: Frame) -> _Named:
+    rows = _rows(paras.filter(paras["active"] == 1), "para", "leaving")
+    return {(p,): _LEAVING if since else _REGISTERED for p, since in rows}
+
+
 def _heads(paras: Frame) -> _Named:
+    paras = paras.filter(paras["active"] == 1)
     return {(p,): _bytes(head.tobytes()) for p, head in zip(paras["para"].tolist(), paras["head"], strict=True)}
 
 
 def _watermarks(paras: Frame) -> _Named:
-    return {(p,): _u32(number) for p, number in _rows(paras, "para", "watermark")}
+    return {(p,): _u32(number) for p, number in _rows(paras.filter(paras["active"] == 1), "para", "watermark")}
 
 
 _SIZES = ("max_capacity", "max_total_size", "max_message_size")
@@ -169,7 +179,11 @@ def _digests(digests: Frame) -> _Named:
 _Items = dict[str, tuple[tuple[str, ...], Callable[[Frame], _Named]]]
 
 _ITEMS: dict[str, _Items] = {
-    "paras": {"Heads": (("para",), _heads), "HrmpWatermarks": (("para",), _watermarks)},
+    "paras": {
+        "Heads": (("para",), _heads),
+        "ParaLifecycles": (("para",), _lifecycles),
+        "HrmpWatermarks": (("para",), _watermarks),
+    },
     "requests": {
         "HrmpOpenChannelRequests": (PAIR, _requests),
         "HrmpOpenChannelRequestCount": (("sender",), _count("sender", 0)),

@@ -81,14 +81,23 @@ CALLS_SCHEMA = pa.schema(
 """One row an upward message (``upward``) of the last block of ``source``, in its order."""
 
 BLOCKS_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("number", UINT64), _field("hash", DIGEST), _field("parent", DIGEST)]
+    [
+        _field("chain", U32),
+        _field("number", UINT64),
+        _field("hash", DIGEST),
+        _field("parent", DIGEST),
+        _field("next_tick", UINT64),
+    ]
 )
-"""One row the last block of the relay chain."""
+"""One row the last block of the relay chain, and the first tick after it."""
 
 _BLOCK = [_field("number", UINT64), _field("head", DIGEST), _field("watermark", UINT64)]
 
-PARAS_SCHEMA = pa.schema([_field("chain", U32), _field("para", U32), *_BLOCK])
-"""One row a parachain: the number and hash of its last block that was included, and its watermark."""
+PARAS_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("para", U32), *_BLOCK, _field("active", U8), _field("leaving", UINT64)]
+)
+"""One row a parachain: the number and hash of its last block that was included, its watermark, whether it is registered
+(1), and the relay block in which it was deregistered that is not gone yet, 0: it was not."""
 
 TIPS_SCHEMA = pa.schema([_field("chain", U32), *_BLOCK, _field("next_tick", UINT64)])
 """One row the last block that a parachain made, and the first tick after it."""
