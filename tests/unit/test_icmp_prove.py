@@ -85,8 +85,7 @@ def test_what_is_proved_is_true_and_one_altered_byte_is_refused(cli: Run, lake: 
         assert refused(altered, trust), altered
         count += 1
     assert count > 50
-    other = {**told, "root": "11" * 32}
-    assert refused(proof, trust_of(other, "trust"))
+    assert refused(proof, trust_of({"kind": "root", "root": "11" * 32}, "trust"))
 
 
 def test_ingress_is_the_whole_list_with_the_blocks_that_posted_nothing(cli: Run, lake: str) -> None:
@@ -124,6 +123,32 @@ def test_each_leaf_of_a_fork_proves_what_it_lists_itself(tmp_path: Path) -> None
         prove_message(opened, "left", "far", index=4, height=11)
     again = prove_message(opened, "left", "far", index=4, height=13)
     assert (again.block, again.message) == (13, lost.message)
+    assert prove_message(opened, "right", "left", index=0, leaf="1").relay.place == 1
+    with pytest.raises(InvalidInput, match="leaf 0 of the relay chain lists after height 7"):
+        prove_message(opened, "right", "left", index=0, height=7, leaf="0")
+
+
+def test_the_leaf_is_named_and_the_verdict_names_its_head(cli: Run, tmp_path: Path) -> None:
+    """By number or by the hash of its block; a proof of one leaf is not true under the header of the other."""
+    lake = make_lake(tmp_path, faults=FORK)
+    heads = [one.leaf.hash.hex() for one in relay_leaves(open_lake(lake), 8)]
+    claims = []
+    for leaf, named in enumerate(["0", heads[1].upper()]):
+        asked = ["--chain", "right", "--ingress", "--height", 8, "--leaf", named]
+        code, out, err = cli("prove", lake, *asked, "--out", f"{leaf}.json", "--trust-out", f"trust-{leaf}.json")
+        assert (code, err) == (0, "") and f"head      {heads[leaf]}, leaf {leaf}" in out
+        code, out, _ = cli("verify", f"{leaf}.json", "--trust", f"trust-{leaf}.json", "--json")
+        claims.append(json.loads(Path(f"{leaf}.json").read_text())["entries"])
+        said = json.loads(out)["trust"]["subject"]
+        assert code == 0 and said.endswith(f"after relay block 8, head {heads[leaf]}")
+    assert claims[0] != claims[1]
+    assert cli("verify", "0.json", "--trust", "trust-1.json")[0] == 1
+    trust = json.loads(Path("trust-1.json").read_text())
+    for name, value in (("leaf", 0), ("number", 9), ("root", heads[0]), ("included", heads[0]), ("hash", heads[0])):
+        with pytest.raises(InvalidInput, match=r"hash: .*: the header of these fields has the hash"):
+            trust_of(trust | {name: value}, "trust")
+    code, _, err = cli("prove", lake, "--chain", "right", "--watermark", "--height", 8, "--leaf", "2")
+    assert code == 2 and "leaf: 2: allowed at height 8" in err and heads[0] in err and heads[1] in err
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from .tendermint import TendermintUpdate
 from .trust import (
     IC_MAINNET,
     IC_MAINNET_KEY,
+    IcmpHead,
     IcPublicKey,
     RootTrust,
     TendermintTrust,
@@ -24,8 +25,8 @@ from .xdm import XdmMessage
 
 __all__ = [
     "IC_MAINNET", "IC_MAINNET_KEY", "KINDS", "ClaimMismatch", "HrmpQueue", "IcCertificate", "IcPublicKey",
-    "IcStreamSlice", "IcmpMessage", "Ics23", "Ics23Batch", "Ics23Chained", "Ics23Range", "Mmr", "MmrAncestry",
-    "MmrLeaf", "ProofDocument", "Reading", "RootTrust", "SubstrateOrderedRoot", "SubstrateStorage",
+    "IcStreamSlice", "IcmpHead", "IcmpMessage", "Ics23", "Ics23Batch", "Ics23Chained", "Ics23Range", "Mmr",
+    "MmrAncestry", "MmrLeaf", "ProofDocument", "Reading", "RootTrust", "SubstrateOrderedRoot", "SubstrateStorage",
     "TendermintTrust", "TendermintUpdate", "Track", "Trust", "Verdict", "XdmMessage", "document_in", "document_of",
     "judge", "read_document", "read_trust", "trust_in", "trust_of",
 ]  # fmt: skip

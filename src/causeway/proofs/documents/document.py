@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.documents.trust import RootTrust, TendermintTrust, Trust
+from causeway.proofs.documents.trust import IcmpHead, RootTrust, TendermintTrust, Trust
 from causeway.proofs.documents.values import Section
 from causeway.proofs.steps import Step
 
@@ -78,7 +78,7 @@ def root_in(trust: Trust) -> bytes:
     Raises:
         InvalidInput: neither is given.
     """
-    expect(trust, RootTrust, TendermintTrust)
+    expect(trust, RootTrust, TendermintTrust, IcmpHead)
     return trust.target
 
 

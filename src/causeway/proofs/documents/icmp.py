@@ -8,7 +8,7 @@ from pydantic import Field
 
 from causeway.proofs.documents.document import ProofDocument, Track, hexed, root_in
 from causeway.proofs.documents.substrate import U32_MAX, Nodes, nodes_in
-from causeway.proofs.documents.trust import RootTrust, Trust
+from causeway.proofs.documents.trust import IcmpHead, RootTrust, Trust
 from causeway.proofs.documents.values import Bytes, Number
 from causeway.proofs.errors import ProofError
 from causeway.proofs.steps import Step
@@ -24,9 +24,9 @@ class IcmpMessage(ProofDocument):
     """A message of one parachain to another, which is not consumed yet: ``proof`` is a list of nodes of the relay
     chain's state, ``queue_proof`` of the queue's trie.
 
-    Trusted is the state root of a relay block. Under it the relay chain lists the root of the queue from ``source`` to
-    ``destination`` (ParaIds) that its block number ``block`` posted, and under that root ``message`` is at place
-    ``index``, counted from 0. In a binary file, ``proof`` is the SCALE encoding of its list.
+    Trusted is the state root of a relay block, or its header. Under it the relay chain lists the root of the queue from
+    ``source`` to ``destination`` (ParaIds) that its block number ``block`` posted, and under that root ``message`` is
+    at place ``index``, counted from 0. In a binary file, ``proof`` is the SCALE encoding of its list.
     """
 
     kind: Literal["icmp_message"]
@@ -37,7 +37,7 @@ class IcmpMessage(ProofDocument):
     message: Bytes
     proof: Nodes
     queue_proof: Nodes
-    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, IcmpHead)
 
     def claim(self) -> str:
         """Return what is claimed, in one line."""

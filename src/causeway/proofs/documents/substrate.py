@@ -8,7 +8,7 @@ from pydantic import Field
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.documents.document import ProofDocument, Track, hexed, one_claim_a_key, root_in, stored
-from causeway.proofs.documents.trust import RootTrust, Trust
+from causeway.proofs.documents.trust import IcmpHead, RootTrust, Trust
 from causeway.proofs.documents.validation import EITHER, PARTS, PLAIN
 from causeway.proofs.documents.values import Bytes, Digest, Listed, Number, Section, Text
 from causeway.proofs.limits import MAX_PROOF_BYTES
@@ -88,7 +88,7 @@ class SubstrateStorage(ProofDocument):
     entries: Annotated[Listed[StorageEntry], Field(min_length=1)]
     state_version: Literal[0, 1] | None = None
     proof: Nodes
-    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, IcmpHead)
 
     def claim(self) -> str:
         """Return what is claimed, in one line."""

@@ -6,9 +6,9 @@ import base64
 import re
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.documents.validation import (
@@ -33,6 +33,7 @@ from causeway.proofs.documents.values import (
 from causeway.proofs.ic.bls import DER_PREFIX, PUBLIC_KEY_BYTES, key_point, public_key_from_der
 from causeway.proofs.ic.certification import root_subnet_of
 from causeway.proofs.ic.principals import principal_to_text
+from causeway.proofs.substrate.parachains import block_hash, relay_rest
 from causeway.proofs.tendermint.rpc import header_from_json
 from causeway.proofs.tendermint.states import ClientState, decode_client_state, decode_consensus_state
 from causeway.proofs.tendermint.trust import (
@@ -98,6 +99,39 @@ class RootTrust(Trust):
     @property
     def target(self) -> bytes:
         """Return the root."""
+        return self.root
+
+
+class IcmpHead(Trust):
+    """The header of a relay block, of a network with egress queues: what is trusted is its ``hash``.
+
+    ``included``: the root of the list of heads of parachains that it included; ``leaf``: the number of its leaf.
+    """
+
+    kind: Literal["icmp_head"]
+    hash: Digest
+    parent: Digest
+    number: Annotated[Number, Field(le=2**32 - 1)]
+    root: Digest
+    included: Digest
+    leaf: Annotated[Number, Field(le=255)] = 0
+    wanted: ClassVar[str] = 'a header of the relay chain, {"kind": "icmp_head", "hash": ...}'
+
+    @model_validator(mode="after")
+    def _has_its_hash(self) -> IcmpHead:
+        found = block_hash(self.parent, self.number, self.root, relay_rest(self.included, self.leaf))
+        if found != self.hash:
+            raise InvalidInput(f"hash: {self.hash.hex()}: the header of these fields has the hash {found.hex()}")
+        return self
+
+    @property
+    def subject(self) -> str:
+        """Return what is trusted, in a few words."""
+        return f"root {self.root.hex()} of the state after relay block {self.number}, head {self.hash.hex()}"
+
+    @property
+    def target(self) -> bytes:
+        """Return the root of the state."""
         return self.root
 
 
@@ -261,6 +295,7 @@ class TendermintTrust(Trust):
 
 TRUST_KINDS: dict[str, type[Trust]] = {
     "root": RootTrust,
+    "icmp_head": IcmpHead,
     "ic_public_key": IcPublicKey,
     "tendermint_trust": TendermintTrust,
 }

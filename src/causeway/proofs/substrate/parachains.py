@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.hashing import DIGEST_BYTES
+from causeway.proofs.hashing import DIGEST_BYTES, blake2_256
 from causeway.proofs.steps import Step
 from causeway.proofs.substrate.compact import decode_compact, encode_compact
 from causeway.proofs.substrate.errors import FailedToDecode, MissingValue
@@ -29,6 +29,18 @@ PALLET, HEADS, WATERMARKS, UNROUTED, BLOCKED = "Parachains", "Heads", "Watermark
 U32_BYTES = 4
 
 _PAIR_BYTES = U32_BYTES + DIGEST_BYTES
+
+
+def block_hash(parent: bytes, number: int, root: bytes, rest: bytes) -> bytes:
+    """Return the hash of a block of the relay chain or a parachain here: of its header in SCALE, parent, number, the
+    root of its state, and ``rest``."""
+    return blake2_256(parent + encode_compact(number) + root + rest)
+
+
+def relay_rest(included: bytes, leaf: int) -> bytes:
+    """Return the rest of a relay block's header: the root of the list of heads that it included, and what its author
+    adds: the number of its leaf, but for 0. So blocks stay apart whose leaves have the same receipts."""
+    return included + (bytes([leaf]) if leaf else b"")
 
 
 def heads_key(para: int) -> bytes:

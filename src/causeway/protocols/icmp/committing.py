@@ -12,8 +12,8 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.order import stable_order
 from causeway.proofs.hashing import blake2_256
-from causeway.proofs.substrate import encode_compact, ordered_root
-from causeway.proofs.substrate.parachains import encode_watermark
+from causeway.proofs.substrate import ordered_root
+from causeway.proofs.substrate.parachains import block_hash, encode_watermark, relay_rest
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
 from causeway.protocols.digests import digests
 from causeway.protocols.icmp.chains import RELAY_POSITION
@@ -34,11 +34,6 @@ def genesis_hash(name: str) -> bytes:
     return blake2_256(b"genesis of " + name.encode())
 
 
-def block_hash(parent: bytes, number: int, root: bytes, rest: bytes) -> bytes:
-    """Return the hash of a block: of its header in SCALE, parent, number, the root of its state, and ``rest``."""
-    return blake2_256(parent + encode_compact(number) + root + rest)
-
-
 def commit_relay(
     before: Leaf, after: Leaf, place: int, tries: LeafTries, heads: list[bytes], tick: int
 ) -> tuple[Leaf, Frame]:
@@ -50,10 +45,8 @@ def commit_relay(
     number = before.number + 1
     tries.change(place, relay_changes(before, after))
     root = tries.roots()[place].tobytes()
-    # Leaves that part have the same receipts: what an author adds keeps their blocks apart.
     leaf = before.blocks["leaf"]
-    seal = leaf.tobytes() if leaf[0] else b""
-    own = block_hash(before.hash, number, root, ordered_root(heads) + seal)
+    own = block_hash(before.hash, number, root, relay_rest(ordered_root(heads), int(leaf[0])))
     blocks = Frame(
         {
             "chain": np.array([RELAY_POSITION], dtype=np.uint32),

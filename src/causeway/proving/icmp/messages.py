@@ -58,12 +58,12 @@ class ShownMessage:
 
 
 def prove_message(
-    opened: OpenedLake, source: str, destination: str, *, index: int, height: int | None = None
+    opened: OpenedLake, source: str, destination: str, *, index: int, height: int | None = None, leaf: str | None = None
 ) -> ShownMessage:
     """Return the message number ``index`` of ``source`` to ``destination`` with its proofs.
 
     ``height``: a height after which a leaf of the relay chain lists the message's queue as unrouted; without it, the
-    first one.
+    first one. ``leaf``: by number or hash of its block; without it, the first that does.
 
     Raises:
         InvalidInput: there are no such chains, or the message is in no queue that the relay chain lists there.
@@ -76,11 +76,12 @@ def prove_message(
     if own == to:
         raise InvalidInput(f"counterparty: {destination}: what a chain sends itself is in no egress queue")
     where = f"index: {index}: no message {index} from {source} to {destination}"
+    who = "the relay chain" if leaf is None else f"leaf {leaf} of the relay chain"
     if height is not None:
-        found = _shown(opened, own, to, index, height)
+        found = _shown(opened, own, to, index, height, leaf)
         if found is None:
             raise InvalidInput(
-                f"{where} is in a queue that the relay chain lists after height {height}; it is there from the relay "
+                f"{where} is in a queue that {who} lists after height {height}; it is there from the relay "
                 "block that posted it until the one that its recipient's watermark passes it in: leave --height out"
             )
         return found
@@ -89,21 +90,23 @@ def prove_message(
         raise InvalidInput(f"{where} was sent")
     last = opened.last_height()
     for at in range(sent, min(last, sent + HEIGHTS_TRIED) + 1):
-        found = _shown(opened, own, to, index, at)
+        found = _shown(opened, own, to, index, at, leaf)
         if found is not None:
             return found
-    raise InvalidInput(f"{where} was posted by a relay block yet; it was sent at height {sent}, the last is {last}")
+    raise InvalidInput(f"{where} was posted by {who} yet; it was sent at height {sent}, the last is {last}")
 
 
-def _shown(opened: OpenedLake, own: int, to: int, index: int, height: int) -> ShownMessage | None:
-    """Return the message with its proofs under the first leaf of the relay chain at a height that lists its queue;
-    None where none does."""
+def _shown(opened: OpenedLake, own: int, to: int, index: int, height: int, leaf: str | None) -> ShownMessage | None:
+    """Return the message with its proofs under the first leaf of the relay chain at a height that lists its queue, or
+    the one that is asked for; None where none does."""
     runs = rows_of(opened, opened.manifest(height), "runs", own)
     asked = np.uint64(index)
     runs = runs.filter((runs["destination"] == to) & (runs["first"] <= asked) & (asked - runs["first"] < runs["count"]))
     if len(runs) == 0:
         return None
     for relay in relay_leaves(opened, height):
+        if not relay.called(leaf):
+            continue
         listed = relay.leaf.unrouted
         listed = listed.filter((listed["to"] == to) & (listed["source"] == own))
         listed = listed.filter(listed["issued"] == runs["number"][0])

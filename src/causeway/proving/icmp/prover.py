@@ -40,6 +40,9 @@ class IcmpProver:
         CommandOption("index", INDEX, int, metavar="N"),
         CommandOption("watermark", "Prove up to which relay block the chain has consumed what others sent it.", bool),
         CommandOption("ingress", "Prove which queues wait for the chain: all, and that there are no others.", bool),
+        CommandOption(
+            "leaf", "At which leaf of the relay chain: its number, or the hash of its block.", metavar="N|HASH"
+        ),
     )
     files = (TRUST_OUT,)
 
@@ -47,7 +50,7 @@ class IcmpProver:
         """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
         from causeway.proofs.documents.values import U64_MAX
         from causeway.proving.icmp.messages import prove_message
-        from causeway.proving.icmp.relay import relay_leaves
+        from causeway.proving.icmp.relay import relay_leaf
         from causeway.proving.prover import Proved
 
         what = _what(given)
@@ -55,12 +58,13 @@ class IcmpProver:
             if not 0 <= given["index"] <= U64_MAX:
                 raise InvalidInput(f"--index: {given['index']}: allowed are 0 to 2**64 - 1")
             names = given["chain"], given["counterparty"]
-            shown = prove_message(opened, *names, index=given["index"], height=height)
+            shown = prove_message(opened, *names, index=given["index"], height=height, leaf=given["leaf"])
             relay, document, lines = shown.relay, message_document(shown), _lines(shown, given)
         else:
-            relay = relay_leaves(opened, height)[0]
+            relay = relay_leaf(opened, height, given["leaf"])
             document, lines = entries_document(opened, relay, given["chain"], ingress=what == "ingress")
         lines.append(f"  root      {relay.root.hex()} of the state after relay block {relay.number}")
+        lines.append(f"  head      {relay.leaf.hash.hex()}, leaf {relay.place}")
         beside = {} if given["trust_out"] is None else {"trust_out": trust_document(relay)}
         return Proved(document, lines, beside)
 
@@ -149,8 +153,13 @@ def entries_document(opened: OpenedLake, relay: RelayState, chain: str, *, ingre
 
 
 def trust_document(relay: RelayState) -> Document:
-    """Return the root of the relay chain's state as something to be trusted."""
-    return {"kind": "root", "root": relay.root.hex()}
+    """Return the header of a relay block as something to be trusted (``icmp_head``); of genesis, which has none, the
+    root of the state."""
+    if relay.number == 0:
+        return {"kind": "root", "root": relay.root.hex()}
+    digests = {"hash": relay.leaf.hash, "parent": relay.parent, "root": relay.root, "included": relay.included}
+    named = {name: digest.hex() for name, digest in digests.items()}
+    return {"kind": "icmp_head", "number": relay.number, **named} | ({"leaf": relay.place} if relay.place else {})
 
 
 def _entry(item: str, key: bytes, value: bytes | None) -> Document:

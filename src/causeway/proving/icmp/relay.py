@@ -20,7 +20,8 @@ from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.network.opened import Mask, OpenedLake
 from causeway.pipeline.lake import LakeError, Manifest
-from causeway.proofs.substrate import Trie, prove
+from causeway.proofs.substrate import Trie, ordered_root, prove
+from causeway.proofs.substrate.parachains import block_hash, relay_rest
 from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.icmp.leaves import OF_LEAVES, Leaf, leaves_of
 from causeway.protocols.icmp.storage import relay_changes
@@ -39,6 +40,27 @@ class RelayState:
     leaf: Leaf
     root: bytes
     trie: Trie
+
+    @property
+    def place(self) -> int:
+        """Return the number of the leaf."""
+        return int(self.leaf.blocks["leaf"][0])
+
+    def called(self, leaf: str | None) -> bool:
+        """Return whether ``leaf`` names it: its number, or the hash of its block as hexadecimal digits; None: any."""
+        return leaf is None or leaf.lower() in (str(self.place), self.leaf.hash.hex())
+
+    @property
+    def included(self) -> bytes:
+        """Return the root of the list of heads that the block included."""
+        paras = self.leaf.paras
+        heads = paras["head"][(paras["included"] == np.uint64(self.number)) & (paras["included"] > 0)]
+        return ordered_root([head.tobytes() for head in heads])
+
+    @property
+    def parent(self) -> bytes:
+        """Return the hash of the block before."""
+        return bytes(self.leaf.blocks["parent"][0].tobytes())
 
     @property
     def number(self) -> int:
@@ -74,7 +96,26 @@ def _relay_state(opened: OpenedLake, height: int, leaf: Leaf) -> RelayState:
     if trie.root != _header_root(opened, height, leaf):
         where, root = opened.lake.storage.uri, trie.root.hex()
         raise LakeError(f"lake: {where}: the state after relay block {leaf.number} has the root {root}; its header not")
-    return RelayState(height, leaf, trie.root, trie)
+    found = RelayState(height, leaf, trie.root, trie)
+    rest = relay_rest(found.included, found.place)
+    if found.number and block_hash(found.parent, found.number, trie.root, rest) != leaf.hash:
+        raise LakeError(f"lake: {opened.lake.storage.uri}: relay block {leaf.number} has another hash than its header")
+    return found
+
+
+def relay_leaf(opened: OpenedLake, height: int | None, leaf: str | None) -> RelayState:
+    """Return the relay chain after a block of a height: at the leaf with the lowest number, or the one that ``leaf``
+    names (``RelayState.called``).
+
+    Raises:
+        InvalidInput: it names none, and as ``relay_leaves``.
+    """
+    leaves = relay_leaves(opened, height)
+    found = [one for one in leaves if one.called(leaf)]
+    if not found:
+        there = ", ".join(f"{one.place} (relay block {one.number}, {one.leaf.hash.hex()})" for one in leaves)
+        raise InvalidInput(f"leaf: {leaf}: allowed at height {leaves[0].height}, by number or hash: {there}")
+    return found[0]
 
 
 def rows_of(opened: OpenedLake, manifest: Manifest, table: str, position: int) -> Frame:
@@ -102,4 +143,4 @@ def _header_root(opened: OpenedLake, last: int, leaf: Leaf) -> bytes:
     raise LakeError(f"lake: {opened.lake.storage.uri} has no header of relay block {leaf.number} up to height {last}")
 
 
-__all__ = ["RelayState", "relay_leaves", "rows_of"]
+__all__ = ["RelayState", "relay_leaf", "relay_leaves", "rows_of"]

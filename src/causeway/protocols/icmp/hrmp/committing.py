@@ -10,10 +10,11 @@ from causeway.model.joins import lookup
 from causeway.model.order import stable_order
 from causeway.proofs.hashing import Digests, blake2_256
 from causeway.proofs.substrate import StateVersion, Tries, ordered_root
+from causeway.proofs.substrate.parachains import block_hash
 from causeway.protocols.contract import Chains
 from causeway.protocols.digests import digests
 from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.icmp.committing import block_hash, headers
+from causeway.protocols.icmp.committing import headers
 from causeway.protocols.icmp.hrmp.storage import changes
 from causeway.protocols.icmp.hrmp.tables import (
     ALL_TABLES,
