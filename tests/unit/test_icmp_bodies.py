@@ -20,13 +20,14 @@ from tests.unit.icmp_network import Network
 
 CHAINS = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abcd", 1)}
 
-Row = tuple[int, int, int, int | None]
+Row = tuple[int, int | None, int, int | None]
 
 
 def _table(folder: Path, rows: list[Row]) -> str:
     columns = [list(column) for column in zip(*rows, strict=True)]
     path = folder / "bodies.parquet"
-    pq.write_table(pa.table(columns, schema=BODY_TABLE_SCHEMA), path)
+    nullable = pa.schema([field.with_nullable(True) for field in BODY_TABLE_SCHEMA])
+    pq.write_table(pa.table(columns, schema=nullable), path)
     return str(path)
 
 
@@ -141,19 +142,23 @@ def test_no_two_queues_have_the_same_draw() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"bodies": "simulated"}, "names the table"),
+        ({"bodies": "simulated"}, "missing; with bodies"),
         ({"body_table": "TABLE"}, "only then"),
         ({"bodies": "simulated", "body_table": "nowhere.parquet"}, "can be read"),
         ({"bodies": "simulated", "body_table": "TEXT"}, "can be read"),
         ({"bodies": "simulated", "body_table": "TWICE"}, "one row a queue"),
+        ({"bodies": "simulated", "body_table": "LATE"}, "can be read"),
+        ({"bodies": "simulated", "body_table": "NULL"}, "or source is null"),
         ({"bodies": "simulated", "body_table": "OTHER"}, "with the columns number, source, destination, delay"),
     ],
 )
 def test_a_table_that_is_none_is_told(given: dict[str, str], said: str, tmp_path: Path) -> None:
     places = {"TABLE": _table(tmp_path, [(1, 1, 0, 0)]), "TEXT": str(tmp_path / "text")}
     (tmp_path / "text").write_text("number,source\n")
-    for name in ("TWICE", "OTHER"):
+    for name in ("TWICE", "OTHER", "LATE", "NULL"):
         (tmp_path / name).mkdir()
+    places["LATE"] = _table(tmp_path / "LATE", [(1, 1, 0, 2**63)])
+    places["NULL"] = _table(tmp_path / "NULL", [(1, None, 0, 5)])
     places["TWICE"] = _table(tmp_path / "TWICE", [(1, 1, 0, 0), (1, 1, 0, 5)])
     pq.write_table(pa.table({"number": [1]}), tmp_path / "OTHER" / "bodies.parquet")
     places["OTHER"] = str(tmp_path / "OTHER" / "bodies.parquet")

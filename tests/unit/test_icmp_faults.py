@@ -77,12 +77,13 @@ def _load(folder: Path, more: str) -> None:
         ('[options]\nchannels = "hrmp"\nsuspend_threshold = 9\n', ("suspend_threshold", "drop_threshold = 5")),
         (
             CALL + 'chain = "relay"\ndo = "deregister"\n',
-            ("para_calls.0.chain", "left, right"),
+            ("para_calls[0].chain", "left, right"),
         ),
-        (CALL + 'chain = "left"\ndo = "block"\n', ("para_calls.0.other", "another one")),
+        (CALL + 'chain = "left"\ndo = "block"\n', ("para_calls[0].other: missing", "another one")),
+        ("[options]\nbody_loss = nan\n", ("options.body_loss: NaN: must be", "finite")),
         (
             CALL + 'chain = "left"\ndo = "register"\nother = "right"\n',
-            ("para_calls.0.other", "block and unblock"),
+            ("para_calls[0].other", "block and unblock"),
         ),
     ],
 )

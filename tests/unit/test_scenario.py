@@ -234,7 +234,7 @@ def test_a_connection_ends_once(small: Path) -> None:
         ("programs[0].name", "lost", 'programs[3]: the name "lost" is taken'),
         ("programs[0].balance", "-1", "programs[0].balance: -1: must be from 0 to 10**38 - 1"),
         ("programs[0].balance", "1e5", "programs[0].balance: 100000.0: must be a whole number or a string of decimal"),
-        ("programs[0].options", "{ a = nan }", "programs[0].options: must hold text, finite numbers"),
+        ("programs[0].options", "{ a = nan }", "programs[0].options.a: NaN: must be text, a finite number"),
         ("programs[2].program", "3", "programs[2].program: 3: must be a string"),
         ("moves[0].program", "alic", 'moves[0].program: "alic": no such program; did you mean alice?'),
         ("moves[0].chain", "zzz", 'moves[0].chain: "zzz": no such chain; there are 3: left, right-0, right-1'),

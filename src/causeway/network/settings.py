@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from causeway.model.membership import MOST_NODES, Span
 from causeway.model.section import U64, U64_MAX, Balance, Section, TickNumber
+from causeway.model.text import shown
 from causeway.network.early import EXECUTOR, MASTER, texts
 from causeway.pipeline.group import MOST_HEIGHTS, CommitEvery
+from causeway.protocols.option_values import wrong
 from causeway.protocols.registry import DEFAULT
 
 MOST_MEGABYTES = 1024
@@ -35,8 +38,26 @@ def _json_table(value: dict[str, Any]) -> dict[str, Any]:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
-        raise ValueError("must hold text, finite numbers, booleans, lists and tables only") from None
+        for key, found in _entries(value):
+            try:
+                json.dumps(found, allow_nan=False)
+            except (TypeError, ValueError):
+                text = f"{shown(found)}: must be text, a finite number, a boolean, a list or a table"
+                raise wrong(key, text) from None
+        raise
     return value
+
+
+def _entries(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Return what is in tables and lists, by key (``a.b[2]``)."""
+    if isinstance(value, dict):
+        for name, under in value.items():
+            yield from _entries(under, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for place, under in enumerate(value):
+            yield from _entries(under, f"{key}[{place}]")
+    else:
+        yield key, value
 
 
 Positive = Annotated[int, Field(ge=1, le=U64_MAX)]

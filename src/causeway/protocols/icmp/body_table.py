@@ -62,26 +62,29 @@ def read_body_table(path: object) -> BodyTable | None:
     if path is None or isinstance(path, BodyTable):
         return path
     if not isinstance(path, str):
-        raise _wrong(path, "the path of a Parquet file")
+        raise _wrong("the path of a Parquet file")
     try:
         if os.path.getsize(path) > MOST_BYTES:
-            raise _wrong(path, f"a file of at most {MOST_BYTES:,} bytes")
+            raise _wrong(f"a file of at most {MOST_BYTES:,} bytes")
         with pq.ParquetFile(path) as file:
             names, count = file.schema_arrow.names, file.metadata.num_rows
             if sorted(names) != sorted(BODY_TABLE_SCHEMA.names) or not 0 < count <= MOST_ROWS:
                 columns = ", ".join(BODY_TABLE_SCHEMA.names)
-                raise _wrong(path, f"a table with the columns {columns}, and 1 to {MOST_ROWS:,} rows")
-            table = file.read().select(BODY_TABLE_SCHEMA.names).cast(BODY_TABLE_SCHEMA)
+                raise _wrong(f"a table with the columns {columns}, and 1 to {MOST_ROWS:,} rows")
+            table = file.read().select(BODY_TABLE_SCHEMA.names)
+            if any(table[name].null_count for name in _KEYS):
+                raise _wrong(f"a table in which no {', '.join(_KEYS[:-1])} or {_KEYS[-1]} is null")
+            table = table.cast(BODY_TABLE_SCHEMA)
+        delay = table["delay"].cast(pa.int64()).fill_null(NEVER)
     except (OSError, pa.ArrowException) as error:
-        raise _wrong(path, f"a Parquet file that can be read ({type(error).__name__})") from error
-    delay = table["delay"].cast(pa.int64()).fill_null(NEVER)
+        raise _wrong(f"a Parquet file that can be read ({type(error).__name__})") from error
     rows = from_table(table.set_column(3, "delay", delay.combine_chunks()))
     rows = rows.take(stable_order(*(rows[name] for name in _KEYS)))
     keys = np.stack([rows[name].astype(np.uint64) for name in _KEYS])
     if len(rows) > 1 and bool((keys[:, 1:] == keys[:, :-1]).all(axis=0).any()):
-        raise _wrong(path, "one row a queue (number, source, destination)")
+        raise _wrong("one row a queue (number, source, destination)")
     return BodyTable(rows)
 
 
-def _wrong(path: object, allowed: str) -> PydanticCustomError:
-    return PydanticCustomError("body_table", "{text}", {"text": f"{path!r}; allowed: {allowed}"})
+def _wrong(allowed: str) -> PydanticCustomError:
+    return PydanticCustomError("body_table", "{text}", {"text": f"must be {allowed}"})

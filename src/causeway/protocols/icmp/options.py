@@ -68,7 +68,8 @@ class IcmpOptions(HrmpOptions, ProfiledOptions):
     @model_validator(mode="after")
     def _table_is_there(self) -> Self:
         if (self.bodies == "simulated") != (self.body_table is not None):
-            raise wrong("body_table", 'with bodies = "simulated", and only then, it names the table of a simulation')
+            given = "missing" if self.body_table is None else f'it does nothing with bodies = "{self.bodies}"'
+            raise wrong("body_table", f'{given}; with bodies = "simulated", and only then, it names a table')
         return self
 
     @model_validator(mode="after")

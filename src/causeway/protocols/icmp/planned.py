@@ -27,17 +27,18 @@ class Planned:
         position = self._positions.get(name, RELAY_POSITION)
         if position == RELAY_POSITION:
             allowed = ", ".join(name for name in self._names if self._positions[name] != RELAY_POSITION)
-            raise InvalidInput(f"{key}: no parachain is called {name!r}; allowed: {allowed}")
+            raise InvalidInput(f"{key}: {name!r} is no parachain; allowed: {allowed}")
         return position
 
     def _call(self, row: int, call: ParaCall) -> Call:
-        key = f"options.para_calls.{row}"
+        key = f"options.para_calls[{row}]"
         para, other = self._chain(f"{key}.chain", call.chain), 0
         kind = CallKind(call.do)
         if kind in (CallKind.BLOCK, CallKind.UNBLOCK):
             if call.other is None or call.other == call.chain:
                 allowed = "the name of the parachain that it does not want to hear, another one"
-                raise InvalidInput(f"{key}.other: {call.other!r}; allowed with {call.do}: {allowed}")
+                given = "missing" if call.other is None else repr(call.other)
+                raise InvalidInput(f"{key}.other: {given}; allowed with {call.do}: {allowed}")
             other = self._chain(f"{key}.other", call.other)
         elif call.other is not None:
             raise InvalidInput(f"{key}.other: {call.other!r}; allowed with block and unblock only")
