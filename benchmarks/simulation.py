@@ -59,12 +59,6 @@ VARIANTS: dict[str, dict[str, str]] = {
 }
 """What is changed of the scenario."""
 
-SLOW = ("close, minisketch",)
-"""Sketches are made one by one: with the largest networks this takes minutes."""
-
-MOST_SLOW = 100
-"""Nodes up to which such a variant is measured."""
-
 LONGEST = 3_600
 
 
@@ -87,8 +81,6 @@ def bench_simulation(
     tell = progress if progress is not None else lambda text: None
     for count in nodes:
         for name in variants:
-            if name in SLOW and count > MOST_SLOW:
-                continue
             tell(f"{count:,} nodes, {name}")
             given = {"nodes.count": str(count), "nodes.parachains": str(min(50, count // 2)), **VARIANTS[name]}
             rows.append({"variant": name, **_apart(given)})

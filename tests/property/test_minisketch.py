@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,9 +12,10 @@ from hypothesis import strategies as st
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof, OverLimit, ProofError
 from causeway.proofs.hashing import keccak256
-from causeway.proofs.sketches.galois import Field
+from causeway.proofs.sketches.galois import NO_SET, TOO_MANY, Field
+from causeway.proofs.sketches.many import decoded, packed, power_sums, unpacked
 from causeway.proofs.sketches.minisketch import MAX_CAPACITY, Minisketch, NotDecodable
-from causeway.proofs.sketches.polynomials import distinct_roots
+from causeway.proofs.sketches.sketch_loops import find_roots, invert, multiply
 
 EXAMPLES = settings(deadline=None, max_examples=40, derandomize=True)
 WIDTHS = range(2, 65)
@@ -29,6 +32,22 @@ def product(left: int, right: int, bits: int) -> int:
         if left >> bits:
             left ^= modulus
     return result
+
+
+def times(left: int, right: int, bits: int) -> int:
+    return int(multiply(np.uint64(left), np.uint64(right), bits, Field(bits).tail))
+
+
+def inverse(element: int, bits: int) -> int:
+    return int(invert(np.uint64(element), bits, Field(bits).tail))
+
+
+def roots_of(polynomial: list[int], bits: int) -> list[int] | None:
+    """Return the roots of a monic polynomial, None if it has not as many different ones as its degree."""
+    degrees, roots = np.array([len(polynomial) - 1]), np.zeros(len(polynomial), dtype=np.uint64)
+    polynomials, first = np.array(polynomial, dtype=np.uint64), np.ones(1, dtype=np.uint64)
+    find_roots(polynomials, np.zeros(1, dtype=np.int64), degrees, first, bits, Field(bits).tail, roots)
+    return sorted(roots[: degrees[0]].tolist()) if degrees[0] >= 0 else None
 
 
 def sketch_of(bits: int, capacity: int, elements: set[int]) -> Minisketch:
@@ -57,12 +76,12 @@ def test_the_polynomials_are_irreducible(bits: int) -> None:
     assert field.modulus.bit_length() == bits + 1
     powers = [2]
     for _ in range(bits):
-        powers.append(field.square(powers[-1]))
+        powers.append(times(powers[-1], powers[-1], bits))
     assert powers[bits] == 2
     for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61):
         if bits % prime == 0:
             difference = powers[bits // prime] ^ 2
-            assert difference and field.multiply(difference, field.invert(difference)) == 1
+            assert difference and times(difference, inverse(difference, bits), bits) == 1
 
 
 def test_the_polynomials_are_those_of_the_library() -> None:
@@ -78,16 +97,12 @@ def test_the_polynomials_are_those_of_the_library() -> None:
 @EXAMPLES
 @given(st.integers(2, 64), st.data())
 def test_the_field(bits: int, data: st.DataObject) -> None:
-    field = Field(bits)
     elements = st.integers(0, (1 << bits) - 1)
     left, right = data.draw(elements), data.draw(elements)
-    expected = product(left, right, bits)
-    assert field.multiply(left, right) == expected
-    assert field.square(left) == product(left, left, bits)
-    columns = np.array([left, right, 1, 0], dtype=np.uint64), np.array([right, left, right, right], dtype=np.uint64)
-    assert field.multiply_all(*columns).tolist() == [expected, expected, right, 0]
+    assert times(left, right, bits) == product(left, right, bits)
+    assert times(left, 1, bits) == left and times(0, right, bits) == 0
     if left:
-        assert product(left, field.invert(left), bits) == 1
+        assert product(left, inverse(left, bits), bits) == 1
 
 
 @EXAMPLES
@@ -181,12 +196,30 @@ def test_garbage_of_the_largest_capacity_is_bounded_work() -> None:
 
 
 def test_a_root_twice_is_no_set() -> None:
-    field = Field(16)
     # (x - 5)(x - 5)(x - 7); and x^2 + x + c, which has no roots where the trace of c is 1, as for some power of x.
-    twice = [product(product(5, 5, 16), 7, 16), product(5, 5, 16), 7, 1]
-    assert distinct_roots(field, twice) is None
-    without = [c for c in (1 << place for place in range(16)) if distinct_roots(field, [c, 1, 1]) is None]
+    assert roots_of([product(5, 7, 16), 5 ^ 7, 1], 16) == [5, 7]
+    assert roots_of([product(product(5, 5, 16), 7, 16), product(5, 5, 16), 7, 1], 16) is None
+    without = [c for c in (1 << place for place in range(16)) if roots_of([c, 1, 1], 16) is None]
     assert 0 < len(without) < 16
+
+
+def test_sketches_of_many_sets_are_those_of_each() -> None:
+    """One empty, one too large for its capacity, one above its limit, one no set at all."""
+    chance, field = np.random.default_rng(9), Field(33)
+    sizes, counts = np.array([3, 0, 20, 9, 40, 1]), np.array([5, 2, 24, 9, 12, 1])
+    limits = np.array([5, 2, 24, 8, 12, 1])
+    elements = chance.integers(1, 1 << 33, sizes.sum(), dtype=np.uint64)
+    sets = np.split(elements, np.cumsum(sizes)[:-1])
+    sums = power_sums(field, elements, sizes, counts)
+    single = [sketch_of(33, count, {*some.tolist()}) for some, count in zip(sets, counts.tolist(), strict=True)]
+    assert sums.tolist() == [value for sketch in single for value in sketch.odd_sums]
+    content, ends = packed(field, sums, counts)
+    assert [content[a:b].tobytes() for a, b in pairwise(ends)] == [s.serialize() for s in single]
+    moved = np.concatenate([np.full(3, 255, dtype=np.uint8), content])
+    assert (unpacked(field, moved, ends + 3, counts) == sums).all()
+    found, roots = decoded(field, sums, counts, limits)
+    assert found.tolist() == [3, 0, 20, TOO_MANY, NO_SET, 1]
+    assert roots.tolist() == [element for row in (0, 2, 5) for element in sorted(sets[row].tolist())]
 
 
 def test_what_is_refused() -> None:

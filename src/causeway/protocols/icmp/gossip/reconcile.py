@@ -11,14 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.order import U64, Rows, groups_of
-from causeway.proofs.errors import OverLimit
+from causeway.model.frame import Frame, empty_frame
+from causeway.model.joins import lookup
+from causeway.model.order import U64, Rows, distinct, groups_of, stable_order
 from causeway.proofs.hashing import HashFunction, digest_rows
-from causeway.proofs.sketches import Minisketch, NotDecodable
+from causeway.proofs.sketches.galois import Field
+from causeway.proofs.sketches.many import decoded, packed, power_sums, unpacked
+from causeway.proofs.substrate.byte_columns import data_of, from_parts, offsets_of
 from causeway.protocols.icmp.errors import Verdict
 from causeway.protocols.icmp.gossip.judging import costs, verdict_rows
 from causeway.protocols.icmp.gossip.options import GossipOptions
@@ -38,12 +39,26 @@ CHECK = 1
 set with a chance of 1 in c!, and what the peer lacks is never asked for; with one, of 1 in 2^32."""
 
 
+_FIELD = Field(BITS)
+
+_PIECE = 1 << 24
+"""Peers times queues that are looked at in one go."""
+
+
 @dataclass(frozen=True)
 class Shared:
-    """What a node's pool has on the blocks that are common with a peer: short ids, ascending, and their queues."""
+    """What pools have on the blocks that are common with peers: ``which`` peer's (a place among those asked for), the
+    short ids, ascending for each, and their queues. ``sizes``: how many of each peer."""
 
+    which: Rows
     ids: U64
     queues: Rows
+    sizes: Rows
+
+    @property
+    def ids_of_peers(self) -> Frame:
+        """Return ``peer`` (a place) and ``id``, ascending by both, no pair twice."""
+        return Frame({"peer": self.which.astype(np.uint64), "id": self.ids}, len(self.ids))
 
 
 def propagate(state: GossipState, peers: Rows, common: Rows, options: GossipOptions) -> tuple[GossipState, Output]:
@@ -66,7 +81,7 @@ def on_sketches(state: GossipState, rows: Frame, options: GossipOptions) -> tupl
         return state, Output()
     peer = state.peer_rows(rows)
     capacity, data = rows["capacity"], rows["sketch"].cast(pa.large_binary())
-    length = np.diff(np.frombuffer(data.buffers()[1], dtype=np.int64, count=len(rows) + 1 + data.offset)[data.offset :])
+    length = np.diff(offsets_of(data))
     fits = (capacity >= 1) & (capacity <= np.uint64(options.max_sketch_capacity))
     fits &= length == BITS // 8 * (np.where(fits, capacity, 0).astype(np.int64) + CHECK)
     codes = np.where(peer < 0, Verdict.NotConnected, np.where(fits, Verdict.OK, Verdict.Malformed)).astype(np.int64)
@@ -78,24 +93,18 @@ def on_sketches(state: GossipState, rows: Frame, options: GossipOptions) -> tupl
     groups = groups_of(peer[order])
     last = order[groups.starts + groups.counts - 1]
     state, gone = leave(charged)
-    asks, more = [empty_frame(ASKS_SCHEMA)], []
     peers = state.peer_rows(rows.take(last))
     rank = groups_of(state.node_of[peers]).ranks()
-    for row, at, number in zip(last.tolist(), peers.tolist(), rank.tolist(), strict=True):
-        size = int(capacity[row])
-        if number >= options.max_step_sketches:
-            more.append((at, options.max_sketch_capacity + 1))
-            continue
-        lacking = _lacking(data[row].as_py(), size, _shared(state, at, own=True))
-        if lacking is None:
-            more.append((at, 2 * size))
-        elif len(lacking):
-            pair = state.peers.take(np.full(len(lacking), at)).select(("node", "peer"))
-            asks.append(pair.with_columns(id=lacking))
-    rows_of = np.array([at for at, _ in more], dtype=np.int64)
-    wanted = state.peers.take(rows_of).select(("node", "peer"))
-    larger = wanted.with_columns(capacity=np.array([size for _, size in more], dtype=np.uint64))
-    return state, Output(verdicts=verdicts, disconnected=gone, asks=concat(asks), more=larger)
+    late = rank >= options.max_step_sketches
+    on_time = peers[~late]
+    lacking, sizes = _lacking(rows.take(last[~late]), _shared(state, on_time))
+    asks = state.peers.take(on_time.repeat(np.maximum(sizes, 0))).select(("node", "peer")).with_columns(id=lacking)
+    # Who was not decoded is asked for twice the capacity, whose sketch was not looked at for everything.
+    wanted = np.where(late, np.uint64(options.max_sketch_capacity + 1), np.uint64(2) * capacity[last])
+    failed = late.copy()
+    failed[~late] = sizes < 0
+    more = state.peers.take(peers[failed]).select(("node", "peer")).with_columns(capacity=wanted[failed])
+    return state, Output(verdicts=verdicts, disconnected=gone, asks=asks.select(ASKS_SCHEMA.names), more=more)
 
 
 def on_more(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
@@ -113,15 +122,19 @@ def on_more(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[Go
 def on_asks(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
     """Send peers what they ask for by short ids (``node``, ``peer``, ``id``, u64), of what is there and allowed."""
     peer = state.peer_rows(rows)
-    found = []
-    for at in np.unique(peer[peer >= 0]).tolist():
-        shared = _shared(state, at)
-        queues = np.sort(shared.queues[np.isin(shared.ids, rows["id"][peer == at])])
-        which = np.zeros(len(queues), dtype=np.int64)
-        topics, common = state.listed.topic_of[queues], common_blocks(state, np.array([at]))
-        queues = queues[(state.seen[at, queues] == 0) & implied(state.listed, common, which, topics, queues, options)]
-        found.append((np.full(len(queues), at), queues))
-    state, sent = sent_pairs(state, found)
+    rows, peer = rows.filter(peer >= 0), peer[peer >= 0]
+    peers = distinct(peer)
+    shared = _shared(state, peers)
+    asked = Frame({"peer": peers.searchsorted(peer).astype(np.uint64), "id": rows["id"]}, len(peer))
+    named = lookup(shared.ids_of_peers, asked, ("peer", "id"))
+    named = distinct(named[named >= 0])
+    which, queues = shared.which[named], shared.queues[named]
+    order = np.lexsort((queues, which))
+    which, queues = which[order], queues[order]
+    common, topics = common_blocks(state, peers), state.listed.topic_of[queues]
+    good = state.seen[peers[which], queues] == 0
+    good &= implied(state.listed, common, which, topics, queues, options)
+    state, sent = sent_pairs(state, [(peers[which[good]], queues[good])])
     return state, Output(queues=sent)
 
 
@@ -135,46 +148,52 @@ def _last(state: GossipState, rows: Frame) -> tuple[Rows, Rows]:
     return peer[last], last
 
 
-def _shared(state: GossipState, peer: int, own: bool = False) -> Shared:
-    """Return what a node shares with a peer (row): what its pool has on topics of their common blocks, of what the
-    peer subscribes to; ``own``: of what the node itself subscribes to, as the peer's sketch has it."""
-    some = np.array([peer])
+def _shared(state: GossipState, peers: Rows) -> Shared:
+    """Return what nodes share with peers (rows): what their pools have on topics of common blocks."""
     listed = state.listed
-    topics = np.zeros(len(listed.topics), dtype=bool)
-    for block in common_blocks(state, some)[0]:
-        topics |= listed.leaf_topics[block]
-    queues = np.flatnonzero(state.pool[state.node_of[peer]] & topics[listed.topic_of])
-    node = np.full(len(queues), state.node_of[peer])
-    queues = queues[state.subscribes(node, queues) if own else state.wants(np.full(len(queues), peer), queues)]
+    found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
+    piece = max(1, _PIECE // max(1, len(listed.topic_of)))
+    for first in range(0, len(peers), piece):
+        some = peers[first : first + piece]
+        topics = np.zeros((len(some), len(listed.topics)), dtype=bool)
+        for blocks in common_blocks(state, some).T:
+            topics |= listed.leaf_topics[blocks]
+        place, queues = np.nonzero(state.pool[state.node_of[some]] & topics[:, listed.topic_of])
+        found.append((place + first, queues))
+    which, queues = (np.concatenate(column) for column in zip(*found, strict=True))
+    wanted = state.wants(peers[which], queues)
+    which, queues = which[wanted], queues[wanted]
     parts = (listed.topics[listed.topic_of[queues]], listed.roots[listed.root_of[queues]])
-    salt = np.broadcast_to(state.peers["salt"][peer], (len(queues), 32))
-    digests = digest_rows(HashFunction.BLAKE2B_256, np.concatenate([salt, *parts], axis=1))
-    ids = np.ascontiguousarray(digests[:, : BITS // 8]).view("<u4").reshape(-1).astype(np.uint64)
+    digests = digest_rows(HashFunction.BLAKE2B_256, np.concatenate([state.peers["salt"][peers[which]], *parts], axis=1))
     # 0 is no element. Of two queues with one id the later counts.
-    ids, place = np.unique(np.maximum(ids, np.uint64(1))[::-1], return_index=True)
-    return Shared(ids, queues[::-1][place])
+    ids = np.ascontiguousarray(digests[:, : BITS // 8]).view("<u4").reshape(-1).astype(np.uint64)
+    ids = np.maximum(ids, np.uint64(1))
+    order = stable_order(which.astype(np.uint64), ids)
+    groups = groups_of(which[order], ids[order])
+    order = order[groups.starts + groups.counts - 1]
+    return Shared(which[order], ids[order], queues[order], np.bincount(which[order], minlength=len(peers)))
 
 
 def _sketches(state: GossipState, peers: Rows, capacity: U64) -> Frame:
-    data = []
-    for peer, size in zip(peers.tolist(), capacity.tolist(), strict=True):
-        sketch = Minisketch(BITS, size + CHECK)
-        sketch.add_all(_shared(state, peer).ids)
-        data.append(sketch.serialize())
-    if not data:
+    if len(peers) == 0:
         return empty_frame(SKETCHES_SCHEMA)
+    shared, counts = _shared(state, peers), capacity.astype(np.int64) + CHECK
+    content, ends = packed(_FIELD, power_sums(_FIELD, shared.ids, shared.sizes, counts), counts)
     pairs = state.peers.take(peers).select(("node", "peer"))
-    return pairs.with_columns(capacity=capacity, sketch=pa.array(data, pa.large_binary()))
+    return pairs.with_columns(capacity=capacity, sketch=from_parts(content, ends))
 
 
-def _lacking(data: bytes, capacity: int, own: Shared) -> npt.NDArray[np.uint64] | None:
-    """Return the short ids, ascending, that are in the sketch and not one's own; None: the difference is too large."""
-    sketch = Minisketch.deserialize(BITS, capacity + CHECK, data)
-    mine = Minisketch(BITS, capacity + CHECK)
-    mine.add_all(own.ids)
-    sketch.merge(mine)
-    try:
-        found = np.array(sketch.decode(capacity), dtype=np.uint64)
-    except (NotDecodable, OverLimit):
-        return None
-    return found[~np.isin(found, own.ids)]
+def _lacking(rows: Frame, own: Shared) -> tuple[U64, Rows]:
+    """Return the short ids, ascending, that are in each sketch and not among one's own, and how many each has; below 0
+    where the difference is too large."""
+    if len(rows) == 0:
+        return np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+    capacity, data = rows["capacity"].astype(np.int64), rows["sketch"].cast(pa.large_binary())
+    counts = capacity + CHECK
+    sums = unpacked(_FIELD, data_of(data), offsets_of(data), counts)
+    sums ^= power_sums(_FIELD, own.ids, own.sizes, counts)
+    found, ids = decoded(_FIELD, sums, counts, capacity)
+    which = np.arange(len(found)).repeat(np.maximum(found, 0)).astype(np.uint64)
+    new = lookup(own.ids_of_peers, Frame({"peer": which, "id": ids}, len(ids)), ("peer", "id")) < 0
+    sizes = np.bincount(which[new].astype(np.int64), minlength=len(found))
+    return ids[new], np.where(found < 0, found, sizes)
