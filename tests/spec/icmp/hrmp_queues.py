@@ -13,7 +13,8 @@ Decisions where X-6 is silent.
   up to one in which a page would find 5 waiting, and its watermark is the last of them; nothing is dropped. `drop`: it
   consumes everything. With everything consumed the watermark is the relay parent.
 - Pages are executed in the order in which they came, at most `pages_per_block` of them (0: all).
-- The head of a channel that is no more is forgotten. Before one opens anew its recipient makes a block, to accept it.
+- The head of a channel that is no more is forgotten, and a suspension that came over it: it may have held the signal
+  that ends it. Before one opens anew its recipient makes a block, to accept it.
 """
 
 from collections import Counter
@@ -79,7 +80,7 @@ def take_outbound(
             continue
         if to in p.signals:
             age, data = -1, p.signals[to]
-        elif p.pages.get(to) and to not in p.suspended_by:
+        elif p.pages.get(to) and (to not in p.suspended_by or (to, p.para) not in channels):
             age, data = p.pages[to][0]
         else:
             continue
@@ -136,6 +137,7 @@ def receive(
     consumed = merged if limits.overflow == "drop" else prefix(p, merged, limits)
     mark = relay_parent if len(consumed) == len(merged) else consumed[-1][0] if consumed else p.watermark
     heads = {x: p.heads.get(x, FIRST_HEAD) for (x, y) in channels if y == p.para}
+    p.suspended_by &= heads.keys()
     dropped = []
     for sent_at, sender, data in consumed:
         heads[sender] = next_head(heads[sender], sent_at, data)

@@ -111,8 +111,12 @@ def receive(ends: Frame, waiting: Frame, found: Seen, tips: Frame, relay_parent:
     at = lookup(ends, found.channels, _END)
     columns = {name: ends[name].copy() for name in ENDS_SCHEMA.names}
     own = np.isin(ends["chain"], tips["chain"])
-    # Of a channel that is no more the head is forgotten: before one opens anew its recipient makes a block, to accept.
+    # Of a channel that is no more the head is forgotten, and what was said over it: before one opens anew its recipient
+    # makes a block, to accept.
     columns["head"][own] = 0
+    unheard = own.copy()
+    unheard[at] = False
+    columns["suspended_by"][unheard] = 0
     columns["head"][at] = _heads(found, consumed)
     told_by = consumed & (signals != Signal.NONE)
     # Assigned in order: the last signal of a channel counts.

@@ -159,7 +159,10 @@ def take_outbound(pages: Frame, ends: Frame, channels: Frame, chains: Chains, op
     known = np.maximum(other, 0)
     silent = np.zeros(len(heads), dtype=bool)
     if len(ends):
-        silent = (other >= 0) & ((ends["suspended_by"][known] == 1) | (ends["signal"][known] != Signal.NONE))
+        back = lookup(channels, heads.with_columns(sender=heads["destination"], recipient=heads["source"]), PAIR) >= 0
+        # Who closed the channel back cannot resume anybody over it.
+        suspended = (ends["suspended_by"][known] == 1) & back
+        silent = (other >= 0) & (suspended | (ends["signal"][known] != Signal.NONE))
     heads, firsts = heads.filter(~silent), firsts[~silent]
     signals = _signal_rows(ends.take(due))
     rows = concat(
