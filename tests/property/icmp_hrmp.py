@@ -74,6 +74,7 @@ def given(s: spec.State, receipts: list[spec.Receipt]) -> tuple[Frame, Frame, Fr
     frame = Frame(
         {
             "source": np.array([r.para for r in receipts], dtype=np.uint32),
+            "parent": np.zeros((len(receipts), 32), dtype=np.uint8),
             "watermark": np.array([r.watermark for r in receipts], dtype=u64),
             "relay_parent": np.array([r.relay_parent for r in receipts], dtype=u64),
             "last": np.array([s.watermark[r.para] for r in receipts], dtype=u64),

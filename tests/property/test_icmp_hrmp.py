@@ -53,9 +53,6 @@ def block(
     kinds = {True: CallKind.REGISTER, False: CallKind.DEREGISTER}
     state = with_calls(state, [Call(kinds[comes], p) for comes, p in paras], number)
     codes = relay.check(rows, sent, calls, state, options)
-    # As the including block says it, before HRMP is asked.
-    there = np.isin(rows["source"], state["paras"]["para"][state["paras"]["active"] == 1])
-    codes = np.where(there, codes, Acceptance.ParentMismatch)
     refused = {int(p): Acceptance(code).name for p, code in zip(rows["source"], codes.tolist(), strict=True) if code}
     state, wrong, moved = relay.apply(state, rows.filter(codes == 0), sent, calls, number, options)
     value.append(moved)

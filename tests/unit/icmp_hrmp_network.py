@@ -11,7 +11,7 @@ net.table("channels"), net.named("rejected"), net.count("answered")
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from causeway.model.value import Holder
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import RANGES_SCHEMA, SEEN_HEADERS_SCHEMA, Inputs, Tick, View
 from causeway.protocols.icmp.chains import RELAY_POSITION, complete
+from causeway.protocols.icmp.hrmp.errors import Acceptance, CallError
 from causeway.protocols.icmp.hrmp.kernel import HrmpKernel
 from causeway.protocols.icmp.hrmp.tables import HRMP_TABLES
 from causeway.protocols.icmp.options import IcmpOptions
@@ -37,9 +38,13 @@ from tests.unit.icmp_hrmp_oracle import Oracle
 
 MOST_TICKS = 400
 
+_ALSO = {"MaxMessageSizeExceeded"}
+"""What a parachain says of calls of its programs, too."""
+
 
 class Hrmp:
-    """``cuts``: into how many calls of the kernel the chains are cut; ``oracle``: whether it runs beside the kernel."""
+    """``cuts``: into how many calls of the kernel the chains are cut; ``oracle``: whether it runs beside the kernel;
+    ``malicious``: whose collators are malicious, and what is wrong with their candidates."""
 
     def __init__(
         self,
@@ -47,11 +52,13 @@ class Hrmp:
         cuts: int = 1,
         halts: list[tuple[str, int, int]] | None = None,
         oracle: bool = True,
+        malicious: Iterable[tuple[str, str]] = (),
         **options: Any,
     ) -> None:
         topology = complete(topology_of(chains))
         numbers = {name: number for number, name in enumerate(chains)} | {"relay": len(chains)}
         faults = [Fault("halt", numbers[name], None, first, last) for name, first, last in halts or []]
+        faults += [Fault("candidate", numbers[name], None, 0, 400, {"what": what}) for name, what in malicious]
         self.kernel = HrmpKernel(
             topology,
             Programs(topology),
@@ -115,6 +122,12 @@ class Hrmp:
             assert self.tick < MOST_TICKS, "it does not come to rest"
             self.tick = max(self.tick, self.wake or 0)
             self.step()
+        if self.oracle is not None and not self.kernel.interference.malicious(0):
+            names = {code.name for code in (*Acceptance, *CallError)}
+            refused = Counter(self.oracle.errors)
+            assert {name: count for name, count in self.reasons().items() if name in names - _ALSO} == {
+                name: count for name, count in refused.items() if name not in _ALSO
+            }
         return self.tick
 
     def _read(self, ranges: Frame) -> Frame:

@@ -89,7 +89,12 @@ def test_random_networks_in_which_parachains_come_and_go(seed: int) -> None:
         random = Random(seed)
         moves = [(random.randrange(5, 56), random.choice(("register", "deregister")), "bc"[n % 2]) for n in range(8)]
         planned = paras(*moves, (64, "register", "b"), (64, "register", "c"))
-        small = {"max_message_size": 256, "max_total_size": 600, "max_capacity": 2, "max_messages_per_candidate": 1}
+        small: dict[str, Any] = {
+            "max_message_size": 256,
+            "max_total_size": 600,
+            "max_capacity": 2,
+            "max_messages_per_candidate": 1,
+        }
         net = Hrmp(
             CHAINS,
             cuts,

@@ -295,5 +295,5 @@ def test_a_parachain_makes_no_block_on_contents_that_do_not_lead_to_the_head(wro
 
 def test_faults_of_egress_queues_are_refused() -> None:
     made = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}).kernel
-    with pytest.raises(InvalidInput, match="'fork' is not for channels = \"hrmp\"; allowed: 'halt'"):
+    with pytest.raises(InvalidInput, match="'fork' is not for channels = \"hrmp\"; allowed: 'halt', 'candidate'"):
         replace(made, faults=Faults.of(Fault("halt", 1), Fault("fork")))

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from causeway.model.errors import InvalidInput
 from causeway.model.faults import Fault
 from causeway.protocols.block_numbers import PlannedTick
 from causeway.protocols.faults import DropSection, FaultSection, HaltSection, Names, ensure_forward
@@ -23,6 +24,10 @@ CANDIDATE = "candidate"
 WHAT = "what"
 DUPLICATE = "duplicate"
 """What faults are called, and their arguments."""
+
+EGRESS_ONLY = ("root", "no_root", "self", "empty", "watermark_hash", "duplicate")
+HRMP_ONLY = ("no_messages", "many", "oversized", "total_size", "capacity", "calls", "call_bytes")
+"""What is wrong with a candidate that there is with one kind of channels only."""
 
 WATERMARKS = ("watermark_back", "watermark_hash")
 """What is wrong with a candidate that is in its watermark."""
@@ -85,6 +90,11 @@ class CandidateSection(FaultSection):
     another sender, an altered body, a watermark ahead of the list, a wrong or missing egress root. The others come to
     the relay chain with the signatures of dishonest validators: another parent, egress that is unsorted, to itself,
     of an empty queue or to an unknown parachain, a watermark that falls or is on no ancestor, the receipt twice.
+
+    With ``channels = "hrmp"`` only: a watermark on a block without messages (``no_messages``), too ``many`` messages,
+    one that is ``oversized`` or for which its channel has no bytes (``total_size``) or no place (``capacity``), too
+    many ``calls`` or ``call_bytes``. Without it only: ``root``, ``no_root``, ``self``, ``empty``, ``watermark_hash``,
+    ``duplicate``.
     """
 
     kind: Literal["candidate"] = Field(..., description="This fault.")
@@ -107,6 +117,13 @@ class CandidateSection(FaultSection):
         "watermark_back",
         "watermark_hash",
         "duplicate",
+        "no_messages",
+        "many",
+        "oversized",
+        "total_size",
+        "capacity",
+        "calls",
+        "call_bytes",
     ] = Field(..., description="What is wrong with it.")
 
     @model_validator(mode="after")
@@ -117,6 +134,18 @@ class CandidateSection(FaultSection):
         """Return the fault, its names resolved."""
         last = self.tick if self.until is None else self.until
         return Fault(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, last, {WHAT: self.what})
+
+
+def check_what(fault: Fault, relay: int, channels: str) -> None:
+    """Check that a candidate is of a parachain (``relay``: the number of the relay chain), and may be wrong in that way
+    with the option ``channels``. Raises ``InvalidInput``."""
+    if fault.source == relay:
+        raise InvalidInput(f'faults: kind = "{CANDIDATE}": chain: it is the relay chain; allowed: a parachain')
+    what = fault.args[WHAT]
+    if what in (EGRESS_ONLY if channels == "hrmp" else HRMP_ONLY):
+        raise InvalidInput(
+            f'faults: kind = "{CANDIDATE}": what = "{what}": it does nothing with channels = "{channels}"'
+        )
 
 
 FAULT_KINDS: tuple[type[FaultSection], ...] = (HaltSection, DropSection, ForkSection, CandidateSection)

@@ -31,7 +31,7 @@ from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, Vie
 from causeway.protocols.digests import same
 from causeway.protocols.draws import Draw, drawn
 from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.icmp.fault_kinds import CANDIDATE, FOLLOWERS, FORK, LEAVES, WATERMARKS, WHAT
+from causeway.protocols.icmp.fault_kinds import CANDIDATE, FOLLOWERS, FORK, LEAVES, WATERMARKS, WHAT, check_what
 from causeway.protocols.icmp.leaf_plan import LeafPlan, Stage
 from causeway.protocols.icmp.leaves import Leaf, leaves_of, parted_at, partings_after
 from causeway.protocols.icmp.options import IcmpOptions
@@ -61,8 +61,7 @@ class RelayInterference(Interference):
         for fault in self._faults.rows:
             if fault.kind != CANDIDATE:
                 continue
-            if fault.source == relay:
-                raise InvalidInput(f'faults: kind = "{CANDIDATE}": chain: it is the relay chain; allowed: a parachain')
+            check_what(fault, relay, "egress")
             if fault.args[WHAT] in WATERMARKS and options.watermark_mode == "now_minus_1":
                 text = 'with watermark_mode = "now_minus_1" nobody looks at the watermark of a receipt'
                 raise InvalidInput(f'faults: kind = "{CANDIDATE}": what = "{fault.args[WHAT]}": {text}')

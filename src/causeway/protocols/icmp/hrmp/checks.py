@@ -11,6 +11,7 @@ import numpy.typing as npt
 from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.order import groups_of
+from causeway.protocols.digests import same
 from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp.errors import Acceptance
 from causeway.protocols.icmp.hrmp.tables import PAIR
@@ -20,6 +21,16 @@ Codes = npt.NDArray[np.int64]
 MOST_CALLS = 100
 MOST_CALL_BYTES = 20_000
 """Of a chain in a block: upward messages, and their bytes; a single one may have more (X-4)."""
+
+
+def check_parents(receipts: Frame, paras: Frame) -> Codes:
+    """Return which receipts (``source``, ``parent``) are of no registered parachain or do not go on from its last block
+    that was included."""
+    at = lookup(paras, Frame({"para": receipts["source"]}, len(receipts)), ("para",))
+    follows = at >= 0
+    follows[follows] = paras["active"][at[follows]] == 1
+    follows[follows] = same(receipts["parent"][follows], paras["head"][at[follows]])
+    return np.where(follows, Acceptance.OK, Acceptance.ParentMismatch).astype(np.int64)
 
 
 def check_watermarks(receipts: Frame, digests: Frame) -> Codes:

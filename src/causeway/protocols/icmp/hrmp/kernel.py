@@ -45,6 +45,7 @@ from causeway.protocols.icmp.hrmp.calling import Planned, calls_of
 from causeway.protocols.icmp.hrmp.channels import issued, new_session
 from causeway.protocols.icmp.hrmp.committing import commit_paras, commit_relay, relay_trie
 from causeway.protocols.icmp.hrmp.errors import Acceptance, CallError
+from causeway.protocols.icmp.hrmp.forging import CONSUMED, HrmpInterference, forged, mismatched
 from causeway.protocols.icmp.hrmp.inbound import Seen, receive, seen
 from causeway.protocols.icmp.hrmp.lanes import bodies_of, entries_of, lost, without_consumed, without_lost
 from causeway.protocols.icmp.hrmp.membership import present, usable, with_calls
@@ -63,7 +64,6 @@ from causeway.protocols.icmp.planned import Planned as PlannedParas
 from causeway.protocols.icmp.state import State, blank_rows
 from causeway.protocols.icmp.storage import para_roots
 from causeway.protocols.icmp.users import pooled
-from causeway.protocols.interference import HALT, Interference
 from causeway.protocols.messages import OUTBOUND_SCHEMA, blank_messages
 from causeway.protocols.partition import owners
 from causeway.protocols.segments import located, oldest
@@ -121,9 +121,7 @@ class HrmpKernel(HostedForGood):
             allowed = f"{LEAST_MESSAGE_SIZE} to max_total_size = {options.max_total_size}"
             raise InvalidInput(f"options.max_message_size: {options.max_message_size}; allowed: {allowed}")
         check_faults(self.faults.rows)
-        for fault in self.faults.rows:
-            if fault.kind != HALT:
-                raise InvalidInput(f'faults: {fault.kind!r} is not for channels = "hrmp"; allowed: {HALT!r}')
+        self.interference.check()
         _ = self.planned, self.planned_paras
 
     @cached_property
@@ -147,9 +145,9 @@ class HrmpKernel(HostedForGood):
         return PlannedParas(self.options, self.network)
 
     @cached_property
-    def interference(self) -> Interference:
+    def interference(self) -> HrmpInterference:
         """Return the scenario's faults."""
-        return Interference(self.faults, self.network.numbers, self.seed)
+        return HrmpInterference(self.faults, self.network.numbers, self.seed)
 
     def context(self, chains: Chains, active: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know; ``active``: the parachains that are registered."""
@@ -233,7 +231,9 @@ class HrmpKernel(HostedForGood):
         state = pooled(inputs.ingress, state, self.context(chains, content.active, tick), log)
         state = without_consumed(state, content.view, log)
         state = without_lost(state, content.lost, inputs.own, content.view, log)
-        _log_control(content.mismatched, "HeadMismatch", log)
+        malicious = self.interference.malicious(tick.tick)
+        wrong = mismatched(state["ends"], content.view, content.tips, malicious)
+        _log_control(np.concatenate([content.mismatched, np.array(wrong, dtype=np.uint32)]), "HeadMismatch", log)
         made, value, moved = [empty_frame(HEADERS_SCHEMA)], [empty_frame(VALUE_SCHEMA)], False
         if RELAY_POSITION in content.running:
             before = state
@@ -276,10 +276,17 @@ class HrmpKernel(HostedForGood):
         row = lookup(paras, Frame({"para": receipts["source"]}, len(receipts)), ("para",))
         # What was included before stays shown until its chain makes the next block.
         fresh = (row >= 0) & ~same(receipts["head"], paras["head"][row])
-        receipts, row = receipts.filter(fresh).with_columns(last=paras["watermark"][row[fresh]]), row[fresh]
+        receipts, row = receipts.filter(fresh), row[fresh]
+        receipts = receipts.with_columns(last=paras["watermark"][row])
+        for para, what in self.interference.malicious(tick.tick):
+            one = None
+            if what not in CONSUMED and para in receipts["source"]:
+                one = forged(receipts.filter(receipts["source"] == np.uint32(para)), what, state, options)
+            if one is not None:
+                (code,) = relay.check(one.receipt, one.sent, one.calls, state, options)
+                assert code != Acceptance.OK, f"a receipt of a malicious collator was accepted: {what}"
+                _log_control(one.receipt["source"], Acceptance(code).name, log)
         codes = relay.check(receipts, tables["sent"], tables["calls"], state, options)
-        follows = same(receipts["parent"], paras["head"][row]) & (paras["active"][row] == 1)
-        codes = np.where(follows, codes, Acceptance.ParentMismatch)
         for code in np.unique(codes[codes != Acceptance.OK]).tolist():
             _log_control(receipts["source"][codes == code], Acceptance(code).name, log)
         good = codes == Acceptance.OK

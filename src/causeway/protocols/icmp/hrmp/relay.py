@@ -10,17 +10,18 @@ import numpy as np
 from causeway.model.frame import Frame
 from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp.channels import Executed, execute_calls
-from causeway.protocols.icmp.hrmp.checks import Codes, check_calls, check_outbound, check_watermarks
+from causeway.protocols.icmp.hrmp.checks import Codes, check_calls, check_outbound, check_parents, check_watermarks
 from causeway.protocols.icmp.hrmp.contents import consume, queue
 from causeway.protocols.icmp.hrmp.errors import Acceptance
 from causeway.protocols.tabled_state import TabledState
 
 
 def check(receipts: Frame, sent: Frame, calls: Frame, state: TabledState, options: HrmpOptions) -> Codes:
-    """Return the first error (``Acceptance``) of each receipt: ``source`` (ascending), ``watermark``, ``relay_parent``,
-    ``last`` (the watermark before)."""
-    found = check_watermarks(receipts, state["digests"])
-    for later in (check_outbound(receipts, sent, state["channels"], options), check_calls(receipts, calls)):
+    """Return the first error (``Acceptance``) of each receipt: ``source`` (ascending), ``parent``, ``watermark``,
+    ``relay_parent``, ``last`` (the watermark before)."""
+    found = check_parents(receipts, state["paras"])
+    watermarks = check_watermarks(receipts, state["digests"])
+    for later in (watermarks, check_outbound(receipts, sent, state["channels"], options), check_calls(receipts, calls)):
         found = np.where(found == Acceptance.OK, later, found)
     return found
 
