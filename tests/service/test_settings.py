@@ -139,17 +139,22 @@ def test_lakes_that_do_not_go_together(other: dict[str, Any], error: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("b", "error"),
+    ("a", "b", "error"),
     [
-        ({"protocol": "ibc"}, "http://a is of the protocol ic, http://b of ibc: nothing can be carried between them"),
-        ({"protocol": "ic"}, "http://a: the lake is of the protocol ic; a process carries messages of ibc"),
-        ({}, "http://b/v1/status: .* not the answer that was to come: protocol: Field required"),
+        (
+            "ic",
+            {"protocol": "ibc"},
+            "http://a is of the protocol ic, http://b of ibc: nothing can be carried between them",
+        ),
+        ("ic", {"protocol": "ic"}, "http://a: the lake is of the protocol ic; a process carries messages of ibc"),
+        ("ic", {}, "http://b/v1/status: .* not the answer that was to come: protocol: Field required"),
+        ("icmp", {"protocol": "icmp"}, "lakes of icmp exchange nothing: parachains share one relay chain"),
     ],
 )
 def test_lakes_whose_messages_no_process_carries(
-    b: dict[str, Any], error: str, monkeypatch: pytest.MonkeyPatch
+    a: str, b: dict[str, Any], error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served = {"a": {"protocol": "ic"}, "b": b}
+    served = {"a": {"protocol": a}, "b": b}
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json=served[request.url.host]))
     monkeypatch.setattr("causeway.service.relay.ServiceClient", partial(ServiceClient, transport=transport))
     with pytest.raises(InvalidInput, match=error):

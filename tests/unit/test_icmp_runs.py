@@ -56,12 +56,6 @@ def test_a_run_says_for_whom_queues_wait(cli: Run) -> None:
     assert (found["sent"], found["answered"], found["rejected"]) == (37, 36, 1)
 
 
-def test_a_lake_of_parachains_is_not_served(cli: Run) -> None:
-    code, out, err = cli("serve", "lake", "--scenario", EXAMPLES / "parachains.toml", "--port", 0)
-    assert (code, out) == (2, "")
-    assert err.endswith("network.protocol: icmp: only lakes of ibc, ic, xdm are served\n")
-
-
 DROP = """
 [[faults]]
 kind = "drop"

@@ -225,7 +225,8 @@ def _check_chains(scenario: Scenario) -> None:
     for place, section in enumerate(sections):
         if section.external and not info.external:
             allowed = ", ".join(name for name in names() if protocol(name).external)
-            text = f"under {info.name} no chain can be another lake's; allowed under: {allowed}"
+            why = f" ({info.apart})" if info.apart else ""
+            text = f"under {info.name} no chain can be another lake's{why}; allowed under: {allowed}"
             raise InvalidInput(f"{scenario.path}: chains[{place}].external: {text}")
         if section.role and section.role not in info.roles:
             known = ", ".join(info.roles) or f"none under {info.name}"

@@ -40,8 +40,9 @@ class ProtocolInfo:
     ``prover``: takes proofs out of a lake (``proving.prover.Prover``); ``endpoint``: serves a lake to other deployments
     (``service.endpoint.Endpoint``); ``drawn_keys``: returns the public keys of the chains that a scenario runs, which
     are drawn from its seed; ``relay``: the process that carries messages between two served lakes
-    (``service.relay.Relay``); ``carriers``: sums up for a person what carriers did in a lake and what they left
-    (``network.carriers.Carriers``); ``gossip``: runs nodes that gossip as processes (``service.gossip.Gossip``).
+    (``service.relay.Relay``); ``apart``: why no two lakes exchange anything, where that is so; ``carriers``: sums up
+    for a person what carriers did in a lake and what they left (``network.carriers.Carriers``); ``gossip``: runs nodes
+    that gossip as processes (``service.gossip.Gossip``).
     ``remark``: a function of a scenario's options that gives the sentence which every summary of a run says, or None.
     ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
     of a simulation, a function that makes of its log tables what was found.
@@ -64,6 +65,7 @@ class ProtocolInfo:
     prover: str | None = None
     endpoint: str | None = None
     drawn_keys: str | None = None
+    apart: str | None = None
     relay: str | None = None
     carriers: str | None = None
     gossip: str | None = None
@@ -178,6 +180,8 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             roles=("relay",),
             completion="causeway.protocols.icmp.chains:complete",
             gossip="causeway.service.icmp.gossiping:GOSSIP",
+            endpoint="causeway.service.icmp.endpoint:IcmpEndpoint",
+            apart="parachains share one relay chain, in one lake, and of two relay chains none trusts the other",
             kinds="causeway.protocols.icmp.fault_kinds:FAULT_KINDS",
             prover="causeway.proving.icmp.prover:PROVER",
             carriers="causeway.service.icmp.carriers:summary",

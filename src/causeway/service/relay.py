@@ -133,6 +133,9 @@ async def relay_between(a: str, b: str, ca: Path | None = None) -> tuple[str, Re
     if found[0] != found[1]:
         raise InvalidInput(f"{a} is of the protocol {found[0]}, {b} of {found[1]}: nothing can be carried between them")
     relay: Relay | None = protocol(found[0]).part("relay")
+    why = protocol(found[0]).apart
+    if why is not None:
+        raise InvalidInput(f"{a}, {b}: lakes of {found[0]} exchange nothing: {why}")
     if relay is None:
         raise InvalidInput(
             f"{a}: the lake is of the protocol {found[0]}; a process carries messages of {' and '.join(names('relay'))}"

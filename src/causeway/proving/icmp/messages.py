@@ -9,7 +9,9 @@ lists. The whole is verified before it is given out.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +34,9 @@ from causeway.protocols.contents import encode_contents
 from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.messages import LANE_COLUMNS, OUTBOUND_SCHEMA
 from causeway.proving.icmp.relay import RelayState, relay_leaves, rows_of
+
+Leaves = Callable[[int], Sequence[RelayState]]
+"""Gives the relay chain after a height: one state a leaf."""
 
 HEIGHTS_TRIED = 1_024
 """After the height that sent a message so many are looked at for one at which the relay chain lists its queue."""
@@ -58,12 +63,20 @@ class ShownMessage:
 
 
 def prove_message(
-    opened: OpenedLake, source: str, destination: str, *, index: int, height: int | None = None, leaf: str | None = None
+    opened: OpenedLake,
+    source: str,
+    destination: str,
+    *,
+    index: int,
+    height: int | None = None,
+    leaf: str | None = None,
+    leaves: Leaves | None = None,
 ) -> ShownMessage:
     """Return the message number ``index`` of ``source`` to ``destination`` with its proofs.
 
     ``height``: a height after which a leaf of the relay chain lists the message's queue as unrouted; without it, the
     first one. ``leaf``: by number or hash of its block; without it, the first that does.
+    ``leaves``: gives the relay chain after a height; without it, the lake does.
 
     Raises:
         InvalidInput: there are no such chains, or the message is in no queue that the relay chain lists there.
@@ -76,9 +89,10 @@ def prove_message(
     if own == to:
         raise InvalidInput(f"counterparty: {destination}: what a chain sends itself is in no egress queue")
     where = f"index: {index}: no message {index} from {source} to {destination}"
+    leaves = leaves or partial(relay_leaves, opened)
     who = "the relay chain" if leaf is None else f"leaf {leaf} of the relay chain"
     if height is not None:
-        found = _shown(opened, own, to, index, height, leaf)
+        found = _shown(opened, own, to, index, leaves(height), leaf)
         if found is None:
             raise InvalidInput(
                 f"{where} is in a queue that {who} lists after height {height}; it is there from the relay "
@@ -90,21 +104,23 @@ def prove_message(
         raise InvalidInput(f"{where} was sent")
     last = opened.last_height()
     for at in range(sent, min(last, sent + HEIGHTS_TRIED) + 1):
-        found = _shown(opened, own, to, index, at, leaf)
+        found = _shown(opened, own, to, index, leaves(at), leaf)
         if found is not None:
             return found
     raise InvalidInput(f"{where} was posted by {who} yet; it was sent at height {sent}, the last is {last}")
 
 
-def _shown(opened: OpenedLake, own: int, to: int, index: int, height: int, leaf: str | None) -> ShownMessage | None:
-    """Return the message with its proofs under the first leaf of the relay chain at a height that lists its queue, or
-    the one that is asked for; None where none does."""
-    runs = rows_of(opened, opened.manifest(height), "runs", own)
+def _shown(
+    opened: OpenedLake, own: int, to: int, index: int, leaves: Sequence[RelayState], leaf: str | None
+) -> ShownMessage | None:
+    """Return the message with its proofs under the first of the leaves of a height that lists its queue, or the one
+    that is asked for; None where none does."""
+    runs = rows_of(opened, opened.manifest(leaves[0].height), "runs", own)
     asked = np.uint64(index)
     runs = runs.filter((runs["destination"] == to) & (runs["first"] <= asked) & (asked - runs["first"] < runs["count"]))
     if len(runs) == 0:
         return None
-    for relay in relay_leaves(opened, height):
+    for relay in leaves:
         if not relay.called(leaf):
             continue
         listed = relay.leaf.unrouted

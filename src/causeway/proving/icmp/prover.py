@@ -50,7 +50,7 @@ class IcmpProver:
         """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
         from causeway.proofs.documents.values import U64_MAX
         from causeway.proving.icmp.messages import prove_message
-        from causeway.proving.icmp.relay import relay_leaf
+        from causeway.proving.icmp.relay import of_leaf, relay_leaves
         from causeway.proving.prover import Proved
 
         what = _what(given)
@@ -61,7 +61,7 @@ class IcmpProver:
             shown = prove_message(opened, *names, index=given["index"], height=height, leaf=given["leaf"])
             relay, document, lines = shown.relay, message_document(shown), _lines(shown, given)
         else:
-            relay = relay_leaf(opened, height, given["leaf"])
+            relay = of_leaf(relay_leaves(opened, height), given["leaf"])
             document, lines = entries_document(opened, relay, given["chain"], ingress=what == "ingress")
         lines.append(f"  root      {relay.root.hex()} of the state after relay block {relay.number}")
         lines.append(f"  head      {relay.leaf.hash.hex()}, leaf {relay.place}")

@@ -103,14 +103,12 @@ def _relay_state(opened: OpenedLake, height: int, leaf: Leaf) -> RelayState:
     return found
 
 
-def relay_leaf(opened: OpenedLake, height: int | None, leaf: str | None) -> RelayState:
-    """Return the relay chain after a block of a height: at the leaf with the lowest number, or the one that ``leaf``
-    names (``RelayState.called``).
+def of_leaf(leaves: Sequence[RelayState], leaf: str | None) -> RelayState:
+    """Return of some leaves the one that ``leaf`` names (``RelayState.called``); None: the first.
 
     Raises:
-        InvalidInput: it names none, and as ``relay_leaves``.
+        InvalidInput: it names none.
     """
-    leaves = relay_leaves(opened, height)
     found = [one for one in leaves if one.called(leaf)]
     if not found:
         there = ", ".join(f"{one.place} (relay block {one.number}, {one.leaf.hash.hex()})" for one in leaves)
@@ -143,4 +141,4 @@ def _header_root(opened: OpenedLake, last: int, leaf: Leaf) -> bytes:
     raise LakeError(f"lake: {opened.lake.storage.uri} has no header of relay block {leaf.number} up to height {last}")
 
 
-__all__ = ["RelayState", "relay_leaf", "relay_leaves", "rows_of"]
+__all__ = ["RelayState", "of_leaf", "relay_leaves", "rows_of"]

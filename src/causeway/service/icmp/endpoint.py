@@ -1,0 +1,67 @@
+"""What a node needs to know of parachains: its addresses, its metrics, and that nothing is carried to its chains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from causeway.model.errors import InvalidInput
+from causeway.network.opened import OpenedLake
+from causeway.protocols.icmp.hrmp.kernel import HrmpKernel
+from causeway.protocols.icmp.kernel import IcmpKernel
+from causeway.service.endpoint import Submission
+from causeway.service.icmp.routes import Routes
+from causeway.service.icmp.schemas import StatusAnswer
+from causeway.service.icmp.views import Views
+from causeway.service.requests import Address
+
+
+class IcmpEndpoint:
+    """A served lake of parachains (``service.endpoint.Endpoint``)."""
+
+    max_transaction_bytes = 0
+    status_answer = StatusAnswer
+    exchange = None
+    """All parachains of a relay chain are in its lake."""
+    followed: frozenset[str] = frozenset()
+
+    def __init__(self, opened: OpenedLake, kernel: IcmpKernel | HrmpKernel) -> None:
+        self.views, self._kernel = Views(opened), kernel
+
+    def submission(self, chain: str, user: int, transaction: bytes) -> Submission:
+        """Refuse what somebody carries. Raises ``InvalidInput``."""
+        raise InvalidInput("transaction: icmp has none that are carried: parachains are in their relay chain's lake")
+
+    def require_possible(self, row: Mapping[str, Any]) -> None:
+        """Raise ``InvalidInput`` for a user's message that no block could carry out; it names the field."""
+        network = self._kernel.network
+        program = np.array([row["receiver"]], dtype=np.uint64)
+        chain = int(network.positions_of(np.array([row["chain"]], dtype=np.uint64))[0])
+        if int(network.host_of(program)[0]) != chain:
+            raise InvalidInput(f"content: to: no program {row['receiver']} is on {network.names[chain]}")
+        if not self._kernel.programs.installed(program)[0]:
+            raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes it")
+
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` for which the scenario has planned something, None when none."""
+        return self._kernel.next_planned(tick)
+
+    def addresses(self) -> list[Address]:
+        """Return the leaves of the relay chain, and proofs at each of them; nothing of a network without queues."""
+        return [] if isinstance(self._kernel, HrmpKernel) else Routes(self.views).all()
+
+    def metrics(self, height: int) -> Iterable[Metric]:
+        """Yield what Prometheus is told of the relay chain at a height: its leaves, and for whom queues wait."""
+        blocks = GaugeMetricFamily("causeway_relay_block", "The number of a leaf's block.", labels=("leaf",))
+        for leaf, number in self.views.numbers(height):
+            blocks.add_metric([str(leaf)], number)
+        yield blocks
+        if not isinstance(self._kernel, HrmpKernel):
+            told = "Queues that wait for a parachain."
+            waiting = GaugeMetricFamily("causeway_queues_waiting", told, labels=("chain",))
+            for name, count in self.views.waiting(height):
+                waiting.add_metric([name], count)
+            yield waiting

@@ -1,0 +1,117 @@
+"""A served lake of parachains: what strangers may ask of it, and the proofs that they get, at each leaf of a fork."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+
+from causeway.network.scenario import load_scenario
+from causeway.proofs.documents.reading import document_of
+from causeway.proofs.documents.trust import trust_of
+from causeway.proofs.documents.verdict import judge
+from causeway.service.api import application
+from causeway.service.icmp import views
+from causeway.service.node import Node, Pace
+from causeway.service.signing import MESSAGE, TRANSACTION, signed
+from tests.service.lakes import key_of
+from tests.service.test_api import Http
+from tests.service.test_schemathesis import ask
+from tests.unit.icmp_lake import FORK, SCENARIO, SENDS, TICKS
+from tests.unit.small_lakes import user_calls
+
+KEY = key_of(1)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A lake in the middle of a fork: ``left`` follows leaf 0, ``right`` and ``far`` leaf 1."""
+    folder = tmp_path_factory.mktemp("parachains")
+    path = folder / "scenario.toml"
+    path.write_text(SCENARIO.format(commit_every=1) + user_calls(range(0, TICKS, 2), SENDS) + FORK)
+    with Node(load_scenario(path), str(folder / "lake"), Pace(0, on_demand=True)) as found:
+        for _ in range(8):
+            found.produce()
+        yield found
+
+
+@pytest.fixture
+def http(node: Node) -> Http:
+    return Http(application(node))
+
+
+def proved(answer: Any) -> bool:
+    """Whether what an answer proves is true under the header that it names."""
+    trust = trust_of(answer["trust"], "trust")
+    return judge(document_of(answer["proof"], "answer"), trust).valid
+
+
+def test_whatever_is_asked_is_answered_as_the_document_says(node: Node) -> None:
+    served = application(node, ["testserver"])
+    document: Any = schemathesis.openapi.from_asgi("/openapi.json", served)
+    every = (found.ok() for found in document.get_all_operations())
+    own = [one for one in every if one.path.startswith("/v1/chains") and not one.path.endswith("transactions")]
+    assert len(own) == 4
+    for operation in (one for one in own if "queued" in one.path or "heads" in one.path):  # with all parameters
+        ask(operation, schemathesis.GenerationMode.POSITIVE)
+        ask(operation, schemathesis.GenerationMode.NEGATIVE)
+
+
+def test_every_leaf_proves_what_it_lists_and_says_under_which_head(http: Http) -> None:
+    heads = http.get("/v1/chains/relay/heads").json()["heads"]
+    assert [head["leaf"] for head in heads] == [0, 1] and heads[0]["hash"] != heads[1]["hash"]
+    found = {}
+    for what in ("watermark", "ingress"):
+        for head in heads:
+            by_number, by_hash = (
+                http.get(f"/v1/chains/right/{what}?leaf={leaf}").json() for leaf in (head["leaf"], head["hash"])
+            )
+            assert by_number == by_hash and proved(by_hash)
+            assert by_hash["trust"]["hash"] == head["hash"] and by_hash["trust"]["root"] == head["root"]
+            found[what, head["leaf"]] = by_hash
+    assert found["ingress", 0]["proof"]["entries"] != found["ingress", 1]["proof"]["entries"]
+    assert not proved(found["ingress", 0] | {"trust": found["ingress", 1]["trust"]})
+
+
+def test_a_message_is_proved_at_the_leaf_that_lists_it(http: Http) -> None:
+    """What ``right`` sends after the leaves parted is listed at leaf 1 alone."""
+    shown = http.get("/v1/chains/right/queued/left?index=0&height=7")
+    assert shown.status_code == 200 and shown.json()["leaf"] == 1 and proved(shown.json())
+    for query in ("index=0&height=7&leaf=0", "index=99", "index=0&leaf=4"):
+        answer = http.get(f"/v1/chains/right/queued/left?{query}")
+        assert (answer.status_code, answer.json()["error"]) == (404, "NotFound"), query
+
+
+def test_what_is_too_long_for_an_answer_is_refused(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "MAX_ANSWER_BYTES", views.ANSWER_MARGIN + 2_000)
+    assert http.get("/v1/chains/far/watermark").status_code == 200
+    answer = http.get("/v1/chains/far/ingress")
+    assert answer.status_code == 400 and "an answer at most" in answer.json()["text"]
+
+
+def test_the_state_of_a_height_is_made_once_for_all_who_ask(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+    http.get("/v1/chains/far/ingress?height=6")
+    monkeypatch.setattr("causeway.proving.icmp.relay._relay_state", None)
+    assert [http.get(f"/v1/chains/{chain}/ingress?height=6").status_code for chain in ("far", "left")] == [200, 200]
+
+
+def test_users_send_and_nobody_carries(node: Node, http: Http) -> None:
+    def post(kind: str, chain: str, content: dict[str, Any], path: str) -> httpx.Response:
+        return http.post(path, json.dumps(signed(KEY, node.opened.lake.identity, kind, chain, 1, content).body()))
+
+    good = {"to": "alice", "call": {"receiver": "bob", "method": "echo"}}
+    for wrong, why in ({**good, "to": "bob", "chain": "left"}, "content: to:"), ({**good, "to": 99}, "chain: missing"):
+        answer = post(MESSAGE, "", wrong, "/v1/messages")
+        assert answer.status_code == 400 and why in answer.json()["text"]
+    assert post(MESSAGE, "", good, "/v1/messages").status_code in (200, 202)
+    carried = post(TRANSACTION, "left", {"transaction": "00"}, "/v1/chains/left/transactions")
+    assert carried.status_code >= 400 and "transaction" in carried.json()["text"]
+
+
+def test_prometheus_is_told_of_leaves_and_of_what_waits(http: Http) -> None:
+    text = http.get("/metrics").text
+    assert 'causeway_relay_block{leaf="1"} ' in text and 'causeway_queues_waiting{chain="far"} ' in text
