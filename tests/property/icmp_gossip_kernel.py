@@ -68,6 +68,7 @@ def kernel_options(options: Options) -> GossipOptions:
         {
             **{name: getattr(options, name) for name in names},
             "least_reputation": -NEVER,
+            "most_reputation": NEVER,
             "ban_time": 0,
             "purge_interval": NEVER,
         }

@@ -18,6 +18,7 @@ SETTINGS = {
         allowed_by="root",
         seen_until="purge",
         least_reputation=-1_500,
+        most_reputation=70,
         ban_time=3_000,
         max_banned=1,
         max_peers=4,

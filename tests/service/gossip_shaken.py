@@ -1,14 +1,33 @@
-"""The test's end of a handshake with a node."""
+"""The test's end of connections to nodes."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from causeway.service.icmp.connection import read_frame
 from causeway.service.icmp.handshake import DIALLER, LISTENER, Handshake
 from causeway.service.icmp.wire import Hello, decode_hello, frame
 
-ENOUGH = 60.0
+ENOUGH = 20.0
+"""Seconds after which a test has failed; nothing is measured."""
+
+SHORT = 0.05
+
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def limited(work: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(ENOUGH):
+            await work()
+
+    asyncio.run(run())
+
+
+async def until(true: Callable[[], object]) -> None:
+    while not true():
+        await asyncio.sleep(0.005)
 
 
 async def shaken(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
 from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.service.icmp.budget import Budget
 from causeway.service.icmp.connection import SPARE_SIGNS, Bounds, Connection, read_frame
-from causeway.service.icmp.links import HOST, MOST_UNKNOWN, Link, Links
+from causeway.service.icmp.links import HOST
 from causeway.service.icmp.wire import (
     ALIVE,
     HELLO_BYTES,
@@ -24,27 +24,10 @@ from causeway.service.icmp.wire import (
     frame,
     message_limit,
 )
-from tests.service.gossip_shaken import shaken
+from tests.service.gossip_shaken import ENOUGH, SHORT, Ends, limited, until
 
-NETWORK, SECRET = b"n" * 32, b"s" * 16
+NETWORK = b"n" * 32
 HELLO = Hello(NETWORK, 2, 1, b"n" * 32)
-ENOUGH = 20.0
-"""Seconds after which a test has failed; nothing is measured."""
-
-SHORT = 0.05
-
-
-def limited(work: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(ENOUGH):
-            await work()
-
-    asyncio.run(run())
-
-
-async def until(true: Callable[[], object]) -> None:
-    while not true():
-        await asyncio.sleep(0.005)
 
 
 def test_a_hello_says_who_speaks() -> None:
@@ -110,12 +93,9 @@ def test_who_begins_a_frame_must_end_it(begun: bytes) -> None:
     assert found.value.reason == "slow"
 
 
-Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-async def connected(bounds: Bounds, limit: int = 1_000_000) -> tuple[Connection, Peer, list[str]]:
+async def connected(bounds: Bounds, limit: int = 1_000_000) -> tuple[Connection, Ends, list[str]]:
     """Return a connection, the other end of it, and where the reason of its end will be."""
-    waiting: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
+    waiting: asyncio.Future[Ends] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda *ends: waiting.set_result(ends), HOST, 0)
     mine = await asyncio.open_connection(*server.sockets[0].getsockname())
     theirs = await waiting
@@ -201,7 +181,9 @@ def test_who_read_nothing_for_a_while_does_not_take_the_signs_that_waited_for_ch
     limited(run)
 
 
-@pytest.mark.parametrize(("said", "why"), [(ALIVE * 9, "chatter"), (frame(bytes(1_001)), "too-long"), (None, "closed")])
+@pytest.mark.parametrize(
+    ("said", "why"), [(ALIVE * 30, "chatter"), (frame(bytes(1_001)), "too-long"), (None, "closed")]
+)
 def test_who_does_not_keep_to_the_protocol_is_disconnected(said: bytes | None, why: str) -> None:
     async def run() -> None:
         _, (_, writer), ended = await connected(Bounds(), limit=1_000)
@@ -215,152 +197,41 @@ def test_who_does_not_keep_to_the_protocol_is_disconnected(said: bytes | None, w
     limited(run)
 
 
-class End:
-    """Links of a node, and who joined and left."""
-
-    def __init__(self, node: int, links: dict[int, Link], bounds: Bounds | None = None, kept_out: float = 60.0) -> None:
-        self.joined: list[int] = []
-        self.left: list[int] = []
-        self.links = Links(
-            node,
-            NETWORK,
-            links,
-            1_000,
-            kept_out,
-            bounds or Bounds(),
-            lambda: None,
-            lambda one: self.joined.append(one.peer),
-            lambda one: self.left.append(one.peer),
-        )
+def test_a_budget_does_not_grow_with_time() -> None:
+    budget = Budget(spare=3, rate=2.0)
+    assert [budget.wait(10.0) for _ in range(5)] == [0, 0, 0, 0.5, 1.0]
+    assert budget.wait(11.0) == 0.5 and budget.wait(12.0) == 0
+    # After however long a time the same again.
+    assert [budget.wait(10_000.0) for _ in range(5)] == [0, 0, 0, 0.5, 1.0]
 
 
-def test_two_nodes_that_know_each_other_find_each_other_again() -> None:
+def test_signs_of_life_are_no_more_at_once_the_longer_a_connection_lasts() -> None:
+    quick = Bounds()
+    signs = quick.signs()
+    unread = int((quick.idle + quick.begun) / quick.alive) + 1
+    assert not any(signs.wait(0.0) for _ in range(2 * unread))
+    assert not any(signs.wait(5_000.0 + quick.alive * n) for n in range(100))
+    assert any(signs.wait(100_000.0) for _ in range(30))
+
+
+DECLARATION = frame(encode_message(bytes(32), b"\x01\x01\x00"))
+
+
+def test_declarations_beyond_the_budget_wait_and_nothing_overtakes_them() -> None:
     async def run() -> None:
-        one, two = End(1, {2: Link(SECRET, dials=True)}), End(2, {1: Link(SECRET, dials=False)})
-        await one.links.listen()
-        one.links.found(2, await two.links.listen())
-        await until(lambda: one.joined and two.joined)
-        one.links.connections[2].send(b"hello")
-        await until(lambda: two.links.connections[1].inbox)
-        assert two.links.connections[1].session == one.links.connections[2].session
-        await two.links.close()
-        await until(lambda: one.left)
-        # It comes back elsewhere.
-        again = End(2, {1: Link(SECRET, dials=False)})
-        one.links.found(2, await again.links.listen())
-        await until(lambda: again.joined)
-        assert again.joined == [1]
-        await one.links.close()
-        await again.links.close()
-
-    limited(run)
-
-
-STRANGERS = {
-    "another network": (replace(HELLO, network=b"m" * 32), "network"),
-    "a node that is not known": (replace(HELLO, node=3), "stranger"),
-    "another's name": (HELLO, "stranger"),
-    "the node itself": (replace(HELLO, node=1), "stranger"),
-    "a node that is dialled": (replace(HELLO, node=4), "stranger"),
-    "who dials another": (replace(HELLO, peer=4), "stranger"),
-}
-
-
-@pytest.mark.parametrize("name", STRANGERS)
-def test_strangers_are_not_let_in(name: str) -> None:
-    hello, reason = STRANGERS[name]
-
-    async def run() -> None:
-        node = End(1, {2: Link(SECRET, dials=False), 4: Link(SECRET, dials=True)})
-        reader, writer = await asyncio.open_connection(HOST, await node.links.listen())
-        writer.write(frame(hello.encode()) + frame(b"dot1 and more".ljust(32)))
-        said = await reader.read()
-        # Nothing but a hello is said to who says to be a peer, nothing at all to others.
-        assert not said if hello != HELLO else decode_hello(said[4:], NETWORK).peer == 2
-        assert node.links.refused == {reason: 1} and not node.joined
-        await node.links.close()
-
-    limited(run)
-
-
-async def dialled(port: int) -> Peer:
-    """Connect as node 2 to node 1."""
-    reader, writer = await asyncio.open_connection(HOST, port)
-    await shaken(reader, writer, NETWORK, 2, 1, SECRET)
-    return reader, writer
-
-
-def test_a_second_connection_of_a_node_is_refused_and_the_first_stays() -> None:
-    async def run() -> None:
-        node = End(1, {2: Link(SECRET, dials=False)})
-        port = await node.links.listen()
-        ends = await dialled(port)
-        with pytest.raises(EOFError):
-            await dialled(port)
-        assert node.joined == [2] and node.links.refused == {"twice": 1} and not node.left
-        ends[1].close()
-        await node.links.close()
-
-    limited(run)
-
-
-def test_who_is_kept_out_stays_out() -> None:
-    async def run() -> None:
-        node = End(1, {2: Link(SECRET, dials=False)})
-        port = await node.links.listen()
-        ends = await dialled(port)
-        await until(lambda: node.joined)
-        node.links.keep_out(2, "Impolite")
-        await until(lambda: node.left)
-        with pytest.raises(EOFError):
-            await dialled(port)
-        await until(lambda: node.links.refused["kept-out"])
-        assert node.joined == [2] and node.links.refused == {"Impolite": 1, "kept-out": 1}
-        ends[1].close()
-        await node.links.close()
-
-    limited(run)
-
-
-def test_who_was_kept_out_comes_back_after_a_while() -> None:
-    async def run() -> None:
-        one, two = End(1, {2: Link(SECRET, dials=True)}), End(2, {1: Link(SECRET, dials=False)}, kept_out=SHORT)
-        await one.links.listen()
-        one.links.found(2, await two.links.listen())
-        await until(lambda: two.joined == [1])
-        two.links.keep_out(1, "Impolite")
-        await until(lambda: two.joined == [1, 1] and one.joined == [2, 2])
-        await one.links.close()
-        await two.links.close()
-
-    limited(run)
-
-
-def test_who_says_nothing_takes_no_place_for_long() -> None:
-    async def run() -> None:
-        node = End(1, {2: Link(SECRET, dials=False)}, Bounds(hello=1.0))
-        port = await node.links.listen()
-        silent = [await asyncio.open_connection(HOST, port) for _ in range(MOST_UNKNOWN + 10)]
-        await until(lambda: sum(node.links.refused.values()) == len(silent))
-        assert node.links.refused["too-many"] >= 1
-        await dialled(port)
-        await until(lambda: node.joined)
-        await node.links.close()
-
-    limited(run)
-
-
-def test_who_says_nothing_keeps_no_known_peer_out() -> None:
-    async def run() -> None:
-        node = End(1, {2: Link(SECRET, dials=False)}, Bounds(hello=10 * ENOUGH))
-        port = await node.links.listen()
-        silent = [await asyncio.open_connection(HOST, port) for _ in range(MOST_UNKNOWN + 3)]
-        _, writer = await dialled(port)
-        await until(lambda: node.joined)
-        assert await silent[0][0].read() == b"" and node.links.refused == {"too-many": 4}
-        await node.links.close()
-        for _, writer in silent:
-            writer.close()
+        slow = Bounds(declared=0.001, declared_spare=4)
+        connection, (_, writer), ended = await connected(slow)
+        writer.write(DECLARATION * 4 + frame(b"a queue") + DECLARATION * 100 + frame(b"another"))
+        await until(lambda: len(connection.inbox) == 5)
+        await asyncio.sleep(SHORT)
+        assert len(connection.inbox) == 5 and not ended
+        connection.end("done")
+        # Who declares no faster than that is not slowed.
+        connection, (_, writer), ended = await connected(Bounds(declared=200.0, declared_spare=4))
+        writer.write(DECLARATION * 12 + frame(b"a queue"))
+        await until(lambda: len(connection.inbox) == 13)
+        assert connection.inbox[-1][1] == b"a queue" and not ended
+        connection.end("done")
 
     limited(run)
 

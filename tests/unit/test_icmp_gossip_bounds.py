@@ -110,6 +110,18 @@ def test_wasteful_peers_are_disconnected_for_what_took_the_last_of_their_reputat
     assert gone(out) == [] and state.peers["reputation"].tolist() == [-150, 0]
 
 
+def test_good_queues_do_not_buy_the_right_to_waste_without_end() -> None:
+    options = GossipOptions(least_reputation=-250, most_reputation=60)
+    state = ready(options, {1: ["A"]}, LISTED, [(1, 8), (1, 9)])
+    good = [(1, 8, "B1", name, name) for name in ("r1", "r2", "r3")]
+    bad, other = (1, 8, "B1", "q1", "q1"), (1, 9, "B1", "r1", "r1")
+    # In one call: 50, 60, -40, 10.
+    state, out = on_queues(state, arrivals(good[0], other, good[1], bad, good[2]), options)
+    assert gone(out) == [] and state.peers["reputation"].tolist() == [10, 50]
+    state, out = on_queues(state, arrivals(bad, bad, bad, bad), options)
+    assert verdicts(out) == [*["UnexpectedQueue"] * 3, "NotConnected"] and gone(out) == [(1, 8, "UnexpectedQueue")]
+
+
 def test_bad_packets_disconnect_and_what_came_after_them_is_not_taken() -> None:
     options = GossipOptions(least_reputation=-300)
     state = ready(options, {1: ["A"]}, LISTED, [(1, 8), (1, 9)], [(1, "r1")])

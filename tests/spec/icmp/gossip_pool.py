@@ -108,7 +108,7 @@ def end(node: Node, now: int, out: Out, k: NodeId) -> None:
 
 
 def earned(node: Node, now: int, out: Out, k: NodeId, reputation: int) -> None:
-    node.peers[k].reputation += reputation
+    node.peers[k].reputation = min(node.peers[k].reputation + reputation, node.options.most_reputation)
     if reputation < 0 and node.peers[k].reputation <= node.options.least_reputation:
         end(node, now, out, k)
 

@@ -18,8 +18,9 @@ class Options:
     `fallback_after` is two purge intervals, so that gossip has had its chance.
 
     Limits. The text asks for bounds (1.4 (1), G7) and names one, MAX_CHAIN_HEADS; here nothing else is bounded unless
-    an option says so. `least_reputation` ends a connection as impolite acts do, and who was disconnected for what it
-    sent is not connected again for `ban_time`; a node remembers `max_banned` of them.
+    an option says so. `least_reputation` ends a connection as impolite acts do, no reputation is above
+    `most_reputation`, and who was disconnected for what it sent is not connected again for `ban_time`; a node remembers
+    `max_banned` of them.
     """
 
     topic_mode: Literal["block", "root"] = "block"
@@ -41,6 +42,7 @@ class Options:
     fallback_after: int = 4_000
     mistrust: int = -100
     least_reputation: int = -(2**40)
+    most_reputation: int = 2**40
     ban_time: int = 0
     max_banned: int = 1_000
     max_peers: int = 10_000

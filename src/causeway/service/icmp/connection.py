@@ -14,10 +14,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from causeway.service.icmp.wire import ALIVE, LENGTH, WireError, frame
+from causeway.service.icmp.budget import Budget
+from causeway.service.icmp.wire import ALIVE, LENGTH, WireError, declares, frame
 
 SPARE_SIGNS = 8
-"""Signs of life that a peer may send beyond two where one is asked for, over the time of the connection."""
+"""Signs of life that a peer may send at once beyond two where one is asked for."""
 
 Waiting = tuple[int, bytes]
 """A body, and its place in the order in which all of a node's peers were heard."""
@@ -30,7 +31,8 @@ class Bounds:
     ``hello``: until the other has said who it is. ``idle``: without a sign of life; ``alive``: between two of ours;
     ``begun``: from the first byte of a frame to its last, and for a frame to go out. ``inbox``, ``inbox_bytes``: bodies
     that wait for a step, beyond which nothing is read; ``outbox``, ``outbox_bytes``: frames that wait to go out, beyond
-    which the peer is disconnected.
+    which the peer is disconnected. ``declared``, ``declared_spare``: declarations of leaves that are taken a second,
+    and at once; what comes behind them waits. A relay chain with a block every 50 ms, and a fork, makes no more.
     """
 
     hello: float = 5.0
@@ -41,6 +43,14 @@ class Bounds:
     inbox_bytes: int = 4 << 20
     outbox: int = 65_536
     outbox_bytes: int = 64 << 20
+    declared: float = 40.0
+    declared_spare: int = 64
+
+    def signs(self) -> Budget:
+        """Return the budget of signs of life, twice as many as are asked for. Who was not read for a while (this
+        process was stopped, say) has sent no more than until it took this one for dead."""
+        unread = 2 * (self.idle + self.begun) / self.alive
+        return Budget(SPARE_SIGNS + int(unread), 2 / self.alive)
 
 
 async def read_frame(reader: asyncio.StreamReader, limit: int, begun: float) -> bytes:
@@ -94,7 +104,6 @@ class Connection:
         self.inbox: deque[Waiting] = deque()
         self._reader, self._writer, self._limit, self._bounds = reader, writer, limit, bounds
         self._heard, self._number, self._ended = heard, number, ended
-        self._since = asyncio.get_running_loop().time()
         self._inbox_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -147,18 +156,19 @@ class Connection:
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
-        signs = 0
+        signs, declarations = self._bounds.signs(), Budget(self._bounds.declared_spare, self._bounds.declared)
         while True:
             await self._room.wait()
             async with asyncio.timeout(self._bounds.idle + self._bounds.begun):
                 body = await read_frame(self._reader, self._limit, self._bounds.begun)
             if not body:
-                # One that says only that it is there, again and again, costs time for nothing. Who reads late finds
-                # many signs at once: only their number since the connection began says how fast they were sent.
-                signs += 1
-                if signs > SPARE_SIGNS + 2 * (loop.time() - self._since) / self._bounds.alive:
+                # One that says only that it is there, again and again, costs time for nothing.
+                if signs.wait(loop.time()):
                     raise WireError("chatter", "signs of life come faster than they are asked for")
                 continue
+            if declares(body):
+                # Each has the node look through its pool, and costs its sender nothing: it waits, unpunished.
+                await asyncio.sleep(declarations.wait(loop.time()))
             self.inbox.append((self._number(), body))
             self._inbox_bytes += len(body)
             self._note_room()

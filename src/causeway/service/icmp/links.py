@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from causeway.service.icmp.budget import Budget
 from causeway.service.icmp.connection import Bounds, Connection, loud, read_frame
 from causeway.service.icmp.handshake import DIALLER, LISTENER, Handshake
 from causeway.service.icmp.wire import HELLO_BYTES, NONCE_BYTES, PROOF_BYTES, Hello, WireError, decode_hello, frame
@@ -23,6 +24,10 @@ HOST = "127.0.0.1"
 MOST_UNKNOWN = 64
 """Connections whose other end has not proved yet who it is; of more the oldest are closed, so that who says nothing
 keeps nobody out."""
+
+SPARE_CONNECTIONS, CONNECTIONS = 8, 0.2
+"""How often a peer may connect at once, and a second: with each connection its reputation begins anew, and it is sent
+what it had before. Who comes back more often waits."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 """Seconds between two attempts to reach a peer."""
@@ -62,6 +67,7 @@ class Links:
         self._ports: dict[int, int] = {}
         self._changed = asyncio.Event()
         self._out_until: dict[int, float] = {}
+        self._joins = {peer: Budget(SPARE_CONNECTIONS, CONNECTIONS) for peer in links}
         self._unknown: dict[asyncio.StreamWriter, None] = {}
         self._order = 0
         self._server: asyncio.Server | None = None
@@ -210,6 +216,8 @@ class Links:
             self._gone,
         )
         self.connections[peer] = connection
+        now = asyncio.get_running_loop().time()
+        self._out_until[peer] = now + self._joins[peer].wait(now)
         self._joined(connection)
 
     def _gone(self, connection: Connection, why: str) -> None:

@@ -37,6 +37,8 @@ _ENGINE = b"dot1"
 _TOPIC = slice(len(_ENGINE), len(_ENGINE) + 32)
 HEADER_BYTES = len(_ENGINE) + 32
 
+_NEIGHBOUR = b"\x01"
+
 NO_TOPIC = bytes(32)
 """The topic of what has none: neighbour packets."""
 
@@ -105,3 +107,8 @@ def decode_message(body: bytes) -> tuple[bytes, bytes]:
     if len(body) <= HEADER_BYTES or body[: len(_ENGINE)] != _ENGINE:
         raise WireError("no-message", f"a message begins with {_ENGINE!r} and a topic, this with {body[:4]!r}")
     return body[_TOPIC], body[HEADER_BYTES:]
+
+
+def declares(body: bytes) -> bool:
+    """Return whether the body of a message is a neighbour packet, or begins as one."""
+    return body[HEADER_BYTES : HEADER_BYTES + 1] == _NEIGHBOUR

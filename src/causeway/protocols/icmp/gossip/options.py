@@ -27,7 +27,8 @@ class GossipOptions(Section):
 
     ``fallback_after``: how long a queue is missing before it is asked for (3.9, 3).
     ``impolite_limit``: a peer is disconnected at so many impolite messages, and where its reputation has fallen to
-    ``least_reputation``, and for ``ban_time`` not connected again (0: at once). Limits are per node: ``max_peers``;
+    ``least_reputation``, and for ``ban_time`` not connected again (0: at once); ``most_reputation``, the most that good
+    queues earn: what a peer may waste does not grow with the age of its connection. Limits are per node: ``max_peers``;
     ``max_banned``, who is remembered; ``max_subscriptions``, own ones and of each peer; ``max_leaf_queues``, entries
     that one leaf lists; ``max_pool_bytes``. Of one queue: ``max_queue_messages``, ``max_queue_bytes``. Of what one peer
     sends in one step: ``max_step_packets``, ``max_step_bytes`` (``waiting.admitted``). Decoding a sketch takes a time
@@ -49,6 +50,7 @@ class GossipOptions(Section):
     purge_interval: int = Field(default=2_000, ge=1, le=2**40)
     impolite_limit: int = Field(default=16, ge=1, le=2**31)
     least_reputation: int = Field(default=-10_000, ge=-(2**40), le=-1)
+    most_reputation: int = Field(default=10_000, ge=0, le=2**40)
     ban_time: int = Field(default=30_000, ge=0, le=2**40)
     max_banned: int = Field(default=1_000, ge=1, le=2**20)
     max_peers: int = Field(default=50, ge=1, le=10_000)

@@ -101,24 +101,26 @@ class Charged:
 
 
 def charge(state: GossipState, peers: Rows, codes: Codes, change: Codes, options: GossipOptions) -> Charged:
-    """Charge peers (rows; -1: nobody) for what they sent, in order: ``change`` is added to their reputation, and
-    impolite messages are counted. At ``impolite_limit`` and ``least_reputation`` a peer is gone."""
+    """Charge peers (rows; -1: nobody) for what they sent, in order: ``change`` is added to their reputation, which is
+    never above ``most_reputation``, and impolite messages are counted. At ``impolite_limit`` and ``least_reputation`` a
+    peer is gone."""
     order = stable_order((peers + 1).astype(np.uint64))
     order = order[np.count_nonzero(peers < 0) :]
     peer = peers[order]
     groups = groups_of(peer)
     reputation = state.peers["reputation"][peer] + _running(change[order], groups.starts, groups.counts)
+    reputation -= _most(np.maximum(reputation - options.most_reputation, 0), groups.starts, groups.counts)
     rude = _running((codes[order] == Verdict.Impolite).astype(np.int64), groups.starts, groups.counts)
     impolite = state.peers["impolite"][peer] + rude
     over = (reputation <= options.least_reputation) | (impolite >= options.impolite_limit)
     passed = _running(over.astype(np.int64), groups.starts, groups.counts)
     late = passed - over > 0
     last = over & ~late
-    counted = order[~late]
     kept = {name: state.peers[name].copy() for name in ("reputation", "impolite")}
-    np.add.at(kept["reputation"], peers[counted], change[counted])
-    rude_rows = counted[codes[counted] == Verdict.Impolite]
-    np.add.at(kept["impolite"], peers[rude_rows], 1)
+    if len(peer):
+        counted = groups.starts + np.add.reduceat((~late).astype(np.int64), groups.starts) - 1
+        kept["reputation"][peer[counted]] = reputation[counted]
+        kept["impolite"][peer[counted]] = impolite[counted]
     after = np.zeros(len(peers), dtype=bool)
     after[order[late]] = True
     state = replace(state, peers=state.peers.with_columns(**kept))
@@ -129,6 +131,14 @@ def _running(values: Codes, starts: Rows, counts: Rows) -> Codes:
     """Return the sum of the values up to each row, in each group alone."""
     total = np.cumsum(values)
     return np.asarray(total - np.repeat(total[starts] - values[starts], counts))
+
+
+def _most(values: Codes, starts: Rows, counts: Rows) -> Codes:
+    """Return the largest of the values (none below 0) up to each row, in each group alone."""
+    if not values.any():
+        return values
+    step = np.repeat(np.arange(len(starts)), counts) * (values.max() + 1)
+    return np.asarray(np.maximum.accumulate(values + step) - step)
 
 
 def leave(charged: Charged) -> tuple[GossipState, Frame]:
