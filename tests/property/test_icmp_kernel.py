@@ -3,12 +3,14 @@ that are late; with the guarantees on every log."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 import pytest
 
 from causeway.model.faults import Fault
+from causeway.protocols.icmp.forging import JUDGED
 from tests.property.icmp_driven import Driven
 from tests.spec.icmp.guarantees import RUNTIME_CHECKS
 from tests.spec.icmp.history import Record
@@ -87,14 +89,24 @@ def options_of(r: Random) -> dict[str, Any]:
     ingress = {
         "ingress_upper": r.choice(("exclusive", "inclusive")),
         "watermark_rule": r.choice(("any_ancestor", "has_messages")),
+        "allow_empty_prefix": r.choice(("on", "off")),
+        "watermark_mode": "now_minus_1" if r.random() < 0.1 else "per_candidate",
     }
     bodies, loss, request = r.choice(("ideal", "drawn")), r.choice((0.0, 0.3)), r.choice(("off", "on"))
-    drawn = {"body_loss": loss, "fallback_request": request} if bodies == "drawn" else {}
+    drawn = {"body_loss": loss, "fallback_request": request, "body_ticks": r.choice((0.0, 3.0))}
+    drawn = drawn if bodies == "drawn" else {}
     return {**ingress, "bodies": bodies, **drawn, "para_calls": calls}
 
 
-def faults_of(r: Random) -> list[Fault]:
+def faults_of(r: Random, options: Mapping[str, Any]) -> list[Fault]:
     found = []
+    if options["bodies"] == "drawn":
+        first = r.randrange(14)
+        found.append(Fault("drop", r.choice((None, 0, 1)), r.choice((None, 2)), first, first + r.randrange(8)))
+    if options["watermark_mode"] == "per_candidate" and r.random() < 0.5:
+        first = r.randrange(14)
+        wrong = {"what": r.choice(JUDGED)}
+        found.append(Fault("candidate", r.randrange(4), None, first, first + r.randrange(6), wrong))
     if r.random() < 0.7:
         first = r.randrange(2, 8)
         followers = {name: r.randrange(3) for name in CHAINS}
@@ -109,10 +121,12 @@ def faults_of(r: Random) -> list[Fault]:
 
 def _random(seed: int, cuts: int = 1, forgetful: bool = False) -> Driven:
     r = Random(seed)
-    net = Driven(CHAINS, options=options_of(r), faults=faults_of(r), seed=seed, cuts=cuts, forgetful=forgetful)
+    options = options_of(r)
+    net = Driven(CHAINS, options=options, faults=faults_of(r, options), seed=seed, cuts=cuts, forgetful=forgetful)
     talk(net, r, 20)
     net.step(6)
-    sound(net)
+    if options["watermark_mode"] == "per_candidate":
+        sound(net)
     net.fates()
     assert set(net.delivered().values()) <= {1}
     return net

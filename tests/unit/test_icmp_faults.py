@@ -199,6 +199,8 @@ OFF, ON = "deregister", "register"
         # Neither side of the gap is lost; what lies in it goes at once, though nothing after it was consumed.
         pytest.param([(5, "block"), (9, "unblock")], [], 14, {3, 4, 5, 6}, id="censored between"),
         pytest.param([(5, "block")], [_fork(3, 12, 0, 1, 1)], 14, None, id="censored in a fork"),
+        # With its first block after the fork the sender gave up what was censored; that block is refused.
+        pytest.param([(3, "block"), (8, "unblock"), (12, OFF)], [_fork(2, 10, 1, 1, 1)], 13, None, id="and back again"),
         # b halts until it is deregistered; the sender follows a leaf that is lost, or the one that is kept.
         *(
             pytest.param(

@@ -18,10 +18,11 @@ from causeway.protocols.icmp.errors import Gone
 from causeway.protocols.icmp.leaves import Leaf
 from causeway.protocols.icmp.tables import DROPPED_SCHEMA, STATE_TABLES
 
-TOLD_BLOCKS = 4
-"""A queue is listed in so many blocks at least. Its sender gives up the body in the tick after the first. But it may be
-on the way back, to what it was before its last block: that block was made with the same relay block in view or a later
-one, is refused by the second block after that one, and the sender has gone back when there is a third."""
+TOLD_BLOCKS = 5
+"""A queue is listed in so many blocks at least. Its sender gives up the body in the tick after the first, or where
+there were several leaves after the second, which is alone. But it may go back to what it was before that tick, as a
+block that it has made in it is refused: by the second block after the one that it saw, so that it has gone back when
+there is a third, and gives the body up again in the tick after."""
 
 
 def with_gone(leaf: Leaf, queues: Frame, why: Gone, number: int) -> Leaf:
