@@ -1,8 +1,9 @@
 """``egress``: messages through egress queues with their roots, by the kernel's functions and nothing else.
 
 One block of every parachain: its messages into queues, the roots of those, a receipt each (2.1, 2.2); the relay block
-that includes the receipts (3.1); then every recipient's pending list, and its bodies held against the posted roots
-(3.2, 3.4). No program runs, nothing is read or written.
+that includes the receipts, and one without any (3.1); then every recipient's pending list, and its bodies held against the posted roots
+and put in order (3.2, 3.4); what was consumed behind the cursors, the recipients' blocks with their new watermarks, and
+the relay block that takes the queues off its lists (3.1, 3.3). No program runs, nothing is read or written.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from causeway.programs.runner import Programs
 from causeway.proofs.hashing.engines import prepare
 from causeway.protocols.contract import RoundResult, Tick, View
 from causeway.protocols.events import EventLog
-from causeway.protocols.icmp.block import authentic
+from causeway.protocols.icmp.block import authentic, consumed
 from causeway.protocols.icmp.chains import complete
 from causeway.protocols.icmp.committing import commit_paras, commit_relay
 from causeway.protocols.icmp.egress import send
@@ -35,13 +36,14 @@ from causeway.protocols.icmp.forks import RelayInterference, leaves_to_build_on,
 from causeway.protocols.icmp.ingress import ingress, with_bodies
 from causeway.protocols.icmp.kernel import IcmpKernel
 from causeway.protocols.icmp.leaf_plan import ALONE
-from causeway.protocols.icmp.leaves import with_leaves
+from causeway.protocols.icmp.leaves import Leaf, with_leaves
 from causeway.protocols.icmp.receipts import receipts_of
 from causeway.protocols.icmp.runtime import include
 from causeway.protocols.icmp.state import State
+from causeway.protocols.icmp.storage import LeafTries
 from causeway.protocols.messages import MESSAGE_COLUMNS, blank_messages
 
-STEPS = ("queues and roots", "inclusion", "ingress held against roots")
+STEPS = ("queues and roots", "inclusion", "ingress held against roots", "watermarks")
 PROGRAMS = 50
 
 
@@ -116,26 +118,38 @@ class _Round:
         bases = self._bases(self.state, tick)
         nobody = self.messages.slice(0, 0).select(MESSAGE_COLUMNS).with_columns(chain=np.empty(0, dtype=np.uint32))
         state, outbound = send(self.state, self.messages, nobody, bases, context, log)
-        owners = {name: frame[self.kernel.tables()[name].owner] for name, frame in state.frames().items()}
-        state, _ = commit_paras(state, bases, _NONE, owners, tick.height)
+        state = self._committed(state, bases, _NONE, tick)
         clock.stop(STEPS[0])
-        view = View({name: state[name] for name in ("candidates", "egress")}, _NONE)
         state, (leaf,), tries = leaves_to_build_on(state, ALONE, tick.tick, tick.height)
-        receipts = receipts_of(view, leaf)
+        leaf = self._included(state, leaf, tries, tick)
+        # A block lists what blocks before it posted: the next one, without receipts.
+        leaf = self._included(state, leaf, tries, Tick(2, 1))
+        assert len(leaf.unrouted) == len(state["egress"])
+        clock.stop(STEPS[1])
+        bases = self._bases(with_leaves(state, [leaf]), Tick(3, 2))
+        listed = ingress(leaf.unrouted, leaf.number, self.kernel.options)
+        entries = with_bodies(listed, state["runs"])
+        entries, bodies = authentic(entries, outbound, log)
+        assert len(bodies) == len(self.messages)
+        clock.stop(STEPS[2])
+        state = self._committed(consumed(state, entries, bases), bases, entries, Tick(3, 2))
+        leaf = self._included(state, leaf, tries, Tick(4, 3))
+        assert len(leaf.unrouted) == 0
+        clock.stop(STEPS[3])
+        return clock.seconds
+
+    def _committed(self, state: State, bases: Frame, entries: Frame, tick: Tick) -> State:
+        """Return the state after a block of every parachain, which consumes ``entries``."""
+        owners = {name: frame[self.kernel.tables()[name].owner] for name, frame in state.frames().items()}
+        return commit_paras(state, bases, entries, owners, tick.height)[0]
+
+    def _included(self, state: State, leaf: Leaf, tries: LeafTries, tick: Tick) -> Leaf:
+        """Return the leaf after the relay block that includes the receipts of all parachains."""
+        receipts = receipts_of(View({name: state[name] for name in ("candidates", "egress")}, _NONE), leaf)
         included = include(leaf, receipts, [], tick.tick, self.kernel.options)
         assert (included.codes == Inclusion.OK).all()
         heads = [head.tobytes() for head in receipts.rows["head"]]
-        leaf, _ = commit_relay(leaf, included.leaf, 0, tries, heads, tick.tick)
-        clock.stop(STEPS[1])
-        bases = self._bases(with_leaves(state, [leaf]), Tick(3, 2)).with_columns(
-            relay_number=np.full(len(bases), leaf.number + 1, dtype=np.uint64)
-        )
-        listed = ingress(leaf.unrouted, leaf.number + 1, self.kernel.options)
-        entries = with_bodies(listed, state["runs"])
-        _, bodies = authentic(entries, outbound, log)
-        assert len(bodies) == len(self.messages)
-        clock.stop(STEPS[2])
-        return clock.seconds
+        return commit_relay(leaf, included.leaf, 0, tries, heads, tick.tick)[0]
 
     def _bases(self, state: State, tick: Tick) -> Frame:
         view = View({name: state[name] for name in ("blocks", "paras", "partings")}, _NONE)

@@ -57,6 +57,23 @@ def authentic(entries: Frame, bodies: Frame, log: EventLog) -> tuple[Frame, Fram
     return entries, bodies.take(order)
 
 
+def consumed(state: State, entries: Frame, bases: Frame) -> State:
+    """Return the state in which what is consumed is behind the cursors of its lanes."""
+    if len(entries) == 0:
+        return state
+    rows = entries.take(stable_order(*(entries[name] for name in ("destination", "source", "substream", "first"))))
+    groups = groups_of(rows["destination"], rows["source"], rows["substream"])
+    last = rows.take(groups.starts + groups.counts - 1)
+    number = bases["number"][np.searchsorted(bases["chain"], last["to"])] + np.uint64(1)
+    moved = last.select(LANE).with_columns(index=last["first"] + last["count"], number=number)
+    moved = moved.select(CURSORS_SCHEMA.names)
+    cursors = state["cursors"]
+    stays = cursors.filter(lookup(moved, cursors, ("destination", "source", "substream")) < 0)
+    joined = concat([stays, moved])
+    order = stable_order(*(joined[name] for name in STATE_TABLES["cursors"].order))
+    return state.with_tables(cursors=joined.take(order))
+
+
 def process_block(
     state: State, entries: Frame, bodies: Frame, local: Frame, bases: Frame, context: Context, log: EventLog
 ) -> tuple[State, Frame]:
@@ -65,7 +82,7 @@ def process_block(
     ``entries``, ``bodies``: what is consumed (``authentic``); ``local``: what the local lanes hold; ``bases``: what
     the blocks are built on.
     """
-    state = _consumed(state, entries, bases)
+    state = consumed(state, entries, bases)
     arrivals, lanes = from_local(local, state.lanes())
     state = state.with_lanes(lanes) if len(arrivals) else state
     via = np.full(len(bodies), Via.LANE, dtype=np.uint8)
@@ -87,23 +104,6 @@ def _unserved(calls: Frame, log: EventLog) -> Frame:
         where = {"chain": calls["destination"], "queue_index": calls["index"], "via": Via.LANE, "reason": NO_HANDLER}
         log.add(event_rows(calls, Event.REJECTED, on_lane=True, **where))
     return answers_of(calls, repeated_text(NO_HANDLER, len(calls))).with_columns(chain=calls["destination"])
-
-
-def _consumed(state: State, entries: Frame, bases: Frame) -> State:
-    """Return the state in which what is consumed is behind the cursors of its lanes."""
-    if len(entries) == 0:
-        return state
-    rows = entries.take(stable_order(*(entries[name] for name in ("destination", "source", "substream", "first"))))
-    groups = groups_of(rows["destination"], rows["source"], rows["substream"])
-    last = rows.take(groups.starts + groups.counts - 1)
-    number = bases["number"][np.searchsorted(bases["chain"], last["to"])] + np.uint64(1)
-    moved = last.select(LANE).with_columns(index=last["first"] + last["count"], number=number)
-    moved = moved.select(CURSORS_SCHEMA.names)
-    cursors = state["cursors"]
-    stays = cursors.filter(lookup(moved, cursors, ("destination", "source", "substream")) < 0)
-    joined = concat([stays, moved])
-    order = stable_order(*(joined[name] for name in STATE_TABLES["cursors"].order))
-    return state.with_tables(cursors=joined.take(order))
 
 
 def _from_pool(state: State, context: Context) -> tuple[State, Frame]:
