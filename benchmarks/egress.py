@@ -1,9 +1,10 @@
 """``egress``: messages through egress queues with their roots, by the kernel's functions and nothing else.
 
 One block of every parachain: its messages into queues, the roots of those, a receipt each (2.1, 2.2); the relay block
-that includes the receipts, and one without any (3.1); then every recipient's pending list, and its bodies held against the posted roots
-and put in order (3.2, 3.4); what was consumed behind the cursors, the recipients' blocks with their new watermarks, and
-the relay block that takes the queues off its lists (3.1, 3.3). No program runs, nothing is read or written.
+that includes the receipts, and one without any (3.1); then every recipient's pending list, and its bodies held against
+the posted roots and put in order (3.2, 3.4); what was consumed behind the cursors, the recipients' blocks with their
+new watermarks, and the relay block that takes the queues off its lists (3.1, 3.3). No program runs, nothing is read or
+written.
 """
 
 from __future__ import annotations
