@@ -248,7 +248,7 @@ def test_lakes_have_the_same_root_whatever_the_buckets_and_say_what_they_do_not_
     with Network(load_scenario(TWO, keys), str(tmp_path / "short")) as net:
         net.run(12)
         assert carrier_summary(net.lake, net.manifest).content["waiting_queues"] == {"right": 1}
-    with pytest.raises(InvalidInput, match='channels = "hrmp"; proofs are of egress queues'):
+    with pytest.raises(InvalidInput, match='channels = "hrmp", which has no egress queues'):
         relay_leaves(open_lake(lake))
 
 

@@ -99,7 +99,7 @@ def prove_message(
                 "block that posted it until the one that its recipient's watermark passes it in: leave --height out"
             )
         return found
-    sent = _sent(opened, own, to, index)
+    sent = height_sent(opened, own, to, index)
     if sent is None:
         raise InvalidInput(f"{where} was sent")
     last = opened.last_height()
@@ -171,7 +171,7 @@ def _entries(opened: OpenedLake, own: int, to: int, height: int, first: int, cou
     return frame.take(np.argsort(frame["index"], kind="stable"))
 
 
-def _sent(opened: OpenedLake, own: int, to: int, index: int) -> int | None:
+def height_sent(opened: OpenedLake, own: int, to: int, index: int) -> int | None:
     """Return the height at which a message was sent, None where there is none."""
 
     def mine(batch: pa.RecordBatch) -> Mask:
@@ -192,4 +192,4 @@ def _lane(batch: pa.RecordBatch, own: int, to: int) -> Mask:
     return mask
 
 
-__all__ = ["ShownMessage", "prove_message"]
+__all__ = ["HEIGHTS_TRIED", "ShownMessage", "height_sent", "prove_message"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from causeway.model.errors import InvalidInput
-from causeway.protocols.command_options import CommandOption
+from causeway.protocols.command_options import CommandOption, FileOption
 from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS = 4_096
 """A proof of pending ingress reads the entries of at most so many relay blocks."""
+
+QUEUE_OUT = FileOption(
+    "queue_out",
+    "Write the messages in an HRMP channel to this file, with the head before them: they lead to that in its state.",
+)
 
 SHOWN = 8
 """Queues of a list that a person is shown."""
@@ -29,7 +34,9 @@ class IcmpProver:
     consumed (--watermark), all that waits for it (--ingress).
 
     Trusted is the root of the relay chain's state after a block. What was posted is there until it is consumed: a
-    message is proved, without --height, under the first state that lists its queue. While the relay chain has several
+    message is proved, without --height, under the first state that lists its queue. With channels = "hrmp": what a
+    channel has (--channel, or --index for the first state in which the message is in it), watermarks, and all channels
+    to a parachain with what is in them (--ingress). While the relay chain has several
     leaves, watermark and ingress are those of the first.
 
     [bold]Example[/bold]: causeway prove my-lake --chain left --counterparty right --index 3 --out p.json
@@ -38,13 +45,14 @@ class IcmpProver:
         CommandOption("chain", CHAIN, required=True),
         CommandOption("counterparty", COUNTERPARTY),
         CommandOption("index", INDEX, int, metavar="N"),
+        CommandOption("channel", "Prove the HRMP channel to the counterparty, and what is in it.", bool),
         CommandOption("watermark", "Prove up to which relay block the chain has consumed what others sent it.", bool),
         CommandOption("ingress", "Prove which queues wait for the chain: all, and that there are no others.", bool),
         CommandOption(
             "leaf", "At which leaf of the relay chain: its number, or the hash of its block.", metavar="N|HASH"
         ),
     )
-    files = (TRUST_OUT,)
+    files = (TRUST_OUT, QUEUE_OUT)
 
     def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> Proved:
         """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
@@ -54,9 +62,16 @@ class IcmpProver:
         from causeway.proving.prover import Proved
 
         what = _what(given)
+        if what == "index" and not 0 <= given["index"] <= U64_MAX:
+            raise InvalidInput(f"--index: {given['index']}: allowed are 0 to 2**64 - 1")
+        if opened.options.get("channels") == "hrmp":
+            from causeway.proving.icmp.channels import prove_channels
+
+            return prove_channels(opened, height, given, what)
+        if what == "channel" or given["queue_out"] is not None:
+            flag = "--channel" if what == "channel" else "--queue-out"
+            raise InvalidInput(f'{flag}: the network has egress queues; it needs channels = "hrmp"')
         if what == "index":
-            if not 0 <= given["index"] <= U64_MAX:
-                raise InvalidInput(f"--index: {given['index']}: allowed are 0 to 2**64 - 1")
             names = given["chain"], given["counterparty"]
             shown = prove_message(opened, *names, index=given["index"], height=height, leaf=given["leaf"])
             relay, document, lines = shown.relay, message_document(shown), _lines(shown, given)
@@ -71,20 +86,25 @@ class IcmpProver:
 
 PROVER = IcmpProver()
 
-_WHAT = "what to prove: give one of --watermark, --ingress, --index N (with --counterparty)"
+_WHAT = "what to prove: give one of --watermark, --ingress, --index N and --channel (with --counterparty)"
+
+_BETWEEN_TWO = ("index", "channel")
+"""What is of two chains."""
 
 
 def _what(given: Mapping[str, Any]) -> str:
     """Return the one thing that is asked for. Raises ``InvalidInput`` when it is none or two, or not all is named."""
-    asked = [name for name in ("index", "watermark", "ingress") if given[name] is not None and given[name] is not False]
+    asked = [
+        name for name in (*_BETWEEN_TWO, "watermark", "ingress") if given[name] is not None and given[name] is not False
+    ]
     if len(asked) != 1:
         raise InvalidInput(_WHAT)
     (what,) = asked
     if given["chain"] is None:
         raise InvalidInput("--chain: missing")
-    if what == "index" and given["counterparty"] is None:
+    if what in _BETWEEN_TWO and given["counterparty"] is None:
         raise InvalidInput("--counterparty: missing")
-    if what != "index" and given["counterparty"] is not None:
+    if what not in _BETWEEN_TWO and given["counterparty"] is not None:
         raise InvalidInput(f"--counterparty: {what} is of one chain; leave it out")
     return what
 

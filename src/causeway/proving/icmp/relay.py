@@ -84,7 +84,7 @@ def relay_leaves(opened: OpenedLake, height: int | None = None) -> list[RelaySta
         raise InvalidInput(f"lake: {where} is of the protocol {opened.protocol}; only one of icmp has a relay chain")
     if opened.options.get("channels") == "hrmp":
         where = opened.lake.storage.uri
-        raise InvalidInput(f'lake: {where} is of a network with channels = "hrmp"; proofs are of egress queues')
+        raise InvalidInput(f'lake: {where} is of a network with channels = "hrmp", which has no egress queues')
     manifest = opened.manifest(height)
     tables = {name: rows_of(opened, manifest, name, RELAY_POSITION) for name in OF_LEAVES}
     return [_relay_state(opened, manifest.height, leaf) for leaf in leaves_of(tables)]
@@ -93,7 +93,7 @@ def relay_leaves(opened: OpenedLake, height: int | None = None) -> list[RelaySta
 def _relay_state(opened: OpenedLake, height: int, leaf: Leaf) -> RelayState:
     entries = {key: value for key, value in relay_changes(None, leaf).items() if value is not None}
     trie = Trie.build([*entries], [*entries.values()])
-    if trie.root != _header_root(opened, height, leaf):
+    if trie.root != header_root(opened, height, leaf.number, leaf.hash):
         where, root = opened.lake.storage.uri, trie.root.hex()
         raise LakeError(f"lake: {where}: the state after relay block {leaf.number} has the root {root}; its header not")
     found = RelayState(height, leaf, trie.root, trie)
@@ -125,20 +125,21 @@ def rows_of(opened: OpenedLake, manifest: Manifest, table: str, position: int) -
     return opened.state_rows(manifest, table, position, no_program)
 
 
-def _header_root(opened: OpenedLake, last: int, leaf: Leaf) -> bytes:
-    """Return the root in the header of a leaf's block, which was made up to the height ``last``."""
+def header_root(opened: OpenedLake, last: int, number: int, own: bytes) -> bytes:
+    """Return the root in the header of the relay block ``number`` with the hash ``own``, which was made up to the
+    height ``last``. Raises ``LakeError`` where there is none."""
 
     def mine(batch: pa.RecordBatch) -> Mask:
-        mask: Mask = (batch["chain"].to_numpy() == RELAY_POSITION) & (batch["number"].to_numpy() == leaf.number)
+        mask: Mask = (batch["chain"].to_numpy() == RELAY_POSITION) & (batch["number"].to_numpy() == number)
         return mask
 
     for height in range(last, -1, -1):
         rows = opened.log_rows("headers", height, RELAY_POSITION, ["chain", "number", "hash", "root"], mine)
         for row in [] if rows is None else rows.to_pylist():
-            if row["hash"] == leaf.hash:
+            if row["hash"] == own:
                 root: bytes = row["root"]
                 return root
-    raise LakeError(f"lake: {opened.lake.storage.uri} has no header of relay block {leaf.number} up to height {last}")
+    raise LakeError(f"lake: {opened.lake.storage.uri} has no header of relay block {number} up to height {last}")
 
 
-__all__ = ["RelayState", "of_leaf", "relay_leaves", "rows_of"]
+__all__ = ["RelayState", "header_root", "of_leaf", "relay_leaves", "rows_of"]

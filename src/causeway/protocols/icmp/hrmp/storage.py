@@ -75,8 +75,17 @@ def _about(rows: Frame, touched: Frame, of: tuple[str, ...]) -> Frame:
 
 def item_key(item: str, *key: int) -> bytes:
     """Return the key of an entry of a parachain, or of a channel (sender, recipient)."""
-    pallet = "Paras" if item in ("Heads", "ParaLifecycles") else PALLET
-    return storage_key(pallet, item, (twox_64_concat, b"".join(map(_u32, key))))
+    return storage_key(pallet_of(item), item, (twox_64_concat, map_key(*key)))
+
+
+def pallet_of(item: str) -> str:
+    """Return the pallet of an item."""
+    return "Paras" if item in ("Heads", "ParaLifecycles") else PALLET
+
+
+def map_key(*key: int) -> bytes:
+    """Return what the key of an entry is the hash of: a parachain, or the sender and the recipient of a channel."""
+    return b"".join(map(_u32, key))
 
 
 def _u32(number: int) -> bytes:

@@ -1,0 +1,243 @@
+"""What ``causeway prove`` proves of parachains with HRMP channels (ICMP reference X-6).
+
+    relay = channel_relay(open_lake("my-lake"), height=30)
+    relay.channel(1, 2), relay.messages(1, 2)     # a channel's row, and what is in it
+    relay.prove([item_key("HrmpChannels", 1, 2)])
+
+The state is that of the lake's files, and must have the root that the relay block's header has. Messages are given out
+with the head that they follow, and only where they lead to the head in that state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame
+from causeway.network.opened import OpenedLake
+from causeway.pipeline.lake import LakeError
+from causeway.proofs.substrate import QueuedMessage, Trie, heads, prove
+from causeway.proofs.substrate.message_queue_chain import FIRST_HEAD
+from causeway.protocols.icmp.chains import RELAY_POSITION
+from causeway.protocols.icmp.hrmp.pages import messages_of
+from causeway.protocols.icmp.hrmp.storage import changes, item_key, map_key, pallet_of
+from causeway.protocols.icmp.hrmp.tables import HRMP_TABLES
+from causeway.protocols.tabled_state import TabledState
+from causeway.proving.icmp.messages import HEIGHTS_TRIED, height_sent
+from causeway.proving.icmp.relay import header_root, rows_of
+from causeway.proving.prover import Document, Proved
+
+COMMITTED = ("blocks", "paras", "requests", "channels", "contents", "digests")
+"""The tables of the relay chain that its root commits to, and its block."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelRelay:
+    """The relay chain after a block: its tables, the entries of its state, and the trie of these. ``height``: of the
+    lake."""
+
+    height: int
+    tables: TabledState
+    entries: Mapping[bytes, bytes]
+    trie: Trie
+
+    @property
+    def number(self) -> int:
+        """Return the number of the relay block."""
+        return int(self.tables["blocks"]["number"][-1])
+
+    def channel(self, sender: int, recipient: int) -> Frame:
+        """Return the row of a channel, none where there is no channel."""
+        return _of_pair(self.tables["channels"], sender, recipient)
+
+    def contents(self, sender: int, recipient: int) -> Frame:
+        """Return what is in a channel (``CONTENTS_SCHEMA``), in order."""
+        return _of_pair(self.tables["contents"], sender, recipient)
+
+    def messages(self, sender: int, recipient: int) -> list[QueuedMessage]:
+        """Return what is in a channel as what its head is the hash of."""
+        rows = self.contents(sender, recipient)
+        return [QueuedMessage(n, d) for n, d in zip(rows["sent_at"].tolist(), rows["data"].to_pylist(), strict=True)]
+
+    def document(self, items: Sequence[tuple[str, tuple[int, ...]]]) -> Document:
+        """Return what is stored in some items (name, key), or that nothing is (``substrate_storage``)."""
+        keys = [item_key(item, *key) for item, key in items]
+        values = [self.entries.get(key) for key in keys]
+        hashed = [[{"hasher": "Twox64Concat", "key": map_key(*key).hex()}] for _, key in items]
+        return {
+            "kind": "substrate_storage",
+            "state_version": 1,
+            "entries": [
+                {
+                    "storage": {"pallet": pallet_of(item), "item": item, "keys": parts},
+                    "value": None if value is None else value.hex(),
+                }
+                for (item, _), parts, value in zip(items, hashed, values, strict=True)
+            ],
+            "proof": [node.hex() for node in prove(self.trie, keys)],
+        }
+
+
+def channel_relay(opened: OpenedLake, height: int | None = None) -> ChannelRelay:
+    """Return the relay chain after the block of a height, by default the last.
+
+    Raises:
+        LakeError: the height is not committed, its state was freed, or it is not that of the block's header.
+    """
+    manifest = opened.manifest(height)
+    rows = {name: rows_of(opened, manifest, name, RELAY_POSITION) for name in COMMITTED}
+    tables = TabledState.of_frames(rows, HRMP_TABLES, {})
+    entries = {key: value for key, value in changes(None, tables).items() if value is not None}
+    found = ChannelRelay(manifest.height, tables, entries, Trie.build([*entries], [*entries.values()]))
+    own = tables["blocks"]["hash"][-1].tobytes()
+    if found.trie.root != header_root(opened, manifest.height, found.number, own):
+        where, root = opened.lake.storage.uri, found.trie.root.hex()
+        raise LakeError(
+            f"lake: {where}: the state after relay block {found.number} has the root {root}; its header not"
+        )
+    return found
+
+
+def _of_pair(rows: Frame, sender: int, recipient: int) -> Frame:
+    return rows.filter((rows["sender"] == np.uint32(sender)) & (rows["recipient"] == np.uint32(recipient)))
+
+
+def head_before(opened: OpenedLake, relay: ChannelRelay, sender: int, recipient: int) -> bytes:
+    """Return the head of a channel before what is in it: that of what its recipient has consumed.
+
+    Raises:
+        LakeError: no head of the recipient leads over the messages in the channel to that of the relay chain.
+    """
+    messages, head = relay.messages(sender, recipient), relay.channel(sender, recipient)["mqc_head"][0].tobytes()
+    # The recipient's newest block may have consumed what the relay chain still holds.
+    for height in range(relay.height, max(relay.height - HEIGHTS_TRIED, -1), -1):
+        ends = rows_of(opened, opened.manifest(height), "ends", recipient)
+        known = ends["head"][ends["foreign"] == np.uint32(sender)]
+        before = known[0].tobytes() if len(known) else FIRST_HEAD
+        if [before, *heads(messages, before)][-1] == head:
+            return bytes(before)
+    raise LakeError(
+        f"lake: {opened.lake.storage.uri}: nothing that {opened.names[recipient]} has had as the head of its channel "
+        f"from {opened.names[sender]} leads to {head.hex()}"
+    )
+
+
+def prove_channels(opened: OpenedLake, height: int | None, given: Mapping[str, Any], what: str) -> Proved:
+    """Return a proof out of a lake with HRMP channels; ``what``: the one thing that is asked for of ``given``.
+
+    Raises:
+        InvalidInput: there is no such channel, parachain or message.
+        LakeError: as ``channel_relay`` and ``head_before`` say.
+    """
+    chain = given["chain"]
+    para = opened.position(chain)
+    if given["leaf"] is not None:
+        raise InvalidInput('--leaf: with channels = "hrmp" the relay chain does not fork; leave it out')
+    if what in ("watermark", "ingress"):
+        if given["queue_out"] is not None:
+            raise InvalidInput(f"--queue-out: {what} is of one chain; it goes with --channel and --index")
+        relay = channel_relay(opened, height)
+        items, lines = _received(opened, relay, para, chain, whole=what == "ingress")
+        beside = {}
+    else:
+        to = opened.position(given["counterparty"])
+        relay = channel_relay(opened, height)
+        if what == "index":
+            relay = _with_message(opened, relay, para, to, height, given)
+        items, lines, queue = _channel(opened, relay, para, to, given)
+        beside = {} if given["queue_out"] is None else {"queue_out": queue}
+    document = relay.document(items)
+    size = sum(len(node) // 2 for node in document["proof"])
+    lines.append(f"  proof     storage of {len(items):,} entries, {len(document['proof']):,} nodes, {size:,} bytes")
+    lines.append(f"  root      {relay.trie.root.hex()} of the state after relay block {relay.number}")
+    trust = {"kind": "root", "root": relay.trie.root.hex()}
+    return Proved(document, lines, beside | ({} if given["trust_out"] is None else {"trust_out": trust}))
+
+
+Items = list[tuple[str, tuple[int, ...]]]
+
+
+def _received(
+    opened: OpenedLake, relay: ChannelRelay, para: int, chain: str, *, whole: bool
+) -> tuple[Items, list[str]]:
+    """Return the entries of a parachain's watermark, with ``whole`` together with all that waits for it."""
+    paras = relay.tables["paras"]
+    rows = paras.filter((paras["para"] == np.uint32(para)) & (paras["active"] == 1))
+    if len(rows) == 0:
+        raise InvalidInput(f"chain: {chain}: is no parachain that relay block {relay.number} knows as active")
+    items: Items = [("HrmpWatermarks", (para,))]
+    lines = [f"{chain} at relay block {relay.number}: watermark {int(rows['watermark'][0])}"]
+    if whole:
+        channels = relay.tables["channels"]
+        senders = channels["sender"][channels["recipient"] == np.uint32(para)].tolist()
+        items += [("HrmpIngressChannelsIndex", (para,)), ("HrmpChannelDigests", (para,))]
+        for sender in senders:
+            items += [("HrmpChannels", (sender, para)), ("HrmpChannelContents", (sender, para))]
+            count = len(relay.contents(sender, para))
+            if count:
+                lines.append(f"  channel   from {opened.names[sender]}: {count:,} messages")
+        lines[0] += f"; {len(senders):,} channels to it"
+    return items, lines
+
+
+def _channel(
+    opened: OpenedLake, relay: ChannelRelay, sender: int, recipient: int, given: Mapping[str, Any]
+) -> tuple[Items, list[str], Document]:
+    """Return the entries of a channel, and its messages as a document (``hrmp_queue``) that leads to its head."""
+    names = given["chain"], given["counterparty"]
+    if len(relay.channel(sender, recipient)) == 0:
+        raise InvalidInput(
+            f"counterparty: {names[1]}: no channel from {names[0]} is open after relay block {relay.number}"
+        )
+    before, messages = head_before(opened, relay, sender, recipient), relay.messages(sender, recipient)
+    head = [before, *heads(messages, before)][-1]
+    queue = {
+        "kind": "hrmp_queue",
+        "trust": {"kind": "root", "root": head.hex()},
+        "previous": before.hex(),
+        "messages": [{"sent_at": message.sent_at, "data": message.data.hex()} for message in messages],
+    }
+    size = sum(len(message.data) for message in messages)
+    inside = f"{len(messages):,} messages, {size:,} bytes"
+    lines = [f"channel from {names[0]} to {names[1]} at relay block {relay.number}: {inside}"]
+    if given["index"] is not None:
+        opened_pages = messages_of(relay.contents(sender, recipient))
+        (at,) = np.flatnonzero(opened_pages.indices == np.uint64(given["index"]))
+        page = int(opened_pages.page[at])
+        lines = [
+            f"message {given['index']} from {names[0]} to {names[1]}, sent at relay block {messages[page].sent_at}"
+        ]
+        lines.append(f"  page      {page + 1} of the {len(messages):,} messages in the channel")
+    lines.append(f"  head      {head.hex()}, before what is in it {before.hex()}")
+    return [("HrmpChannels", (sender, recipient)), ("HrmpChannelContents", (sender, recipient))], lines, queue
+
+
+def _with_message(
+    opened: OpenedLake, relay: ChannelRelay, sender: int, recipient: int, height: int | None, given: Mapping[str, Any]
+) -> ChannelRelay:
+    """Return the relay chain's first state that has a message in a channel, or the one asked for (``relay``)."""
+    index = given["index"]
+
+    def there(rows: Frame) -> bool:
+        return bool((messages_of(_of_pair(rows, sender, recipient)).indices == np.uint64(index)).any())
+
+    if height is not None:
+        if there(relay.tables["contents"]):
+            return relay
+    else:
+        sent, last = height_sent(opened, sender, recipient, index), opened.last_height()
+        for at in range(last + 1 if sent is None else sent, min(last, (sent or 0) + HEIGHTS_TRIED) + 1):
+            if there(rows_of(opened, opened.manifest(at), "contents", RELAY_POSITION)):
+                return channel_relay(opened, at)
+    where = "at any height" if height is None else f"after height {height}"
+    raise InvalidInput(
+        f"index: {index}: no message {index} from {given['chain']} to {given['counterparty']} is in their channel "
+        f"{where}; it is there from the relay block that takes it in until its recipient's watermark passes it"
+    )
+
+
+__all__ = ["ChannelRelay", "channel_relay", "head_before", "prove_channels"]
