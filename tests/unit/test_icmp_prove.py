@@ -154,7 +154,7 @@ def test_the_leaf_is_named_and_the_verdict_names_its_head(cli: Run, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--chain", "left"], "give one of --watermark, --ingress, --index N (with --counterparty)"),
+        (["--chain", "left"], "give one of --watermark, --ingress, --index N and --channel (with --counterparty)"),
         (["--chain", "left", "--watermark", "--ingress"], "give one of"),
         (["--watermark"], "--chain: missing"),
         (["--chain", "left", "--index", 1], "--counterparty: missing"),
