@@ -123,6 +123,7 @@ def test_each_leaf_of_a_fork_proves_what_it_lists_itself(tmp_path: Path) -> None
         prove_message(opened, "left", "far", index=4, height=11)
     again = prove_message(opened, "left", "far", index=4, height=13)
     assert (again.block, again.message) == (13, lost.message)
+    assert prove_message(opened, "left", "far", index=4).block == 13, "what was taken back is nobody's message any more"
     assert prove_message(opened, "right", "left", index=0, leaf="1").relay.place == 1
     with pytest.raises(InvalidInput, match="leaf 0 of the relay chain lists after height 7"):
         prove_message(opened, "right", "left", index=0, height=7, leaf="0")

@@ -56,6 +56,23 @@ def test_a_run_says_for_whom_queues_wait(cli: Run) -> None:
     assert (found["sent"], found["answered"], found["rejected"]) == (37, 36, 1)
 
 
+def test_a_run_that_ends_in_a_fork_says_what_is_so_at_the_best_leaf(cli: Run, tmp_path: Path) -> None:
+    """An elder leaf is not; what only another one lists is in no count."""
+    fork = '[[faults]]\nkind = "fork"\ntick = 6\nuntil = 25\nelder = [0]\nfollowers = { bank = 0, market = 1 }\n'
+    text = (EXAMPLES / "parachains.toml").read_text() + fork
+    (tmp_path / "forked.toml").write_text(text)
+    run = ("run", tmp_path / "forked.toml", "--lake", "forked", "--executor", "in_process", "--ticks", 20)
+    code, out, _ = cli(*run, "--json")
+    leaves = relay_leaves(open_lake("forked"))
+    assert [one.number for one in leaves] == [7, 20] and code == 0
+    elder, listed = (one.leaf.unrouted["to"].tolist() for one in leaves)
+    assert elder != listed
+    found = json.loads(out)
+    assert (found["relay_blocks"], sum(found["waiting_queues"].values())) == (20, len(listed))
+    code, out, _ = cli(*run, "--resume")
+    assert f"This is the best of 2 leaves, block {leaves[1].leaf.hash.hex()}." in " ".join(out.split())
+
+
 DROP = """
 [[faults]]
 kind = "drop"

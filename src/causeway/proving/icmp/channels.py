@@ -27,7 +27,7 @@ from causeway.protocols.icmp.hrmp.pages import messages_of
 from causeway.protocols.icmp.hrmp.storage import changes, item_key, map_key, pallet_of
 from causeway.protocols.icmp.hrmp.tables import HRMP_TABLES
 from causeway.protocols.tabled_state import TabledState
-from causeway.proving.icmp.messages import HEIGHTS_TRIED, height_sent
+from causeway.proving.icmp.messages import HEIGHTS_TRIED, heights_sent
 from causeway.proving.icmp.relay import header_root, rows_of
 from causeway.proving.prover import Document, Proved
 
@@ -229,8 +229,9 @@ def _with_message(
         if there(relay.tables["contents"]):
             return relay
     else:
-        sent, last = height_sent(opened, sender, recipient, index), opened.last_height()
-        for at in range(last + 1 if sent is None else sent, min(last, (sent or 0) + HEIGHTS_TRIED) + 1):
+        last = opened.last_height()
+        sent = max(heights_sent(opened, sender, recipient, index), default=last + 1)
+        for at in range(sent, min(last, sent + HEIGHTS_TRIED) + 1):
             if there(rows_of(opened, opened.manifest(at), "contents", RELAY_POSITION)):
                 return channel_relay(opened, at)
     where = "at any height" if height is None else f"after height {height}"

@@ -75,7 +75,8 @@ def prove_message(
     """Return the message number ``index`` of ``source`` to ``destination`` with its proofs.
 
     ``height``: a height after which a leaf of the relay chain lists the message's queue as unrouted; without it, the
-    first one. ``leaf``: by number or hash of its block; without it, the first that does.
+    first one since it was sent; since it was sent again, if a fork took it back. ``leaf``: by number or hash of its
+    block; without it, the first that does.
     ``leaves``: gives the relay chain after a height; without it, the lake does.
 
     Raises:
@@ -99,15 +100,16 @@ def prove_message(
                 "block that posted it until the one that its recipient's watermark passes it in: leave --height out"
             )
         return found
-    sent = height_sent(opened, own, to, index)
-    if sent is None:
+    sent = heights_sent(opened, own, to, index)
+    if not sent:
         raise InvalidInput(f"{where} was sent")
     last = opened.last_height()
-    for at in range(sent, min(last, sent + HEIGHTS_TRIED) + 1):
-        found = _shown(opened, own, to, index, leaves(at), leaf)
-        if found is not None:
-            return found
-    raise InvalidInput(f"{where} was posted by {who} yet; it was sent at height {sent}, the last is {last}")
+    for first in sent:
+        for at in range(first, min(last, first + HEIGHTS_TRIED) + 1):
+            found = _shown(opened, own, to, index, leaves(at), leaf)
+            if found is not None:
+                return found
+    raise InvalidInput(f"{where} was posted by {who} yet; it was sent at height {sent[0]}, the last is {last}")
 
 
 def _shown(
@@ -171,18 +173,18 @@ def _entries(opened: OpenedLake, own: int, to: int, height: int, first: int, cou
     return frame.take(np.argsort(frame["index"], kind="stable"))
 
 
-def height_sent(opened: OpenedLake, own: int, to: int, index: int) -> int | None:
-    """Return the height at which a message was sent, None where there is none."""
+def heights_sent(opened: OpenedLake, own: int, to: int, index: int) -> list[int]:
+    """Return the heights at which a message was sent, the last first: forks let a chain send its number again."""
 
     def mine(batch: pa.RecordBatch) -> Mask:
         mask: Mask = _lane(batch, own, to) & (batch["index"].to_numpy() == index)
         return mask
 
+    found: set[int] = set()
     for path, seal in opened.lake.log_files("outbound").items():
-        rows = select(opened.lake, path, seal, [*LANE_COLUMNS, "height"], mine, destination=to, most=1)
-        if rows.num_rows:
-            return int(rows["height"][0].as_py())
-    return None
+        rows = select(opened.lake, path, seal, [*LANE_COLUMNS, "height"], mine, destination=to)
+        found.update(rows["height"].to_pylist())
+    return sorted(found, reverse=True)
 
 
 def _lane(batch: pa.RecordBatch, own: int, to: int) -> Mask:
@@ -192,4 +194,4 @@ def _lane(batch: pa.RecordBatch, own: int, to: int) -> Mask:
     return mask
 
 
-__all__ = ["HEIGHTS_TRIED", "ShownMessage", "height_sent", "prove_message"]
+__all__ = ["HEIGHTS_TRIED", "ShownMessage", "heights_sent", "prove_message"]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from causeway.network.carriers import CarrierSummary
 from causeway.pipeline.lake import Lake, Manifest
 
@@ -13,17 +15,18 @@ SHOWN = 4
 def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     """Return what is told of a lake at a height after a run (``network.carriers``)."""
     names = [item["name"] for item in lake.about()["chains"]]
-    relay = max(row["number"] for row in _rows(lake, manifest, "blocks", ["number"]))
-    # Leaves of a fork list the same blocks and queues.
-    made = {(row["para"], row["number"]) for row in _rows(lake, manifest, "paras", ["para", "number"])}
-    blocks = {para: max(number for other, number in made if other == para) for para, _ in made}
-    columns = ["number", "to", "source", "root"]
-    listed = {tuple(row[name] for name in columns) for row in _rows(lake, manifest, "unrouted", columns)}
+    leaves = {row["leaf"]: row for row in _rows(lake, manifest, "blocks", ["leaf", "number", "hash"])}
+    # Each leaf lists what is posted and included on its own chain (G9): told is of the best one (hazard 29).
+    best = min(leaves, key=lambda leaf: (-leaves[leaf]["number"], leaves[leaf]["hash"]))
+    relay = leaves[best]["number"]
+    rows = _rows(lake, manifest, "paras", ["leaf", "para", "number"])
+    blocks = {row["para"]: row["number"] for row in rows if row["leaf"] == best}
+    listed = [row["to"] for row in _rows(lake, manifest, "unrouted", ["leaf", "to"]) if row["leaf"] == best]
     # A network has egress queues or channels, and the tables of one of them.
     sent = [row["recipient"] for row in _rows(lake, manifest, "contents", ["recipient"])]
     what = "Messages that are in channels" if sent else "Queues that are posted"
     waiting: dict[int, int] = {}
-    for to in [*sent, *(row[1] for row in listed)]:
+    for to in [*sent, *listed]:
         waiting[to] = waiting.get(to, 0) + 1
     content = {
         "relay_blocks": relay,
@@ -31,6 +34,8 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
         "waiting_queues": {names[para]: count for para, count in sorted(waiting.items())},
     }
     lines = [f"{relay:,} relay blocks included {sum(blocks.values()):,} blocks of {len(blocks):,} parachains."]
+    if len(leaves) > 1:
+        lines[0] += f" This is the best of {len(leaves)} leaves, block {leaves[best]['hash'].hex()}."
     if waiting:
         most = sorted(waiting.items(), key=lambda item: (-item[1], item[0]))
         told = ", ".join(f"{count:,} for {names[para]}" for para, count in most[:SHOWN])
@@ -39,5 +44,5 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     return CarrierSummary(content, lines)
 
 
-def _rows(lake: Lake, manifest: Manifest, table: str, columns: list[str]) -> list[dict[str, int]]:
+def _rows(lake: Lake, manifest: Manifest, table: str, columns: list[str]) -> list[dict[str, Any]]:
     return [row for part in lake.state(manifest, table, columns) for row in part.to_pylist()]
