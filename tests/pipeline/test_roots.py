@@ -52,6 +52,10 @@ RECORDED_START = (89, "3aca39d02bd9ac276cf3b0bc2b181fd7ab4cf236891c898c834d71d6a
 """Of the first 5,000 recorded packets under ``xdm``, all answered."""
 
 
+HRMP = (47, "54c2c083ce71c303be2d28902959faf66d8030a7d0a1d1f1ab008347366c87a4")
+"""Of ``parachains`` with HRMP channels."""
+
+
 def last(scenario: str, protocol: str, folder: Path, **options: str) -> tuple[int, str]:
     chosen = {"network.executor": "in_process", "network.protocol": protocol, **options}
     with Network.from_scenario(EXAMPLES / f"{scenario}.toml", chosen, lake=str(folder / "lake")) as net:
@@ -62,6 +66,19 @@ def last(scenario: str, protocol: str, folder: Path, **options: str) -> tuple[in
 @pytest.mark.parametrize(("scenario", "protocol"), ROOTS, ids=lambda text: str(text))
 def test_the_roots_of_the_examples(scenario: str, protocol: str, tmp_path: Path) -> None:
     assert last(scenario, protocol, tmp_path) == ROOTS[scenario, protocol]
+
+
+@pytest.mark.parametrize("stops", [(), (9, 23)], ids=["whole", "interrupted"])
+def test_the_root_of_parachains_with_channels(stops: tuple[int, ...], tmp_path: Path) -> None:
+    """Run at once, or stopped twice and resumed: with channels that open, pages in channels, and queues that wait."""
+    chosen = {"network.executor": "in_process", "network.partitions": "2", "options.channels": '"hrmp"'}
+    lake = str(tmp_path / "lake")
+    for ticks in (*stops, None):
+        resume = bool(stops) and ticks != stops[0]
+        with Network.from_scenario(EXAMPLES / "parachains.toml", chosen, lake=lake, resume=resume) as net:
+            net.run(ticks)
+            found = net.height, root_of(net.lake, net.manifest)
+    assert found == HRMP
 
 
 @pytest.mark.parametrize("scenario", UNCERTIFIED)
