@@ -173,6 +173,39 @@ def other_body(rows: list[Any]) -> None:
     bodies[root] = bodies[root].replace(root, bytes(32))
 
 
+def back_again(rows: list[Any]) -> None:
+    (peer, _), *_ = first(rows, "came")
+    rows[2][2].append([peer, b"sessions"])
+
+
+def one_session(rows: list[Any]) -> None:
+    came = first(rows, "came")
+    came[1][1] = came[0][1]
+
+
+def flood(rows: list[Any]) -> None:
+    declared = first(rows, "declared")
+    declared += [declared[0]] * 5_000
+
+
+def kept_alone(rows: list[Any]) -> None:
+    kept = first(rows, "kept")
+    next(row for row in rows[1:] if row[3] is None)[5] = kept
+
+
+def same_leaf(rows: list[Any]) -> None:
+    row = next(row for row in rows[1:] if row[3])
+    row[3], row[4] = row[3] + row[3][:1], row[4] + row[4][:1]
+
+
+def no_leaf(rows: list[Any]) -> None:
+    next(row for row in rows[1:] if row[3] is None)[3] = []
+
+
+def elder(rows: list[Any]) -> None:
+    first(rows, "blocks")[0][2].append(bytes(32))
+
+
 def neighbour_packet(rows: list[Any]) -> None:
     bodies = first(rows, "bodies")
     bodies[min(bodies)] = b"\x01\x01\x18" + bytes(6 * 32)
@@ -201,6 +234,15 @@ ALTERED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no body": (steps(lambda rows: first(rows, "bodies").clear()), "bodies: of 0 queues; [1-9] were got"),
     "a peer that is no node": (steps(lambda rows: as_number(rows, "came", 0, 9)), "came: peer 9 is none"),
     "itself for a peer": (steps(lambda rows: as_number(rows, "came", 0, 0)), "came: peer 0 is none"),
+    "who was there comes": (steps(back_again), "came: peer [12] was there"),
+    "one session of two connections": (steps(one_session), "came: session .* another connection"),
+    "more than a step takes": (steps(flood), "declared, arrived: 500. packets of peer"),
+    "kept without leaves": (steps(kept_alone), "leaves: none, where there are"),
+    "a leaf twice": (steps(same_leaf), "leaves: none at all, or one is there twice"),
+    "leaves that are none": (steps(no_leaf), "leaves: none at all"),
+    "kept twice": (steps(lambda rows: first(rows, "kept").extend(first(rows, "kept"))), "kept: one is there twice"),
+    "an ancestor too many": (steps(elder), "blocks: 0: ancestors: 1; at most 0"),
+    "malformed and read": (steps(lambda rows: as_number(rows, "arrived", 6, True)), "arrived: 0: malformed: true"),
     "a packet of who was not there": (
         steps(lambda rows: first(rows, "came").clear()),
         "declared, arrived: peer [12] is not there|came",
