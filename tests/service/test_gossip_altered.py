@@ -4,6 +4,7 @@ else of what a replay states."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -211,6 +212,11 @@ def neighbour_packet(rows: list[Any]) -> None:
     bodies[min(bodies)] = b"\x01\x01\x18" + bytes(6 * 32)
 
 
+def pipe(folder: Path) -> None:
+    (folder / "trace.json").unlink()
+    os.mkfifo(folder / "trace.json")
+
+
 def told(folder: Path, **given: Any) -> None:
     path = folder / "trace.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | given))
@@ -262,6 +268,7 @@ ALTERED: dict[str, tuple[Callable[[Path], object], str]] = {
         "record .*: time: .* when life 2 had begun|came: session|is not there",
     ),
     "no name of a life": (lambda folder: (folder / "node-x.trace").touch(), "not a regular file that is named"),
+    "a manifest without end": (pipe, "trace.json: not a regular file"),
     "a node twice": (lambda folder: told(folder, nodes=[0, 0, 1, 2]), "nodes: must ascend"),
     "nodes unsorted": (lambda folder: told(folder, nodes=[2, 1, 0]), "nodes: must ascend"),
     "no nodes": (lambda folder: told(folder, nodes=[]), "nodes: must ascend"),
