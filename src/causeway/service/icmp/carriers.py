@@ -14,14 +14,20 @@ SHOWN = 4
 
 def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     """Return what is told of a lake at a height after a run (``network.carriers``)."""
-    names = [item["name"] for item in lake.about()["chains"]]
-    leaves = {row["leaf"]: row for row in _rows(lake, manifest, "blocks", ["leaf", "number", "hash"])}
+    about = lake.about()
+    # With HRMP the relay chain has one leaf.
+    leaf = [] if about["scenario"]["options"].get("channels") == "hrmp" else ["leaf"]
+    blocks_of = _rows(lake, manifest, "blocks", [*leaf, "number", "hash"])
     # Each leaf lists what is posted and included on its own chain (G9): told is of the best one (hazard 29).
-    best = min(leaves, key=lambda leaf: (-leaves[leaf]["number"], leaves[leaf]["hash"]))
-    relay = leaves[best]["number"]
-    rows = _rows(lake, manifest, "paras", ["leaf", "para", "number"])
-    blocks = {row["para"]: row["number"] for row in rows if row["leaf"] == best}
-    listed = [row["to"] for row in _rows(lake, manifest, "unrouted", ["leaf", "to"]) if row["leaf"] == best]
+    best = min(blocks_of, key=lambda row: (-row["number"], row["hash"]))
+
+    def of_best(table: str, columns: list[str]) -> list[dict[str, Any]]:
+        rows = _rows(lake, manifest, table, [*leaf, *columns])
+        return [row for row in rows if row.get("leaf") == best.get("leaf")]
+
+    names, relay = [item["name"] for item in about["chains"]], best["number"]
+    blocks = {row["para"]: row["number"] for row in of_best("paras", ["para", "number"])}
+    listed = [row["to"] for row in of_best("unrouted", ["to"])]
     # A network has egress queues or channels, and the tables of one of them.
     sent = [row["recipient"] for row in _rows(lake, manifest, "contents", ["recipient"])]
     what = "Messages that are in channels" if sent else "Queues that are posted"
@@ -34,8 +40,8 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
         "waiting_queues": {names[para]: count for para, count in sorted(waiting.items())},
     }
     lines = [f"{relay:,} relay blocks included {sum(blocks.values()):,} blocks of {len(blocks):,} parachains."]
-    if len(leaves) > 1:
-        lines[0] += f" This is the best of {len(leaves)} leaves, block {leaves[best]['hash'].hex()}."
+    if len(blocks_of) > 1:
+        lines[0] += f" This is the best of {len(blocks_of)} leaves, block {best['hash'].hex()}."
     if waiting:
         most = sorted(waiting.items(), key=lambda item: (-item[1], item[0]))
         told = ", ".join(f"{count:,} for {names[para]}" for para, count in most[:SHOWN])

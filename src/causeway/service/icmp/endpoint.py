@@ -51,17 +51,15 @@ class IcmpEndpoint:
 
     def addresses(self) -> list[Address]:
         """Return the leaves of the relay chain, and proofs at each of them; nothing of a network without queues."""
-        return [] if isinstance(self._kernel, HrmpKernel) else Routes(self.views).all()
+        return Routes(self.views).all() if self.views.queues else []
 
     def metrics(self, height: int) -> Iterable[Metric]:
         """Yield what Prometheus is told of the relay chain at a height: its leaves, and for whom queues wait."""
         blocks = GaugeMetricFamily("causeway_relay_block", "The number of a leaf's block.", labels=("leaf",))
         for leaf, number in self.views.numbers(height):
             blocks.add_metric([str(leaf)], number)
-        yield blocks
-        if not isinstance(self._kernel, HrmpKernel):
-            told = "Queues that wait for a parachain."
-            waiting = GaugeMetricFamily("causeway_queues_waiting", told, labels=("chain",))
-            for name, count in self.views.waiting(height):
-                waiting.add_metric([name], count)
-            yield waiting
+        told = "Queues that wait for a parachain, at the leaf with the lowest number."
+        waiting = GaugeMetricFamily("causeway_queues_waiting", told, labels=("chain",))
+        for name, count in self.views.waiting(height):
+            waiting.add_metric([name], count)
+        yield from (blocks, waiting)

@@ -41,6 +41,8 @@ class Views(LakeViews):
     def __init__(self, opened: OpenedLake) -> None:
         super().__init__(opened)
         self.relay = opened.names[RELAY_POSITION]
+        self.queues = opened.options.get("channels") != "hrmp"
+        """Whether the network has egress queues; else it has channels, and its relay chain one leaf."""
         self._leaves = remembering(partial(relay_leaves, opened), KEPT_BYTES, _weight)
 
     def status(self) -> dict[str, Any]:
@@ -115,10 +117,13 @@ class Views(LakeViews):
     def numbers(self, height: int) -> Iterator[tuple[int, int]]:
         """Yield the number of each leaf, and of its block."""
         blocks = rows_of(self.opened, self.manifest(height), "blocks", RELAY_POSITION)
-        yield from zip(blocks["leaf"].tolist(), blocks["number"].tolist(), strict=True)
+        leaves = blocks["leaf"].tolist() if self.queues else [0]
+        yield from zip(leaves, blocks["number"].tolist(), strict=True)
 
     def waiting(self, height: int) -> Iterator[tuple[str, int]]:
         """Yield the parachains for which queues wait, at the leaf with the lowest number, and how many."""
+        if not self.queues:
+            return
         rows = rows_of(self.opened, self.manifest(height), "unrouted", RELAY_POSITION)
         chains, counts = np.unique(rows["to"][rows["leaf"] == rows["leaf"].min(initial=255)], return_counts=True)
         yield from ((self.opened.names[to], count) for to, count in zip(chains.tolist(), counts.tolist(), strict=True))
