@@ -13,7 +13,6 @@ from causeway.protocols.icmp.errors import Validation
 from causeway.protocols.icmp.ingress import last_listed
 from causeway.protocols.icmp.options import IcmpOptions
 
-Rows = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]
 _QUEUE = ("number", "source", "root")
 
@@ -39,35 +38,16 @@ def validate_incoming(
         (frame["to"].searchsorted(chains), frame["to"].searchsorted(chains, side="right"))
         for frame in (expected, lists, listed)
     ]
-    alike = _alike(expected, lists, *ends[0], *ends[1])
-    empty = ends[1][0] == ends[1][1] if options.allow_empty_prefix == "off" else np.zeros(len(chains), dtype=bool)
-    for at in np.flatnonzero((codes == Validation.OK) & (empty | ~alike)):
+    for at in np.flatnonzero(codes == Validation.OK):
         own, given, every = (
             frame.slice(int(first[at]), int(last[at]))
             for frame, (first, last) in zip((expected, lists, listed), ends, strict=True)
         )
-        if empty[at] and _could_begin(every):
+        if len(given) == 0 and options.allow_empty_prefix == "off" and _could_begin(every):
             codes[at] = Validation.NotAPrefix
-        elif not alike[at]:
+        elif len(own) != len(given) or any((own[name] != given[name]).any() for name in _QUEUE):
             codes[at] = _difference(own, given)
     return codes
-
-
-def _alike(
-    expected: Frame, given: Frame, first: Rows, last: Rows, given_first: Rows, given_last: Rows
-) -> npt.NDArray[np.bool_]:
-    """Return for which chains the queues of both are the same, all of them; each chain's are rows ``first`` to
-    ``last`` of one and the rows beside them of the other."""
-    alike = np.asarray(last - first == given_last - given_first)
-    sizes = np.where(alike, last - first, 0)
-    rank = np.arange(sizes.sum()) - (np.cumsum(sizes) - sizes).repeat(sizes)
-    rows, others = first.repeat(sizes) + rank, given_first.repeat(sizes) + rank
-    wrong = np.zeros(len(rank), dtype=bool)
-    for name in _QUEUE:
-        apart = expected[name][rows] != given[name][others]
-        wrong |= apart if apart.ndim == 1 else apart.any(axis=1)
-    alike[np.arange(len(first)).repeat(sizes)[wrong]] = False
-    return alike
 
 
 def _could_begin(listed: Frame) -> bool:
