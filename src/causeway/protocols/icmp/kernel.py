@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
 from causeway.model.order import stable_order
-from causeway.model.topology import Topology
-from causeway.protocols.block_numbers import LAST_TICK, check_faults
+from causeway.protocols.block_numbers import check_faults
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     RANGES_SCHEMA,
@@ -31,13 +29,11 @@ from causeway.protocols.contract import (
 )
 from causeway.protocols.digests import digests
 from causeway.protocols.events import LEDGER_LOGS, EventLog
-from causeway.protocols.execution import ProgramRunner
-from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.icmp.block import authentic, process_block
 from causeway.protocols.icmp.bodies import arrivals
 from causeway.protocols.icmp.body_table import NEVER
-from causeway.protocols.icmp.chains import RELAY_POSITION, Network
-from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash, genesis_headers
+from causeway.protocols.icmp.chains import RELAY_POSITION
+from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash
 from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.errors import Inclusion
 from causeway.protocols.icmp.finished import bodies_to_give_up, given_up, places_of
@@ -54,16 +50,16 @@ from causeway.protocols.icmp.forks import (
 )
 from causeway.protocols.icmp.ingress import complete_prefix, ingress, with_bodies
 from causeway.protocols.icmp.leaves import leaves_of, with_leaves
-from causeway.protocols.icmp.options import IcmpOptions
+from causeway.protocols.icmp.parachains import ParachainKernel, owners_of
 from causeway.protocols.icmp.planned import Planned
 from causeway.protocols.icmp.receipts import log_refused, receipts_of
 from causeway.protocols.icmp.runtime import include
-from causeway.protocols.icmp.state import State, blank_rows, state_of_frames, state_tables
+from causeway.protocols.icmp.state import State, blank_rows
 from causeway.protocols.icmp.storage import LeafTries, para_roots
-from causeway.protocols.icmp.tables import BLOCKS_SCHEMA, PARAS_SCHEMA, TIPS_SCHEMA
+from causeway.protocols.icmp.tables import BLOCKS_SCHEMA, PARAS_SCHEMA, STATE_TABLES, TIPS_SCHEMA
 from causeway.protocols.icmp.users import pooled
 from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
-from causeway.protocols.partition import owners, part, union
+from causeway.protocols.partition import part, union
 from causeway.protocols.segments import located, oldest
 from causeway.protocols.tabled_state import KeptTries
 from causeway.protocols.waking import earliest, gives_up
@@ -90,21 +86,11 @@ class IcmpPlan:
 
 
 @dataclass(frozen=True)
-class IcmpKernel(HostedForGood):
+class IcmpKernel(ParachainKernel):
     """The state machine of a relay chain and its parachains. ``faults``: what goes wrong on purpose."""
 
-    topology: Topology
-    programs: ProgramRunner
-    options: IcmpOptions = field(default_factory=IcmpOptions)
-    seed: int = 0
-    tick_ns: int = 1_000_000_000
-    faults: Faults = field(default_factory=Faults)
-
-    name: ClassVar[str] = "icmp"
-    outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
     logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, REVERTED: REVERTED_SCHEMA}
-    header_heights: ClassVar[int] = 1
-    last_tick: ClassVar[int] = LAST_TICK
+    own_tables: ClassVar[Mapping[str, StateTable]] = STATE_TABLES
 
     def __post_init__(self) -> None:
         """Check the calls that the options plan, and the forks. Raises ``InvalidInput``."""
@@ -128,39 +114,15 @@ class IcmpKernel(HostedForGood):
         return Planned(self.options, self.network)
 
     @cached_property
-    def network(self) -> Network:
-        """Return the fixed parts of the network."""
-        return Network(self.topology)
-
-    @property
-    def hosting(self) -> Network:
-        """Return the chains, and where programs live."""
-        return self.network
-
-    @cached_property
     def interference(self) -> RelayInterference:
         """Return the scenario's faults."""
         return RelayInterference(self.faults, self.network.numbers, self.seed)
 
-    def context(self, chains: Chains, active: Frame, tick: Tick) -> Context:
-        """Return what a block of ``chains`` at ``tick`` may know; ``active``: the parachains that are registered, at
-        each leaf (``leaf``, ``para``)."""
-        return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs, active)
-
-    def tables(self) -> Mapping[str, StateTable]:
-        """Return every table that a state has, those of the programs in use included, by name."""
-        return state_tables(self.programs.schemas())
-
-    def state(self, frames: Mapping[str, Frame]) -> State:
-        """Return the state that has these tables; one that is absent is empty."""
-        return state_of_frames(frames, self.programs.schemas())
-
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
         """Return the state of ``chains`` at height 0: the parachains registered, their watermarks at genesis (D-3), but
         for those that are registered later."""
-        own = self.network.programs_on(chains)
-        accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
-        tables, names = {"accounts": accounts}, self.network.names
+        tables: dict[str, Frame] = {}
+        names = self.network.names
         relay = genesis_hash(names[RELAY_POSITION])
         paras = np.array([para for para in range(1, len(names)) if para not in self.planned.late], dtype=np.uint32)
         if RELAY_POSITION in chains:
@@ -173,29 +135,17 @@ class IcmpKernel(HostedForGood):
         mine = chains[chains != RELAY_POSITION]
         heads = digests([genesis_hash(names[para]) for para in mine.tolist()])
         tables["tips"] = blank_rows(TIPS_SCHEMA, len(mine), chain=mine, head=heads)
-        state = self.state({**tables, **{"program_" + name: frame for name, frame in programs.items()}})
-        roots = self.roots(state, chains, Tick(0, 0), empty_frame(RANGES_SCHEMA))
-        headers = genesis_headers(names, chains, roots["root"])
-        nothing, logs = empty_frame(OUTBOUND_SCHEMA), {**EventLog().logs(), REVERTED: empty_frame(REVERTED_SCHEMA)}
-        return RoundResult(state, nothing, logs, headers, self.next_planned(0))
-
-    def committed(self, state: State) -> Frame:
-        """Return no entries: the roots of queues are in the table ``runs``."""
-        return empty_frame(RANGES_SCHEMA)
+        return self.begun(chains, tables, {REVERTED: empty_frame(REVERTED_SCHEMA)})
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each chain's storage (``chain``, ``root``); of the relay chain that of every leaf."""
         paras = chains[chains != RELAY_POSITION]
-        found = Frame({"chain": paras, "root": para_roots(state, paras, self._owners(state, tick))}, len(paras))
+        found = Frame({"chain": paras, "root": para_roots(state, paras, owners_of(self, state, tick))}, len(paras))
         if len(paras) == len(chains):
             return found
         roots = LeafTries.of(leaves_of(state.tables)).roots()
         relay = Frame({"chain": np.full(len(roots), RELAY_POSITION, dtype=np.uint32), "root": roots}, len(roots))
         return concat([relay, found])
-
-    def _owners(self, state: State, tick: Tick) -> dict[str, np.ndarray]:
-        tables = self.tables()
-        return {name: owners(self, tables[name], frame, tick.tick) for name, frame in state.frames().items()}
 
     def plan(
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
@@ -322,7 +272,7 @@ class IcmpKernel(HostedForGood):
         context = self.context(bases["chain"], content.active, tick)
         kept = state.kept
         state, outbound = process_block(state, entries, bodies, local, bases, context, log)
-        state, headers = commit_paras(state, bases, entries, self._owners(state, tick), tick.height)
+        state, headers = commit_paras(state, bases, entries, owners_of(self, state, tick), tick.height)
         judge_posted(bases["chain"], state["egress"], self.interference, tick.tick, log)
         return State(state.tables, state.programs, kept), outbound, headers
 

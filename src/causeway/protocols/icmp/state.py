@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.queues import Queues
-from causeway.protocols.contract import StateTable
-from causeway.protocols.execution import program_tables
-from causeway.protocols.icmp.tables import QUEUES_SCHEMA, RUNS_SCHEMA, STATE_TABLES
+from causeway.protocols.icmp.tables import QUEUES_SCHEMA, RUNS_SCHEMA
 from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
 from causeway.protocols.tabled_state import TabledState
 
@@ -30,16 +26,6 @@ class State(TabledState):
         if queues.segments is not self["runs"]:
             rows["runs"] = queues.segments.select(RUNS_SCHEMA.names)
         return self.with_tables(**rows)
-
-
-def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
-    """Return all tables of a state, with whose their rows are, given the schemas of the program classes in use."""
-    return STATE_TABLES | program_tables(program_schemas)
-
-
-def state_of_frames(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schema]) -> State:
-    """Return the state that has these tables; absent ones are empty."""
-    return State.of_frames(frames, STATE_TABLES, program_schemas)
 
 
 def blank_rows(schema: pa.Schema, count: int, **given: np.ndarray) -> Frame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -11,18 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import stable_order
-from causeway.model.topology import Topology
 from causeway.model.value import VALUE_SCHEMA
-from causeway.protocols.block_numbers import LAST_TICK, check_faults
+from causeway.protocols.block_numbers import check_faults
 from causeway.protocols.contents import encode_contents
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
-    RANGES_SCHEMA,
     Chains,
     Inputs,
     Plan,
@@ -34,12 +31,9 @@ from causeway.protocols.contract import (
 )
 from causeway.protocols.digests import digests, same
 from causeway.protocols.events import LEDGER_LOGS, EventLog, event_rows, names_column
-from causeway.protocols.execution import ProgramRunner, program_tables
-from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.icmp.block import process_block
-from causeway.protocols.icmp.chains import RELAY_POSITION, Network
-from causeway.protocols.icmp.committing import genesis_hash, genesis_headers
-from causeway.protocols.icmp.context import Context
+from causeway.protocols.icmp.chains import RELAY_POSITION
+from causeway.protocols.icmp.committing import genesis_hash
 from causeway.protocols.icmp.hrmp import relay
 from causeway.protocols.icmp.hrmp.calling import Planned, calls_of
 from causeway.protocols.icmp.hrmp.channels import issued, new_session
@@ -59,13 +53,12 @@ from causeway.protocols.icmp.hrmp.tables import (
     TIPS_SCHEMA,
     WAITING_SCHEMA,
 )
-from causeway.protocols.icmp.options import IcmpOptions
+from causeway.protocols.icmp.parachains import ParachainKernel, owners_of
 from causeway.protocols.icmp.planned import Planned as PlannedParas
 from causeway.protocols.icmp.state import State, blank_rows
 from causeway.protocols.icmp.storage import para_roots
 from causeway.protocols.icmp.users import pooled
 from causeway.protocols.messages import OUTBOUND_SCHEMA, blank_messages
-from causeway.protocols.partition import owners
 from causeway.protocols.segments import located, oldest
 from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up
 
@@ -88,32 +81,27 @@ class HrmpPlan:
     lost: Frame
 
     @cached_property
+    def on_leaf(self) -> Frame:
+        """Return the parachains that are registered as those of the relay chain's only leaf (``leaf``, ``para``)."""
+        return Frame({"leaf": np.zeros(len(self.active), dtype=np.uint8), "para": self.active}, len(self.active))
+
+    @cached_property
     def channels(self) -> Frame:
         """Return the channels as parachains see them: those to and from chains that leave are closing."""
         return usable(self.view.tables["channels"], self.view.tables["paras"])
 
 
 @dataclass(frozen=True)
-class HrmpKernel(HostedForGood):
+class HrmpKernel(ParachainKernel):
     """The state machine of a relay chain and its parachains with HRMP channels. ``faults``: what goes wrong on purpose.
 
     Raises ``InvalidInput`` for options that do not go together, calls of unknown chains, and faults other than halts.
     """
 
-    topology: Topology
-    programs: ProgramRunner
-    options: IcmpOptions = field(default_factory=IcmpOptions)
-    seed: int = 0
-    tick_ns: int = 1_000_000_000
-    faults: Faults = field(default_factory=Faults)
-
-    name: ClassVar[str] = "icmp"
-    outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
     logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, "value": VALUE_SCHEMA}
-    header_heights: ClassVar[int] = 1
+    own_tables: ClassVar[Mapping[str, StateTable]] = ALL_TABLES
     past_heights: ClassVar[int] = 0
     held_heights: ClassVar[int] = 0
-    last_tick: ClassVar[int] = LAST_TICK
 
     def __post_init__(self) -> None:
         options = self.options
@@ -123,16 +111,6 @@ class HrmpKernel(HostedForGood):
         check_faults(self.faults.rows)
         self.interference.check()
         _ = self.planned, self.planned_paras
-
-    @cached_property
-    def network(self) -> Network:
-        """Return the fixed parts of the network."""
-        return Network(self.topology)
-
-    @property
-    def hosting(self) -> Network:
-        """Return the chains, and where programs live."""
-        return self.network
 
     @cached_property
     def planned(self) -> Planned:
@@ -149,25 +127,11 @@ class HrmpKernel(HostedForGood):
         """Return the scenario's faults."""
         return HrmpInterference(self.faults, self.network.numbers, self.seed)
 
-    def context(self, chains: Chains, active: Chains, tick: Tick) -> Context:
-        """Return what a block of ``chains`` at ``tick`` may know; ``active``: the parachains that are registered."""
-        paras = Frame({"leaf": np.zeros(len(active), dtype=np.uint8), "para": active}, len(active))
-        return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs, paras)
-
-    def tables(self) -> Mapping[str, StateTable]:
-        """Return every table that a state has, those of the programs in use included, by name."""
-        return ALL_TABLES | program_tables(self.programs.schemas())
-
-    def state(self, frames: Mapping[str, Frame]) -> State:
-        """Return the state that has these tables; one that is absent is empty."""
-        return State.of_frames(frames, ALL_TABLES, self.programs.schemas())
-
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
         """Return the state of ``chains`` at height 0: an endowment for each parachain, all registered but for those
         that are registered later."""
-        own = self.network.programs_on(chains)
-        accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
-        tables, value = {"accounts": accounts}, empty_frame(VALUE_SCHEMA)
+        tables: dict[str, Frame] = {}
+        value = empty_frame(VALUE_SCHEMA)
         hashes = digests([genesis_hash(name) for name in self.network.names])
         if RELAY_POSITION in chains:
             paras = np.arange(1, len(self.network.names), dtype=np.uint32)
@@ -179,28 +143,16 @@ class HrmpKernel(HostedForGood):
             value = issued(tables["sovereign"])
         mine = chains[chains != RELAY_POSITION]
         tables["tips"] = blank_rows(TIPS_SCHEMA, len(mine), chain=mine, head=hashes[mine])
-        state = self.state({**tables, **{"program_" + name: frame for name, frame in programs.items()}})
-        roots = self.roots(state, chains, Tick(0, 0), empty_frame(RANGES_SCHEMA))["root"]
-        first = genesis_headers(self.network.names, chains, roots)
-        logs = {**EventLog().logs(), "value": value}
-        return RoundResult(state, empty_frame(OUTBOUND_SCHEMA), logs, first, self.next_planned(0))
-
-    def committed(self, state: State) -> Frame:
-        """Return no entries: what waits is in pages, in the state itself."""
-        return empty_frame(RANGES_SCHEMA)
+        return self.begun(chains, tables, {"value": value})
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each chain's storage (``chain``, ``root``)."""
         rows = np.zeros((len(chains), 32), dtype=np.uint8)
         paras = chains != RELAY_POSITION
-        rows[paras] = para_roots(state, chains[paras], self._owners(state, tick), SECTIONS)
+        rows[paras] = para_roots(state, chains[paras], owners_of(self, state, tick), SECTIONS)
         if not paras.all():
             rows[~paras] = relay_trie(None, state).roots(np.zeros(1, dtype=np.int64))
         return Frame({"chain": chains, "root": rows}, len(chains))
-
-    def _owners(self, state: State, tick: Tick) -> dict[str, np.ndarray]:
-        tables = self.tables()
-        return {name: owners(self, tables[name], frame, tick.tick) for name, frame in state.frames().items()}
 
     def plan(
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
@@ -228,7 +180,8 @@ class HrmpKernel(HostedForGood):
     ) -> RoundResult[State]:
         """Make a relay block, and a block of each parachain that has something to do and whose last one is included."""
         log, content = EventLog(), plan.content
-        state = pooled(inputs.ingress, state, self.context(chains, content.active, tick), log)
+        context = self.context(chains, content.on_leaf, tick)
+        state = pooled(inputs.ingress, state, context, log)
         state = without_consumed(state, content.view, log)
         state = without_lost(state, content.lost, inputs.own, content.view, log)
         malicious = self.interference.malicious(tick.tick)
@@ -328,7 +281,7 @@ class HrmpKernel(HostedForGood):
         dropped, _ = bodies_of(got.dropped)
         log.add(event_rows(dropped, Event.DROPPED, chain=dropped["destination"], on_lane=True, reason=OVERFLOWN))
         taken = found.contents.filter(got.consumed).select(WAITING_SCHEMA.names)
-        context = self.context(chains, content.active, tick)
+        context = self.context(chains, content.on_leaf, tick)
         bases = tips.with_columns(leaf=np.zeros(len(tips), dtype=np.uint8))
         state, outbound = process_block(state, entries_of(taken), bodies, local, bases, context, log)
         away = outbound.filter(outbound["source"] != outbound["destination"])
@@ -339,7 +292,7 @@ class HrmpKernel(HostedForGood):
         out = take_outbound(pages, state["ends"], channels, chains, options)
         calls = calls_of(content.view, pages, tips, tick.tick, self.planned, options)
         state = state.with_tables(pages=out.pages, ends=out.ends)
-        roots = para_roots(state, chains, self._owners(state, tick), SECTIONS)
+        roots = para_roots(state, chains, owners_of(self, state, tick), SECTIONS)
         state, made = commit_paras(state, tips, roots, out.sent, calls, got.watermark, parent, tick.tick)
         return State(state.tables, state.programs, kept), outbound, made
 
