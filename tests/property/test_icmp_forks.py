@@ -110,6 +110,17 @@ def test_who_went_back_before_goes_back_to_what_it_was_in_its_own_history() -> N
     complete(net)
 
 
+def test_an_elder_leaf_that_is_kept_parts_in_the_same_block() -> None:
+    """Every branch has a block of its own, so that no leaf includes what was built on another."""
+    elder = [fork(5, 7, 2, 1, 1, 1, 1, leaves=3, elder=[2]), fork(8, 14, 2, 1, 1, 0, 2, leaves=3, elder=[0, 1])]
+    net = Driven(CHAINS, faults=elder)
+    talk(net, Random(4), 9)
+    assert len({row.tobytes() for row in net.state["blocks"]["hash"]}) == 3
+    talk(net, Random(5), 9)
+    net.step(20)
+    complete(net)
+
+
 def test_any_forks() -> None:
     for seed in (24, 43):
         _random(seed)

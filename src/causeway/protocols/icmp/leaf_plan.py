@@ -167,7 +167,7 @@ class _Growing:
     def stage(self) -> Stage:
         """Return what it has become."""
         resting, origins = self.resting(), dict(sorted(self.origins.items()))
-        first = frozenset(leaf for leaf in resting if origins[leaf] in self.before.resting)
+        first = resting - self.parted
         return Stage(self.tick, origins, self.heirs, tuple(self.forks), resting, first)
 
 
