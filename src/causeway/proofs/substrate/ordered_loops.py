@@ -11,12 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.compiled import BYTE_ROWS, BYTE_ROWS_OUT, BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled
+from causeway.model.compiled import (
+    BYTE_ROWS,
+    BYTE_ROWS_OUT,
+    BYTES,
+    BYTES_OUT,
+    INT64,
+    NOTHING,
+    ROWS,
+    ROWS_OUT,
+    compiled,
+    written,
+)
 from causeway.proofs.distinct.loops import copy_bytes
 from causeway.proofs.hashing import DIGEST_BYTES
-from causeway.proofs.hashing.lanes_loops import TABLE_OUT
 from causeway.proofs.substrate.node import HASHED_VALUE_BYTES, WIDTH, Kind
 from causeway.proofs.substrate.trie_read_loops import write_compact
+
+TABLE_OUT = written("int64", 2)
 
 LEAF, LEAF_HASHED, BRANCH = int(Kind.LEAF), int(Kind.LEAF_HASHED), int(Kind.BRANCH)
 
