@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.model.ledger import Event, Kind
+from causeway.protocols.icmp.channel_options import HrmpOptions
+from causeway.protocols.icmp.hrmp import relay
+from causeway.protocols.icmp.hrmp.errors import Acceptance
+from tests.property.icmp_hrmp import given, state_of
+from tests.spec.icmp import hrmp as spec
 from tests.unit.icmp_hrmp_network import Hrmp
 
 CHAINS = {"a": {1: "caller"}, "b": {2: "echo"}}
@@ -102,3 +108,92 @@ def test_candidates_that_do_nothing_are_refused(malicious: tuple[str, str], said
     with pytest.raises(InvalidInput) as error:
         Hrmp(CHAINS, malicious=[malicious])
     assert said in str(error.value)
+
+
+def checked(messages: tuple[tuple[int, bytes], ...], watermark: int = 9, **channel: Any) -> str:
+    """What the relay chain and the oracle say of a receipt of 1 on relay parent 9, whose only channel is to 2."""
+    s = spec.genesis((1, 2), 0)
+    s.watermark[1] = 4
+    s.digests[1] = {6}
+    s.channels[1, 2] = replace(spec.Channel(3, 30, 20, 0, 0), **channel)
+    receipt = spec.Receipt(1, 9, watermark, messages)
+    said = spec.check(s, spec.Config(max_messages=2), receipt) or "OK"
+    (code,) = relay.check(*given(s, [receipt]), state_of(s), HrmpOptions(channels="hrmp", max_messages_per_candidate=2))
+    assert Acceptance(code).name == said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("size", "channel", "due"),
+    [
+        (0, {}, "OK"),
+        (20, {}, "OK"),
+        (21, {}, "MaxMessageSizeExceeded"),
+        (20, {"total_size": 10}, "OK"),
+        (20, {"total_size": 11}, "TotalSizeExceeded"),
+        (0, {"total_size": 30}, "OK"),
+        (1, {"total_size": 30}, "TotalSizeExceeded"),
+        (0, {"msg_count": 2}, "OK"),
+        (0, {"msg_count": 3}, "CapacityExceeded"),
+        (1, {"max_total_size": 2**31 + 2**30, "total_size": 2**31 + 2**30 - 1}, "OK"),
+    ],
+)
+def test_messages_exactly_at_the_bounds_of_a_channel(size: int, channel: dict[str, int], due: str) -> None:
+    assert checked(((2, bytes(size)),), **channel) == due
+
+
+@pytest.mark.parametrize(
+    ("watermark", "due"),
+    [
+        (9, "OK"),
+        (10, "AheadRelayParent"),
+        (2**32, "AheadRelayParent"),
+        (4, "AdvancementRule"),
+        (3, "AdvancementRule"),
+        (6, "OK"),
+        (5, "LandsOnBlockWithNoMessages"),
+        (8, "LandsOnBlockWithNoMessages"),
+    ],
+)
+def test_watermarks_that_repeat_skip_or_go_ahead(watermark: int, due: str) -> None:
+    assert checked((), watermark) == due
+
+
+def test_a_recipient_that_never_advances_fills_its_channel_and_no_more() -> None:
+    """The sender waits with the rest, other channels go on, and nothing is lost when it comes back."""
+    small: dict[str, Any] = {"max_message_size": 256, "max_total_size": 700, "max_capacity": 3}
+    chains = {"a": {1: "caller"}, "b": {2: "echo"}, "c": {3: "echo"}}
+    net = Hrmp(chains, halts=[("b", 14, 60)], session_blocks=3, **small)
+    net.tell(1, 2)
+    while net.tick < 60:
+        if 14 <= net.tick < 30:
+            net.tell(1, 2, 2, bytes(90))
+            net.tell(1, 3)
+        net.step()
+    (stuck,) = (row for row in net.table("channels") if (row["sender"], row["recipient"]) == (1, 2))
+    assert stuck["msg_count"] == len(net.table("contents")) == 3
+    assert 0 < stuck["total_size"] <= 700
+    assert net.count(Event.EXECUTED, Kind.RESPONSE) == 17
+    net.settle()
+    assert net.count(Event.EXECUTED, Kind.RESPONSE) == net.count(Event.EXECUTED, Kind.INGRESS) == 49
+    assert net.reasons() == {}
+
+
+def test_a_channel_that_opens_and_closes_over_and_over_drops_what_is_in_it_and_nothing_else() -> None:
+    """Both ends ask, together and one after the other, also for channels that are closing or not there."""
+    calls = [
+        {"tick": tick, "do": "close", "sender": "a", "recipient": "b", "by": "ab"[tick // 5 % 2]}
+        for tick in range(12, 60, 5)
+    ]
+    calls += [{"tick": tick, "do": "close", "sender": "b", "recipient": "a"} for tick in range(20, 60, 11)]
+    small: dict[str, Any] = {"max_message_size": 256, "max_total_size": 600}
+    halts = [(name, tick, tick + 4) for name, tick in (("b", 21), ("a", 33), ("b", 45))]
+    net = Hrmp(CHAINS, 2, halts, session_blocks=2, channel_calls=calls, **small)
+    for _ in range(60):
+        net.tell(1, 2, 1, bytes(70))
+        net.step()
+    net.settle()
+    assert net.count(Event.EXECUTED, Kind.RESPONSE) + net.count(Event.DROPPED) == 60
+    assert 0 < net.reasons()["ChannelClosed"] == net.count(Event.DROPPED) < 40
+    for indices in net.received().values():
+        assert indices == sorted(set(indices))
