@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -15,11 +16,15 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.service.icmp.handle import Handle
 from causeway.service.icmp.network import ProcessNetwork
+from causeway.service.icmp.relay_chain import Client, RelayChain
 from causeway.service.icmp.replay import Replayed, replayed
 from causeway.service.icmp.scenario import load_gossip_scenario
-from causeway.service.icmp.trace import open_trace
-from tests.service.gossip_cores import Cores
+from causeway.service.icmp.taken import Taken
+from causeway.service.icmp.trace import TraceWriter, close_trace, create_trace, open_trace
+from causeway.service.icmp.trace_records import Life
+from tests.service.gossip_cores import RELAY, Cores
 from tests.service.gossip_oracle import oracle_differences
 
 # A purge falls between two steps as well as on one: 21 is a multiple of the 7 ms between steps.
@@ -219,3 +224,33 @@ def test_a_network_of_no_known_protocol_is_refused_and_one_whose_last_port_is_th
     ProcessNetwork(scenario, metrics=65_532)
     with pytest.raises(InvalidInput, match="--metrics-port"):
         ProcessNetwork(scenario, metrics=65_533)
+
+
+def test_a_trace_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+    create_trace(tmp_path, OPTIONS, [0])
+    writer = TraceWriter(tmp_path, Life(0, 1, 0))
+    with pytest.raises(InvalidInput, match=r"node-000-life-1\.trace: cannot be written: File exists"):
+        TraceWriter(tmp_path, Life(0, 1, 0))
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, writer._file)
+    with pytest.raises(InvalidInput, match=r"node-000-life-1\.trace: cannot be written: No space left"):
+        writer.step(Taken(1), [], {})
+    writer.close()
+    os.close(full)
+    (tmp_path / "trace.new").mkdir()
+    with pytest.raises(InvalidInput, match="cannot be closed"):
+        close_trace(tmp_path)
+
+
+def test_a_node_that_cannot_write_its_trace_says_so(tmp_path: Path) -> None:
+    async def started() -> None:
+        chain = RelayChain(0, 2, RELAY, lambda leaf, para: None)
+        node = Handle(0, (1,), Client(chain, 4), lambda: None)
+        settings = {"network": chain.genesis.hash, "options": OPTIONS.model_dump(), "links": [], "epoch": 0.0}
+        try:
+            await node.start({**settings, "trace": str(tmp_path / "nowhere"), "metrics": None})
+        finally:
+            await node.end()
+
+    with pytest.raises(InvalidInput, match="cannot be written: No such file"):
+        asyncio.run(started())

@@ -53,6 +53,8 @@ class Handle:
         self._last_words: deque[str] = deque(maxlen=20)
         self.died: str | None = None
         """What there is to say of a life that ended though nobody ended it."""
+        self.failed: str | None = None
+        """Why it ended, where that is not its own fault: it cannot have what it was told to take."""
 
     @property
     def alive(self) -> bool:
@@ -105,7 +107,8 @@ class Handle:
         with contextlib.suppress(EOFError, OSError, WireError):
             while True:
                 message = await self._control.heard()
-                self.status = message["status"]
+                self.failed = message.get("failed")
+                self.status = message.get("status", self.status)
                 self._changed()
         if self.alive:
             self.port = None

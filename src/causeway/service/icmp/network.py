@@ -101,7 +101,7 @@ class ProcessNetwork:
         """Run the scenario, or until ``stop`` is set; all processes have ended when this returns.
 
         Raises:
-            InvalidInput: the trace's folder is not empty, or it or a port cannot be had.
+            InvalidInput: the trace's folder is not empty, or it or a port cannot be had, or no more can be written.
         """
         if self._trace is not None:
             numbers = [node.number for node in self.nodes]
@@ -209,6 +209,8 @@ class ProcessNetwork:
         if self._failure is not None:
             raise self._failure
         for node in self.nodes:
+            if node.failed is not None:
+                raise InvalidInput(node.failed)
             if node.died is not None:
                 raise NodeDied(node.died)
 

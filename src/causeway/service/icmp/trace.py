@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,12 @@ _NAME = re.compile(r"node-(\d{3,5})-life-(\d{1,5})\.trace")
 
 
 class TraceWriter:
-    """Writes the trace of one life."""
+    """Writes the trace of one life. All raise ``InvalidInput`` where that cannot be done (a full disk, say)."""
 
     def __init__(self, folder: Path, life: Life) -> None:
-        self._file = os.open(folder / life.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        self._path = folder / life.file
+        with self._said():
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         self._write(of_life(life))
 
     def step(self, taken: Taken, got: Sequence[Got], bodies: Mapping[bytes, bytes]) -> None:
@@ -67,8 +70,16 @@ class TraceWriter:
 
     def _write(self, record: list[Any]) -> None:
         left = memoryview(encoded(record))
-        while left:
-            left = left[os.write(self._file, left) :]
+        with self._said():
+            while left:
+                left = left[os.write(self._file, left) :]
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InvalidInput(f"--trace {self._path}: cannot be written: {error.strerror or error}") from None
 
     def close(self) -> None:
         """Close the file."""
@@ -140,14 +151,16 @@ def create_trace(folder: Path, options: GossipOptions, nodes: Sequence[int]) -> 
 def close_trace(folder: Path) -> None:
     """Note the digests of all files, when nobody writes them any more. Raises ``InvalidInput``: that cannot be done."""
     path = folder / MANIFEST
+    new = path.with_suffix(".new")
     try:
         content = _manifest(folder)
         content["files"] = {one.name: _digest(one) for _, _, one in _files(folder)}
         content["digest"] = _own_digest(content)
-        new = path.with_suffix(".new")
         new.write_text(json.dumps(content, indent=1) + "\n")
         new.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
         raise InvalidInput(f"--trace {folder}: cannot be closed: {error.strerror or error}") from None
 
 
