@@ -106,6 +106,8 @@ def test_no_process_is_left_when_the_one_that_started_them_ends(number: signal.S
         (up("--blocks", "3", "--seconds", "3"), "--seconds"),
         (up("--metrics-port", "65530"), "--metrics-port"),
         (up("--set", "gossip.topic_mode=none"), "gossip.topic_mode"),
+        (up("--set", "gossip.max_queue_bytes=1000"), "queues of up to 1996 bytes"),
+        (up("--set", "gossip.max_queue_messages=3"), "gossip.max_queue_messages = 3"),
         (up("--set", "gossip.reconciliation=minisketch"), 'only "off"'),
         (up("--set", "gossip.fallback_request=on"), 'only "off"'),
         (up("--trace", str(Path(__file__).parent)), "not empty"),

@@ -114,9 +114,8 @@ class RelayChain:
         section, draw = self._section, self._random
         pairs = [(x, y) for x in self._paras for y in self._paras if x != y]
         chosen = draw.sample(pairs, min(section.queues, len(pairs)))
-        size = max(1, section.bytes // section.messages)
         return {
-            pair: tuple(draw.randbytes(draw.randint(1, 2 * size - 1)) for _ in range(section.messages))
+            pair: tuple(draw.randbytes(draw.randint(1, section.most_message)) for _ in range(section.messages))
             for pair in chosen
         }
 

@@ -62,6 +62,11 @@ class RelaySection(Section):
     finality: int = Field(4, ge=1, le=32, description="A leaf so many numbers below the best one is dropped.")
     propagation: Milliseconds = Field(300, description="Nodes have a block up to so much later, each time drawn.")
 
+    @property
+    def most_message(self) -> int:
+        """The most bytes of a message; they have from 1 to so many."""
+        return 2 * max(1, self.bytes // self.messages) - 1
+
 
 class GossipScenario(Section):
     """The whole file."""
@@ -85,6 +90,13 @@ class GossipScenario(Section):
             raise wrong("nodes", f"killed = {nodes.killed} must be below count = {nodes.count}")
         if self.topology.degree > self.gossip.max_peers:
             raise wrong("topology", f"degree must not be above gossip.max_peers = {self.gossip.max_peers}")
+        relay, gossip = self.relay, self.gossip
+        # Peers would take for hostile who sends what is longer than they take.
+        longest = relay.messages * relay.most_message
+        if longest > gossip.max_queue_bytes:
+            raise wrong("relay", f"queues of up to {longest} bytes; gossip.max_queue_bytes = {gossip.max_queue_bytes}")
+        if relay.messages > gossip.max_queue_messages:
+            raise wrong("relay", f"messages must not be above gossip.max_queue_messages = {gossip.max_queue_messages}")
         return self
 
 
