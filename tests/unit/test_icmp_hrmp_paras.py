@@ -87,8 +87,8 @@ def test_random_networks_in_which_parachains_come_and_go(seed: int) -> None:
     nets = []
     for cuts in (1, 3):
         random = Random(seed)
-        moves = [(random.randrange(5, 56), random.choice(("register", "deregister")), "bc"[n % 2]) for n in range(8)]
-        planned = paras(*moves, (64, "register", "b"), (64, "register", "c"))
+        moves = [(random.randrange(5, 44), random.choice(("register", "deregister")), "bc"[n % 2]) for n in range(8)]
+        planned = paras(*moves, (48, "register", "b"), (48, "register", "c"))
         small: dict[str, Any] = {
             "max_message_size": 256,
             "max_total_size": 600,
@@ -98,19 +98,19 @@ def test_random_networks_in_which_parachains_come_and_go(seed: int) -> None:
         net = Hrmp(
             CHAINS,
             cuts,
-            halts=[("c", 8, 20), ("relay", 30, 33), ("a", 40, 50)],
+            halts=[("c", 8, 20), ("relay", 30, 33), ("a", 38, 46)],
             session_blocks=3,
             pages_per_block=1,
             overflow="drop" if seed % 2 else "wait",
             oracle=cuts == 1,
             para_calls=planned,
             channel_calls=[
-                {"tick": random.randrange(60), "do": "close", "sender": x, "recipient": y}
+                {"tick": random.randrange(46), "do": "close", "sender": x, "recipient": y}
                 for x, y in ("ab", "ba", "cb")
             ],
             **small,
         )
-        for _ in range(60):
+        for _ in range(46):
             if random.random() < 0.5:
                 count = random.randrange(1, 5)
                 net.tell(
@@ -119,6 +119,7 @@ def test_random_networks_in_which_parachains_come_and_go(seed: int) -> None:
             net.step()
         net.settle()
         assert ended(net)
+        assert net.reasons()["ChannelClosed"] > 0 and net.reasons()["DestinationDoesNotExist"] > 0
         assert not net.table("runs") and not net.table("contents")
         for indices in net.received().values():
             assert indices == sorted(set(indices))
