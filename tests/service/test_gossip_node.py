@@ -59,6 +59,17 @@ def test_own_queues_go_to_whoever_has_the_leaf_and_to_nobody_before() -> None:
     assert found.step(3, [(HONEST, declared(LEAF.hash))]).sends == [(HONEST, queue(MESSAGES))]
 
 
+def test_what_waits_for_several_peers_is_there_once() -> None:
+    found = GossipNode(0, OPTIONS, 0, lambda *_: None)
+    found.told(Told((LEAF.hash,), (LEAF,), {ROOT: MESSAGES}))
+    sends: list[tuple[int, bytes]] = []
+    for peer in range(1, 9):
+        found.joined(peer, bytes(8))
+        sends += found.step(peer, [(peer, declared(LEAF.hash))]).sends
+    bodies = [body for _, body in sends if body == queue(MESSAGES)]
+    assert len(bodies) == 8 and all(body is bodies[0] for body in bodies)
+
+
 def test_what_was_sent_is_sent_again_over_a_new_connection_only() -> None:
     found = node(kept=(MESSAGES,))
     assert found.step(2, [(HONEST, declared(LEAF.hash))]).sends == []
@@ -174,7 +185,8 @@ def test_bodies_go_with_the_pool() -> None:
     for _ in range(30):
         cores.block()
         cores.run()
-        kept.append(max(len(core._bodies) + len(core._kept) for core in cores.cores.values()))
+        own = (len(core._bodies) + len(core._kept) + len(core._messages) for core in cores.cores.values())
+        kept.append(max(own))
     assert max(kept[10:20]) * 1.5 > max(kept[20:]) and cores.chain.posted > 2 * max(kept)
 
 

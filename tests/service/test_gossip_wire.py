@@ -153,6 +153,18 @@ def test_who_does_not_read_is_disconnected(bounds: Bounds) -> None:
     limited(run)
 
 
+def test_who_joins_may_be_sent_the_whole_pool_at_once() -> None:
+    async def run() -> None:
+        connection, _, ended = await connected(Bounds.of_pool(3 * Bounds.outbox_bytes))
+        body = bytes(1 << 20)
+        for _ in range(3 * Bounds.outbox_bytes >> 20):
+            connection.send(body)
+        assert not ended
+        connection.end("done")
+
+    limited(run)
+
+
 def test_who_is_silent_is_disconnected_and_who_says_that_it_is_there_is_not() -> None:
     async def run() -> None:
         quick = Bounds(idle=SHORT, begun=SHORT)

@@ -41,10 +41,15 @@ class Bounds:
     begun: float = 10.0
     inbox: int = 4_096
     inbox_bytes: int = 4 << 20
-    outbox: int = 65_536
+    outbox: int = 1 << 18
     outbox_bytes: int = 64 << 20
     declared: float = 40.0
     declared_spare: int = 64
+
+    @classmethod
+    def of_pool(cls, most: int) -> Bounds:
+        """Return the bounds of a node whose pool has so many bytes at most: who joins is sent all of it at once."""
+        return cls(outbox_bytes=cls.outbox_bytes + most)
 
     def signs(self) -> Budget:
         """Return the budget of signs of life, twice as many as are asked for. Who was not read for a while (this

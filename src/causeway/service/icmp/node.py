@@ -93,6 +93,8 @@ class GossipNode:
         self._taken = Taken(time)
         self._kept: dict[bytes, tuple[int, bytes, int]] = {}
         self._bodies: dict[bytes, bytes] = {}
+        # Each message once, however many peers it waits for.
+        self._messages: dict[Got, bytes] = {}
         self._blocks: dict[bytes, Block] = {}
         self._wanted: dict[bytes, tuple[Wanted, ...]] = {}
 
@@ -229,13 +231,17 @@ class GossipNode:
             listed = self._state.listed
             held = {*hashes(listed.roots[np.unique(listed.root_of[self._state.pool[0]])])}
             self._bodies = {root: body for root, body in self._bodies.items() if root in held}
+            self._messages = {queue: body for queue, body in self._messages.items() if queue[1] in held}
         self._count(taken, out, {root for _, root in got}, missing)
         codes = [Verdict(code).name for code in out.disconnected["code"].tolist()]
         return Stepped(sends, [*zip(out.disconnected["peer"].tolist(), codes, strict=True)], got)
 
     def _encoded(self, packet: Packet) -> bytes:
         if len(packet) == 3 and packet[0] == QUEUE:
-            return encode_message(packet[1], self._bodies[packet[2]])
+            queue = packet[1], packet[2]
+            if queue not in self._messages:
+                self._messages[queue] = encode_message(packet[1], self._bodies[packet[2]])
+            return self._messages[queue]
         return encode_message(NO_TOPIC, NeighborPacket(packet).encode())
 
     def _count(self, taken: Taken, out: Output, got: set[bytes], missing: set[bytes]) -> None:

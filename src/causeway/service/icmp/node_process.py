@@ -58,7 +58,7 @@ class NodeProcess:
             {peer: Link(secret, dials) for peer, secret, dials in settings["links"]},
             message_limit(options),
             options.ban_time / 1_000,
-            Bounds(),
+            Bounds.of_pool(options.max_pool_bytes),
             self._work.set,
             self._joined,
             self._left,
