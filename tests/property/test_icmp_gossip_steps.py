@@ -91,7 +91,7 @@ def test_a_step_of_many_events_is_what_the_oracle_makes_of_one_after_the_other()
 
 @pytest.mark.parametrize("name", SKETCHES)
 def test_the_same_with_sketches(name: str) -> None:
-    seen = compared(1, SKETCHES[name], 9)
+    seen = compared(301, SKETCHES[name], 18)
     assert seen["Sketch"] and seen["Ask"]
 
 

@@ -97,7 +97,7 @@ def on_sketches(state: GossipState, rows: Frame, options: GossipOptions) -> tupl
     rank = groups_of(state.node_of[peers]).ranks()
     late = rank >= options.max_step_sketches
     on_time = peers[~late]
-    lacking, sizes = _lacking(rows.take(last[~late]), _shared(state, on_time))
+    lacking, sizes = _lacking(rows.take(last[~late]), _shared(state, on_time, own=True))
     asks = state.peers.take(on_time.repeat(np.maximum(sizes, 0))).select(("node", "peer")).with_columns(id=lacking)
     # Who was not decoded is asked for twice the capacity, whose sketch was not looked at for everything.
     wanted = np.where(late, np.uint64(options.max_sketch_capacity + 1), np.uint64(2) * capacity[last])
@@ -148,8 +148,9 @@ def _last(state: GossipState, rows: Frame) -> tuple[Rows, Rows]:
     return peer[last], last
 
 
-def _shared(state: GossipState, peers: Rows) -> Shared:
-    """Return what nodes share with peers (rows): what their pools have on topics of common blocks."""
+def _shared(state: GossipState, peers: Rows, own: bool = False) -> Shared:
+    """Return what nodes share with peers (rows): what their pools have on topics of common blocks, of what the peers
+    subscribe to; ``own``: of what the nodes themselves subscribe to, as the peers' sketches have it."""
     listed = state.listed
     found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
     piece = max(1, _PIECE // max(1, len(listed.topic_of)))
@@ -161,7 +162,7 @@ def _shared(state: GossipState, peers: Rows) -> Shared:
         place, queues = np.nonzero(state.pool[state.node_of[some]] & topics[:, listed.topic_of])
         found.append((place + first, queues))
     which, queues = (np.concatenate(column) for column in zip(*found, strict=True))
-    wanted = state.wants(peers[which], queues)
+    wanted = state.subscribes(state.node_of[peers[which]], queues) if own else state.wants(peers[which], queues)
     which, queues = which[wanted], queues[wanted]
     parts = (listed.topics[listed.topic_of[queues]], listed.roots[listed.root_of[queues]])
     digests = digest_rows(HashFunction.BLAKE2B_256, np.concatenate([state.peers["salt"][peers[which]], *parts], axis=1))
