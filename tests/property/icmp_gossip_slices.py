@@ -4,7 +4,7 @@ Forks, reversions, nodes that are late, links that break, packets that wait, and
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from random import Random
 
 from tests.property.icmp_gossip_steps import Stepped
@@ -102,6 +102,16 @@ class Slices:
         for name, out in outs.items():
             for k in out.dropped:
                 self.disconnect(name, k, told=k)
+
+    def settle(self) -> None:
+        """Nothing more is made or said out of turn; everybody has all blocks, and all that waits arrives."""
+        quiet = dict.fromkeys((kind.name for kind in fields(Chances)), 0.0)
+        self.chances = Chances(**{**quiet, "imports": 1.0})
+        for a, b in sorted(self.pairs):
+            if b not in HOSTILE and (a, b) not in self.links:
+                self.connect(a, b)
+        for _ in range(14):
+            self.slice()
 
     def happens(self) -> None:
         chances, r = self.chances, self.r

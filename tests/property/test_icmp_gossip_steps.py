@@ -1,11 +1,12 @@
 """The kernel of gossip on steps of many events of many nodes, against the oracle, which takes them one by one."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from tests.property.icmp_gossip_slices import Slices
-from tests.spec.icmp.gossip_guarantees import GOSSIP_CHECKS
+from tests.property.icmp_gossip_slices import NODES, Chances, Slices
+from tests.spec.icmp.gossip_guarantees import GOSSIP_CHECKS, l1_reach
 from tests.spec.icmp.history import Record
 from tests.spec.icmp.options import Options
 
@@ -93,6 +94,19 @@ def test_a_step_of_many_events_is_what_the_oracle_makes_of_one_after_the_other()
 def test_the_same_with_sketches(name: str) -> None:
     seen = compared(301, SKETCHES[name], 18)
     assert seen["Sketch"] and seen["Ask"]
+
+
+@pytest.mark.parametrize("mode", ["block", "root"])
+def test_every_queue_reaches_everybody_among_peers_that_obey_no_rule(mode: str) -> None:
+    """L1, with forks, late nodes and links that break."""
+    options = replace(MENDED, topic_mode=mode, least_reputation=-10_000, ban_time=30_000, impolite_limit=16)  # type: ignore[arg-type]
+    w = Slices(22, options, Chances(reverts=0.0, answers=0.0))
+    for _ in range(25):
+        w.slice()
+    w.settle()
+    assert l1_reach(Record(w.log, options), NODES) == []
+    assert w.both.seen["RootMismatch"] and len({node.leaves for node in w.both.nodes.values()}) == 1
+    assert sum(map(len, w.both.nodes["a"].pool.values())) > 5
 
 
 @pytest.mark.slow
