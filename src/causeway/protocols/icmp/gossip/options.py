@@ -50,7 +50,7 @@ class GossipOptions(Section):
     purge_interval: int = Field(default=2_000, ge=1, le=2**40)
     impolite_limit: int = Field(default=16, ge=1, le=2**31)
     least_reputation: int = Field(default=-10_000, ge=-(2**40), le=-1)
-    most_reputation: int = Field(default=10_000, ge=0, le=2**40)
+    most_reputation: int = Field(default=50_000, ge=0, le=2**40)
     ban_time: int = Field(default=30_000, ge=0, le=2**40)
     max_banned: int = Field(default=1_000, ge=1, le=2**20)
     max_peers: int = Field(default=50, ge=1, le=10_000)
