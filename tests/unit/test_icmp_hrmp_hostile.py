@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
+from causeway.model.frame import from_table
 from causeway.model.ledger import Event, Kind
 from causeway.protocols.icmp.channel_options import HrmpOptions
 from causeway.protocols.icmp.hrmp import relay
-from causeway.protocols.icmp.hrmp.errors import Acceptance
+from causeway.protocols.icmp.hrmp.errors import Acceptance, CallError
 from causeway.protocols.icmp.hrmp.forging import forged
+from causeway.protocols.icmp.hrmp.pages import take_outbound
+from causeway.protocols.icmp.hrmp.storage import changes, item_key
+from causeway.protocols.icmp.hrmp.tables import PAGES_SCHEMA
 from tests.property.icmp_hrmp import given, state_of
 from tests.spec.icmp import hrmp as spec
 from tests.unit.icmp_hrmp_network import Hrmp
@@ -214,3 +220,46 @@ def test_a_channel_that_opens_and_closes_over_and_over_drops_what_is_in_it_and_n
     assert 0 < net.reasons()["ChannelClosed"] == net.count(Event.DROPPED) < 40
     for indices in net.received().values():
         assert indices == sorted(set(indices))
+
+
+def test_what_is_withdrawn_makes_room_for_another_request_in_the_same_block() -> None:
+    """Limits count as calls are executed; the relay chain commits to the counts where they are not 0."""
+    s = spec.genesis((1, 2, 3), 100)
+    config = spec.Config(max_outbound_channels=1, max_inbound_channels=1)
+    options = HrmpOptions(channels="hrmp", max_outbound_channels=1, max_inbound_channels=1)
+    calls: list[spec.Call] = [spec.Open(2, 9, 9), spec.Cancel(1, 2), spec.Open(3, 9, 9), spec.Open(2, 9, 9)]
+    receipts = [
+        spec.Receipt(1, 1, 1, calls=tuple(map(spec.encode, calls))),
+        spec.Receipt(2, 1, 1, calls=(spec.encode(spec.Open(3, 9, 9)),)),
+        spec.Receipt(3, 1, 1, calls=tuple(map(spec.encode, (spec.Accept(1), spec.Accept(2))))),
+    ]
+    rows, state = given(s, receipts), state_of(s)
+    said = spec.step(s, config, 2, receipts)
+    executed = relay.apply(state, *rows, 2, options)
+    names = [CallError(code).name for code in executed.codes.tolist()]
+    assert names == ["OK", "OK", "OK", "OpenHrmpChannelLimitExceeded", "OK", "OK", "AcceptHrmpChannelLimitExceeded"]
+    assert {*said.calls.values()} == {*names} - {"OK"}
+    entries = changes(None, executed.state)
+    counts = {
+        (item, p): entries.get(item_key(item, p))
+        for item in ("HrmpOpenChannelRequestCount", "HrmpAcceptedChannelRequestCount")
+        for p in (1, 2, 3)
+    }
+    one = (1).to_bytes(4, "little")
+    assert list(counts.values()) == [one, one, None, None, None, one]
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_suspension_holds_only_as_long_as_the_channel_that_it_came_over(back: bool) -> None:
+    net = Hrmp(CHAINS, session_blocks=2)
+    net.tell(1, 2)
+    while net.count(Event.EXECUTED, Kind.RESPONSE) == 0:
+        net.step()
+    state = net.states[0]
+    channels = state["channels"] if back else state["channels"].filter(state["channels"]["sender"] == 1)
+    flags = (state["ends"]["chain"] == 1).astype(np.uint8)
+    ends = state["ends"].with_columns(suspended_by=flags)
+    columns: dict[str, Any] = {"source": 1, "destination": 2, "number": 9, "first": 1, "count": 1, "data": b"\x01\x04"}
+    page = from_table(pa.Table.from_pylist([{"place": 0, **columns}], schema=PAGES_SCHEMA))
+    sent = take_outbound(page, ends, channels, np.array([1], dtype=np.uint32), net.kernel.options).sent
+    assert len(sent) == (0 if back else 1)
