@@ -248,6 +248,19 @@ def test_who_is_registered_again_before_its_last_block_was_refused_goes_on(tick:
     assert net.state["paras"]["number"].tolist() == net.state["tips"]["number"].tolist()
 
 
+def test_who_is_refused_twice_holds_no_body_that_is_gone() -> None:
+    """a gives bodies up once it has gone back, since b is gone; what it builds next is refused, since it is itself."""
+    calls = [{"tick": 6, "chain": "b", "do": OFF}, {"tick": 9, "chain": "a", "do": OFF}]
+    chains = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}
+    net = Memory(chains, options={"para_calls": calls})
+    for _ in range(12):
+        net.call(10, 21)
+        net.call(10, 31)
+        net.step()
+    net.step(8)
+    assert not (net.state["runs"]["source"] != net.state["runs"]["destination"]).any()
+
+
 def test_a_body_that_nobody_will_consume_goes_at_once_and_the_others_stay() -> None:
     """b halts; of 12 calls of a it does not want to hear some in the middle. What is told of them is not kept."""
     calls = _calls((6, "block"), (12, "unblock"))

@@ -20,9 +20,9 @@ from causeway.protocols.icmp.tables import DROPPED_SCHEMA, STATE_TABLES
 
 TOLD_BLOCKS = 5
 """A queue is listed in so many blocks at least. Its sender gives up the body in the tick after the first, or where
-there were several leaves after the second, which is alone. But it may go back to what it was before that tick, as a
-block that it has made in it is refused: by the second block after the one that it saw, so that it has gone back when
-there is a third, and gives the body up again in the tick after."""
+there were several leaves after the second, which is alone; in that tick it makes no block, so that it never goes back
+behind it for one. But for one that it had made before: that is refused by the second block after the one that it saw,
+so that it has gone back when there is a third, and gives the body up in the tick after."""
 
 
 def with_gone(leaf: Leaf, queues: Frame, why: Gone, number: int) -> Leaf:

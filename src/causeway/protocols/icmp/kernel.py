@@ -157,7 +157,10 @@ class IcmpKernel(ParachainKernel):
         active = paras.filter(paras["active"] == 1).select(("leaf", "para"))
         goes = np.isin(stand.rows["chain"], stand.back["chain"])
         runs = np.isin(stand.rows["chain"], running)
-        bases = stand.rows.filter(stand.rows["included"] & stand.rows["registered"] & runs & ~goes)
+        consumed, gone = bodies_to_give_up(state, view, stand)
+        # Who goes back goes back to before its block: what it gives up for good is no part of one.
+        rests = np.isin(stand.rows["chain"], gone["source"])
+        bases = stand.rows.filter(stand.rows["included"] & stand.rows["registered"] & runs & ~goes & ~rests)
         listed, entries, coming = self._offered(bases, view, tick)
         bodies = entries.select([*LANE, "height"]).with_columns(
             begin=entries["first"], end=entries["first"] + entries["count"]
@@ -168,7 +171,6 @@ class IcmpKernel(ParachainKernel):
             full & (queues["source"] == queues["destination"]) & np.isin(queues["source"], bases["chain"])
         )
         own = located(local.with_columns(end=local["next_index"]), state["runs"])
-        consumed, gone = bodies_to_give_up(state, view, stand)
         reads = Reads(
             offered=concat([bodies.select(RANGES_SCHEMA.names), own]),
             own=places_of(gone),
