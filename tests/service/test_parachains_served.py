@@ -11,7 +11,8 @@ import httpx
 import pytest
 import schemathesis
 
-from causeway.network.scenario import load_scenario
+from causeway.network.scenario import load_scenario, scenario_of
+from causeway.pipeline.lake import Lake
 from causeway.proofs.documents.reading import document_of
 from causeway.proofs.documents.trust import trust_of
 from causeway.proofs.documents.verdict import judge
@@ -23,7 +24,7 @@ from causeway.service.signing import MESSAGE, TRANSACTION, signed
 from tests.service.lakes import key_of
 from tests.service.test_api import Http
 from tests.service.test_schemathesis import ask
-from tests.unit.icmp_lake import FORK, SCENARIO, SENDS, TICKS
+from tests.unit.icmp_lake import FORK, SCENARIO, SENDS, TICKS, make_lake
 from tests.unit.small_lakes import user_calls
 
 KEY = key_of(1)
@@ -99,6 +100,13 @@ def test_the_state_of_a_height_is_made_once_for_all_who_ask(http: Http, monkeypa
     http.get("/v1/chains/far/ingress?height=6")
     monkeypatch.setattr("causeway.proving.icmp.relay._relay_state", None)
     assert [http.get(f"/v1/chains/{chain}/ingress?height=6").status_code for chain in ("far", "left")] == [200, 200]
+
+
+def test_a_lake_that_was_run_is_served_without_its_scenario_at_heights_that_no_file_has(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path, commit_every=8)
+    with Node(scenario_of(Lake.at(lake).about()["scenario"], lake), lake, Pace(0, on_demand=True)) as found:
+        answer = Http(application(found)).get("/v1/chains/right/watermark?height=3")
+        assert answer.status_code == 200 and proved(answer.json()), answer.text
 
 
 def test_users_send_and_nobody_carries(node: Node, http: Http) -> None:

@@ -118,7 +118,8 @@ class Node:
         except BaseException:
             self._signed.close()
             raise
-        self.opened: OpenedLake = open_lake(lake, scenario.path, Share())
+        file = None if scenario.path == lake else scenario.path  # a lake that is served without one names itself
+        self.opened: OpenedLake = open_lake(lake, file, Share())
         self.endpoint: Endpoint = registry.protocol(name).part("endpoint")(self.opened, self.network.deployment.kernel)
         self.views = self.endpoint.views
         made = self.network.lake.storage.modified(LAKE_FILE)
