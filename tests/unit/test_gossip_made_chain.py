@@ -165,7 +165,7 @@ def test_what_is_drawn_is_refused_beside_a_relay_chain_that_was_made(cli: Run, t
         ("relay.queues=3", "relay.queues: 3: it does nothing with relay.table"),
         ("relay.interval=5000", "relay.interval: 5000: the blocks of relay.table are 1000 ms apart"),
         ("nodes.parachains=3", "nodes: parachains = 3: relay.table has 2"),
-        ("relay.table=nowhere", "'nowhere'; allowed: a Parquet file that can be read (FileNotFoundError)"),
+        ("relay.table=nowhere", 'relay.table: "nowhere": must be a Parquet file that can be read (FileNotFoundError)'),
     ):
         code, out, err = cli("gossip", "simulate", "gossip.toml", "--set", given)
         assert (code, out) == (2, "") and said in err

@@ -83,24 +83,24 @@ def read_relay_table(path: object) -> RelayTable | None:
     if path is None or isinstance(path, RelayTable):
         return path
     if not isinstance(path, str):
-        raise _wrong(path, "the path of a Parquet file")
+        raise _wrong("the path of a Parquet file")
     try:
         if os.path.getsize(path) > MOST_BYTES:
-            raise _wrong(path, f"a file of at most {MOST_BYTES:,} bytes")
+            raise _wrong(f"a file of at most {MOST_BYTES:,} bytes")
         with pq.ParquetFile(path) as file:
             schema, count = file.schema_arrow, file.metadata.num_rows
             if not schema.equals(RELAY_TABLE_SCHEMA) or not 1 < count <= MOST_BLOCKS:
                 columns = ", ".join(RELAY_TABLE_SCHEMA.names)
-                raise _wrong(path, f"what gossip relay-chain writes: {columns}, and 2 to {MOST_BLOCKS:,} blocks")
+                raise _wrong(f"what gossip relay-chain writes: {columns}, and 2 to {MOST_BLOCKS:,} blocks")
             about = {key: (schema.metadata or {}).get(key, b"") for key in (PARACHAINS, INTERVAL)}
             table = file.read()
     except (OSError, pa.ArrowException) as error:
-        raise _wrong(path, f"a Parquet file that can be read ({type(error).__name__})") from error
+        raise _wrong(f"a Parquet file that can be read ({type(error).__name__})") from error
     if not all(text.isdigit() and len(text) <= 9 and int(text) for text in about.values()):
-        raise _wrong(path, "a table with parachains and interval in its metadata")
+        raise _wrong("a table with parachains and interval in its metadata")
     found = _table(int(about[INTERVAL]), int(about[PARACHAINS]), table)
     if found is None:
-        raise _wrong(path, "a relay chain: blocks after their parents, and queues that an ancestor posted")
+        raise _wrong("a relay chain: blocks after their parents, and queues that an ancestor posted")
     return found
 
 
@@ -184,5 +184,5 @@ def _on_chain(parent: Rows, block: Rows, issued: Rows) -> Mask:
     return found
 
 
-def _wrong(path: object, allowed: str) -> PydanticCustomError:
-    return PydanticCustomError("relay_table", "{text}", {"text": f"{path!r}; allowed: {allowed}"})
+def _wrong(allowed: str) -> PydanticCustomError:
+    return PydanticCustomError("relay_table", "{text}", {"text": f"must be {allowed}"})
