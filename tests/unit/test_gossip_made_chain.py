@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from pydantic_core import PydanticCustomError
 
 from causeway.network.opened import open_lake
+from causeway.protocols.icmp.body_table import read_body_table
+from causeway.protocols.icmp.simulation import relay_table
 from causeway.protocols.icmp.simulation.relay_table import (
     INTERVAL,
     MOST_BLOCKS,
@@ -154,8 +157,23 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PydanticCustomError, match="what gossip relay-chain writes"):
         read_relay_table(str(path))
     path.write_text("hash")
-    with pytest.raises(PydanticCustomError, match="can be read"):
-        read_relay_table(str(path))
+    os.mkfifo(tmp_path / "pipe")
+    for unread in (path, tmp_path / "pipe"):
+        for read in (read_relay_table, read_body_table):
+            with pytest.raises(PydanticCustomError, match="can be read"):
+                read(str(unread))
+
+
+def test_a_relay_chain_that_lists_too_much_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = _table()
+    path = _written(tmp_path / "long.parquet", [*rows[:-1], {**rows[-1], "unrouted": [0] * 9}])
+    monkeypatch.setattr(relay_table, "MOST_LISTED", 6)
+    monkeypatch.setattr(relay_table, "MOST_BLOCKS", 4)
+    monkeypatch.setattr(pq.ParquetFile, "read", None)
+    with pytest.raises(PydanticCustomError, match="lists at most"):
+        read_relay_table(path)
 
 
 def test_what_is_drawn_is_refused_beside_a_relay_chain_that_was_made(cli: Run, tmp_path: Path) -> None:

@@ -66,6 +66,8 @@ def read_body_table(path: object) -> BodyTable | None:
     try:
         if os.path.getsize(path) > MOST_BYTES:
             raise _wrong(f"a file of at most {MOST_BYTES:,} bytes")
+        if not os.path.isfile(path):  # who opens a pipe waits
+            raise _wrong("a Parquet file that can be read")
         with pq.ParquetFile(path) as file:
             names, count = file.schema_arrow.names, file.metadata.num_rows
             if sorted(names) != sorted(BODY_TABLE_SCHEMA.names) or not 0 < count <= MOST_ROWS:

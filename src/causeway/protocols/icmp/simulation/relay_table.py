@@ -87,11 +87,15 @@ def read_relay_table(path: object) -> RelayTable | None:
     try:
         if os.path.getsize(path) > MOST_BYTES:
             raise _wrong(f"a file of at most {MOST_BYTES:,} bytes")
+        if not os.path.isfile(path):  # who opens a pipe waits
+            raise _wrong("a Parquet file that can be read")
         with pq.ParquetFile(path) as file:
             schema, count = file.schema_arrow, file.metadata.num_rows
             if not schema.equals(RELAY_TABLE_SCHEMA) or not 1 < count <= MOST_BLOCKS:
                 columns = ", ".join(RELAY_TABLE_SCHEMA.names)
                 raise _wrong(f"what gossip relay-chain writes: {columns}, and 2 to {MOST_BLOCKS:,} blocks")
+            if _values(file.metadata) > MOST_LISTED + MOST_BLOCKS:
+                raise _wrong(f"a relay chain that lists at most {MOST_LISTED:,} queues")
             about = {key: (schema.metadata or {}).get(key, b"") for key in (PARACHAINS, INTERVAL)}
             table = file.read()
     except (OSError, pa.ArrowException) as error:
@@ -102,6 +106,13 @@ def read_relay_table(path: object) -> RelayTable | None:
     if found is None:
         raise _wrong("a relay chain: blocks after their parents, and queues that an ancestor posted")
     return found
+
+
+def _values(metadata: pq.FileMetaData) -> int:
+    """Return how many values the longest column has, lists taken apart, before any of it is read."""
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    most: int = max(sum(group.column(place).num_values for group in groups) for place in range(metadata.num_columns))
+    return most
 
 
 def _table(interval: int, parachains: int, table: pa.Table) -> RelayTable | None:
