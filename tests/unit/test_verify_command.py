@@ -643,7 +643,7 @@ BAD = {
     "a trust of no kind": (
         changed("mmr", "trust", to={}),
         (),
-        "trust: kind: missing: must be one of root, ic_public_key",
+        "trust: kind: missing: must be one of root, icmp_head, ic_public_key",
     ),
     "a short root": (changed("mmr", "trust", "root", to="00"), (), 'trust: root: "00": has 1 bytes, must have 32'),
     "a key for a root": (DOCUMENTS["mmr"], ("--trust", "ic-mainnet"), "trust: is of the kind ic_public_key; for this"),

@@ -33,7 +33,6 @@ from causeway.proofs.documents.values import (
 from causeway.proofs.ic.bls import DER_PREFIX, PUBLIC_KEY_BYTES, key_point, public_key_from_der
 from causeway.proofs.ic.certification import root_subnet_of
 from causeway.proofs.ic.principals import principal_to_text
-from causeway.proofs.substrate.parachains import block_hash, relay_rest
 from causeway.proofs.tendermint.rpc import header_from_json
 from causeway.proofs.tendermint.states import ClientState, decode_client_state, decode_consensus_state
 from causeway.proofs.tendermint.trust import (
@@ -119,6 +118,9 @@ class IcmpHead(Trust):
 
     @model_validator(mode="after")
     def _has_its_hash(self) -> IcmpHead:
+        # What one kind of document needs is not loaded for the others.
+        from causeway.proofs.substrate.parachains import block_hash, relay_rest
+
         found = block_hash(self.parent, self.number, self.root, relay_rest(self.included, self.leaf))
         if found != self.hash:
             raise InvalidInput(f"hash: {self.hash.hex()}: the header of these fields has the hash {found.hex()}")
