@@ -221,6 +221,9 @@ def test_a_scenario_that_is_wrong_is_refused_by_its_key(tmp_path: Path, capsys: 
     for text, said in (
         ("slice = 600", "slice: 600: must be at most the least latency, 500 ms"),
         ("[relay]\nfork = 0.1", "relay.fork: unknown key; did you mean forks?"),
+        # A bound that a type has beside another one's is the bound that counts.
+        ("[nodes]\ncollators = 0", "nodes.collators: 0: must be greater than or equal to 1"),
+        ("[links]\nleast = 0", "links.least: 0: must be greater than or equal to 1"),
         ("[topology]\ndegree = 3", "topology.degree: 3: must be even"),
         ("[nodes]\ncount = 12", "nodes: 12 honest nodes of 12, and parachains have 20"),
         (

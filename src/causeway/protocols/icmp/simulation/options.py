@@ -27,7 +27,9 @@ class NodesSection(Section):
 
     count: int = Field(100, ge=2, le=MOST_NODES, description="How many nodes there are, attackers among them.")
     parachains: int = Field(10, ge=2, le=10_000, description="How many parachains there are.")
-    collators: Count = Field(2, ge=1, description="Collators a parachain: they keep its queues, and need those to it.")
+    collators: int = Field(
+        2, ge=1, le=1_000_000, description="Collators a parachain: they keep its queues, and need those to it."
+    )
     validators: Count = Field(0, description="Validators a parachain: they need the queues to it, and keep none.")
     carried: int = Field(
         1,
@@ -69,8 +71,8 @@ class LinksSection(Section):
     distribution: Literal["constant", "uniform", "exponential"] = Field(
         "constant", description="How latencies are spread between `least` and `most`; `constant`: all are `most`."
     )
-    least: Milliseconds = Field(100, ge=1, description="The least latency; a slice of time is no longer.")
-    most: Milliseconds = Field(500, ge=1, description="The largest latency.")
+    least: int = Field(100, ge=1, le=3_600_000, description="The least latency; a slice of time is no longer.")
+    most: int = Field(500, ge=1, le=3_600_000, description="The largest latency.")
     mean: Milliseconds = Field(200, description="Of the exponential distribution, above `least`; cut off at `most`.")
     loss: Share = Field(0.0, description="The share of packets that are lost.")
 
