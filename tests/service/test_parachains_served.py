@@ -104,7 +104,9 @@ def test_the_state_of_a_height_is_made_once_for_all_who_ask(http: Http, monkeypa
 
 def test_a_lake_that_was_run_is_served_without_its_scenario_at_heights_that_no_file_has(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, commit_every=8)
-    with Node(scenario_of(Lake.at(lake).about()["scenario"], lake), lake, Pace(0, on_demand=True)) as found:
+    content = Lake.at(lake).about()["scenario"]
+    content["network"]["executor"] = "in_process"
+    with Node(scenario_of(content, lake), lake, Pace(0, on_demand=True)) as found:
         answer = Http(application(found)).get("/v1/chains/right/watermark?height=3")
         assert answer.status_code == 200 and proved(answer.json()), answer.text
 
