@@ -1,0 +1,184 @@
+"""The tables of the ledger: one row an event of one message, and beside it value, windows and promises.
+
+They hold traffic that Causeway ran and traffic that was recorded anywhere else. Names are text; null means "not seen",
+never "none": a check takes nothing from what was not seen. ``docs/ledger.md`` is the page about them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import pyarrow as pa
+
+
+class Kind(StrEnum):
+    """What a message is."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+    REJECT = "reject"
+    REFUND = "refund"
+    CONTROL = "control"
+
+
+class Event(StrEnum):
+    """What happened to a message.
+
+    On the chain that it comes from: ``SENT``, ``COMMITTED`` (a root of that chain covers it), ``ACKNOWLEDGED`` (that it
+    arrived, or its answer, was shown there), ``TIMED_OUT`` (that it never arrives was shown there), ``COLLECTED``
+    (it was removed there). On the way: ``RELAYED``. On the chain that it goes to: ``RECEIVED``, ``EXECUTED``,
+    ``ANSWERED``, ``REJECTED``. On either: ``DROPPED``, ``FINAL`` (the block of an earlier event cannot be taken back
+    any more), ``REVERTED`` (a fork took back the event that ``detail`` names). ``OBSERVED``: who recorded it says
+    something that no chain did, such as that they stopped waiting; ``detail`` says what.
+    """
+
+    SENT = "sent"
+    COMMITTED = "committed"
+    RELAYED = "relayed"
+    RECEIVED = "received"
+    EXECUTED = "executed"
+    ANSWERED = "answered"
+    ACKNOWLEDGED = "acknowledged"
+    REJECTED = "rejected"
+    TIMED_OUT = "timed_out"
+    DROPPED = "dropped"
+    COLLECTED = "collected"
+    FINAL = "final"
+    REVERTED = "reverted"
+    OBSERVED = "observed"
+
+
+LIMBS = ("amount_0", "amount_1", "amount_2", "amount_3")
+"""An amount of up to 256 bits: four words of 64 bits, the least significant first; null in all four: not seen."""
+
+LANE = ("protocol", "source", "destination", "lane")
+"""What names a lane: messages of one lane are numbered by ``index``."""
+
+_NAME = pa.dictionary(pa.int32(), pa.string())
+_TIME = pa.timestamp("us", "UTC")
+_HASH = pa.binary(32)
+
+
+def _seen(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+_WHERE = [
+    pa.field("chain", _NAME),
+    pa.field("height", pa.uint64()),
+    pa.field("position", pa.uint64()),
+    pa.field("tick", pa.uint64()),
+    pa.field("time", _TIME),
+]
+
+_AMOUNT = [pa.field("asset", _NAME), *(pa.field(name, pa.uint64()) for name in LIMBS)]
+
+_STATED = [_seen("stated_by", _NAME), pa.field("source_file", _NAME), pa.field("source_row", pa.uint64())]
+
+_LANE = [_seen("protocol", _NAME), pa.field("source", _NAME), pa.field("destination", _NAME), pa.field("lane", _NAME)]
+
+LEDGER_SCHEMA = pa.schema(
+    [
+        *_LANE,
+        pa.field("index", pa.uint64()),
+        pa.field("message_id", pa.string()),
+        pa.field("answers", pa.string()),
+        pa.field("journey", pa.string()),
+        _seen("kind", _NAME),
+        _seen("event", _NAME),
+        *_WHERE,
+        pa.field("transaction", pa.string()),
+        pa.field("sender", pa.string()),
+        pa.field("receiver", pa.string()),
+        pa.field("payload_hash", _HASH),
+        *_AMOUNT,
+        pa.field("code", pa.int64()),
+        pa.field("detail", _NAME),
+        *_STATED,
+    ]
+)
+"""One row an event of one message.
+
+``protocol``, ``source``, ``destination``, ``lane``: the lane that the message travels in, by the names of the chains at
+its ends and of the channel, stream or queue between them. ``index``: its number in the lane. A message is its lane and
+index; where there is no index, its lane and ``message_id``. ``message_id``: the name by which its protocol, or who
+recorded it, calls it; ``answers``: the ``message_id`` of the request that a response answers, ``journey``: what the
+messages of one journey over several hops have in common. ``kind``: ``Kind``, ``event``: ``Event``.
+
+``chain``, ``height``, ``position``: where it happened: the position of the event in its block. ``tick``: of a run.
+``time``: by the clock of that chain; of a run, since 1970-01-01 as if that were its first tick. ``transaction``: the
+hash or name of the transaction that did it. ``payload_hash``: SHA-256 of what the message carries, or of those fields
+of it that were recorded: equal on all events of a message, or its content differs. ``asset`` and ``amount_0`` to
+``amount_3`` (``LIMBS``): the value that the message carries. ``code``: of an answer or a refusal, 0: good. ``detail``:
+the name of a reason. ``stated_by``: whose statement the row is; ``source_file``, ``source_row``: where it stood there,
+rows from 1."""
+
+VALUE_SCHEMA = pa.schema(
+    [
+        *_LANE,
+        pa.field("index", pa.uint64()),
+        pa.field("message_id", pa.string()),
+        *_WHERE,
+        *_AMOUNT,
+        _seen("why", _NAME),
+        pa.field("from", pa.string()),
+        pa.field("to", pa.string()),
+        *_STATED,
+    ]
+)
+"""One row a movement of value on ``chain``, from who had it to who has it then: fees, deposits, mints, burns, transfers
+(``why``), and the message that moves it, if one does."""
+
+OBSERVED_SCHEMA = pa.schema(
+    [
+        _seen("chain", _NAME),
+        *(pa.field(name, _NAME) for name in LANE),
+        pa.field("events", pa.list_(pa.string())),
+        pa.field("first_height", pa.uint64()),
+        pa.field("last_height", pa.uint64()),
+        pa.field("first_time", _TIME),
+        pa.field("last_time", _TIME),
+        _seen("how", _NAME),
+        *_STATED,
+    ]
+)
+"""One row a window of ``chain`` that the input covers: from ``first`` to ``last``, both included, in heights or in
+time. A lane (all four null: every lane) and ``events`` (null: every event) narrow it. ``how``: ``declared``, or
+``inferred`` from the rows. What happened inside the windows of its chain is in the ledger; outside of them nothing is
+known."""
+
+PROMISES_SCHEMA = pa.schema(
+    [
+        *(pa.field(name, _NAME) for name in LANE),
+        _seen("promise", _NAME),
+        pa.field("number", pa.uint64()),
+        _seen("stated_by", _NAME),
+    ]
+)
+"""One row a promise of a lane (null: of every lane that the others name). ``promise``: ``numbered`` (indices are given
+without holes), ``ordered_sends``, ``ordered_receives``, ``ordered_acknowledgements``, ``answered`` (each request gets
+one answer; ``number``: microseconds until then, null: at some time), ``final_after`` (``number``: microseconds between
+sending and receiving at least), ``capacity`` (``number``: messages sent and not yet acknowledged, at most),
+``conserved`` (what is received of an asset is what was sent of it)."""
+
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        _seen("source_file", _NAME),
+        pa.field("source_row", pa.uint64()),
+        _seen("reason", _NAME),
+        pa.field("field", _NAME),
+        pa.field("value", pa.string()),
+        _seen("row", pa.string()),
+    ]
+)
+"""One row of the input that could not be read as the mapping says: the name of the ``reason``, the ``field``, its
+``value`` and the whole ``row``, both cut off where they are long."""
+
+TABLES = {
+    "ledger": LEDGER_SCHEMA,
+    "value": VALUE_SCHEMA,
+    "observed": OBSERVED_SCHEMA,
+    "promises": PROMISES_SCHEMA,
+    "quarantine": QUARANTINE_SCHEMA,
+}
+"""The stored tables of a ledger."""
