@@ -153,6 +153,22 @@ def test_a_removal_that_would_use_indices_up_stops_its_subnet_alone() -> None:
     compare(scenario)
 
 
+def test_rejects_of_a_removal_wait_for_their_turn_where_the_subnet_is_halted() -> None:
+    """Two canisters end while their subnet runs no round: it takes one reject a round later, in the order made."""
+    first, second, caller = 1, 2, 3
+    asked = ops(*[("call", callee, "hold", b"", 1, None) for callee in (second, first, second, first)])
+    scenario = Scenario(
+        subnets=(0, 1),
+        canisters={first: (0, ACTOR, 100), second: (0, ACTOR, 100), caller: (0, ACTOR, 100), 4: (1, ACTOR, 100)},
+        options={"messages_per_canister": 1},
+        rounds=14,
+        ingress={1: [Call(0, caller, 5, "do", asked)]},
+        moves=[(7, second, None), (8, first, None)],
+        halts=[(0, 6, 9)],
+    )
+    compare(scenario)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("faulty", [False, True])

@@ -20,6 +20,7 @@ from causeway.protocols.ic.execute import received_only
 from causeway.protocols.ic.post_process import append_onward
 from causeway.protocols.ic.state import State
 from causeway.protocols.ic.step import Halted, Step
+from causeway.protocols.ic.turns import behind, enqueued
 from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, union
 
@@ -67,8 +68,10 @@ def step_of(kernel: IcStates, step: Step, context: Context) -> Step:
 
 def halt(kernel: IcStates, removal: Step, context: Context) -> Halted:
     """Return what becomes of ``context.chains``, which run no round: canisters end there, too, and nothing else
-    happens. ``removal``: what has ended in all subnets."""
+    happens. ``removal``: what has ended in all subnets. Rejects wait for their turn behind what waits already (X-4)."""
     step, log = step_of(kernel, removal, context), EventLog()
     log.add(received_only(step.arrivals))
     state, outbound = append_onward(step.state, step.onward, context)
+    if context.options.messages_per_canister:
+        state = replace(state, turns=behind(state.turns, enqueued([step.arrivals])))
     return Halted(state, outbound, log)
