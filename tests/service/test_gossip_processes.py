@@ -111,7 +111,9 @@ def test_no_process_is_left_when_the_one_that_started_them_ends(number: signal.S
         (up("--set", "gossip.reconciliation=minisketch"), 'only "off"'),
         (up("--set", "gossip.fallback_request=on"), 'only "off"'),
         (up("--trace", str(Path(__file__).parent)), "not empty"),
+        (up("--trace", __file__), "is no folder; a trace begins in a new or empty one"),
         (["replay", "nowhere"], "no trace here"),
+        (["replay", __file__], "is no folder; a trace is the folder that"),
     ],
 )
 def test_bad_input_is_said_in_one_line(arguments: list[str], text: str, capfd: pytest.CaptureFixture[str]) -> None:

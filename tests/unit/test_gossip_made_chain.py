@@ -187,5 +187,18 @@ def test_what_is_drawn_is_refused_beside_a_relay_chain_that_was_made(cli: Run, t
     ):
         code, out, err = cli("gossip", "simulate", "gossip.toml", "--set", given)
         assert (code, out) == (2, "") and said in err
-    code, _, err = cli("gossip", "relay-chain", "nowhere", "--out", "relay.parquet")
+    code, _, err = cli("gossip", "relay-chain", "nowhere", "--out", "chain.parquet")
     assert code == 2 and "nowhere" in err
+
+
+def test_a_relay_chain_is_written_into_no_lake_and_over_nothing_unasked(cli: Run, tmp_path: Path) -> None:
+    made = Path("relay.parquet")
+    made.write_bytes(b"mine")
+    code, _, err = cli("gossip", "relay-chain", "lake", "--out", made)
+    assert (code, made.read_bytes()) == (2, b"mine") and "exists already; name another file, or add --overwrite" in err
+    Path("elsewhere").symlink_to(tmp_path / "lake")
+    for inside in ("lake/relay.parquet", "./lake/state/../x", "elsewhere/x", tmp_path / "lake" / "x"):
+        code, _, err = cli("gossip", "relay-chain", "lake", "--out", inside, "--overwrite")
+        assert code == 2 and err.count("\n") == 1 and "is inside the lake lake" in err
+    code, _, err = cli("gossip", "relay-chain", "lake", "--out", made, "--overwrite")
+    assert code == 2 and "lake" in err and "--out" not in err, "there is no lake"

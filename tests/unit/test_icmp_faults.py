@@ -63,8 +63,8 @@ def _load(folder: Path, more: str) -> None:
             ("tick = 3000: until = 4099", "since tick 3", "at most 4096 ticks"),
         ),
         (FORK.replace("5", "4099"), ("until = 4099", "at most 4096 ticks from 3 on")),
-        (FORK + "followers = { relay = 1 }\n", ("followers", "names of parachains")),
-        (CANDIDATE + 'chain = "relay"\nwhat = "root"\n', ("candidate", "chain", "a parachain")),
+        (FORK + FORK.replace("3", "5") + "followers = { relay = 1 }\n", ("faults[1].followers.relay", "parachains")),
+        (FORK + CANDIDATE + 'chain = "relay"\nwhat = "root"\n', ("faults[1].chain", "a parachain")),
         (
             CANDIDATE + 'chain = "left"\nwhat = "watermark_hash"\n[options]\nwatermark_mode = "now_minus_1"\n',
             ("watermark_hash", "now_minus_1"),

@@ -122,7 +122,7 @@ def test_a_forged_receipt_is_refused_for_what_is_wrong_with_it(what: str) -> Non
 @pytest.mark.parametrize(
     ("malicious", "said"),
     [
-        (("a", "root"), 'what = "root": it does nothing with channels = "hrmp"'),
+        (("a", "root"), 'faults[0].what: "root": it does nothing with channels = "hrmp"'),
         (("relay", "many"), "it is the relay chain"),
     ],
 )

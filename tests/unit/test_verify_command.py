@@ -619,6 +619,11 @@ BAD = {
     "no block number": (changed("hrmp_queue", "messages", 0, "sent_at", to=2**32), (), "must be at most 4294967295"),
     "no version": (changed("ic_stream_slice", "version", to=7), (), "version: 7: must be from 19 to 26"),
     "signals of messages": (changed("ic_stream_slice", "messages", "signals_end", to=7), (), "only a header has it"),
+    "a truth for a state version": (
+        changed("substrate_storage", "state_version", to=True),
+        (),
+        "state_version: true: must be 0 or 1",
+    ),
     "no state version": (changed("substrate_storage", "state_version", to=2), (), "state_version: 2: must be 0 or 1"),
     "no hasher": (
         changed("substrate_storage", "entries", 0, "storage", "keys", 0, "hasher", to="md5"),

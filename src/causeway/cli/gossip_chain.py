@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from causeway.cli import shell
+from causeway.cli import places, shell
 from causeway.cli.gossip_up import part
 from causeway.cli.watch import results, waiting
 
@@ -22,12 +22,15 @@ def command(
             metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
         ),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Write the relay chain of a lake as a table: a simulation of gossip (relay.table) carries what the run posted.
 
     [bold]Example[/bold]: causeway gossip relay-chain my-lake --out relay.parquet
     """
+    places.outside("--out", out, lake)
+    places.unused("--out", out, overwrite=overwrite)
     with waiting("Reading"):
         found = part().relay_chain(lake, None if scenario is None else str(scenario), out)
     if as_json:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from causeway.cli import places as allowed
 from causeway.cli import shell
 from causeway.cli.declared import Command, declared, merged, parts, refuse_others
 from causeway.cli.watch import results, waiting
@@ -45,6 +46,8 @@ def _command(
     places = {flag: path for flag, path in places.items() if path is not None}
     if len(set(places.values())) < len(places):
         raise InvalidInput(f"{', '.join(places)}: give each a different file")
+    for flag, path in places.items():
+        allowed.outside(flag, path, lake)
     with waiting("Reading"):
         opened = open_lake(lake, None if scenario is None else str(scenario))
         prover = prover_of(opened)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.documents.document import ProofDocument, Track, hexed, one_claim_a_key, root_in, stored
@@ -34,6 +34,15 @@ NODES = ScaleTypes({})
 
 HasherName = Literal["Identity", "Blake2_128", "Blake2_128Concat", "Blake2_256", "Twox64Concat", "Twox128", "Twox256"]
 
+
+def _no_truth(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be 0 or 1")
+    return value
+
+
+Layout = Annotated[Literal[0, 1], BeforeValidator(_no_truth)]
+"""A version of the state's layout; true is not 1."""
 
 Nodes = Annotated[Annotated[Bytes, PLAIN] | Annotated[Listed[Bytes], PARTS], EITHER]
 """The nodes of a storage proof: a list of them, or in SCALE."""
@@ -86,7 +95,7 @@ class SubstrateStorage(ProofDocument):
 
     kind: Literal["substrate_storage"]
     entries: Annotated[Listed[StorageEntry], Field(min_length=1)]
-    state_version: Literal[0, 1] | None = None
+    state_version: Layout | None = None
     proof: Nodes
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, IcmpHead)
 
@@ -148,7 +157,7 @@ class SubstrateOrderedRoot(ProofDocument):
 
     kind: Literal["substrate_ordered_root"]
     values: Listed[Bytes]
-    state_version: Literal[0, 1] = 0
+    state_version: Layout = 0
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:

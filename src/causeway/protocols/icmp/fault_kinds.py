@@ -136,16 +136,14 @@ class CandidateSection(FaultSection):
         return Fault(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, last, {WHAT: self.what})
 
 
-def check_what(fault: Fault, relay: int, channels: str) -> None:
-    """Check that a candidate is of a parachain (``relay``: the number of the relay chain), and may be wrong in that way
-    with the option ``channels``. Raises ``InvalidInput``."""
+def check_what(fault: Fault, row: int, relay: int, channels: str) -> None:
+    """Check that a candidate, the fault at ``row`` of the scenario, is of a parachain (``relay``: the number of the
+    relay chain), and may be wrong in that way with the option ``channels``. Raises ``InvalidInput``."""
     if fault.source == relay:
-        raise InvalidInput(f'faults: kind = "{CANDIDATE}": chain: it is the relay chain; allowed: a parachain')
+        raise InvalidInput(f"faults[{row}].chain: it is the relay chain; allowed: a parachain")
     what = fault.args[WHAT]
     if what in (EGRESS_ONLY if channels == "hrmp" else HRMP_ONLY):
-        raise InvalidInput(
-            f'faults: kind = "{CANDIDATE}": what = "{what}": it does nothing with channels = "{channels}"'
-        )
+        raise InvalidInput(f'faults[{row}].{WHAT}: "{what}": it does nothing with channels = "{channels}"')
 
 
 FAULT_KINDS: tuple[type[FaultSection], ...] = (HaltSection, DropSection, ForkSection, CandidateSection)

@@ -50,21 +50,22 @@ class RelayInterference(Interference):
 
     passive = (*PASSIVE, CANDIDATE)
 
-    def check(self, options: IcmpOptions) -> None:
-        """Check that forks part leaves that there are, and that candidates are what they are to be.
-        Raises ``InvalidInput``."""
-        relay = int(self._numbers[RELAY_POSITION])
-        if any(str(relay) in fault.args[FOLLOWERS] for fault in self._forks):
-            text = "followers: one is the relay chain; allowed: names of parachains"
-            raise InvalidInput(f'faults: kind = "{FORK}": {text}')
+    def check(self, options: IcmpOptions, relay: str) -> None:
+        """Check that forks part leaves that there are, and that candidates are what they are to be; ``relay``: the name
+        of the relay chain. Raises ``InvalidInput``."""
+        number = int(self._numbers[RELAY_POSITION])
+        for row, fault in enumerate(self._faults.rows):
+            if fault.kind == FORK and str(number) in fault.args[FOLLOWERS]:
+                text = "is the relay chain; allowed: names of parachains"
+                raise InvalidInput(f"faults[{row}].{FOLLOWERS}.{relay}: {text}")
         assert self.leaves is not None
-        for fault in self._faults.rows:
+        for row, fault in enumerate(self._faults.rows):
             if fault.kind != CANDIDATE:
                 continue
-            check_what(fault, relay, "egress")
+            check_what(fault, row, number, "egress")
             if fault.args[WHAT] in WATERMARKS and options.watermark_mode == "now_minus_1":
                 text = 'with watermark_mode = "now_minus_1" nobody looks at the watermark of a receipt'
-                raise InvalidInput(f'faults: kind = "{CANDIDATE}": what = "{fault.args[WHAT]}": {text}')
+                raise InvalidInput(f'faults[{row}].{WHAT}: "{fault.args[WHAT]}": {text}')
 
     @cached_property
     def leaves(self) -> LeafPlan:

@@ -95,7 +95,7 @@ class IcmpKernel(ParachainKernel):
     def __post_init__(self) -> None:
         """Check the calls that the options plan, and the forks. Raises ``InvalidInput``."""
         check_faults(self.faults.rows)
-        self.interference.check(self.options)
+        self.interference.check(self.options, self.network.names[RELAY_POSITION])
         assert self.planned is not None
 
     @property

@@ -139,6 +139,8 @@ def _files(folder: Path) -> list[tuple[int, int, Path]]:
 def create_trace(folder: Path, options: GossipOptions, nodes: Sequence[int]) -> None:
     """Begin a trace in a folder, which is new or empty. Raises ``InvalidInput``: it is not, or cannot be had."""
     try:
+        if folder.exists() and not folder.is_dir():
+            raise InvalidInput(f"--trace {folder}: is no folder; a trace begins in a new or empty one")
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise InvalidInput(f"--trace {folder}: the folder is not empty; a trace begins in a new or empty one")
@@ -166,6 +168,8 @@ def close_trace(folder: Path) -> None:
 
 def open_trace(folder: Path) -> Trace:
     """Return the trace in a folder. Raises ``InvalidInput``: there is none, or of another format, or it was altered."""
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"{folder}: is no folder; a trace is the folder that was named when it was recorded")
     content = _manifest(folder)
     path = folder / MANIFEST
     if unknown := content.keys() - {"format", "protocol", "options", "nodes", "files", "digest"}:

@@ -39,12 +39,12 @@ class HrmpInterference(Interference):
 
     def check(self) -> None:
         """Raise ``InvalidInput`` for faults that do nothing here."""
-        for fault in self._faults.rows:
+        for row, fault in enumerate(self._faults.rows):
             if fault.kind not in (HALT, CANDIDATE):
                 allowed = f"{HALT!r}, {CANDIDATE!r}"
-                raise InvalidInput(f'faults: {fault.kind!r} is not for channels = "hrmp"; allowed: {allowed}')
+                raise InvalidInput(f'faults[{row}].kind: {fault.kind!r} is not for channels = "hrmp"; allowed: {allowed}')
             if fault.kind == CANDIDATE:
-                check_what(fault, int(self._numbers[RELAY_POSITION]), "hrmp")
+                check_what(fault, row, int(self._numbers[RELAY_POSITION]), "hrmp")
 
     def malicious(self, tick: int) -> list[tuple[int, str]]:
         """Return whose collators are malicious in a tick, and what they do."""
