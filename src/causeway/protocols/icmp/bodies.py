@@ -13,7 +13,7 @@ from causeway.model.frame import Frame
 from causeway.model.order import U64, Rows
 from causeway.protocols.icmp.body_table import NEVER
 from causeway.protocols.icmp.options import IcmpOptions
-from causeway.protocols.icmp.simulation.draws import Draw, paired_words
+from causeway.protocols.icmp.column_draws import Draw, paired_words
 
 _MS = 1_000_000
 """Nanoseconds."""

@@ -42,7 +42,9 @@ class HrmpInterference(Interference):
         for row, fault in enumerate(self._faults.rows):
             if fault.kind not in (HALT, CANDIDATE):
                 allowed = f"{HALT!r}, {CANDIDATE!r}"
-                raise InvalidInput(f'faults[{row}].kind: {fault.kind!r} is not for channels = "hrmp"; allowed: {allowed}')
+                raise InvalidInput(
+                    f'faults[{row}].kind: {fault.kind!r} is not for channels = "hrmp"; allowed: {allowed}'
+                )
             if fault.kind == CANDIDATE:
                 check_what(fault, row, int(self._numbers[RELAY_POSITION]), "hrmp")
 

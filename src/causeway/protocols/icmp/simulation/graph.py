@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from causeway.model.order import U64, Rows, positions_in
-from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
+from causeway.protocols.icmp.column_draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.options import LinksSection, SimulationOptions
 
 

@@ -17,7 +17,7 @@ from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.gossip.output import Output
 from causeway.protocols.icmp.gossip.waiting import admitted
 from causeway.protocols.icmp.simulation.asking import SAID
-from causeway.protocols.icmp.simulation.draws import Draw, uniforms, words
+from causeway.protocols.icmp.column_draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.state import heads_bytes, heads_hashes
 from causeway.protocols.icmp.simulation.tables import (
     ASK,

@@ -23,7 +23,7 @@ from causeway.protocols.icmp.gossip.peers import disconnect
 from causeway.protocols.icmp.gossip.state import GossipState, Own
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.simulation.asking import answers, answers_input, requests
-from causeway.protocols.icmp.simulation.draws import Draw, words
+from causeway.protocols.icmp.column_draws import Draw, words
 from causeway.protocols.icmp.simulation.mail import (
     Mail,
     Sending,

@@ -1,4 +1,5 @@
-"""Random numbers of the simulation, as columns: Philox-4x32-10, keyed by the seed, counted by what is drawn of what.
+"""Random numbers as columns, of simulations and of bodies that come late: Philox-4x32-10, keyed by the seed, counted
+by what is drawn of what.
 
 A number depends on nothing else: not on which nodes are in a call, nor on what was drawn before.
 """
