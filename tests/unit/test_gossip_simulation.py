@@ -19,8 +19,8 @@ from causeway.network import deploy
 from causeway.network.network import Network
 from causeway.network.simulated import Found, found_in, load_simulation
 from causeway.pipeline.bucket import forget_states
-from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.column_draws import rounds
+from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.simulation.kernel import GossipKernel
 from causeway.protocols.icmp.simulation.node import ITSELF
 from causeway.protocols.icmp.simulation.options import AttackersSection, SimulationOptions

@@ -12,8 +12,8 @@ import numpy as np
 from causeway.model.frame import Frame
 from causeway.model.order import U64, Rows
 from causeway.protocols.icmp.body_table import NEVER
-from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.icmp.column_draws import Draw, paired_words
+from causeway.protocols.icmp.options import IcmpOptions
 
 _MS = 1_000_000
 """Nanoseconds."""

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from causeway.model.frame import Frame, empty_frame, repeated_bytes
 from causeway.model.joins import over
 from causeway.model.order import Rows, distinct
+from causeway.protocols.icmp.column_draws import Draw, words
 from causeway.protocols.icmp.gossip.fallback import requested
 from causeway.protocols.icmp.gossip.state import GossipState
-from causeway.protocols.icmp.column_draws import Draw, words
 from causeway.protocols.icmp.simulation.tables import REPLY, REQUEST, SKETCHES
 from causeway.protocols.icmp.simulation.world import World
 

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
 from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.proofs.hashing import Digests
+from causeway.protocols.icmp.column_draws import Draw, uniforms, words
 from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.gossip.output import Output
 from causeway.protocols.icmp.gossip.waiting import admitted
 from causeway.protocols.icmp.simulation.asking import SAID
-from causeway.protocols.icmp.column_draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.state import heads_bytes, heads_hashes
 from causeway.protocols.icmp.simulation.tables import (
     ASK,

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import codes, lookup, over
 from causeway.model.order import Rows, groups_of
+from causeway.protocols.icmp.column_draws import Draw, words
 from causeway.protocols.icmp.errors import Verdict
 from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.gossip.output import ANSWER, QUEUE, Output
@@ -23,7 +24,6 @@ from causeway.protocols.icmp.gossip.peers import disconnect
 from causeway.protocols.icmp.gossip.state import GossipState, Own
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.simulation.asking import answers, answers_input, requests
-from causeway.protocols.icmp.column_draws import Draw, words
 from causeway.protocols.icmp.simulation.mail import (
     Mail,
     Sending,

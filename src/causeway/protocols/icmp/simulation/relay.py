@@ -21,9 +21,9 @@ from causeway.model.order import U64, Rows, distinct, groups_of, positions_in
 from causeway.proofs.hashing import Digests, blake2_256
 from causeway.proofs.substrate import egress_root
 from causeway.protocols.digests import digests
+from causeway.protocols.icmp.column_draws import Draw, uniforms, words
 from causeway.protocols.icmp.gossip.listed import TO, from_to_topics, queue_topics
 from causeway.protocols.icmp.gossip.options import GossipOptions
-from causeway.protocols.icmp.column_draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.options import RelaySection, SimulationOptions
 from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK, RelayTable
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.order import U64, Rows
+from causeway.protocols.icmp.column_draws import Draw, uniforms, words
 from causeway.protocols.icmp.gossip.listed import TO, Mask
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.state import NO_INTEREST
-from causeway.protocols.icmp.column_draws import Draw, uniforms, words
 from causeway.protocols.icmp.simulation.graph import Graph, graph_of, latencies
 from causeway.protocols.icmp.simulation.options import SimulationOptions
 from causeway.protocols.icmp.simulation.relay import RelayChain, chain_of, relay_chain
