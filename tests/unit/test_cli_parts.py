@@ -146,3 +146,46 @@ def test_an_interrupt_in_the_middle_of_a_command_is_told(
     monkeypatch.setattr(Lake, "at", interrupted)
     monkeypatch.setattr(relay, "_Process", interrupted)
     assert cli(*command) == (130, "", f"causeway: interrupted{how}\n")
+
+
+SIGNALLED = """
+import importlib.abc, os, signal, sys
+
+class Signals(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            {how}
+
+class Dropped:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+
+sys.meta_path.insert(0, Signals())
+from causeway.cli import main
+main(["verify", "nowhere.json"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "how"),
+    [
+        ("causeway.cli.shell", "signal.raise_signal(signal.SIGTERM)"),
+        ("causeway.cli.app", "signal.raise_signal(signal.SIGINT)"),
+        ("causeway.proofs.documents.reading", "signal.raise_signal(signal.SIGTERM)"),
+        ("causeway.proofs.documents.reading", "Dropped()"),
+    ],
+)
+def test_a_signal_that_comes_while_a_command_is_imported_ends_it_with_one_line(at: str, how: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", SIGNALLED.format(how=how), at], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "causeway: interrupted\n")
+
+
+def test_an_interrupt_that_a_package_makes_an_error_of_is_one(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: object, **named: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise ImportError("cannot be imported") from error
+
+    monkeypatch.setattr(Lake, "at", interrupted)
+    assert cli("check", "lake") == (130, "", "causeway: interrupted\n")

@@ -6,20 +6,53 @@ something unexpected (one line too), 130 interrupted.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from types import FrameType
 
 __all__ = ["main"]
 
+_INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
-    from causeway.cli.shell import execute
+    """Run the command line and exit with its code.
 
-    sys.exit(execute(sys.argv[1:] if arguments is None else arguments, _build, "causeway"))
+    Commands take the signals that end them in ways of their own, once what these need is imported, which takes a
+    second. Until the commands are there, a signal ends the process at once, since nothing has been done; from then on
+    each is an interrupt, which leaves nothing open.
+    """
+    taken = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: found for number in taken if (found := signal.getsignal(number)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, _end)
+
+    def built() -> Callable[..., object]:
+        from causeway.cli.app import build
+
+        commands = build()
+        for number, found in before.items():
+            # Spark gives way to nothing but Python's own handler of SIGINT.
+            signal.signal(number, _interrupt if number == signal.SIGTERM else found)
+        return commands
+
+    try:
+        from causeway.cli.shell import execute
+
+        code = execute(sys.argv[1:] if arguments is None else arguments, built, "causeway")
+    finally:
+        for number, found in before.items():
+            signal.signal(number, found)
+    sys.exit(code)
 
 
-def _build() -> Callable[..., object]:
-    from causeway.cli.app import build
+def _end(number: int, frame: FrameType | None) -> None:
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"causeway: interrupted\n")
+    os._exit(_INTERRUPTED)
 
-    return build()
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

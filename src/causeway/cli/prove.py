@@ -42,8 +42,8 @@ def _command(
     from causeway.proving.prover import prover_of
 
     files: dict[FileOption, Path | None] = {option: given[option.name] for option in _files()}
-    places = {"--out": out, **{option.flag: path for option, path in files.items()}}
-    places = {flag: path for flag, path in places.items() if path is not None}
+    named = {"--out": out, **{option.flag: path for option, path in files.items()}}
+    places = {flag: path for flag, path in named.items() if path is not None}
     if len(set(places.values())) < len(places):
         raise InvalidInput(f"{', '.join(places)}: give each a different file")
     for flag, path in places.items():

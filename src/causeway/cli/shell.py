@@ -7,7 +7,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from causeway.model.errors import InvalidInput, bad_place
 
@@ -19,6 +20,8 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 DEBUG = "CAUSEWAY_DEBUG"
+
+_MOST_CAUSES = 64
 
 EPILOG = (
     "Exit codes: 0 done and all guarantees hold, 1 a guarantee is broken or a proof is false, 2 bad input, "
@@ -40,7 +43,8 @@ def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]]
     if not debugging():
         logging.disable(logging.CRITICAL)  # Spark's and its bridge's: what matters is raised as an error
     try:
-        code = _execute(arguments, build, name)
+        with _no_lost_interrupts():
+            code = _execute(arguments, build, name)
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_output()
@@ -49,8 +53,40 @@ def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]]
         tell(str(error) or "interrupted")
         return INTERRUPTED
     except Exception as error:
+        if _was_interrupted(error):
+            tell("interrupted")
+            return INTERRUPTED
         return _failed(error)
     return code
+
+
+@contextlib.contextmanager
+def _no_lost_interrupts() -> Iterator[None]:
+    """End the process where Python drops an interrupt: one that comes in a callback of its garbage collection, say."""
+    before = sys.unraisablehook
+
+    def dropped(lost: Any) -> None:
+        if not isinstance(lost.exc_value, KeyboardInterrupt):
+            before(lost)
+            return
+        tell("interrupted")
+        os._exit(INTERRUPTED)
+
+    sys.unraisablehook = dropped
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Return whether an error came of an interrupt: packages make errors of their own of one in their imports."""
+    seen = 0
+    while error is not None and seen < _MOST_CAUSES:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return False
 
 
 def _execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]], name: str) -> int:
