@@ -15,18 +15,18 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ROOTS = {
     ("auction", "ic"): (36, "d967f85866f9c4745ab70018c6104f3d59e1f2b7a42143e94da9caf7656b7b34"),
     ("auction", "ibc"): (122, "2e442c8a568893a38bd6209f6175a9c076dcab4f9c085bedd95cb44c27163df7"),
-    ("generated", "ic"): (28, "2c5b621599c3358fb59f223d1330737171b890cb7a26b77c4be70bdb09b78885"),
-    ("generated", "ibc"): (27, "79dc7659465713a97908fb178eb71cc261c56cfc85302e26a4ded4f6c46e6c02"),
+    ("generated", "ic"): (28, "35e387f3121c36e59b421623281969ac2803000dd4b49010053c8e3881b8e476"),
+    ("generated", "ibc"): (27, "7f4ddef58b298aba197802840afe0eff6c204caefaa017a6f699ba62a33d9ea4"),
     ("two_subnets", "ic"): (5, "e80ddcecf51f5c27972534564611c260c3856cb98ad67cdbf7a199da92e521d0"),
     ("two_subnets", "ibc"): (4, "4a33bafe37033047706003ea3314532992248c42e1f5803cc9e4a66e41a262ad"),
     ("tokens", "ibc"): (15, "db1cee1e52026d2b7911c4a7f48cedc552496a469c36f15b46fd7a5d4ad8c231"),
-    ("zones", "ibc"): (26, "72302647bfab516d160c50129c616e14d60c6945f0a1d4f88b583b65f1ed8a31"),
+    ("zones", "ibc"): (27, "7dc8bc5a1fc9acd5e0552af6bde311891ba806fcbb3a522bd477e85eebecb1ab"),
     ("clients", "ibc"): (27, "01c0e39fe50effd43dee6e691444380dd0239dd1c9c15c0d5b2ac897182c7d34"),
     ("domains", "xdm"): (38, "38f99cd2db180377137b0e52c2ba91e091d5d2b1fae76c44b646f2b50fb258cb"),
     ("faulty_domains", "xdm"): (67, "bfd17d6f42e560c563515a64de8f543c569c787c77b25cf999faf884e51ed1af"),
     ("two_subnets", "xdm"): (25, "b757b7c58062086fde4e452a4cac6b72d757eca36ef525a8eff7f183ecae6e58"),
     ("auction", "xdm"): (26, "5023dbbaf58288b242b13cb03dc990dde8d7190b5c3b3aa52790dbdad3aca618"),
-    ("generated", "icmp"): (34, "ac5708427a3b97baf27195cad29c84e2676a164a37c3aebcc825ec86ba7ea972"),
+    ("generated", "icmp"): (33, "1b82d0ecd0fda8b92a7f654360c9b168a4d22a8539d022f73cec25b87c85df48"),
     ("auction", "icmp"): (96, "b813ffffd320774fdfb974ca25a46888f13c705df56b5300d57a753abccd36e1"),
     ("parachains", "icmp"): (32, "89286ab225b37abe6cd567f10bbb2a9b7760f6d1f571a2f1daf79c1de7e3c1bd"),
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),
@@ -36,7 +36,7 @@ ROOTS = {
 
 UNCERTIFIED = {
     "auction": (36, "dc72c4d9ed3f9a8cd87b68a3364d11da9c2e7a0f646eda1c49cb60291c485e7a"),
-    "generated": (28, "3442f7247b644c59fa607d0b91ee792b11776967547badd4d4c59435f25e9a22"),
+    "generated": (28, "e3f80604de8d08a29939d5c9ac101961bbcfa967b44b0dabe1bdf53ab498fd99"),
     "two_subnets": (5, "7e28ae6c6d7a15fa0a205a0ded12ef88b323b6c1cb4d7cf5796e07d6a51c92fe"),
 }
 """The same where subnets certify nothing."""

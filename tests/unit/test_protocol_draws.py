@@ -6,6 +6,8 @@ import itertools
 import re
 from pathlib import Path
 
+import numpy as np
+
 import causeway
 from causeway.protocols.draws import Draw, drawn
 
@@ -27,3 +29,16 @@ def test_all_draws_of_kernels_are_listed() -> None:
         if re.search(r"Philox\(|random\.(PCG64|default_rng)|import random", path.read_text())
     }
     assert others == {"protocols/draws.py"}
+
+
+def test_long_draws_share_no_words() -> None:
+    """More words than the generator makes at once: they stand nowhere in the draws of other times, kinds or numbers."""
+    whens, count = (30, 31, 32, 36), 40
+    draws = [drawn(what, 5, 7, when, which).random_raw(count) for what in Draw for when in whens for which in (0, 1)]
+    assert len(np.unique(draws)) == len(Draw) * len(whens) * 2 * count
+
+
+def test_the_first_words_are_the_block_that_is_counted() -> None:
+    """Pinned roots depend on them: Philox-4x64-10 of the counter (31, 2, 3, 0)."""
+    block = np.random.Philox(key=np.array([5, 7], dtype=np.uint64), counter=np.array([30, 2, 3, 0], dtype=np.uint64))
+    assert drawn(Draw.TURNS, 5, 7, 30, 3).random_raw(4).tolist() == block.random_raw(4).tolist()

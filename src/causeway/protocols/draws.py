@@ -6,8 +6,13 @@ Each of these draws has a number of its own here, so that no two of them ever se
 from __future__ import annotations
 
 from enum import IntEnum, unique
+from typing import Any
 
 import numpy as np
+
+_FURTHER = 1 << 63
+"""Told apart by it: counters of the words after the first four. Those of the first four end in 0, and those of traffic
+(``causeway.network.draws``) in the small number of a stream."""
 
 
 @unique
@@ -33,6 +38,18 @@ class Draw(IntEnum):
 
 
 def drawn(what: Draw, seed: int, place: int, when: int, which: int = 0) -> np.random.Philox:
-    """Return the words that are drawn once; equal arguments give equal ones."""
-    key = np.array([seed, place], dtype=np.uint64)
-    return np.random.Philox(key=key, counter=np.array([when, what, which, 0], dtype=np.uint64))
+    """Return the words that are drawn once, however many; equal arguments give equal ones.
+
+    The first four are the block counted by (when, what, which, 0). The generator would count on in the first of these,
+    which is where the words of the next time stand, so that further ones are counted by (n, when, which, ``_FURTHER`` +
+    what), n = 1, 2, ...
+    """
+    words = np.random.Philox(
+        key=np.array([seed, place], dtype=np.uint64), counter=np.array([when, what, which, 0], dtype=np.uint64)
+    )
+    words.random_raw()  # fills the buffer of four words
+    state: Any = words.state
+    state["buffer_pos"] = 0
+    state["state"]["counter"] = np.array([0, when, which, _FURTHER + what], dtype=np.uint64)
+    words.state = state
+    return words
