@@ -109,6 +109,8 @@ class Handle:
                 message = await self._control.heard()
                 self.failed = message.get("failed")
                 self.status = message.get("status", self.status)
+                if "late" in message:  # it has heard all that it was told when it hears this
+                    self.tell({"now": message["late"]})
                 self._changed()
         if self.alive:
             self.port = None

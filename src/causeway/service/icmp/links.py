@@ -70,6 +70,7 @@ class Links:
         self._joins = {peer: Budget(SPARE_CONNECTIONS, CONNECTIONS) for peer in links}
         self._unknown: dict[asyncio.StreamWriter, None] = {}
         self._order = 0
+        self._paused = False
         self._server: asyncio.Server | None = None
         self._dialers: list[asyncio.Task[None]] = []
 
@@ -94,6 +95,16 @@ class Links:
         """End the connection to a peer, which may connect again."""
         if peer in self.connections:
             self.connections[peer].end(why)
+
+    def pause(self, why: str) -> None:
+        """End all connections, and take none until ``resume``."""
+        self._paused = True
+        for connection in [*self.connections.values()]:
+            connection.end(why)
+
+    def resume(self) -> None:
+        """Take connections again."""
+        self._paused = False
 
     async def close(self) -> None:
         """End all connections."""
@@ -197,7 +208,9 @@ class Links:
         return Hello(self._network, self._node, peer, os.urandom(NONCE_BYTES))
 
     def _require(self, peer: int) -> None:
-        """Refuse who is connected, or kept out. Raises ``WireError``."""
+        """Refuse who is connected, or kept out, and everybody in a pause. Raises ``WireError``."""
+        if self._paused:
+            raise WireError("late", "nobody is taken before the leaves of today are known")
         if peer in self.connections:
             raise WireError("twice", f"node {peer} is connected already")
         if self._out_until.get(peer, 0.0) > asyncio.get_running_loop().time():

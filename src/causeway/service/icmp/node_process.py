@@ -23,6 +23,7 @@ from causeway.service.icmp.control import Control, told_of_plain
 from causeway.service.icmp.links import Link, Links
 from causeway.service.icmp.node import GossipNode
 from causeway.service.icmp.node_metrics import NodeCollector
+from causeway.service.icmp.standstill import LATE, Standstill
 from causeway.service.icmp.trace import TraceWriter
 from causeway.service.icmp.trace_records import Life
 from causeway.service.icmp.wire import message_limit
@@ -30,6 +31,9 @@ from causeway.service.metrics_port import serving
 
 TOGETHER = 0.004
 """Seconds after the first thing that came in which more is waited for, to be taken in the same step."""
+
+BEAT = LATE / 10
+"""Seconds after which a node that waits looks whether it stood still."""
 
 REFUSED = (Verdict.TooManyPeers.name, Verdict.Banned.name)
 """Why a peer is disconnected that has done nothing since it came."""
@@ -39,10 +43,12 @@ STATUS = 0.1
 
 
 class NodeProcess:
-    """A node with its sockets. ``settings``: the first message of the process that started it."""
+    """A node with its sockets. ``settings``: the first message of the process that started it; ``standstill``: says
+    whether this process stood still."""
 
-    def __init__(self, control: Control, settings: Mapping[str, Any]) -> None:
-        self._control = control
+    def __init__(self, control: Control, settings: Mapping[str, Any], standstill: Standstill | None = None) -> None:
+        self._control, self._standstill = control, standstill or Standstill()
+        self._stops = 0
         self._epoch: float = settings["epoch"]
         self._metrics_port: int | None = settings["metrics"]
         options = GossipOptions.model_validate(settings["options"])
@@ -112,6 +118,8 @@ class NodeProcess:
                 self._work.set()
             if "peer" in message:
                 self._links.found(*message["peer"])
+            if message.get("now") == self._stops:
+                self._links.resume()
             if "stop" in message:
                 return
 
@@ -119,11 +127,21 @@ class NodeProcess:
         while True:
             wait = max(0, self._node.purge_due - self._now()) / 1_000
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout(min(wait, BEAT)):
                     await self._work.wait()
             await asyncio.sleep(TOGETHER)
-            self._work.clear()
-            self._step()
+            if self._standstill.noticed():
+                await self._begin_anew()
+            if self._work.is_set() or self._node.purge_due <= self._now():
+                self._work.clear()
+                self._step()
+
+    async def _begin_anew(self) -> None:
+        """Drop what peers sent while this process stood still, under leaves that are long gone: it would count against
+        them. They are taken again, and send what is listed now, as soon as this node knows the leaves of today."""
+        self._stops += 1
+        self._links.pause("late")
+        await self._control.say({"late": self._stops})
 
     def _step(self) -> None:
         """Take what came, as much of it as a step takes; what is left is taken in the next one."""
