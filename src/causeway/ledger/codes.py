@@ -1,0 +1,83 @@
+"""Names as codes: what a pass over columns compares, and what it turns back into names at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Codes = npt.NDArray[np.int32]
+
+NOT_SEEN = -1
+"""The code of null."""
+
+
+class Names:
+    """The names of one pass, numbered in the order in which they were first seen. ``names``: those known before."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._code_of: dict[str, int] = {}
+        for name in names:
+            self.code(name)
+
+    def __len__(self) -> int:
+        return len(self._code_of)
+
+    def code(self, name: str | None) -> int:
+        """Return the code of a name, a new one if need be; ``NOT_SEEN`` of None."""
+        return NOT_SEEN if name is None else self._code_of.setdefault(name, len(self._code_of))
+
+    def known(self) -> list[str]:
+        """Return the names by their codes."""
+        return [*self._code_of]
+
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+        """Return the code of each row of a column of texts or dictionaries, ``NOT_SEEN`` where it is null.
+
+        Only what stands in a dictionary is looked at name by name.
+        """
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        found = [self._of_chunk(chunk) for chunk in chunks]
+        return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, dtype=np.int32), *found])
+
+    def column(self, codes: Codes) -> pa.DictionaryArray:
+        """Return codes as a column of names."""
+        missing = codes < 0
+        indices = pa.array(codes, mask=missing if missing.any() else None)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(self.known(), pa.string()))
+
+    def _of_chunk(self, chunk: pa.Array) -> Codes:
+        if not pa.types.is_dictionary(chunk.type):
+            chunk = chunk.dictionary_encode()
+        if not len(chunk):
+            return np.zeros(0, dtype=np.int32)
+        indices = chunk.indices
+        used = indices.fill_null(-1) if indices.null_count else indices
+        places = used.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        if len(chunk.dictionary) > len(chunk):  # a slice of something larger: only what it has becomes a name
+            present = np.unique(places)
+            names = chunk.dictionary.take(pa.array(present[present >= 0])).to_pylist()
+            table = np.full(len(chunk.dictionary) + 1, NOT_SEEN, dtype=np.int32)
+            table[present[present >= 0]] = self._all(names)
+        else:
+            table = np.array([*self._all(chunk.dictionary.to_pylist()), NOT_SEEN], dtype=np.int32)
+        found: Codes = table[places]
+        return found
+
+    def _all(self, names: Sequence[str | None]) -> list[int]:
+        return [self.code(name) for name in names]
+
+
+def name_ranks(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
+    """Return where each row's name stands among all of the column by its UTF-8 bytes, from 1; 0: null."""
+    names = Names()
+    codes = names.codes(column)
+    ranks = np.zeros(len(names) + 1, dtype=np.uint32)
+    for rank, name in enumerate(sorted(names.known(), key=str.encode), start=1):
+        ranks[names.code(name)] = rank
+    return ranks[codes]  # the last one, 0, is that of NOT_SEEN
+
+
+__all__ = ["NOT_SEEN", "Codes", "Names", "name_ranks"]

@@ -1,0 +1,160 @@
+"""Loops between whole numbers of up to 256 bits and their digits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, written
+
+GOOD, NOTHING_THERE, NEGATIVE, NO_NUMBER, TOO_LARGE = range(5)
+"""What a text is as a number."""
+
+MOST_DIGITS = 78
+"""Decimal digits of 2**256 - 1."""
+
+_PARTS = 8
+_GROUP = 9
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_TEN = np.uint64(10)
+_BILLION = np.uint64(1_000_000_000)
+_WORDS = written("uint64", 2)
+
+
+@compiled(allocates=False)
+def scaled(parts: Any, factor: Any, more: Any) -> bool:
+    """Multiply a number of 32-bit parts, add to it, and return whether it still fits."""
+    carry = more
+    for part in range(_PARTS):
+        carry += parts[part] * factor
+        parts[part] = carry & _LOW
+        carry >>= _HALF
+    return bool(carry == 0)
+
+
+@compiled(allocates=False)
+def nibble(byte: Any) -> Any:
+    """Return the value of a hexadecimal digit, 16 for any other byte."""
+    if 48 <= byte <= 57:
+        return byte - 48
+    if 97 <= byte <= 102:
+        return byte - 87
+    if 65 <= byte <= 70:
+        return byte - 55
+    return 16
+
+
+@compiled(allocates=False)
+def read_hex(data: Any, start: Any, stop: Any, parts: Any) -> int:
+    """Read hexadecimal digits, at least one."""
+    if start == stop:
+        return NO_NUMBER
+    for at in range(start, stop):
+        digit = nibble(data[at])
+        if digit == 16:
+            return NO_NUMBER
+        if not scaled(parts, np.uint64(16), np.uint64(digit)):
+            for rest in range(at + 1, stop):
+                if nibble(data[rest]) == 16:
+                    return NO_NUMBER
+            return TOO_LARGE
+    return GOOD
+
+
+@compiled(allocates=False)
+def read_digits(data: Any, start: Any, stop: Any, parts: Any) -> int:
+    """Read decimal digits, at least one."""
+    if start == stop:
+        return NO_NUMBER
+    fits = True
+    group, scale, taken = np.uint64(0), np.uint64(1), 0
+    for at in range(start, stop):
+        digit = data[at] - 48
+        if digit < 0 or digit > 9:
+            return NO_NUMBER
+        group, scale, taken = group * _TEN + np.uint64(digit), scale * _TEN, taken + 1
+        if taken == _GROUP:
+            fits = fits and scaled(parts, scale, group)
+            group, scale, taken = np.uint64(0), np.uint64(1), 0
+    if taken:
+        fits = fits and scaled(parts, scale, group)
+    return GOOD if fits else TOO_LARGE
+
+
+@compiled(NOTHING, [BYTES, ROWS, ROWS, _WORDS, BYTES_OUT])
+def read_numbers(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> None:
+    """Read one number a slice: decimal digits, or ``0x`` and hexadecimal ones; a sign and spaces around are taken.
+
+    ``words``: four a row, the least significant first. ``found``: what each text is; where it is no number that fits,
+    its words are 0.
+    """
+    parts = np.zeros(_PARTS, dtype=np.uint64)
+    for row in range(len(starts)):
+        at, stop = starts[row], stops[row]
+        while at < stop and (data[at] == 32 or 9 <= data[at] <= 13):
+            at += 1
+        while stop > at and (data[stop - 1] == 32 or 9 <= data[stop - 1] <= 13):
+            stop -= 1
+        parts[:] = 0
+        negative = False
+        if at == stop:
+            found[row] = NOTHING_THERE
+        else:
+            if data[at] == 43 or data[at] == 45:
+                negative = data[at] == 45
+                at += 1
+            if stop - at >= 2 and data[at] == 48 and (data[at + 1] == 120 or data[at + 1] == 88):
+                found[row] = read_hex(data, at + 2, stop, parts)
+            else:
+                found[row] = read_digits(data, at, stop, parts)
+            if negative and found[row] != NO_NUMBER:
+                found[row] = NEGATIVE
+        good = found[row] == GOOD
+        for word in range(4):
+            words[row, word] = parts[2 * word] | (parts[2 * word + 1] << _HALF) if good else np.uint64(0)
+
+
+@compiled(INT64, [_WORDS, BYTES, BYTES_OUT, ROWS_OUT])
+def write_numbers(words: Any, valid: Any, text: Any, offsets: Any) -> Any:
+    """Write one number a row as decimal digits, nothing where it is not ``valid``; return how many bytes there are.
+
+    ``text`` has room for ``MOST_DIGITS`` a row. ``offsets``: where each row begins, and at the end where all ends.
+    """
+    parts = np.zeros(_PARTS, dtype=np.uint64)
+    digits = np.zeros(MOST_DIGITS + _GROUP, dtype=np.uint8)
+    at = 0
+    for row in range(len(words)):
+        offsets[row] = at
+        if not valid[row]:
+            continue
+        top = 0
+        for word in range(4):
+            parts[2 * word] = words[row, word] & _LOW
+            parts[2 * word + 1] = words[row, word] >> _HALF
+        for part in range(_PARTS):
+            if parts[part] != 0:
+                top = part + 1
+        count = 0
+        while top > 0:
+            rest = np.uint64(0)
+            for part in range(top - 1, -1, -1):
+                value = (rest << _HALF) | parts[part]
+                parts[part] = value // _BILLION
+                rest = value % _BILLION
+            while top > 0 and parts[top - 1] == 0:
+                top -= 1
+            for _ in range(_GROUP):
+                digits[count] = np.uint8(48) + np.uint8(rest % _TEN)
+                rest //= _TEN
+                count += 1
+        while count > 0 and digits[count - 1] == 48:
+            count -= 1
+        if count == 0:
+            digits[0], count = 48, 1
+        for digit in range(count - 1, -1, -1):
+            text[at] = digits[digit]
+            at += 1
+    offsets[len(words)] = at
+    return at

@@ -1,0 +1,177 @@
+"""Where a row of the ledger lies: in which bucket, and at which place in it.
+
+A bucket has whole segments of lanes: 2**18 neighbouring indices of one lane are in one bucket, so a check of a message
+never looks into two. In its bucket a row stands by its message, then by what happened to it, then by where.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.ledger.codes import Names, name_ranks
+from causeway.ledger.limbs import slices_of, valid_rows
+from causeway.ledger.schema import LANE, Event
+from causeway.model.order import U64, Rows, stable_order
+from causeway.proofs.hashing import HashFunction, digest_slices
+
+SEGMENT_BITS = 18
+"""A segment of a lane is 2**18 neighbouring indices."""
+
+MOST_BUCKETS = 1 << 12
+"""A ledger has so many buckets at most."""
+
+EVENTS = [event.value for event in Event]
+"""The events in the order in which those of one message are sorted."""
+
+_WORD = 8
+
+
+def lane_word(lane: Sequence[str | None]) -> int:
+    """Return the digest of a lane's names (protocol, source, destination, lane), of 64 bits.
+
+    The first eight bytes, little-endian, of the SHA-256 of: for each name a byte 1, its length as four bytes
+    (little-endian) and its UTF-8 bytes; for null one byte 0.
+    """
+    content = b""
+    for name in lane:
+        encoded = b"" if name is None else name.encode()
+        content += b"\0" if name is None else b"\1" + struct.pack("<I", len(encoded)) + encoded
+    return _word(content)
+
+
+def bucket_of(lane: Sequence[str | None], index: int | None, message_id: str | None, buckets: int) -> int:
+    """Return the bucket of a message: the digest of its lane, xor the digest of its segment (``index >> 18`` as eight
+    bytes, little-endian) or, without index, of its ``message_id``, if there is one, modulo the number of buckets."""
+    word = lane_word(lane)
+    if index is not None:
+        word ^= _word(struct.pack("<Q", index >> SEGMENT_BITS))
+    elif message_id is not None:
+        word ^= _word(message_id.encode())
+    return word % buckets
+
+
+def buckets_of(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
+    """Return the bucket of each row of a ledger's table (``LANE``, ``index``, ``message_id``), as ``bucket_of``."""
+    lanes, numbers = lane_numbers(rows)
+    words = np.array([lane_word(lane) for lane in lanes], dtype=np.uint64)
+    word = words[numbers] if len(lanes) else np.zeros(0, dtype=np.uint64)
+    index = _whole(rows["index"])
+    indexed = valid_rows(index)
+    segments = index.fill_null(0).to_numpy(zero_copy_only=False) >> np.uint64(SEGMENT_BITS)
+    if indexed.all() and len(segments) and not segments.any():
+        word = word ^ np.uint64(_word(bytes(_WORD)))
+    else:
+        distinct, places = np.unique(segments, return_inverse=True)
+        of_segment = np.array([_word(struct.pack("<Q", segment)) for segment in distinct.tolist()], dtype=np.uint64)
+        word = word ^ np.where(indexed, of_segment[places] if len(distinct) else word, np.uint64(0))
+    if not indexed.all():
+        named = np.flatnonzero(~indexed & valid_rows(_whole(rows["message_id"])))
+        word[named] ^= _id_words(_whole(rows["message_id"]).take(pa.array(named)))
+    return (word % np.uint64(buckets)).astype(np.uint16)
+
+
+def lane_numbers(rows: pa.Table) -> tuple[list[tuple[str | None, ...]], npt.NDArray[np.int64]]:
+    """Return the lanes of rows, in the order of their names (null before every name), and the number of each row's."""
+    ranks = [name_ranks(rows[name]) for name in LANE]
+    joined = np.zeros(rows.num_rows, dtype=np.int64)
+    for rank in ranks:
+        # Numbered anew after each name, so that many names cannot overflow.
+        joined = joined * (int(rank.max(initial=0)) + 1) + rank
+        joined = _numbered(joined)
+    firsts = np.unique(joined, return_index=True)[1]
+    columns = [rows[name].take(pa.array(firsts)).to_pylist() for name in LANE]
+    return list(zip(*columns, strict=True)), joined
+
+
+def sorted_order(rows: pa.Table) -> Rows:
+    """Return the order of rows in a bucket of the ledger, as row numbers.
+
+    By lane (its four names by their bytes, null first), index (null last), of rows without index ``message_id`` (null
+    first), event (in the order of ``Event``), chain, height, position (null first), and then as the rows stand.
+    Raises ``ValueError`` for an event that is none.
+    """
+    events = Names(EVENTS)
+    event = events.codes(rows["event"])
+    if len(events) > len(EVENTS) or (event < 0).any():
+        bad = events.known()[len(EVENTS)] if len(events) > len(EVENTS) else None
+        raise ValueError(f"event {bad!r}: must be one of {', '.join(EVENTS)}")
+    lane = lane_numbers(rows)[1].astype(np.uint64)
+    index = _whole(rows["index"])
+    indexed = valid_rows(index)
+    keys: list[npt.NDArray[np.unsignedinteger]] = [lane]
+    if not indexed.all():
+        keys.append((~indexed).astype(np.uint8))
+    keys.append(index.fill_null(0).to_numpy(zero_copy_only=False))
+    if not indexed.all():
+        keys.append(_id_ranks(_whole(rows["message_id"]), ~indexed))
+    keys += [event.astype(np.uint32), name_ranks(rows["chain"])]
+    for name in ("height", "position"):
+        keys += _nulls_first(rows[name])
+    return stable_order(*[np.ascontiguousarray(key) for key in keys])
+
+
+def sorted_rows(rows: pa.Table) -> pa.Table:
+    """Return rows in the order of ``sorted_order``."""
+    order = sorted_order(rows)
+    if bool((order[1:] > order[:-1]).all()):
+        return rows
+    return rows.take(pa.array(order))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _word(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:_WORD], "little")
+
+
+def _id_words(ids: pa.Array) -> U64:
+    data, offsets = slices_of(ids)
+    digests = digest_slices(HashFunction.SHA256, data, offsets[:-1], offsets[1:])
+    return np.ascontiguousarray(digests[:, :_WORD]).view("<u8").reshape(-1).astype(np.uint64, copy=False)
+
+
+def _id_ranks(ids: pa.Array, where: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    """Return the rank of each row's id among those of the rows ``where``, from 1; 0: null, and all other rows."""
+    ranks = np.zeros(len(ids), dtype=np.uint64)
+    chosen = np.flatnonzero(where)
+    coded = ids.take(pa.array(chosen)).dictionary_encode()
+    names = coded.dictionary.cast(pa.binary())
+    order = pc.array_sort_indices(names).to_numpy()
+    of_code = np.zeros(len(names) + 1, dtype=np.uint64)
+    of_code[order] = np.arange(1, len(names) + 1, dtype=np.uint64)
+    ranks[chosen] = of_code[coded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
+    return ranks
+
+
+def _nulls_first(column: pa.ChunkedArray) -> list[npt.NDArray[np.unsignedinteger]]:
+    if column.null_count == len(column):
+        return []
+    values = column.fill_null(0).to_numpy()
+    if not column.null_count:
+        return [values]
+    return [np.asarray(column.is_valid()).astype(np.uint8), values]
+
+
+def _numbered(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return where each value stands among the distinct ones."""
+    top = int(values.max(initial=0)) + 1
+    if top <= max(4 * len(values), 1 << 16):
+        present = np.zeros(top, dtype=bool)
+        present[values] = True
+        return (np.cumsum(present) - 1)[values]
+    return np.unique(values, return_inverse=True)[1].astype(np.int64, copy=False).reshape(-1)
+
+
+__all__ = [
+    "EVENTS", "MOST_BUCKETS", "SEGMENT_BITS", "bucket_of", "buckets_of", "lane_numbers", "lane_word", "sorted_order",
+    "sorted_rows",
+]  # fmt: skip
