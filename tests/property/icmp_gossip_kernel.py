@@ -18,7 +18,7 @@ from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import QUEUE, Output
 from causeway.protocols.icmp.gossip.queues import to_hash
 from causeway.protocols.icmp.gossip.reconcile import CHECK
-from causeway.protocols.icmp.gossip.state import FRESH, RECEIVED, SENT, GossipState, start
+from causeway.protocols.icmp.gossip.state import EXCUSED, FRESH, RECEIVED, SENT, GossipState, start
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.gossip.tabled import of_tables, tables
 from tests.spec.icmp.candidates import Found
@@ -26,7 +26,7 @@ from tests.spec.icmp.errors import IcmpError
 from tests.spec.icmp.events import Fetch, Got, Heads, Leaf, NodeId, Peer, Pool, Read, Reported, Row, Sent, Verdict
 from tests.spec.icmp.gossip_nodes import Client, Nodes, Said
 from tests.spec.icmp.network import messages_hash
-from tests.spec.icmp.node import Key, Unrouted, topic_of
+from tests.spec.icmp.node import Key, PeerState, Unrouted, topic_of
 from tests.spec.icmp.options import MAX_CHAIN_HEADS, Options
 from tests.spec.icmp.packets import Declaration, Envelope, Out, Wanted
 from tests.spec.icmp.reconcile import Ask, More, Sketch
@@ -43,6 +43,11 @@ VERDICTS: dict[Code, tuple[Verdict, str | None]] = {
     Code.Duplicate: ("duplicate", None),
     Code.Impolite: ("disallowed", "Impolite"),
 }
+
+
+def flagged(peer: PeerState) -> tuple[tuple[Any, set[Key]], ...]:
+    """The kernel's flags of what is seen with a peer, and the oracle's sets."""
+    return (RECEIVED, peer.received), (SENT, peer.sent), (FRESH, peer.fresh), (EXCUSED, peer.excused)
 
 
 def number(name: NodeId) -> int:
@@ -386,7 +391,7 @@ class BothNodes:
             heads = state.peers["heads"][row, : int(state.peers["count"][row])]
             assert peer.leaves == tuple(head.tobytes() for head in heads)
             assert peer.impolite == state.peers["impolite"][row] and peer.reputation == state.peers["reputation"][row]
-            for flag, keys in ((RECEIVED, peer.received), (SENT, peer.sent), (FRESH, peer.fresh)):
+            for flag, keys in flagged(peer):
                 queues = np.flatnonzero(state.seen[row] & flag)
                 listed = state.listed
                 topics, roots = listed.topics[listed.topic_of[queues]], listed.roots[listed.root_of[queues]]

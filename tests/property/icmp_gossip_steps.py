@@ -11,10 +11,10 @@ import pyarrow as pa
 from causeway.model.frame import Frame
 from causeway.protocols.icmp.gossip.listed import TO
 from causeway.protocols.icmp.gossip.options import GossipOptions
-from causeway.protocols.icmp.gossip.state import FRESH, NO_INTEREST, RECEIVED, SENT, start
+from causeway.protocols.icmp.gossip.state import NO_INTEREST, start
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.gossip.tabled import tables
-from tests.property.icmp_gossip_kernel import column, number, serialized
+from tests.property.icmp_gossip_kernel import column, flagged, number, serialized
 from tests.property.icmp_gossip_rows import by_node, grouped
 from tests.spec.icmp import gossip_step
 from tests.spec.icmp.events import Got, NodeId, Pool, Reported
@@ -255,20 +255,13 @@ class Stepped:
             told = [sorted(n for n in row.tolist() if n != NO_INTEREST) for (row,) in kernel("peers", "interests")]
             assert interests == told, name
         flags = {
-            (number(k), *key): bit
-            for k, peer in node.peers.items()
-            for bit, keys in ((RECEIVED, peer.received), (SENT, peer.sent), (FRESH, peer.fresh))
-            for key in keys
+            (number(k), *key): bit for k, peer in node.peers.items() for bit, keys in flagged(peer) for key in keys
         }
         mine = {row[:3]: row[3] for row in kernel("seen", "peer", "topic", "root", "flags")}
         assert mine.keys() == flags.keys(), name
         for (k, *key), bits in mine.items():
             peer = node.peers[self.names[k]]
-            there = sum(
-                int(bit)
-                for bit, keys in ((RECEIVED, peer.received), (SENT, peer.sent), (FRESH, peer.fresh))
-                if tuple(key) in keys
-            )
+            there = sum(int(bit) for bit, keys in flagged(peer) if tuple(key) in keys)
             assert there == bits, (name, self.names[k])
         assert sorted((number(k), until) for k, until in node.banned.items()) == kernel("banned", "peer", "until"), name
 

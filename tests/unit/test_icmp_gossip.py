@@ -287,6 +287,19 @@ def test_what_was_received_may_come_again_after_other_heads_and_is_a_duplicate()
         assert verdicts(on_queues(state, row, options)[1]) == ["Impolite"]
 
 
+def test_who_declares_to_and_fro_repeats_a_queue_once_between_two_purges() -> None:
+    row, options = arrivals((1, 8, "B1", "r2", "r2")), GossipOptions(impolite_limit=2**31)
+    state, _ = on_queues(declared(one(options), A, options=options), row, options)
+    for turn in range(2):
+        found = []
+        for _ in range(5):
+            state = declared(declared(state, A, B, options=options), A, options=options)
+            state, out = on_queues(state, row, options)
+            found += verdicts(out)
+        assert found == ["Duplicate", *["Impolite"] * 4]
+        state, _ = purge(state, (turn + 1) * options.purge_interval, options)
+
+
 def test_an_echo_is_looked_at_before_anything_else() -> None:
     """It may come when the node expects its queue no longer; its body is not hashed."""
     state = declared(one(), A)

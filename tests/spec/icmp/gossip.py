@@ -158,7 +158,8 @@ def on_chain_heads(node: Node, chain: Chain, now: int, came: Sequence[tuple[Node
             report(node, now, out, k, "BadNeighborPacket")
             continue
         if node.options.seen_until == "purge" and heads != node.peers[k].leaves:
-            node.peers[k].fresh = set()
+            peer = node.peers[k]
+            peer.excused, peer.fresh = peer.excused | peer.fresh, peer.fresh & peer.excused
         node.peers[k].leaves = heads
         told.add(k)
         out.rows.append(Heads(node.name, k, now, heads))

@@ -123,6 +123,7 @@ def purge(node: Node, now: int) -> Out:
         peer.received = {key for key in peer.received if key[0] in live}
         peer.sent = {key for key in peer.sent if key[0] in live}
         peer.fresh = {key for key in peer.fresh if key[0] in live}
+        peer.excused = set()
     out.rows.append(Pool(node.name, now, None, None, "sweep"))
     return out
 

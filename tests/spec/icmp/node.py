@@ -68,6 +68,8 @@ class PeerState:
     sent: set[Key] = field(default_factory=set)
     fresh: set[Key] = field(default_factory=set)
     """Of what was received: what may not come again."""
+    excused: set[Key] = field(default_factory=set)
+    """What a declaration has let come again since the last purge of this node."""
     salt: Hash = b""
     """Of the connection (5.1 (4))."""
     impolite: int = 0

@@ -17,7 +17,7 @@ from causeway.protocols.icmp.gossip.output import PACKET, Output, joined
 from causeway.protocols.icmp.gossip.peers import charge, leave
 from causeway.protocols.icmp.gossip.reconcile import propagate
 from causeway.protocols.icmp.gossip.sending import common_blocks, new_blocks
-from causeway.protocols.icmp.gossip.state import FRESH, GossipState, Heads, declared
+from causeway.protocols.icmp.gossip.state import EXCUSED, FRESH, GossipState, Heads, declared
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ def on_heads(state: GossipState, packets: Frame, options: GossipOptions) -> tupl
 
 def _forgiven(state: GossipState, peers: Rows, starts: Rows, packets: Frame, options: GossipOptions) -> GossipState:
     """Let come again what came from ``peers`` (rows, of each packet, together) that declare others than before: whoever
-    purges has other leaves, and says so before. Each declaration counts, also where a later one is like the first."""
+    purges has other leaves, and says so before. Each declaration counts, also where a later one is like the first; each
+    queue may come again once between two purges of this node, for peers purge no more often."""
     if options.seen_until != "purge" or len(peers) == 0:
         return state
     heads, count = _cut(packets), packets["count"]
@@ -73,7 +74,9 @@ def _forgiven(state: GossipState, peers: Rows, starts: Rows, packets: Frame, opt
     earlier[starts], counted[starts] = state.peers["heads"][peers[starts]], state.peers["count"][peers[starts]]
     others = peers[(counted != count) | (earlier != heads).any(axis=(1, 2))]
     seen = state.seen.copy()
-    seen[others] &= ~FRESH
+    rows = seen[others]
+    allowed = (rows & FRESH > 0) & (rows & EXCUSED == 0)
+    seen[others] = np.where(allowed, (rows & ~FRESH) | EXCUSED, rows)
     return replace(state, seen=seen)
 
 

@@ -12,7 +12,7 @@ from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import Output
 from causeway.protocols.icmp.gossip.sending import PIECE, send_new
-from causeway.protocols.icmp.gossip.state import GossipState, compacted
+from causeway.protocols.icmp.gossip.state import EXCUSED, GossipState, compacted
 
 
 def fitting(state: GossipState, at: Rows, sizes: U64, options: GossipOptions) -> Mask:
@@ -53,7 +53,7 @@ def put(state: GossipState, at: Rows, queue: Rows, sizes: U64, options: GossipOp
 
 def purge(state: GossipState, time: int, options: GossipOptions) -> tuple[GossipState, Output]:
     """Purge the pools of the nodes whose interval is over at ``time`` (ms): topics without an entry in expectedQueues
-    go (D-9), and with ``seen_until = purge`` what was seen of them."""
+    go (D-9), and with ``seen_until = purge`` what was seen of them; of the others peers may excuse themselves anew."""
     due = np.flatnonzero(state.nodes["purge"] <= np.uint64(time))
     if len(due) == 0:
         return state, Output()
@@ -75,7 +75,7 @@ def purge(state: GossipState, time: int, options: GossipOptions) -> tuple[Gossip
         peers = np.flatnonzero(purged[state.node_of])
         for begin in range(0, len(peers), size):
             some = peers[begin : begin + size]
-            seen[some] *= live[state.own.set_of[state.node_of[some]]]
+            seen[some] = (seen[some] & ~EXCUSED) * live[state.own.set_of[state.node_of[some]]]
     following = state.nodes["purge"].copy()
     following[due] = np.uint64(time + options.purge_interval)
     nodes = state.nodes.with_columns(purge=following, bytes=used)

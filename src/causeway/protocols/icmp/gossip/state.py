@@ -21,8 +21,9 @@ from causeway.protocols.icmp.gossip.listed import Listed, Mask, nothing_listed, 
 from causeway.protocols.icmp.gossip.numbers import places
 from causeway.protocols.icmp.gossip.options import GossipOptions
 
-RECEIVED, SENT, FRESH = np.uint8(1), np.uint8(2), np.uint8(4)
-"""What is seen of a queue with a peer: it came from the peer, it went to the peer, it may not come again (3.7, 1)."""
+RECEIVED, SENT, FRESH, EXCUSED = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
+"""What is seen of a queue with a peer: it came from the peer, it went to the peer, it may not come again (3.7, 1), and
+since the last purge a declaration of the peer allowed that it comes again."""
 
 Flags = npt.NDArray[np.uint8]
 

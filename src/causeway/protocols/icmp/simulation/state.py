@@ -16,7 +16,7 @@ from causeway.proofs.hashing import Digests
 from causeway.proofs.substrate.gossip import MAX_CHAIN_HEADS
 from causeway.protocols.icmp.gossip.listed import Listed
 from causeway.protocols.icmp.gossip.numbers import places
-from causeway.protocols.icmp.gossip.state import FRESH, NO_INTEREST, RECEIVED, SENT, GossipState, Own
+from causeway.protocols.icmp.gossip.state import EXCUSED, FRESH, NO_INTEREST, RECEIVED, SENT, GossipState, Own
 from causeway.protocols.icmp.gossip.tabled import listed_of
 from causeway.protocols.icmp.simulation.relay import RelayChain
 from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK
@@ -25,7 +25,7 @@ from causeway.protocols.icmp.simulation.world import World
 
 Bytes = npt.NDArray[np.uint8]
 
-_FLAGS: Bytes = np.array([RECEIVED, SENT, FRESH], dtype=np.uint8)
+_FLAGS: Bytes = np.array([RECEIVED, SENT, FRESH, EXCUSED], dtype=np.uint8)
 
 
 @dataclass(frozen=True)
