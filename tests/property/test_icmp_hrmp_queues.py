@@ -163,10 +163,14 @@ def test_columns_say_what_the_oracle_says_after_every_block(overflow: Any) -> No
             seen_events["prefix"] += sum(chains[p].watermark < number for p in building)
             seen_events.update(signal for p in building for signal in map(repr, chains[p].signals.values()))
             seen_events["silent"] += sum(len(chains[p].suspended_by) for p in building)
+            for p in building:
+                held = Counter(sender for _, sender, _ in chains[p].waiting)
+                assert all(count <= limits.drop for count in held.values()), (seed, number, held)
+                seen_events["more"] += len(due[p].executed) > limits.pages_per_block
             if overflow == "wait":
                 _check_order(got.executed, came, s, seen_events)
     wanted = {"executed", "silent", repr(spec.SUSPEND), repr(spec.RESUME)}
-    wanted |= {"dropped"} if overflow == "drop" else {"prefix", "skipped"}
+    wanted |= {"dropped"} if overflow == "drop" else {"prefix", "skipped", "more"}
     assert all(seen_events[name] for name in wanted), seen_events
     assert overflow == "drop" or seen_events["dropped"] == 0
 

@@ -364,6 +364,9 @@ def test_mistrust_costs_who_sends_what_its_leaves_do_not_imply() -> None:
     out = on_queues(state, rows, options)[1]
     assert verdicts(out) == ["OK", "OK", "UnexpectedQueue"] and changes(out) == [50, -50, -200]
     assert gone(out) == []
+    options = GossipOptions(mistrust_unimplied="on", least_reputation=-50)
+    out = on_queues(declared(one(options), A, options=options), rows.take(np.array([1])), options)[1]
+    assert verdicts(out) == ["OK"] and gone(out) == [(1, 9, "Unimplied")]
 
 
 def test_the_prefix_ends_before_the_first_block_of_which_a_queue_is_missing() -> None:

@@ -350,6 +350,7 @@ def test_what_a_node_does_depends_on_no_other_node_of_the_call(
         Verdict.TooManyPeers,
         Verdict.Duplicate,
         Verdict.Banned,
+        Verdict.Unimplied,
     }
 
 

@@ -12,7 +12,8 @@ Decisions where X-6 is silent.
 - `overflow = wait`: a candidate consumes whole relay blocks, at least one (a watermark that stays is refused), then
   up to one in which a page would find 5 waiting, and its watermark is the last of them; nothing is dropped. `drop`: it
   consumes everything. With everything consumed the watermark is the relay parent.
-- Pages are executed in the order in which they came, at most `pages_per_block` of them (0: all).
+- Pages are executed in the order in which they came, at most `pages_per_block` of them (0: all); with
+  `overflow = wait` as many more as leave at most 5 of each sender: that one relay block may bring more.
 - The head of a channel that is no more is forgotten, and a suspension that came over it: it may have held the signal
   that ends it. Before one opens anew its recipient makes a block, to accept it.
 """
@@ -154,12 +155,26 @@ def receive(
             p.waiting.append((sent_at, sender, data))
     p.heads, p.watermark = heads, mark
     number = limits.pages_per_block or len(p.waiting)
+    if limits.overflow == "wait":
+        number = max(number, too_many(p, limits))
     executed, p.waiting = p.waiting[:number], p.waiting[number:]
     for sender in sorted(p.suspended):
         if sum(1 for row in p.waiting if row[1] == sender) <= limits.resume:
             p.suspended.remove(sender)
             p.signals[sender] = RESUME
     return Block(consumed, dropped, executed)
+
+
+def too_many(p: Parachain, limits: Limits) -> int:
+    """How many of the first pages must be executed so that of no sender more wait than may: a block that takes one
+    relay block may be given more than it would take."""
+    later: dict[ParaId, int] = {}
+    for number in range(len(p.waiting), 0, -1):
+        sender = p.waiting[number - 1][1]
+        if later.get(sender, 0) >= limits.drop:
+            return number
+        later[sender] = later.get(sender, 0) + 1
+    return 0
 
 
 def prefix(

@@ -71,3 +71,5 @@ class Verdict(IntEnum):
     TooManyPeers = 9
     Banned = 10
     """It was disconnected for what it sent, not long ago."""
+    Unimplied = 11
+    """Good queues of topics that its heads do not imply cost it all its reputation (``mistrust_unimplied``)."""

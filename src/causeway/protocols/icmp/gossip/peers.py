@@ -124,7 +124,8 @@ def charge(state: GossipState, peers: Rows, codes: Codes, change: Codes, options
     after = np.zeros(len(peers), dtype=bool)
     after[order[late]] = True
     state = replace(state, peers=state.peers.with_columns(**kept))
-    return Charged(state, peer[last], codes[order[last]], after)
+    ended = codes[order[last]]
+    return Charged(state, peer[last], np.where(ended == Verdict.OK, int(Verdict.Unimplied), ended), after)
 
 
 def _running(values: Codes, starts: Rows, counts: Rows) -> Codes:

@@ -131,13 +131,30 @@ def receive(ends: Frame, waiting: Frame, found: Seen, tips: Frame, relay_parent:
     queue = queue.take(stable_order(*(queue[name] for name in ("chain", "sent_at", "sender"))))
     now = np.isin(queue["chain"], tips["chain"])
     if options.pages_per_block:
-        now &= groups_of(queue["chain"]).ranks() < options.pages_per_block
+        now &= _executed(queue, options)
     left = queue.filter(~now)
     calm = own & (columns["suspended"] == 1) & (_waiting_of(left, ends) <= options.resume_threshold)
     columns["suspended"][calm], columns["signal"][calm] = 0, Signal.RESUME
     ends = told(Frame(columns, len(ends)))
     watermark = _watermarks(contents, consumed, tips, relay_parent)
     return Received(consumed, watermark, ends, left, queue.filter(now), came.filter(lost))
+
+
+def _executed(queue: Frame, options: HrmpOptions) -> Mask:
+    """Return which pages of each chain are executed: the first, as many as a block takes; with ``overflow = wait`` also
+    those behind them up to where of no sender more than ``drop_threshold`` wait: of the one relay block that a block
+    consumes at least, more may come than it would take."""
+    ranks = groups_of(queue["chain"]).ranks()
+    now: Mask = ranks < options.pages_per_block
+    if options.overflow == "drop" or len(queue) == 0:
+        return now
+    order = stable_order(*(queue[name].astype(np.uint64) for name in ("chain", "sender")))
+    of_sender = groups_of(queue["chain"][order], queue["sender"][order])
+    later = np.empty(len(queue), dtype=np.int64)
+    later[order] = of_sender.spread(of_sender.counts) - 1 - of_sender.ranks()
+    of_chain = groups_of(queue["chain"])
+    last = np.maximum.reduceat(np.where(later >= options.drop_threshold, ranks, -1), of_chain.starts)
+    return np.asarray(now | (ranks <= of_chain.spread(last)))
 
 
 def _before(waiting: Frame, found: Seen, page: Mask) -> npt.NDArray[np.int64]:
