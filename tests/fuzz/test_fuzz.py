@@ -17,7 +17,7 @@ from tests.fuzz.targets import all_targets
 
 TARGETS = all_targets()
 MUTATIONS = 400
-RUNS, SECONDS = 20_000, 3
+RUNS, SECONDS = 20_000, 2
 
 pytestmark = pytest.mark.filterwarnings("error")
 

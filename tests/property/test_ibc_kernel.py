@@ -186,7 +186,7 @@ def test_cuts_give_the_same(scenario: Scenario) -> None:
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 @pytest.mark.parametrize("faulty", [False, True])
 def test_they_agree_for_long(order: str, faulty: bool) -> None:
-    @quick(32)
+    @quick(22)
     @given(scenarios(max_blocks=40, faulty=faulty, forks=faulty, strangers=True, order=order))
     def run(scenario: Scenario) -> None:
         compare(scenario, cuts=1 + 3 * faulty)

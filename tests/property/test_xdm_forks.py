@@ -67,7 +67,7 @@ def forked(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, by
     return keywords, calls
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))])
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 7))])
 def test_random_networks_with_forks_keep_the_guarantees_however_they_are_cut(seed: int) -> None:
     keywords, calls = forked(seed)
     net = Network(**keywords)
@@ -82,7 +82,7 @@ def test_random_networks_with_forks_keep_the_guarantees_however_they_are_cut(see
     ("blocks", "depth"),
     [
         *[(1, 1), (4, 4), (9, 3), (11, 4)],
-        *(pytest.param(blocks, depth, marks=pytest.mark.slow) for blocks in (2, 7, 12, 14) for depth in (1, 3, 4)),
+        *(pytest.param(blocks, depth, marks=pytest.mark.slow) for blocks in (2, 7, 12) for depth in (1, 4)),
     ],
 )
 def test_30_a_fork_below_the_depth_after_relaying_has_no_effect_elsewhere(blocks: int, depth: int) -> None:

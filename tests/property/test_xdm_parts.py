@@ -19,9 +19,9 @@ QUICK, LONG = (14, 40), (40, 120)
 
 CASES = [
     *(pytest.param(seed, QUICK, id=f"{seed}") for seed in (2, 21)),
-    *(pytest.param(seed, (20, 105), marks=pytest.mark.slow, id=f"{seed}") for seed in range(100, 106)),
+    *(pytest.param(seed, (20, 105), marks=pytest.mark.slow, id=f"{seed}") for seed in range(100, 103)),
     pytest.param(5166, (24, 110), marks=pytest.mark.slow, id="5166"),  # a and b give up while c waits
-    *(pytest.param(seed, LONG, marks=pytest.mark.slow, id=f"{seed}-long") for seed in range(200, 202)),
+    pytest.param(200, LONG, marks=pytest.mark.slow, id="200-long"),
 ]
 
 
