@@ -177,8 +177,10 @@ def test_who_shows_less_than_there_is_of_each_new_block_stops_nobody(tmp_path: P
             if comes == "last":
                 _ahead(lakes, shows)
             lakes.produce()
+            if answered := [lakes.program(name)["answered"] for name in ("alice", "bob")] == [2, 2]:
+                break
         assert lakes.refusals("far").get("Stale", 0) > 5, "the stranger's come into blocks"
-        assert [lakes.program(name)["answered"] for name in ("alice", "bob")] == [2, 2]
+        assert answered
 
 
 def _ahead(lakes: DomainLakes, shows: str) -> None:

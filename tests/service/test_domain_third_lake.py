@@ -12,7 +12,7 @@ from causeway.proofs.xdm.messages import CollectedFee, EndpointRequest, Endpoint
 from causeway.protocols.contents import encode_contents
 from causeway.protocols.messages import blank_messages
 from causeway.protocols.xdm.carried import Messages, encode_transaction
-from tests.service.domain_lakes import both, sending
+from tests.service.domain_lakes import HOME, both, sending
 from tests.service.hostile_domain import DAVE, FOURTH, Stranger, id_of
 from tests.service.test_domain_lakes import executed_again, issued
 from tests.service.test_domain_value import FEE, POOR, account, booked, stopped
@@ -130,4 +130,4 @@ def test_amounts_that_no_sum_holds_end_nothing(tmp_path: Path, target: str, decl
         assert stopped(lakes) == []
         if target != "main":
             assert booked(lakes)["BALANCE", target, ""] == issued(lakes, target)
-        executed_again(lakes)
+        executed_again(lakes, HOME[target])

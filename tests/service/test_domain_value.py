@@ -93,7 +93,7 @@ def test_value_that_no_receipt_speaks_of_is_never_credited(tmp_path: Path, says:
         for domain in ("left", "third"):
             assert confirmed(lakes, domain) > 35
             assert booked(lakes)["BALANCE", domain, ""] == issued(lakes, domain)
-        executed_again(lakes)
+        executed_again(lakes, "near")
 
 
 FEE = 2
@@ -145,7 +145,7 @@ def test_what_receipts_say_is_taken_and_no_more(tmp_path: Path) -> None:
         right.around(12)
         assert stopped(lakes) == []
         assert booked(lakes)["BALANCE", "left", ""] == issued(lakes, "left")
-        executed_again(lakes)
+        executed_again(lakes, "near")
 
 
 @pytest.mark.parametrize("rejected", [0, pytest.param(1_000, marks=pytest.mark.slow)])
@@ -166,4 +166,4 @@ def test_what_comes_back_of_a_transfer_is_what_the_receipt_says_was_refused(tmp_
         right.around(12)
         assert stopped(lakes) == []
         assert booked(lakes)["BALANCE", "left", ""] == issued(lakes, "left")
-        executed_again(lakes)
+        executed_again(lakes, "near")

@@ -54,6 +54,7 @@ def test_all_phases_are_clocked_and_the_clocks_go_away() -> None:
     assert min(seconds.values()) >= 0 and sum(seconds.values()) > 0
 
 
+@pytest.mark.slow
 def test_figures_fit_json_and_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "call", lambda function, *arguments: function(*arguments))
     monkeypatch.setattr(bench, "CHANNELS_OF_DOMAINS", {1: 2, 3: 3})

@@ -23,6 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return made
 
 
+@pytest.mark.slow
 def test_they_take_turns_with_ours(folder: str) -> None:
     counted = {}
     for name, family in ((IC, ic), (ICS23, ics23), (SUBSTRATE, substrate)):
