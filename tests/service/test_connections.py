@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -29,6 +30,9 @@ from causeway.service.serving import at_all, serve
 from causeway.service.transfers import Busy, Paced, Transfers
 from tests.service.certificates import certificate
 from tests.service.lakes import both
+
+MOST = 12
+"""Connections that are served."""
 
 SECONDS = 60.0
 """After so long something hangs."""
@@ -85,7 +89,7 @@ class Server:
 
     @asynccontextmanager
     async def run(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-        config = uvicorn.Config(self._app, http=connections.Connection, lifespan="off")
+        config = uvicorn.Config(connections.Places(self._app, MOST), http=connections.Connection, lifespan="off")
         config.load()
         loop = asyncio.get_running_loop()
         made: Any = lambda: config.http_protocol_class(config, self.state, {})  # type: ignore[call-arg]  # noqa: E731
@@ -145,6 +149,29 @@ def test_who_does_not_read_an_answer_is_cut_off(tmp_path: Path, encrypted: bool)
             del asked
 
     asyncio.run(run())
+
+
+def test_whoever_comes_when_all_places_are_taken_is_told_so_in_json() -> None:
+    async def ask() -> list[bytes]:
+        async with Server().run() as server:
+            held = [await server.connected(HEAD + b"\r\n") for _ in range(MOST - 1)]
+            async with asyncio.timeout(SECONDS):
+                while len(server.state.connections) < MOST - 1:
+                    await asyncio.sleep(0)
+                reader, writer = await server.connected(PROBE)
+                refused = await reader.read()
+                answers = [await reader.readline() for reader, _ in held]
+            for _, other in [*held, (reader, writer)]:
+                other.close()
+            await server.emptied()
+            reader, writer = await server.connected(PROBE)
+            return [refused, *{*answers}, await reader.readline()]
+
+    refused, *others = asyncio.run(ask())
+    head, _, body = refused.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ") and b"content-type: application/json" in head
+    assert json.loads(body) == {"error": "Crowded", "text": f"{MOST} requests are served at a time; come again"}
+    assert others == [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 404 Not Found\r\n"], "those before, and those after"
 
 
 def test_who_asks_before_it_has_the_answer_is_answered_once() -> None:

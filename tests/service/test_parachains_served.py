@@ -87,6 +87,7 @@ def test_a_message_is_proved_at_the_leaf_that_lists_it(http: Http) -> None:
     for query in ("index=0&height=7&leaf=0", "index=99", "index=0&leaf=4"):
         answer = http.get(f"/v1/chains/right/queued/left?{query}")
         assert (answer.status_code, answer.json()["error"]) == (404, "NotFound"), query
+        assert "--" not in answer.text, "an option is nothing to whoever asks over HTTP"
 
 
 def test_what_is_too_long_for_an_answer_is_refused(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +108,13 @@ def test_a_lake_that_was_run_is_served_without_its_scenario_at_heights_that_no_f
     content = Lake.at(lake).about()["scenario"]
     content["network"]["executor"] = "in_process"
     with Node(scenario_of(content, lake), lake, Pace(0, on_demand=True)) as found:
-        answer = Http(application(found)).get("/v1/chains/right/watermark?height=3")
+        http = Http(application(found))
+        answer = http.get("/v1/chains/right/watermark?height=3")
         assert answer.status_code == 200 and proved(answer.json()), answer.text
+        for path in Path(lake).glob("heights/*/outbound-*"):
+            path.write_bytes(b"other bytes")
+        answer = http.get("/v1/chains/right/queued/left?index=0&height=5")
+        assert (answer.status_code, answer.json()["error"]) == (503, "LakeDamaged"), answer.text
 
 
 def test_users_send_and_nobody_carries(node: Node, http: Http) -> None:

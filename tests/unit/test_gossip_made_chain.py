@@ -200,5 +200,8 @@ def test_a_relay_chain_is_written_into_no_lake_and_over_nothing_unasked(cli: Run
     for inside in ("lake/relay.parquet", "./lake/state/../x", "elsewhere/x", tmp_path / "lake" / "x"):
         code, _, err = cli("gossip", "relay-chain", "lake", "--out", inside, "--overwrite")
         assert code == 2 and err.count("\n") == 1 and "is inside the lake lake" in err
+    os.mkfifo("pipe")
+    code, _, err = cli("gossip", "relay-chain", "lake", "--out", "pipe", "--overwrite")
+    assert (code, err) == (2, "causeway: --out pipe: is no file\n"), "nobody reads it: a command would wait for ever"
     code, _, err = cli("gossip", "relay-chain", "lake", "--out", made, "--overwrite")
     assert code == 2 and "lake" in err and "--out" not in err, "there is no lake"

@@ -119,7 +119,7 @@ def test_each_leaf_of_a_fork_proves_what_it_lists_itself(tmp_path: Path) -> None
     assert (lost.block, lost.relay.root) == (6, first.root)
     kept = prove_message(opened, "right", "left", index=0, height=7)
     assert (kept.block, kept.relay.root) == (5, second.root)
-    with pytest.raises(InvalidInput, match="leave --height out"):
+    with pytest.raises(InvalidInput, match=r"the one that its recipient's watermark passes it in$"):
         prove_message(opened, "left", "far", index=4, height=11)
     again = prove_message(opened, "left", "far", index=4, height=13)
     assert (again.block, again.message) == (13, lost.message)
@@ -166,6 +166,11 @@ def test_the_leaf_is_named_and_the_verdict_names_its_head(cli: Run, tmp_path: Pa
         (["--chain", "left", "--counterparty", "left", "--index", 1], "in no egress queue"),
         (["--chain", "left", "--counterparty", "right", "--index", 99], "no message 99 from left to right was sent"),
         (["--chain", "left", "--counterparty", "right", "--index", 1, "--height", 1], "leave --height out"),
+        (
+            ["--chain", "left", "--counterparty", "right", "--index", 1, "--leaf", "1e3"],
+            "leaf: 1e3: allowed: its number",
+        ),
+        (["--chain", "left", "--watermark", "--leaf", "a" * 63], "allowed: its number, or the hash"),
         (["--chain", "left", "--counterparty", "right", "--index", -1], "allowed are 0 to 2**64 - 1"),
         (["--chain", "left", "--watermark", "--height", 4_000], "height"),
         (["--chain", "left", "--queue", "send", "--watermark"], "--queue"),

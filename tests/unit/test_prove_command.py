@@ -316,7 +316,10 @@ WRONG: dict[str, tuple[list[object], str]] = {
     "height": (["--tail", "--height", 99], "height: 99 is not committed; committed are 0 to 16"),
     "negative height": (["--tail", "--height", -1], "height: -1 is not committed"),
     "one file": (["--tail", "--out", "a", "--trust-out", "a"], "--out, --trust-out: give each a different file"),
-    "no folder": (["--tail", "--out", "none/a.json"], "none/a.json: No such file or directory"),
+    "no folder": (
+        ["--tail", "--out", "none/a.json"],
+        "--out none/a.json: cannot be written: No such file",
+    ),
     "unsigned": (["--tail", "--height", 0, "--header-out", "h"], "height: 0: its header is not signed"),
 }
 

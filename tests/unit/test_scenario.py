@@ -293,7 +293,10 @@ def test_what_is_wrong_with_all_chains_together_names_the_file(tmp_path: Path, k
         (b"[network]\nseed = = 3\n", "not valid TOML: Invalid value (at line 2, column 8)"),
         (b"\xff\xfe", "not UTF-8 text (byte 0)"),
         (b"", "chains: missing; a network has at least one chain"),
+        (b"a=" + b"[" * 100_000, "values are nested more than 32 deep"),
+        (b".".join([b"a"] * 40) + b"=1", "values are nested more than 32 deep"),
     ],
+    ids=["syntax", "text", "nothing", "lists", "tables"],
 )
 def test_a_file_that_is_none_is_one_line(tmp_path: Path, content: bytes, line: str) -> None:
     path = tmp_path / "bad.toml"

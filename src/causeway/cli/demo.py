@@ -20,6 +20,7 @@ from causeway.cli.outcome import Outcome, counts_table, indented, size, verdict
 from causeway.cli.run import execute
 from causeway.cli.watch import results
 from causeway.model.errors import InvalidInput
+from causeway.model.json_text import loads
 from causeway.scenarios import demo as texts
 
 DEFAULT_LAKE = "demo-lake"
@@ -106,7 +107,7 @@ def _made_by_a_demo(place: Path) -> bool:
     from causeway.pipeline.layout import LAKE_FILE
 
     try:
-        about = json.loads((place / LAKE_FILE).read_bytes())
+        about = loads((place / LAKE_FILE).read_bytes())
         return bool(about["scenario"]["chains"][0]["name"] == texts.FIRST_CHAIN)
     except (OSError, ValueError, LookupError, TypeError):
         return not os.listdir(place)

@@ -29,7 +29,7 @@ def command(
 
     [bold]Example[/bold]: causeway gossip relay-chain my-lake --out relay.parquet
     """
-    places.outside("--out", out, lake)
+    places.writable("--out", out, lake)
     places.unused("--out", out, overwrite=overwrite)
     with waiting("Reading"):
         found = part().relay_chain(lake, None if scenario is None else str(scenario), out)

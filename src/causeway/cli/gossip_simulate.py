@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from causeway.cli import shell
+from causeway.cli import places, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
@@ -56,9 +56,11 @@ def command(
     if resume and out is None:
         raise InvalidInput("--resume: needs the lake to continue, as --out LAKE")
     overrides = dict(setting(text) for text in settings or ())
+    if plot is not None:
+        places.writable("--plot", plot, out)
     found, about = _run(scenario, overrides, out, resume)
     if plot is not None:
-        _write(plot, found.plot)
+        places.write({plot: found.plot.encode()}, {plot: "--plot"})
     content: dict[str, Any] = {"scenario": str(scenario), **found.summary, **about, "lake": out}
     if as_json:
         print(json.dumps(content))
@@ -109,13 +111,6 @@ def _ticks(network: Network, title: str, interrupts: Interrupts) -> None:
     with watch:
         network.run(progress=committed)
     interrupts.gentle = False
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"--plot {path}: cannot be written: {error.strerror}") from None
 
 
 def _show(scenario: Path, found: Found, content: dict[str, Any]) -> None:

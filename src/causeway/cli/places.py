@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from causeway.model.errors import InvalidInput
 
 
-def outside(option: str, path: Path, lake: str) -> None:
-    """Refuse a file inside a lake, which nothing but the lake's own commands writes. Raises ``InvalidInput``.
+def writable(option: str, path: Path, lake: str | None) -> None:
+    """Refuse what is no file, on which a command could wait for ever, and one inside a lake, which nothing but the
+    lake's own commands writes. Raises ``InvalidInput``.
 
     ``option``: the one that names the file, for the error. ``lake``: a folder or URI.
     """
+    try:
+        there = path.exists() and not (path.is_file() or path.is_char_device())
+    except OSError as error:
+        raise InvalidInput(f"{option} {path}: cannot be written: {error.strerror}") from None
+    if there:
+        raise InvalidInput(f"{option} {path}: is no file")
+    if lake is None:
+        return
     from causeway.pipeline.storage import Storage
 
     place = Storage(lake)
@@ -23,3 +33,28 @@ def unused(option: str, path: Path, *, overwrite: bool) -> None:
     """Refuse to write over what is there, unless that is asked for (``--overwrite``). Raises ``InvalidInput``."""
     if path.exists() and not overwrite:
         raise InvalidInput(f"{option} {path}: exists already; name another file, or add --overwrite")
+
+
+def write(contents: Mapping[Path, bytes], options: Mapping[Path, str]) -> None:
+    """Write files: none where one of them cannot be opened. Raises ``InvalidInput``.
+
+    ``options``: what named each file, for errors.
+    """
+    made = [path for path in contents if not path.exists()]
+    path = Path()
+    try:
+        for path in contents:
+            path.open("ab").close()
+    except OSError as error:
+        for each in made:
+            each.unlink(missing_ok=True)
+        raise _unwritten(options[path], path, error) from None
+    try:
+        for path, content in contents.items():
+            path.write_bytes(content)
+    except OSError as error:
+        raise _unwritten(options[path], path, error) from None
+
+
+def _unwritten(option: str, path: Path, error: OSError) -> InvalidInput:
+    return InvalidInput(f"{option} {path}: cannot be written: {error.strerror or error}")

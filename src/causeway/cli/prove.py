@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from causeway.cli import places as allowed
-from causeway.cli import shell
+from causeway.cli import places, shell
 from causeway.cli.declared import Command, declared, merged, parts, refuse_others
 from causeway.cli.watch import results, waiting
 from causeway.model.errors import InvalidInput
@@ -39,23 +37,28 @@ def _command(
     **given: Any,
 ) -> int:
     from causeway.network.opened import open_lake
-    from causeway.proving.prover import prover_of
+    from causeway.proving.prover import NotAtHeight, prover_of
 
     files: dict[FileOption, Path | None] = {option: given[option.name] for option in _files()}
-    named = {"--out": out, **{option.flag: path for option, path in files.items()}}
-    places = {flag: path for flag, path in named.items() if path is not None}
-    if len(set(places.values())) < len(places):
-        raise InvalidInput(f"{', '.join(places)}: give each a different file")
-    for flag, path in places.items():
-        allowed.outside(flag, path, lake)
+    flags = {"--out": out, **{option.flag: path for option, path in files.items()}}
+    named = [(flag, path) for flag, path in flags.items() if path is not None]
+    if len({path for _, path in named}) < len(named):
+        raise InvalidInput(f"{', '.join(flag for flag, _ in named)}: give each a different file")
+    for flag, path in named:
+        places.writable(flag, path, lake)
     with waiting("Reading"):
         opened = open_lake(lake, None if scenario is None else str(scenario))
         prover = prover_of(opened)
         refuse_others(given, (*_options(), *files), (*prover.options, *prover.files), opened.protocol)
-        proved = prover.prove(opened, height, given)
-    written: list[tuple[Path | None, Any]] = [(out, proved.document)]
-    written += [(path, proved.beside[option.name]) for option, path in files.items() if option.name in proved.beside]
-    _write([(path, content) for path, content in written if path is not None])
+        try:
+            proved = prover.prove(opened, height, given)
+        except NotAtHeight as error:
+            other = "give another --height" if height is None else "leave --height out, or give another"
+            raise InvalidInput(f"{error}: {other}") from None
+    written: dict[str, Any] = {"--out": proved.document}
+    written |= {option.flag: proved.beside[option.name] for option in files if option.name in proved.beside}
+    contents = {path: _bytes(written[flag]) for flag, path in named if flag in written}
+    places.write(contents, {path: flag for flag, path in named})
     if as_json:
         print(json.dumps(proved.document))
         return shell.OK
@@ -70,18 +73,8 @@ def _command(
     return shell.OK
 
 
-def _write(files: Sequence[tuple[Path, Any]]) -> None:
-    """Write documents and bytes to files: none where one of them cannot be opened."""
-    made = [path for path, _ in files if not path.exists()]
-    try:
-        for path, _ in files:
-            path.open("ab").close()
-    except OSError:
-        for path in made:
-            path.unlink(missing_ok=True)
-        raise
-    for path, content in files:
-        path.write_bytes(content if isinstance(content, bytes) else f"{json.dumps(content, indent=1)}\n".encode())
+def _bytes(content: Any) -> bytes:
+    return content if isinstance(content, bytes) else f"{json.dumps(content, indent=1)}\n".encode()
 
 
 def _options() -> list[CommandOption]:

@@ -21,6 +21,9 @@ Key = str | int
 MOST_BYTES = 16 << 20
 """A scenario is as long at most: what is longer is something else."""
 
+MOST_NESTED = 32
+"""Tables and lists of a scenario are nested as deep at most."""
+
 PYDANTIC_KEY = "[key]"
 """The step by which pydantic says that it is the key that is wrong, and not what stands under it."""
 
@@ -45,9 +48,29 @@ def read_document(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        return tomllib.loads(text)
+        document = tomllib.loads(text)
+    except RecursionError:
+        document = None
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{path}: not valid TOML: {error}") from None
+    if document is None or _is_deep(document):
+        raise InvalidInput(f"{path}: values are nested more than {MOST_NESTED} deep; no key of a scenario needs that")
+    return document
+
+
+def _is_deep(value: Any) -> bool:
+    """Return whether tables and lists are nested deeper than ``MOST_NESTED``."""
+    level = [value]
+    for _ in range(MOST_NESTED):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def override(document: dict[str, Any], key: str, text: str) -> None:
@@ -59,8 +82,8 @@ def override(document: dict[str, Any], key: str, text: str) -> None:
     """
     where = f"--set {key}"
     steps = parse_key(key)
-    if not steps or any(step == "" for step in steps):
-        raise InvalidInput(f"{where}: not a key; write section.key, for example network.seed")
+    if not steps or any(step == "" for step in steps) or len(steps) > MOST_NESTED:
+        raise InvalidInput(f"{where[:80]}: not a key; write section.key, for example network.seed")
     _require_lists(document, key, where)
     node: Any = document
     for position, step in enumerate(steps[:-1]):
@@ -194,6 +217,8 @@ def _enter(node: Any, step: Key, steps: list[Key], where: str) -> Any:
 def _toml_value(text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    if _is_deep(parsed):
         return text
     return parsed["value"] if set(parsed) == {"value"} else text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
+from causeway.model.json_text import loads
 from causeway.model.topology import CHAINS_SCHEMA, Topology
 from causeway.network.directory import programs_table
 from causeway.network.recording import file_system
@@ -64,7 +64,7 @@ def read_registry(file: str | None) -> Registry:
     system, inside = file_system(file)
     try:
         with system.open_input_stream(inside) as stream:
-            records = json.loads(stream.read())
+            records = loads(stream.read())
     except FileNotFoundError:
         raise InvalidInput(f"{file}: no such channels file (traffic.channels.file)") from None
     except (ValueError, OSError) as error:

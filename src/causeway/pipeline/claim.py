@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
+from causeway.model.json_text import loads
 from causeway.pipeline.lake import Lake, LakeError
 from causeway.pipeline.layout import LAKE_FILE, TRAFFIC
 from causeway.pipeline.places import ObjectPlace
@@ -248,7 +249,7 @@ def _next(before: dict[str, Any], last_epoch: Callable[[], int]) -> int:
 def _read(content: bytes) -> dict[str, Any]:
     """Return what a claim says; nothing where it was cut off."""
     try:
-        found = json.loads(content)
+        found = loads(content)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -6,7 +6,6 @@ What does not fit is a ``LakeDamaged``.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from causeway.model.json_text import loads
 from causeway.pipeline.layout import (
     GONE,
     HEAD_FILE,
@@ -92,7 +92,7 @@ class LakeFiles:
     def _of_another_version(self, raw: bytes) -> None:
         """Refuse what is no lake of this version: those before it had no digest."""
         with contextlib.suppress(ValueError):
-            content = json.loads(raw)
+            content = loads(raw)
             if not isinstance(content, dict):
                 raise LakeError(f"lake: {self.storage.uri} cannot be read: {LAKE_FILE} is no JSON object")
             if "digest" not in content:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from causeway.model.json_text import loads
 from causeway.pipeline.sealed import Seal, seal_from
 
 _FORMS = ((b',"digest":"', b'"}'), (b',\n "digest": "', b'"\n}'))
@@ -31,7 +32,7 @@ def decoded(content: bytes) -> dict[str, Any]:
     for before, after in _FORMS:
         body, separator, rest = content.rpartition(before)
         if separator and rest == hashlib.sha256(body).hexdigest().encode() + after:
-            found: dict[str, Any] = json.loads(content)
+            found: dict[str, Any] = loads(content)
             return found
     raise ValueError("its content does not fit its digest")
 

@@ -15,6 +15,10 @@ Document = dict[str, Any]
 """A proof, or what is trusted, as the JSON object that ``causeway verify`` reads."""
 
 
+class NotAtHeight(InvalidInput):
+    """What is asked for is not there after the height that is asked for; after others it may be."""
+
+
 @dataclass(frozen=True)
 class Proved:
     """A proof that was asked for.
@@ -45,7 +49,8 @@ class Prover(Protocol):
         ``given``: the values of ``options`` and ``files`` by name, None for what was not given.
 
         Raises:
-            InvalidInput: what is asked for is not there, or not all of it is named (``LakeError``: no such height).
+            InvalidInput: what is asked for is not there (``NotAtHeight``: after that height), or not all of it is named
+                (``LakeError``: no such height).
         """
         ...
 
@@ -65,4 +70,4 @@ def prover_of(opened: OpenedLake) -> Prover:
     return found
 
 
-__all__ = ["Document", "Proved", "Prover", "prover_of"]
+__all__ = ["Document", "NotAtHeight", "Proved", "Prover", "prover_of"]

@@ -67,5 +67,5 @@ class Clock:
             seconds = (tick - latest) * self._tick_ns // SECOND
             raise HeaderTooFarAhead(
                 f"header: its time is {seconds} s beyond what this lake's clock may be moved to,"
-                f" {self._bounds.max_lead:.0f} s ahead of its own (serve --max-lead)"
+                f" {self._bounds.max_lead:.0f} s ahead of its own"
             )

@@ -10,9 +10,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
+
+from causeway.model.errors import CausewayError
 
 BETWEEN_LOOKS = 10.0
 """Seconds between two looks at a connection. From one look to the next a request must have come in full, head and all,
@@ -20,6 +24,33 @@ or one is being answered; and bytes of an answer must have gone, where any wait.
 
 CONNECTION = "connection"
 """Under which name the state of a request has its connection."""
+
+
+class Crowded(CausewayError):
+    """As many requests are served as may be at a time; that passes."""
+
+
+class Places:
+    """An ASGI application of which so many requests are served at a time, or connections kept; others are told to come
+    again."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app, self._most, self._served = app, most, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        connection: Connection | None = scope.get("state", {}).get(CONNECTION)
+        open_now = 0 if connection is None else len(connection.connections)
+        if max(open_now, self._served) >= self._most:
+            crowded = Crowded(f"{self._most} requests are served at a time; come again")
+            content = {"error": crowded.name, "text": str(crowded)}
+            await JSONResponse(content, 503, {"Connection": "close"})(scope, receive, send)
+            return
+        self._served += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._served -= 1
 
 
 class Seen(NamedTuple):

@@ -42,7 +42,7 @@ class Guard:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_own(hosts[0]):
             text = f"host: {', '.join(hosts)[:80] or 'missing'}; allowed: {', '.join(sorted(self._hosts))}"
-            return _answer(421, "WrongHost", f"{text}, an address in digits; a further one: causeway serve --name")
+            return _answer(421, "WrongHost", f"{text}, an address in digits")
         origin = headers.get("origin")
         if origin is not None:
             return _answer(403, "WrongOrigin", f"origin: {origin[:80]}; what another site's page asks is not answered")

@@ -203,7 +203,7 @@ class Node:
     def _transaction(self, signed: Signed) -> Message | None:
         """Return a transaction as what waits for a block, None when nothing in it is left to do."""
         if self._carriers and signed.sender not in self._carriers:
-            raise Forbidden("sender: only those that causeway serve names with --relayer carry to this lake")
+            raise Forbidden("sender: only relayers that are named by who serves this lake carry to it")
         number = self.number_of(signed.chain)
         content = bytes.fromhex(signed.content["transaction"])
         submission = self.endpoint.submission(signed.chain, carrier_number(signed.sender), content)

@@ -126,7 +126,7 @@ class Senders:
         owner = self._owners.get(number)
         if owner is None and not named and len(self._owners) >= MOST_CARRIERS:
             text = f"a new relayer; this lake keeps the accounts of {MOST_CARRIERS} relayers, and has as many"
-            raise AccountsFull(f"sender: {text}; who serves it can name more (causeway serve --relayer)")
+            raise AccountsFull(f"sender: {text}; who serves it can name more")
         if owner not in (None, key):
             text = f"number {number}, which follows from it, is another key's on this lake"
             raise NumberTaken(f"sender: {text}; make a new key")

@@ -22,7 +22,7 @@ from causeway.model.errors import CausewayError, InvalidInput, bad_place
 from causeway.pipeline.lake import Manifest
 from causeway.service.api import application
 from causeway.service.by_port import ByPort
-from causeway.service.connections import Connection
+from causeway.service.connections import Connection, Places
 from causeway.service.endpoint import Exchange, FurtherAddress
 from causeway.service.guard import LOCAL, Guard, is_address
 from causeway.service.keys import refuse_readable
@@ -170,7 +170,7 @@ def serve(
     """
     apps = {one.listening.getsockname()[1]: one.address.app for one in further}
     config = uvicorn.Config(
-        at_all(application(node, hosts, log), apps, hosts),
+        Places(at_all(application(node, hosts, log), apps, hosts), MOST_REQUESTS),
         http=Connection,
         ssl_certfile=None if tls is None else str(tls.certificate),
         ssl_keyfile=None if tls is None else str(tls.key),
@@ -178,7 +178,6 @@ def serve(
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=GRACE,
-        limit_concurrency=MOST_REQUESTS,
     )
     server = _Server(config, node)
     # One that comes before uvicorn takes signals counts as well; what it has taken it raises again when it is done, and

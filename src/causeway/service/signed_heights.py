@@ -21,6 +21,7 @@ from typing import IO, Any, Self
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
+from causeway.model.json_text import loads
 from causeway.pipeline.places import naming
 
 try:
@@ -157,7 +158,7 @@ class _File:
         if not self.path.exists():
             return {}
         try:
-            content = json.loads(self.path.read_text())
+            content = loads(self.path.read_text())
             if (content["type"], content["version"]) != (TYPE, VERSION):
                 raise ValueError
             marks = {chain: Mark(**mark) for chain, mark in content["chains"].items()}

@@ -33,7 +33,8 @@ from causeway.proofs.substrate.ordered import ordered_key
 from causeway.protocols.contents import encode_contents
 from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.messages import LANE_COLUMNS, OUTBOUND_SCHEMA
-from causeway.proving.icmp.relay import RelayState, relay_leaves, rows_of
+from causeway.proving.icmp.relay import RelayState, relay_leaves, require_leaf, rows_of
+from causeway.proving.prover import NotAtHeight
 
 Leaves = Callable[[int], Sequence[RelayState]]
 """Gives the relay chain after a height: one state a leaf."""
@@ -80,9 +81,11 @@ def prove_message(
     ``leaves``: gives the relay chain after a height; without it, the lake does.
 
     Raises:
-        InvalidInput: there are no such chains, or the message is in no queue that the relay chain lists there.
+        InvalidInput: there are no such chains, no leaf is named so, or the message was not posted (``NotAtHeight``: it
+            is in no queue that the relay chain lists after that height).
         LakeError: the height is not committed, or the lake is not what was written.
     """
+    require_leaf(leaf)
     own, to = opened.position(source), opened.position(destination)
     for name, position in ((source, own), (destination, to)):
         if position == RELAY_POSITION:
@@ -95,9 +98,9 @@ def prove_message(
     if height is not None:
         found = _shown(opened, own, to, index, leaves(height), leaf)
         if found is None:
-            raise InvalidInput(
+            raise NotAtHeight(
                 f"{where} is in a queue that {who} lists after height {height}; it is there from the relay "
-                "block that posted it until the one that its recipient's watermark passes it in: leave --height out"
+                "block that posted it until the one that its recipient's watermark passes it in"
             )
         return found
     sent = heights_sent(opened, own, to, index)

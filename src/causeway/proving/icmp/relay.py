@@ -9,6 +9,7 @@ While a fork lasts there are several blocks, each with a state of its own (G9).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
+from causeway.model.text import readable
 from causeway.network.opened import Mask, OpenedLake
 from causeway.pipeline.lake import LakeError, Manifest
 from causeway.proofs.substrate import Trie, ordered_root, prove
@@ -27,6 +29,8 @@ from causeway.protocols.icmp.leaves import OF_LEAVES, Leaf, leaves_of
 from causeway.protocols.icmp.storage import relay_changes
 
 PROTOCOL = "icmp"
+
+_LEAF = re.compile(r"[0-9]{1,3}|[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,12 +107,19 @@ def _relay_state(opened: OpenedLake, height: int, leaf: Leaf) -> RelayState:
     return found
 
 
+def require_leaf(leaf: str | None) -> None:
+    """Raise ``InvalidInput`` for what can name no leaf: it is neither a number nor the hash of a block."""
+    if leaf is not None and not _LEAF.fullmatch(leaf):
+        raise InvalidInput(f"leaf: {readable(leaf[:80])}: allowed: its number, or the hash of its block (64 digits)")
+
+
 def of_leaf(leaves: Sequence[RelayState], leaf: str | None) -> RelayState:
     """Return of some leaves the one that ``leaf`` names (``RelayState.called``); None: the first.
 
     Raises:
         InvalidInput: it names none.
     """
+    require_leaf(leaf)
     found = [one for one in leaves if one.called(leaf)]
     if not found:
         there = ", ".join(f"{one.place} (relay block {one.number}, {one.leaf.hash.hex()})" for one in leaves)
@@ -142,4 +153,4 @@ def header_root(opened: OpenedLake, last: int, number: int, own: bytes) -> bytes
     raise LakeError(f"lake: {opened.lake.storage.uri} has no header of relay block {number} up to height {last}")
 
 
-__all__ = ["RelayState", "header_root", "of_leaf", "relay_leaves", "rows_of"]
+__all__ = ["RelayState", "header_root", "of_leaf", "relay_leaves", "require_leaf", "rows_of"]

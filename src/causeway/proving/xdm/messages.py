@@ -51,6 +51,7 @@ from causeway.protocols.xdm.consensus import Ranges, anchor_number
 from causeway.protocols.xdm.context import block_number
 from causeway.protocols.xdm.proof_lists import decode_lists
 from causeway.protocols.xdm.state import Asked
+from causeway.proving.prover import NotAtHeight
 from causeway.proving.xdm.storage import Storage, gone_back_to, height_of, kernel_of, state_at, storage_at
 
 
@@ -128,9 +129,9 @@ def prove_message(
     except MissingValue:
         what = "response" if response else "request"
         since = "from when it is made until it is acknowledged" if response else "from when it is sent until its answer"
-        raise InvalidInput(
+        raise NotAtHeight(
             f"index: {nonce}: block {block} of {source}, which is confirmed for {destination} at height {last}, has no "
-            f"{what} {nonce} in channel {channel}; it is there {since}: give another --height"
+            f"{what} {nonce} in channel {channel}; it is there {since}"
         ) from None
     tag = _tag(opened, message, own, foreign, channel, height_of(opened, block, last))
     proof = Proof(anchor.proof, nodes, domain_proof)

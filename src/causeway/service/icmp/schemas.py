@@ -41,4 +41,4 @@ class ProofAnswer(Answer):
     height: int
     leaf: int
     proof: dict[str, Any] = Field(..., description="A document that `causeway verify` reads.")
-    trust: dict[str, Any] = Field(..., description="What it takes for `--trust`: the header, or a root for genesis.")
+    trust: dict[str, Any] = Field(..., description="What is to be trusted for it: the header, or a root for genesis.")

@@ -16,6 +16,7 @@ import numpy as np
 from causeway.model.errors import InvalidInput
 from causeway.model.kept import remembering
 from causeway.network.opened import OpenedLake
+from causeway.pipeline.lake import LakeError
 from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.icmp.leaves import OF_LEAVES
 from causeway.protocols.limits import MAX_ANSWER_BYTES
@@ -108,6 +109,8 @@ class Views(LakeViews):
             shown = prove_message(
                 self.opened, chain, counterparty, index=index, height=height, leaf=leaf, leaves=self._leaves
             )
+        except LakeError:  # one that is damaged, say
+            raise
         except InvalidInput as error:
             raise NotFound(str(error)) from None
         return _answer(shown.relay, message_document(shown))
@@ -133,7 +136,7 @@ def _answer(relay: RelayState, document: dict[str, Any]) -> dict[str, Any]:
     size = len(json.dumps(document))
     if size > MAX_ANSWER_BYTES - ANSWER_MARGIN:
         most = f"an answer at most {MAX_ANSWER_BYTES:,}"
-        raise InvalidInput(f"the proof has {size:,} bytes, {most}; causeway prove takes it from the lake")
+        raise InvalidInput(f"the proof has {size:,} bytes, {most}: it can be taken only where the lake is")
     return {"height": relay.height, "leaf": relay.place, "proof": document, "trust": trust_document(relay)}
 
 
