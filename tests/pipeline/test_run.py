@@ -131,13 +131,14 @@ def test_the_same_roots_at_every_height_however_the_chains_are_cut_and_executed(
     uncompacted(monkeypatch)
     found = {}
     # Of 6 chains: all in one, one in each, and on Spark two in some and one in others.
-    for executor, partitions in (("in_process", 1), ("in_process", 6), ("spark", 4)):
+    for executor, partitions, ticks in (("in_process", 1, 16), ("in_process", 6, 16), ("spark", 4, 11)):
         net = network(tmp_path, text, executor, partitions)
-        net.run(ticks=16)
+        net.run(ticks=ticks)
         found[executor, partitions] = roots(net.lake)
     first = found["in_process", 1]
-    assert len(first) > 12
-    assert all(other == first for other in found.values())
+    assert len(first) > 12 and len(found["spark", 4]) > 9
+    assert all(other == first[: len(other)] for other in found.values())
+    assert found["in_process", 6] == first
 
 
 @pytest.mark.parametrize("text", [UNCERTIFIED, BUSY_ZONES], ids=["ic", "ibc"])

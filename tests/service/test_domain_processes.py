@@ -41,8 +41,9 @@ EXECUTED = {"near": 3, "far": 6}
 class Served:
     """Both lakes, each served by a process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seconds: float) -> None:
         self.folder = folder
+        self.pace = "--block-seconds", str(seconds)
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.urls: dict[str, str] = {}
         for chain in HOME:
@@ -66,8 +67,7 @@ class Served:
         return found
 
     def _start(self, lake: str, *arguments: str) -> subprocess.Popen[str]:
-        pace = "--block-seconds", "0.5"
-        return start("serve", str(self.folder / lake), "--json", *pace, *self.keys(lake), *arguments)
+        return start("serve", str(self.folder / lake), "--json", *self.pace, *self.keys(lake), *arguments)
 
     def again(self, lake: str) -> None:
         """Start a server that ended again, at its address; what it serves its lake knows."""
@@ -121,9 +121,9 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Served]:
-    """Give both lakes, served, while the body runs."""
-    lakes = Served(folder)
+def served(folder: Path, seconds: float = 0.5) -> Iterator[Served]:
+    """Give both lakes, served, with a block in so many seconds, while the body runs."""
+    lakes = Served(folder, seconds)
     try:
         yield lakes
     finally:
@@ -133,8 +133,8 @@ def served(folder: Path) -> Iterator[Served]:
 
 
 def test_two_lakes_and_a_relay_process(tmp_path: Path) -> None:
-    with served(tmp_path) as lakes:
-        time.sleep(1.0)  # some blocks, so that the scenario's calls are sent
+    with served(tmp_path, seconds=0.3) as lakes:
+        time.sleep(0.6)  # some blocks, so that the scenario's calls are sent
         relay = lakes.relay("--once")
         output, error = relay.communicate(timeout=SECONDS)
         assert relay.returncode == 0, error
