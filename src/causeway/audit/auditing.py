@@ -1,0 +1,237 @@
+"""The audit: a pass over every bucket, a second look where one asks for it, and one result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.audit.checks import UNKNOWN, VIOLATED, Known
+from causeway.audit.completeness import completeness_of
+from causeway.audit.joining import Joined, join
+from causeway.audit.passing import FIGURES, LIMIT, VIOLATIONS_SCHEMA, Passed, chosen, pass_over
+from causeway.audit.windows import Lane, Promises, Windows
+from causeway.ledger.order import lane_numbers, sorted_rows
+from causeway.ledger.schema import LANE
+
+HOLDS = "holds"
+
+PROMISED = {
+    "order": ("ordered_sends", "ordered_receives", "ordered_acknowledgements"),
+    "gaps": ("numbered", "ordered_receives"),
+    "finality": ("final_after",),
+    "answers": ("answered",),
+    "conservation": ("conserved",),
+}
+"""Checks that look at those lanes only that promise something, and what."""
+
+CHECK_NAMES = (
+    *("exactly_once", "authenticity", "order", "gaps", "causality", "finality", "answers"),
+    *("answers_without_request", "conservation"),
+)
+"""The checks, in the order in which they are shown."""
+
+SUMS = ("sent", "received", "refunded", "pending")
+
+
+@dataclass(frozen=True)
+class Check:
+    """What came of one check.
+
+    ``examined``: messages (``authenticity``: received rows; ``causality``: pairs of events) that it looked at, in so
+    many ``lanes``; ``violated``, ``unknown``: findings, counted exactly; ``reasons``: (verdict, reason) -> findings;
+    ``first``, ``worst``: rows of the table of findings, violated ones where there are any.
+    """
+
+    name: str
+    examined: int
+    lanes: int
+    violated: int
+    unknown: int
+    reasons: dict[tuple[str, str], int] = field(default_factory=dict)
+    first: dict[str, Any] | None = None
+    worst: dict[str, Any] | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Return ``violated`` where something is, ``unknown`` where something is or nothing was looked at, else
+        ``holds``."""
+        if self.violated:
+            return VIOLATED
+        return UNKNOWN if self.unknown or not self.examined else HOLDS
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What came of an audit: the checks by name, and tables.
+
+    ``violations`` (``VIOLATIONS_SCHEMA``): the findings; ``completeness``: what the input covers; ``lanes``:
+    figures of each lane; ``sums``: what was sent, received, refunded and is pending of each lane and asset,
+    and ``difference``: sent - received - refunded - pending, as decimal digits.
+    """
+
+    checks: dict[str, Check]
+    violations: pa.Table
+    completeness: pa.Table
+    lanes: pa.Table
+    sums: pa.Table
+
+    @property
+    def holds(self) -> bool:
+        """Return whether no check is violated."""
+        return not any(check.verdict == VIOLATED for check in self.checks.values())
+
+
+def audit(
+    buckets: Sequence[Callable[[], pa.Table]], observed: pa.Table, promises: pa.Table, limit: int = LIMIT
+) -> Audit:
+    """Check a ledger.
+
+    Args:
+        buckets: what reads each bucket: its rows (``LEDGER_SCHEMA``) in the order of the ledger. It is called a second
+            time where a bucket cannot be judged before all were seen.
+        observed: windows that the input covers (``OBSERVED_SCHEMA``).
+        promises: what lanes promise (``PROMISES_SCHEMA``).
+        limit: how many findings of one lane, check and reason are named; all are counted.
+
+    Raises:
+        InvalidInput: an event or kind has no known name.
+    """
+    known = Known(Windows(observed), Promises(promises))
+    passed = [pass_over(read(), known, {}, limit) for read in buckets]
+    segments = pa.concat_tables([each.segments for each in passed])
+    joined = join(segments, known)
+    known.sent.update(joined.sent)
+    ends = np.cumsum([each.segments.num_rows for each in passed])
+    again = {int(np.searchsorted(ends, row, side="right")) for row in joined.again}
+    for number in sorted(again | {number for number, each in enumerate(passed) if each.asks}):
+        passed[number] = pass_over(buckets[number](), known, joined.before, limit)
+    return _result(passed, joined, known, limit)
+
+
+def audit_rows(rows: pa.Table, observed: pa.Table, promises: pa.Table, limit: int = LIMIT) -> Audit:
+    """Check a ledger whose rows, in any order, are one table in memory; otherwise as ``audit``."""
+    in_order = sorted_rows(rows)
+    return audit([lambda: in_order], observed, promises, limit)
+
+
+def _result(passed: list[Passed], joined: Joined, known: Known, limit: int) -> Audit:
+    findings = pa.concat_tables([*(each.findings for each in passed), joined.findings])
+    violations = _bounded(findings, limit)
+    over_cuts = pa.table({name: joined.findings[name] for name in ("check", "verdict", "reason", *LANE)})
+    over_cuts = over_cuts.append_column("count", pa.array(np.ones(over_cuts.num_rows, np.int64)))
+    counts = pa.concat_tables([*(each.counts for each in passed), over_cuts])
+    examined = pa.concat_tables([each.examined for each in passed])
+    lanes = _lanes(pa.concat_tables([each.lanes for each in passed]), joined)
+    sides = pa.concat_tables([each.sides for each in passed])
+    return Audit(
+        {name: _check(name, counts, examined, violations) for name in CHECK_NAMES},
+        violations,
+        completeness_of(sides, lanes, known.windows),
+        lanes,
+        _sums(pa.concat_tables([each.sums for each in passed])),
+    )
+
+
+def _check(name: str, counts: pa.Table, examined: pa.Table, violations: pa.Table) -> Check:
+    own = counts.filter(pc.equal(counts["check"], name)).group_by(["verdict", "reason"]).aggregate([("count", "sum")])
+    reasons = {(row["verdict"], row["reason"]): row["count_sum"] for row in own.to_pylist()}
+    looked = examined.filter(pc.equal(examined["check"], name))
+    named = violations.filter(pc.equal(violations["check"], name))
+    for verdict in (VIOLATED, UNKNOWN):
+        rows = named.filter(pc.equal(named["verdict"], verdict))
+        if rows.num_rows:
+            break
+    totals = {
+        each: sum(many for (verdict, _), many in reasons.items() if verdict == each) for each in (VIOLATED, UNKNOWN)
+    }
+    first = rows.slice(0, 1).to_pylist()
+    sizes = rows["magnitude"]
+    worst = None
+    if sizes.null_count < rows.num_rows:
+        worst = rows.slice(int(np.nanargmax(sizes.to_numpy())), 1).to_pylist()[0]
+    return Check(
+        name,
+        pc.sum(looked["count"]).as_py() or 0,
+        looked.group_by(list(LANE)).aggregate([]).num_rows,
+        *(totals[VIOLATED], totals[UNKNOWN], dict(sorted(reasons.items(), reverse=True))),
+        *(first[0] if first else None, worst),
+    )
+
+
+def _bounded(findings: pa.Table, limit: int) -> pa.Table:
+    """Return findings in order, so many of each lane, check and reason, and as which they are there."""
+    places = {
+        name: np.array([CHECK_NAMES.index(each) for each in findings["check"].to_pylist()]) for name in ("check",)
+    }
+    _, lanes = lane_numbers(findings)
+    reasons = findings["reason"].to_pylist()
+    rank_of = {reason: rank for rank, reason in enumerate(sorted(set(reasons)))}
+    reason = np.array([rank_of[each] for each in reasons], np.int64)
+    violated = np.asarray(pc.equal(findings["verdict"], UNKNOWN)).astype(np.int64)
+    keys = pa.table(
+        {
+            "check": pa.array(places["check"].astype(np.int64)),
+            "verdict": pa.array(violated),
+            "reason": pa.array(reason),
+            "of": pa.array(lanes),
+            **{name: findings[name] for name in ("index", "message_id", "chain", "height", "time", "source_file")},
+            "source_row": findings["source_row"],
+            "event": findings["event"],
+            "magnitude": findings["magnitude"],
+        }
+    )
+    order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
+    found = findings.take(pa.array(order))
+    group = np.cumsum(
+        np.concatenate(
+            (
+                [0],
+                (np.diff(np.column_stack((places["check"], violated, reason, lanes))[order], axis=0) != 0).any(axis=1),
+            )
+        )
+    )[: len(order)]
+    magnitude = found["magnitude"].fill_null(np.nan).to_numpy()
+    first, worst = chosen(group, magnitude, limit)
+    names = np.array(["", "first", "worst", "both"], dtype=object)[first + 2 * worst]
+    kept = np.flatnonzero(first | worst)
+    marked = found.append_column(VIOLATIONS_SCHEMA.field("example"), pa.array(names, pa.string()))
+    return marked.take(pa.array(kept)).cast(VIOLATIONS_SCHEMA)
+
+
+def _lanes(tables: pa.Table, joined: Joined) -> pa.Table:
+    """Return the figures of each lane, with what is missing between its segments."""
+    summed = tables.group_by(list(LANE)).aggregate([(name, "sum") for name in FIGURES])
+    content: dict[str, Any] = {name: summed[name] for name in LANE}
+    content |= {name: summed[f"{name}_sum"].to_numpy().copy() for name in FIGURES}
+    if joined.missing:
+        rows = summed.select(list(LANE)).to_pylist()
+        at: dict[Lane, int] = {_lane(row): number for number, row in enumerate(rows)}
+        for lane, numbers in joined.missing.items():
+            for name, number in zip(("missing", "missing_runs", "missing_runs_inside_windows"), numbers, strict=True):
+                content[name][at[lane]] += content[name].dtype.type(number)
+    return pa.table(content).sort_by([(name, "ascending") for name in LANE])
+
+
+def _lane(row: dict[str, Any]) -> Lane:
+    return row["protocol"], row["source"], row["destination"], row["lane"]
+
+
+def _sums(tables: pa.Table) -> pa.Table:
+    """Return the sums of each lane and asset as decimal digits, and what they leave over."""
+    totals: dict[tuple[str | None, ...], list[int]] = {}
+    keys = (*LANE, "asset")
+    for row in tables.to_pylist():
+        total = totals.setdefault(tuple(row[name] for name in keys), [0] * len(SUMS))
+        for place, name in enumerate(SUMS):
+            total[place] += int.from_bytes(row[name], "little")
+    ordered = sorted(totals.items(), key=lambda item: tuple((name is not None, name or "") for name in item[0]))
+    content = {name: pa.array([key[place] for key, _ in ordered], pa.string()) for place, name in enumerate(keys)}
+    for place, name in enumerate(SUMS):
+        content[name] = pa.array([str(total[place]) for _, total in ordered], pa.string())
+    left = [str(total[0] - total[1] - total[2] - total[3]) for _, total in ordered]
+    return pa.table(content | {"difference": pa.array(left, pa.string())})

@@ -1,0 +1,318 @@
+"""The checks of messages: what the messages of one bucket show, as rows that are named and counts.
+
+docs/audit has a page for each; what needs to know more of a lane than one bucket has is asked of ``Known``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from causeway.audit.columns import NO_HEIGHT, NO_TIME, REQUEST, Array, Bools, Columns, Ints, Messages, code_of
+from causeway.audit.windows import Lane, Promises, Spans, Windows
+from causeway.ledger.schema import Event
+
+VIOLATED, UNKNOWN = "violated", "unknown"
+
+ONCE = (Event.SENT, Event.RECEIVED, Event.EXECUTED, Event.ANSWERED, Event.ACKNOWLEDGED, Event.TIMED_OUT)
+"""What happens to a message at most once."""
+
+ORDERED = {
+    "ordered_sends": Event.SENT,
+    "ordered_receives": Event.RECEIVED,
+    "ordered_acknowledgements": Event.ACKNOWLEDGED,
+}
+"""Promises of order, and of which event, in the order in which ``lane_loops.walk`` has them."""
+
+BEFORE = (
+    (Event.SENT, Event.COMMITTED), (Event.SENT, Event.RECEIVED), (Event.SENT, Event.ACKNOWLEDGED),
+    (Event.SENT, Event.TIMED_OUT), (Event.RECEIVED, Event.EXECUTED), (Event.RECEIVED, Event.ANSWERED),
+    (Event.RECEIVED, Event.ACKNOWLEDGED),
+)  # fmt: skip
+"""What cannot happen before what."""
+
+MICROSECONDS = "microseconds"
+
+
+class SentEnds(NamedTuple):
+    """The first and the last index that a lane is known to have sent, and when the last was sent (``NO_TIME``)."""
+
+    first: int
+    last: int
+    last_time: int
+
+
+@dataclass
+class Known:
+    """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane."""
+
+    windows: Windows
+    promises: Promises
+    sent: dict[Lane, SentEnds] = field(default_factory=dict)
+
+
+class Finding(NamedTuple):
+    """Rows that a check names for one reason. ``from_index``: that of the first missing message instead of the row's
+    own; ``magnitude``: how bad each is, NaN for not known; ``placed``: whether it is about the row itself, and not
+    only about its message."""
+
+    check: str
+    verdict: str
+    reason: str
+    rows: Ints
+    magnitude: Array | None = None
+    unit: str | None = None
+    from_index: Array | None = None
+    placed: bool = True
+
+
+class Checked(NamedTuple):
+    """One check on one bucket: of how many messages each lane's were examined, and what was found."""
+
+    check: str
+    examined: Ints
+    found: list[Finding]
+
+
+class Bucket:
+    """One bucket's rows with what its messages come to, and lanes' promises as columns."""
+
+    def __init__(self, columns: Columns, known: Known) -> None:
+        self.columns, self.known = columns, known
+        self.messages = Messages.of(columns)
+        self.lane = columns.lane[columns.starts[:-1]]
+        self._promised = [known.promises.of(lane) for lane in columns.lanes]
+
+    def promised(self, name: str) -> Bools:
+        """Return which lanes promise something."""
+        return np.array([name in promised for promised in self._promised], dtype=bool)
+
+    def numbers(self, name: str) -> tuple[Bools, Array]:
+        """Return of each lane whether its promise has a number, and the number."""
+        found = [promised.get(name) for promised in self._promised]
+        return np.array([each is not None for each in found], bool), np.array([each or 0 for each in found], np.float64)
+
+    def first(self, event: Event) -> Array:
+        """Return each message's first row of an event, -1 for none."""
+        return self.messages.first(event)
+
+    def has(self, *events: Event) -> Bools:
+        """Return which messages have one of some events."""
+        return np.asarray(np.logical_or.reduce([self.first(event) >= 0 for event in events]))
+
+    @property
+    def is_open(self) -> Bools:
+        """Return which messages were sent, and nothing says that they came or will not come."""
+        over = (Event.RECEIVED, Event.EXECUTED, Event.ANSWERED, Event.ACKNOWLEDGED, Event.REJECTED)
+        return self.has(Event.SENT) & ~self.has(*over, Event.TIMED_OUT, Event.DROPPED)
+
+    def count(self, messages: Bools) -> Ints:
+        """Return how many of some messages each lane has."""
+        return np.bincount(self.lane[messages], minlength=len(self.columns.lanes))
+
+    def microseconds_between(self, one: Array, other: Array) -> Array:
+        """Return the microseconds from rows to others, NaN where a time was not seen."""
+        time = self.columns.time
+        between = time[other].astype(np.float64) - time[one].astype(np.float64)
+        return np.where((time[one] == NO_TIME) | (time[other] == NO_TIME), np.nan, between)
+
+    def spans(self, rows: Array, chains: Array | None, event: Event) -> Iterator[tuple[Array, Spans, Lane]]:
+        """Yield where rows stand that have one lane and chain (``chains``: codes; None: the lane's source), and the
+        windows of that chain."""
+        columns = self.columns
+        lanes = columns.lane[rows]
+        codes = np.zeros(len(rows), np.int64) if chains is None else chains.astype(np.int64)
+        pairs, at = np.unique(np.column_stack((lanes, codes)), axis=0, return_inverse=True)
+        order = np.argsort(at.reshape(-1), kind="stable")
+        bounds = np.searchsorted(at.reshape(-1)[order], np.arange(len(pairs) + 1))
+        for number, (lane_code, code) in enumerate(pairs.tolist()):
+            lane = columns.lanes[lane_code]
+            chain = lane[1] if chains is None else (columns.chains[code] if code >= 0 else None)
+            places = order[bounds[number] : bounds[number + 1]]
+            yield places, self.known.windows.of(chain, lane, event.value), lane
+
+    def together(self, one: Array, other: Array, event: Event) -> Bools:
+        """Return whether pairs of rows are on one chain and in one of its windows."""
+        columns = self.columns
+        covered = np.zeros(len(one), dtype=bool)
+        same = columns.chain[one] == columns.chain[other]
+        heights = (columns.height[one] != NO_HEIGHT) & (columns.height[other] != NO_HEIGHT)
+        times = (columns.time[one] != NO_TIME) & (columns.time[other] != NO_TIME)
+        for places, spans, _ in self.spans(one, columns.chain[one], event):
+            a, b = one[places], other[places]
+            by_height = spans.together_in_heights(columns.height[a], columns.height[b])
+            by_time = spans.together_in_times(columns.time[a], columns.time[b])
+            covered[places] = np.where(heights[places], by_height, times[places] & by_time)
+        return np.asarray(covered & same)
+
+    def unsent(self, check: str, rows: Ints) -> list[Finding]:
+        """Return what rows are that say that a message was sent which no row shows as sent.
+
+        Violated, where the windows would show the sending: those of the source have everything since its first block
+        or, where the lane is numbered and the index above the last one sent, since that one; until the row's time.
+        """
+        if not len(rows):
+            return []
+        columns = self.columns
+        numbered = self.promised("numbered")[columns.lane[rows]] & (columns.indexed[rows] == 1)
+        reasons = np.full(len(rows), "sends_not_covered", dtype=object)
+        for places, spans, lane in self.spans(rows, None, Event.SENT):
+            of, sent = rows[places], self.known.sent.get(lane)
+            never = np.iinfo(np.int64).min
+            until = np.full(len(of), never if spans.all_until is None else spans.all_until, np.int64)
+            if sent is not None:
+                index, is_numbered = columns.index[of], numbered[places]
+                end = spans.end_of(sent.last_time)
+                if end is not None:
+                    above = is_numbered & (index > np.uint64(sent.last))
+                    until = np.where(above, np.maximum(until, end), until)
+            covered = (columns.time[of] != NO_TIME) & (columns.time[of] <= until)
+            reasons[places[covered]] = "not_sent"
+            if sent is not None:
+                inside = is_numbered & (index >= np.uint64(sent.first)) & (index <= np.uint64(sent.last))
+                reasons[places[inside]] = "missing_in_sequence"
+                reasons[places[is_numbered & (index < np.uint64(sent.first))]] = "before_first_sent"
+        return [
+            Finding(check, VIOLATED if reason == "not_sent" else UNKNOWN, str(reason), rows[reasons == reason])
+            for reason in sorted(set(reasons))
+        ]
+
+
+def exactly_once(bucket: Bucket) -> Checked:
+    """Every message is received once, and nothing happens to it twice."""
+    columns, messages = bucket.columns, bucket.messages
+    found = []
+    for event in ONCE:
+        rows = np.flatnonzero((messages.again == 1) & (columns.event == code_of(event)))
+        found.append(Finding("exactly_once", VIOLATED, f"{event.value}_again", rows))
+    received, timed_out = bucket.has(Event.RECEIVED), bucket.has(Event.TIMED_OUT)
+    both = bucket.first(Event.TIMED_OUT)[received & timed_out]
+    found.append(Finding("exactly_once", VIOLATED, "timed_out_and_received", both))
+    observed = (messages.flags & 2) > 0
+    late = bucket.first(Event.RECEIVED)[received & observed]
+    found.append(Finding("exactly_once", UNKNOWN, "timeout_observed_and_received", late))
+    found.append(Finding("exactly_once", UNKNOWN, "not_received", bucket.first(Event.SENT)[bucket.is_open]))
+    return Checked("exactly_once", bucket.count(bucket.has(*ONCE)), found)
+
+
+def authenticity(bucket: Bucket) -> Checked:
+    """What is received was sent, with this content, and no number stands for two contents."""
+    columns, status = bucket.columns, bucket.messages.status
+    examined = np.bincount(columns.lane[status > 0], minlength=len(columns.lanes))
+    reused = (bucket.messages.flags & 1) > 0
+    sent, received = bucket.first(Event.SENT), bucket.first(Event.RECEIVED)
+    found = [
+        Finding("authenticity", VIOLATED, "content_differs", np.flatnonzero(status == 3)),
+        Finding("authenticity", UNKNOWN, "content_unseen", np.flatnonzero(status == 2)),
+        *bucket.unsent("authenticity", np.flatnonzero(status == 4)),
+        Finding("authenticity", VIOLATED, "number_reused", np.where(sent >= 0, sent, received)[reused], placed=False),
+    ]
+    return Checked("authenticity", examined, found)
+
+
+def causality(bucket: Bucket) -> Checked:
+    """Nothing happens before what it needs: by height on one chain, else by time."""
+    columns = bucket.columns
+    examined = np.zeros(len(columns.lanes), dtype=np.int64)
+    found = []
+    for cause, effect in BEFORE:
+        both = bucket.has(cause) & bucket.has(effect)
+        one, other = bucket.first(cause)[both], bucket.first(effect)[both]
+        examined += bucket.count(both)
+        heights = (columns.chain[one] == columns.chain[other]) & (columns.chain[one] >= 0)
+        heights &= (columns.height[one] != NO_HEIGHT) & (columns.height[other] != NO_HEIGHT)
+        delay = bucket.microseconds_between(one, other)
+        wrong = np.where(heights, columns.height[other] < columns.height[one], delay < 0)
+        unseen = ~heights & np.isnan(delay)
+        name = f"{effect.value}_before_{cause.value}"
+        found.append(Finding("causality", VIOLATED, name, other[wrong], np.maximum(0, -delay[wrong]), MICROSECONDS))
+        found.append(Finding("causality", UNKNOWN, "place_unseen", other[unseen]))
+    return Checked("causality", examined, found)
+
+
+def finality(bucket: Bucket) -> Checked:
+    """A message is received no sooner after it was sent than its lane promises."""
+    has_number, least = bucket.numbers("final_after")
+    both = has_number[bucket.lane] & bucket.has(Event.SENT) & bucket.has(Event.RECEIVED)
+    one, other = bucket.first(Event.SENT)[both], bucket.first(Event.RECEIVED)[both]
+    delay = bucket.microseconds_between(one, other)
+    early = delay < least[bucket.lane[both]]
+    missing = least[bucket.lane[both]] - delay
+    found = [
+        Finding("finality", VIOLATED, "too_early", other[early], missing[early], MICROSECONDS),
+        Finding("finality", UNKNOWN, "time_unseen", other[np.isnan(delay)]),
+    ]
+    return Checked("finality", bucket.count(both), found)
+
+
+def answers(bucket: Bucket) -> Checked:
+    """Every request of a lane that promises it gets its answer, within the time promised."""
+    columns = bucket.columns
+    sent = bucket.first(Event.SENT)
+    asked = bucket.promised("answered")[bucket.lane] & (sent >= 0)
+    asked &= columns.kind[np.maximum(sent, 0)] == REQUEST
+    has_limit, limits = bucket.numbers("answered")
+    limited, limit = has_limit[bucket.lane], limits[bucket.lane]
+    acknowledged, timed_out = bucket.first(Event.ACKNOWLEDGED), bucket.first(Event.TIMED_OUT)
+    reply = np.where(acknowledged >= 0, acknowledged, timed_out)
+    came = asked & (reply >= 0) & limited
+    delay = bucket.microseconds_between(sent[came], reply[came])
+    late = delay > limit[came]
+    waiting = asked & (reply < 0)
+    rows = sent[waiting]
+    over = np.full(len(rows), np.nan)
+    times = columns.time[rows]
+    for places, spans, _ in bucket.spans(rows, columns.chain[rows], Event.ACKNOWLEDGED):
+        firsts, lasts = spans.times
+        if len(firsts):
+            at = np.searchsorted(firsts, times[places], side="right") - 1
+            end = np.where(at >= 0, lasts[np.maximum(at, 0)], times[places])
+            age = end.astype(np.float64) - times[places]
+            over[places] = np.where((times[places] != NO_TIME) & (age > limit[waiting][places]), age, np.nan)
+    unanswered = limited[waiting] & ~np.isnan(over)
+    found = [
+        Finding("answers", VIOLATED, "late", reply[came][late], delay[late], MICROSECONDS),
+        Finding("answers", UNKNOWN, "time_unseen", reply[came][np.isnan(delay)]),
+        Finding("answers", VIOLATED, "unanswered", rows[unanswered], over[unanswered], MICROSECONDS),
+        Finding("answers", UNKNOWN, "open", rows[~unanswered]),
+    ]
+    return Checked("answers", bucket.count(asked), found)
+
+
+def answers_without_request(bucket: Bucket) -> Checked:
+    """What is answered, acknowledged or timed out was sent."""
+    replies = (Event.ACKNOWLEDGED, Event.TIMED_OUT, Event.ANSWERED)
+    has = bucket.has(*replies)
+    rows = bucket.first(replies[2])
+    for event in replies[1::-1]:
+        rows = np.where(bucket.first(event) >= 0, bucket.first(event), rows)
+    found = bucket.unsent("answers_without_request", rows[has & ~bucket.has(Event.SENT)].astype(np.int64))
+    return Checked("answers_without_request", bucket.count(has), found)
+
+
+def conservation(bucket: Bucket) -> Checked:
+    """What is received of an asset is what was sent of it, message by message."""
+    value = np.where(bucket.promised("conserved")[bucket.lane], bucket.messages.value, 0)
+    rows, by = bucket.messages.value_row, bucket.messages.value_by
+    found = [Finding("conservation", UNKNOWN, "amount_unseen", rows[value == 1])]
+    found.append(Finding("conservation", VIOLATED, "asset_differs", rows[value == 2]))
+    for code, reason in ((3, "more_received"), (4, "less_received"), (5, "received_and_refunded")):
+        chosen = value == code
+        found.append(Finding("conservation", VIOLATED, reason, rows[chosen], by[chosen], "units"))
+    found += bucket.unsent("conservation", rows[value == 6].astype(np.int64))
+    return Checked("conservation", bucket.count(value > 0), found)
+
+
+CHECKS: tuple[Callable[[Bucket], Checked], ...] = (
+    exactly_once,
+    authenticity,
+    causality,
+    finality,
+    answers,
+    answers_without_request,
+    conservation,
+)
+"""Checks of messages by themselves; order and gaps are in ``along``."""

@@ -1,0 +1,169 @@
+"""What segments show together: a lane that lies in many buckets is one lane again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.audit.along import Before, SegmentKey
+from causeway.audit.checks import ORDERED, UNKNOWN, VIOLATED, Known, SentEnds
+from causeway.audit.columns import NO_HEIGHT, NO_TIME
+from causeway.audit.passing import VIOLATIONS_SCHEMA, as_findings
+from causeway.audit.windows import Lane, Spans
+from causeway.ledger.order import lane_numbers
+from causeway.ledger.schema import LANE, Event
+
+_NEVER = -(2**63)
+
+
+class Joined(NamedTuple):
+    """What segments show together. ``findings``: gaps and skipped messages over cuts; ``missing``: of each lane the
+    messages missing between segments, in how many runs, and how many of these inside a window; ``before``: the places
+    before each segment that has any; ``again``: rows of the table of segments whose order needs a second look."""
+
+    findings: pa.Table
+    missing: dict[Lane, tuple[int, int, int]]
+    sent: dict[Lane, SentEnds]
+    before: dict[SegmentKey, Before]
+    again: list[int]
+
+
+def join(segments: pa.Table, known: Known) -> Joined:
+    """Join the segments of all buckets (``Along.summary``), in any order."""
+    names, codes = lane_numbers(segments)
+    order = np.lexsort((segments["segment"].to_numpy(), codes))
+    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    alone = np.diff(bounds) == 1
+    quiet = (segments["lead_count"].to_numpy() == 0) | np.asarray(segments["first_received_index"].is_null())
+    joined = Joined(as_findings(None), {}, {}, {}, [])
+    found: list[dict[str, Any]] = []
+    first, last = segments["first_sent_index"], segments["last_sent_index"]
+    for number, lane in enumerate(names):
+        own: Lane = (lane[0], lane[1], lane[2], lane[3])
+        rows = order[bounds[number] : bounds[number + 1]]
+        if alone[number] and quiet[rows[0]]:
+            row = int(rows[0])
+            if first[row].is_valid:
+                joined.sent[own] = SentEnds(first[row].as_py(), last[row].as_py(), _time(segments, row))
+            continue
+        one_lane = segments.take(pa.array(rows)).to_pylist()
+        found += _one_lane(own, one_lane, rows.tolist(), known, joined)
+    content = {name: pa.array([row.get(name) for row in found], VIOLATIONS_SCHEMA.field(name).type) for name in _NAMES}
+    return joined._replace(findings=as_findings(content))
+
+
+_NAMES = VIOLATIONS_SCHEMA.names[:-1]
+
+
+def _time(segments: pa.Table, row: int) -> int:
+    found: int | None = segments["last_sent_time"][row].as_py()
+    return int(NO_TIME) if found is None else found
+
+
+def _one_lane(
+    lane: Lane, segments: list[dict[str, Any]], rows: list[int], known: Known, joined: Joined
+) -> Iterator[dict[str, Any]]:
+    """Yield the findings over the cuts of one lane, whose segments are in their order."""
+    promised = known.promises.of(lane)
+    last_sent: dict[str, Any] | None = None
+    last_received: dict[str, Any] | None = None
+    waiting: dict[str, Any] | None = None
+    many = 0
+    missing = [0, 0, 0]
+    top = Before((0, 0, 0), (int(NO_HEIGHT),) * 3, (0, 0, 0), (_NEVER,) * 3)
+    for row, segment in zip(rows, segments, strict=True):
+        key = (lane, segment["segment"])
+        if any(top.has_height) or any(time > _NEVER for time in top.time):
+            joined.before[key] = top
+            if _overlaps(top, segment):
+                joined.again.append(row)
+        top = _after(top, segment)
+        ends = _end(segment, "first_sent"), _end(segment, "last_sent")
+        if ends[0] is not None and ends[1] is not None:
+            if last_sent is not None and ends[0]["index"] - last_sent["index"] > 1 and "numbered" in promised:
+                inside = _together(known, lane, last_sent, ends[0], Event.SENT)
+                size = ends[0]["index"] - last_sent["index"] - 1
+                missing = [missing[0] + size, missing[1] + 1, missing[2] + inside]
+                reason = "missing_inside_window" if inside else "missing_outside_windows"
+                yield _gap(lane, UNKNOWN, reason, last_sent["index"] + 1, size)
+            last_sent = ends[1]
+            before = joined.sent.get(lane)
+            time = int(NO_TIME) if ends[1]["time"] is None else ends[1]["time"]
+            joined.sent[lane] = SentEnds(before.first if before else ends[0]["index"], ends[1]["index"], time)
+        if segment["lead_count"]:
+            waiting = waiting or _end(segment, "lead")
+            many += segment["lead_count"]
+        received = _end(segment, "first_received")
+        if received is not None:
+            if many and waiting is not None and "ordered_receives" in promised:
+                covered = _together(known, lane, last_received, received, Event.RECEIVED)
+                reason = "skipped" if covered else "skipped_not_covered"
+                yield _gap(lane, VIOLATED if covered else UNKNOWN, reason, waiting["index"], many)
+            last_received = _end(segment, "last_received")
+            waiting, many = _end(segment, "tail"), segment["tail_count"]
+    if missing[1]:
+        joined.missing[lane] = (missing[0], missing[1], missing[2])
+
+
+def _gap(lane: Lane, verdict: str, reason: str, index: int, size: int) -> dict[str, Any]:
+    found = {"check": "gaps", "verdict": verdict, "reason": reason, **dict(zip(LANE, lane, strict=True))}
+    return {**found, "index": index, "magnitude": float(size), "unit": "messages"}
+
+
+def _end(segment: dict[str, Any], name: str) -> dict[str, Any] | None:
+    if segment[f"{name}_index"] is None:
+        return None
+    return {part: segment[f"{name}_{part}"] for part in ("index", "chain", "height", "time")}
+
+
+def _together(known: Known, lane: Lane, one: dict[str, Any] | None, other: dict[str, Any], event: Event) -> bool:
+    """Return whether one window has two rows, or one and the first block of its chain."""
+    spans: Spans = known.windows.of(other["chain"], lane, event.value)
+    if one is None:
+        return other["height"] is not None and bool(spans.since_genesis(np.array([other["height"]], np.uint64))[0])
+    if one["chain"] != other["chain"]:
+        return False
+    if one["height"] is not None and other["height"] is not None:
+        heights = (np.array([row["height"]], np.uint64) for row in (one, other))
+        return bool(spans.together_in_heights(*heights)[0])
+    if one["time"] is not None and other["time"] is not None:
+        return bool(spans.together_in_times(np.array([one["time"]]), np.array([other["time"]]))[0])
+    return False
+
+
+def _overlaps(top: Before, segment: dict[str, Any]) -> bool:
+    """Return whether something in a segment is not after what was before it."""
+    for number, promise in enumerate(ORDERED):
+        if top.has_height[number] and segment[f"least_{promise}"] <= top.height[number]:
+            return True
+        if segment[f"least_time_{promise}"] < top.time[number]:
+            return True
+    return False
+
+
+def _after(top: Before, segment: dict[str, Any]) -> Before:
+    """Return the last places in a segment or before."""
+    heights, positions, has, times = [], [], [], []
+    for number, promise in enumerate(ORDERED):
+        before = (top.height[number], top.position[number]) if top.has_height[number] else None
+        own = (segment[f"top_{promise}"], segment[f"top_position_{promise}"])
+        own_seen = bool(segment[f"has_top_{promise}"])
+        if before is not None and own_seen and before[0] == own[0]:
+            # The position that counts is the last one seen.
+            seen = [position for _, position in (before, own) if position != int(NO_HEIGHT)]
+            place = (own[0], max(seen, default=int(NO_HEIGHT)))
+        else:
+            place = max([each for each in (before, own if own_seen else None) if each is not None], default=(0, 0))
+        heights.append(place[0])
+        positions.append(place[1])
+        has.append(int(before is not None or own_seen))
+        times.append(max(top.time[number], segment[f"top_time_{promise}"]))
+    return Before(_three(heights), _three(positions), _three(has), _three(times))
+
+
+def _three(values: list[int]) -> tuple[int, int, int]:
+    one, two, three = values
+    return one, two, three

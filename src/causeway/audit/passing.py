@@ -1,0 +1,253 @@
+"""The pass over one bucket: from its sorted rows to what it shows, as tables that are put together with others'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.audit.along import Along, Before, SegmentKey, lane_columns
+from causeway.audit.checks import CHECKS, Bucket, Checked, Finding, Known
+from causeway.audit.columns import NO_HEIGHT, NO_TIME, Array, Columns
+from causeway.ledger.schema import LANE, Event
+
+LIMIT = 10_000
+"""So many findings of one lane, check and reason are named, from the first on, and as many of the worst."""
+
+VIOLATIONS_SCHEMA = pa.schema(
+    [
+        pa.field("check", pa.string(), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        *(pa.field(name, pa.string()) for name in LANE),
+        pa.field("index", pa.uint64()),
+        pa.field("message_id", pa.string()),
+        pa.field("event", pa.string()),
+        pa.field("chain", pa.string()),
+        pa.field("height", pa.uint64()),
+        pa.field("time", pa.timestamp("us", "UTC")),
+        pa.field("transaction", pa.string()),
+        pa.field("magnitude", pa.float64()),
+        pa.field("unit", pa.string()),
+        pa.field("stated_by", pa.string()),
+        pa.field("source_file", pa.string()),
+        pa.field("source_row", pa.uint64()),
+        pa.field("example", pa.string(), nullable=False),
+    ]
+)
+"""One row a finding: what a check names, with its ``verdict`` (``violated`` or ``unknown``) and ``reason``.
+
+``index``: of the message, or of the first that is missing. From ``event`` to ``transaction``: the row that is named,
+null where the finding is about a message or a run of them. ``magnitude``: how bad it is, in ``unit``
+(``microseconds``, ``messages``, ``units`` of an asset, rounded); null: it has none. From ``stated_by`` on: where the
+row stands in the input. ``example``: ``first`` of its lane and reason, ``worst``, or ``both``."""
+
+_OF_MESSAGE = (*LANE, "index", "message_id")
+_OF_ROW = ("event", "chain", "height", "time", "transaction", "stated_by", "source_file", "source_row")
+
+FIGURES = (
+    *("messages", "sent", "received", "acknowledged", "matched", "open"),
+    *("sent_out_of_order", "received_out_of_order", "acknowledged_out_of_order"),
+    *("missing", "missing_runs", "missing_runs_inside_windows"),
+)
+"""Figures of a lane."""
+
+TALLIES = (
+    *("rows", "without_index", "unnamed", "without_height", "without_time", "without_content", "without_amount"),
+    *("sent_or_received", "sent_or_received_without_content"),
+)
+"""What is counted of each side of a lane (``lane_loops.tally``)."""
+
+SIDES = ("source", "destination", "elsewhere")
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What one bucket shows. ``findings``: as ``VIOLATIONS_SCHEMA`` without ``example``; ``counts``: how many there are
+    of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES``;
+    ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``segments``: see ``Along``.
+    ``asks``: whether something can be judged only in a second look, when all buckets were seen.
+    """
+
+    findings: pa.Table
+    counts: pa.Table
+    examined: pa.Table
+    lanes: pa.Table
+    sides: pa.Table
+    sums: pa.Table
+    segments: pa.Table
+    asks: bool
+
+
+def pass_over(rows: pa.Table, known: Known, before: dict[SegmentKey, Before], limit: int = LIMIT) -> Passed:
+    """Check one bucket.
+
+    Args:
+        rows: of a ledger (``LEDGER_SCHEMA``), in its order: all of each message that it has any of.
+        known: windows and promises; in a second look also what each lane sent.
+        before: in a second look, the places before segments.
+        limit: how many findings of a lane and reason are named.
+
+    Raises:
+        InvalidInput: an event or kind has no known name.
+    """
+    columns = Columns.of(rows)
+    bucket = Bucket(columns, known)
+    along = Along(bucket, before)
+    checked = [check(bucket) for check in CHECKS] + [along.order(), along.gap_check()]
+    found = [finding for each in checked for finding in each.found if len(finding.rows)]
+    return Passed(
+        findings=_named(rows, columns, found, limit),
+        counts=_counts(columns, found),
+        examined=_examined(columns, checked),
+        lanes=_figures(bucket, along),
+        sides=_sides(columns),
+        sums=_sums(bucket),
+        segments=along.summary(),
+        asks=bool((bucket.messages.status == 4).any() or _has_replies_alone(bucket)),
+    )
+
+
+def _has_replies_alone(bucket: Bucket) -> bool:
+    replies = bucket.has(Event.ACKNOWLEDGED, Event.TIMED_OUT, Event.ANSWERED)
+    return bool((replies & ~bucket.has(Event.SENT)).any())
+
+
+def chosen(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Array]:
+    """Return which findings, in the order of their lanes, are among the first and among the worst of each lane."""
+    count = len(lanes)
+    new = np.ones(count, dtype=bool)
+    new[1:] = lanes[1:] != lanes[:-1]
+    group = np.cumsum(new) - 1
+    firsts = np.flatnonzero(new)
+    first = np.arange(count) - firsts[group] < limit
+    worst = np.zeros(count, dtype=bool)
+    if magnitude is not None:
+        order = np.lexsort((np.arange(count), -np.nan_to_num(magnitude, nan=-1.0), group))
+        worst[order[np.arange(count) - firsts[group] < limit]] = True
+        worst &= ~np.isnan(magnitude)
+    return first, worst
+
+
+def _named(rows: pa.Table, columns: Columns, found: list[Finding], limit: int) -> pa.Table:
+    """Return findings as a table, so many of each lane and reason."""
+    picked, tables = [], []
+    for finding in found:
+        first, worst = chosen(columns.lane[finding.rows], finding.magnitude, limit)
+        picked.append(np.flatnonzero(first | worst))
+    for finding, which in zip(found, picked, strict=True):
+        at = finding.rows[which]
+        of_rows = rows.select([*_OF_MESSAGE, *_OF_ROW]).take(pa.array(at))
+        count = len(at)
+        content = {name: pa.array([getattr(finding, name)] * count) for name in ("check", "verdict", "reason")}
+        for name in VIOLATIONS_SCHEMA.names:
+            if name in of_rows.column_names:
+                content[name] = of_rows[name]
+        if not finding.placed:
+            for name in _OF_ROW:
+                content[name] = pa.nulls(count)
+        if finding.from_index is not None:
+            content["index"] = pa.array(finding.from_index[which])
+            content["message_id"] = pa.nulls(count)
+        size = np.full(count, np.nan) if finding.magnitude is None else finding.magnitude[which].astype(np.float64)
+        content["magnitude"] = pa.array(size, mask=np.isnan(size))
+        content["unit"] = pa.array([finding.unit] * count, pa.string())
+        tables.append(as_findings(content))
+    return pa.concat_tables([as_findings(None), *tables])
+
+
+def as_findings(content: dict[str, pa.Array] | None) -> pa.Table:
+    """Return columns as a table of findings, without ``example``; None: an empty one."""
+    schema = VIOLATIONS_SCHEMA.remove(len(VIOLATIONS_SCHEMA) - 1)
+    if content is None:
+        return schema.empty_table()
+    return pa.table([content[name].cast(kind) for name, kind in zip(schema.names, schema.types, strict=True)], schema)
+
+
+def _counts(columns: Columns, found: list[Finding]) -> pa.Table:
+    tables = [_counted(columns, None)]
+    for finding in found:
+        many = np.bincount(columns.lane[finding.rows], minlength=len(columns.lanes))
+        tables.append(_counted(columns, many, finding.check, finding.verdict, finding.reason))
+    return pa.concat_tables(tables)
+
+
+def _examined(columns: Columns, checked: list[Checked]) -> pa.Table:
+    return pa.concat_tables([_counted(columns, None), *(_counted(columns, e.examined, e.check) for e in checked)])
+
+
+def _counted(columns: Columns, counts: Array | None, check: str = "", verdict: str = "", reason: str = "") -> pa.Table:
+    codes = np.zeros(0, np.int64) if counts is None else np.flatnonzero(counts)
+    many = np.zeros(0, np.int64) if counts is None else counts[codes].astype(np.int64)
+    names = {"check": check, "verdict": verdict, "reason": reason}
+    content = {name: pa.array([text] * len(codes), pa.string()) for name, text in names.items()}
+    return pa.table(content | lane_columns(columns, codes) | {"count": pa.array(many)})
+
+
+def _figures(bucket: Bucket, along: Along) -> pa.Table:
+    columns = bucket.columns
+    lanes = len(columns.lanes)
+    one, other, missing = along.gap_rows()
+    inside = bucket.together(one, other, Event.SENT)
+    named = columns.alive[columns.starts[:-1]] == 1
+    named |= (columns.indexed[columns.starts[:-1]] == 1) | (columns.ident[columns.starts[:-1]] >= 0)
+    figures = (
+        bucket.count(named),
+        bucket.count(bucket.has(Event.SENT)),
+        np.bincount(bucket.lane, weights=_receives(bucket), minlength=lanes).astype(np.int64),
+        bucket.count(bucket.has(Event.ACKNOWLEDGED)),
+        bucket.count(bucket.has(Event.SENT) & bucket.has(Event.RECEIVED)),
+        bucket.count(bucket.is_open),
+        *(bucket.count(along.out_of_order(number)) for number in range(3)),
+        np.bincount(columns.lane[one], weights=missing.astype(np.float64), minlength=lanes).astype(np.int64),
+        np.bincount(columns.lane[one], minlength=lanes),
+        np.bincount(columns.lane[one[inside]], minlength=lanes),
+    )
+    content = {name: pa.array(np.asarray(values, np.int64)) for name, values in zip(FIGURES, figures, strict=True)}
+    content["missing"] = content["missing"].cast(pa.uint64())
+    return pa.table(lane_columns(columns, np.arange(lanes)) | content)
+
+
+def _receives(bucket: Bucket) -> Array:
+    """Return how many received rows each message has."""
+    ends = np.concatenate(([0], np.cumsum(bucket.messages.status > 0)))
+    return np.asarray(ends[bucket.columns.starts[1:]] - ends[bucket.columns.starts[:-1]])
+
+
+def _sides(columns: Columns) -> pa.Table:
+    from causeway.audit.lane_loops import SIDES as SIDE_COUNT
+    from causeway.audit.lane_loops import TALLIED, tally
+
+    lanes = len(columns.lanes)
+    counts = np.zeros((lanes, SIDE_COUNT, TALLIED), np.int64)
+    heights = np.zeros((lanes, SIDE_COUNT, 2), np.uint64)
+    heights[:, :, 0] = NO_HEIGHT
+    times = np.full((lanes, SIDE_COUNT, 2), NO_TIME, np.int64)
+    times[:, :, 1] = np.iinfo(np.int64).min
+    tally(
+        *(columns.lane, columns.event, columns.indexed, columns.ident, columns.height, columns.time),
+        *(columns.has_content, columns.has_amount, counts, heights, times),
+    )
+    lane, side = np.nonzero(counts[:, :, 0])
+    content = {"side": pa.array(np.array(SIDES, dtype=object)[side], pa.string())}
+    content |= {name: pa.array(counts[lane, side, place]) for place, name in enumerate(TALLIES)}
+    no_height = heights[lane, side, 0] == NO_HEIGHT
+    no_time = times[lane, side, 0] == NO_TIME
+    for place, name in enumerate(("first", "last")):
+        content[f"{name}_height"] = pa.array(heights[lane, side, place], mask=no_height)
+        content[f"{name}_time"] = pa.array(times[lane, side, place], mask=no_time)
+    return pa.table(lane_columns(columns, lane) | content)
+
+
+def _sums(bucket: Bucket) -> pa.Table:
+    columns, messages = bucket.columns, bucket.messages
+    names = pa.array(columns.assets, pa.string())
+    content = lane_columns(columns, messages.sum_lane) | {"asset": names.take(pa.array(messages.sum_asset))}
+    for place, name in enumerate(("sent", "received", "refunded", "pending")):
+        words = np.ascontiguousarray(messages.sums[:, place, :])
+        content[name] = pa.FixedSizeBinaryArray.from_buffers(pa.binary(40), len(words), [None, pa.py_buffer(words)])
+    return pa.table(content)
+
+
+__all__ = ["FIGURES", "LIMIT", "SIDES", "TALLIES", "VIOLATIONS_SCHEMA", "Passed", "pass_over"]

@@ -1,0 +1,141 @@
+"""What the input covers: the windows of each chain, put together, and promises of lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.ledger.schema import LANE
+
+Lane = tuple[str | None, str | None, str | None, str | None]
+Bools = npt.NDArray[np.bool_]
+EVERY: Lane = (None, None, None, None)
+_GENESIS = 1
+"""A window that begins at this height or before has all of a chain's blocks."""
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Windows of one chain for one lane and event, put together where they touch: firsts and lasts in order.
+
+    ``all_until``: until which time, in microseconds, all since the chain's first block is covered; None: nothing is.
+    """
+
+    heights: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
+    times: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    all_until: int | None
+
+    @property
+    def count(self) -> int:
+        """Return how many windows there are."""
+        return max(len(self.heights[0]), len(self.times[0]))
+
+    def together_in_heights(self, first: npt.NDArray[Any], last: npt.NDArray[Any]) -> Bools:
+        """Return whether one window has both heights."""
+        return _together(self.heights, first, last)
+
+    def together_in_times(self, first: npt.NDArray[Any], last: npt.NDArray[Any]) -> Bools:
+        """Return whether one window has both times."""
+        return _together(self.times, first, last)
+
+    def end_of(self, time: int) -> int | None:
+        """Return the last time of the window that a time is in, None if it is in none."""
+        firsts, lasts = self.times
+        at = int(np.searchsorted(firsts, time, side="right")) - 1
+        return int(lasts[at]) if at >= 0 and time <= lasts[at] else None
+
+    def since_genesis(self, height: npt.NDArray[Any]) -> Bools:
+        """Return whether one window has a height and the chain's first block."""
+        firsts, lasts = self.heights
+        if not len(firsts) or firsts[0] > _GENESIS:
+            return np.zeros(len(height), dtype=bool)
+        return np.asarray(height <= lasts[0])
+
+
+def _together(spans: tuple[npt.NDArray[Any], npt.NDArray[Any]], first: Any, last: Any) -> Bools:
+    firsts, lasts = spans
+    if not len(firsts):
+        return np.zeros(len(first), dtype=bool)
+    low, high = np.minimum(first, last), np.maximum(first, last)
+    at = np.searchsorted(firsts, low, side="right") - 1
+    return np.asarray((at >= 0) & (high <= lasts[np.maximum(at, 0)]))
+
+
+class Windows:
+    """The ``observed`` table, asked by chain, lane and event."""
+
+    def __init__(self, observed: pa.Table) -> None:
+        self._of: dict[str | None, list[dict[str, Any]]] = {}
+        rows = observed.set_column(
+            observed.schema.get_field_index("first_time"), "first_time", observed["first_time"].cast(pa.int64())
+        )
+        rows = rows.set_column(
+            rows.schema.get_field_index("last_time"), "last_time", rows["last_time"].cast(pa.int64())
+        )
+        for row in rows.to_pylist():
+            self._of.setdefault(row["chain"], []).append(row)
+        self._known: dict[tuple[str | None, Lane, str], Spans] = {}
+
+    def of(self, chain: str | None, lane: Lane, event: str) -> Spans:
+        """Return the windows of a chain that have a lane's event; none of a chain that was not seen."""
+        key = (chain, lane, event)
+        if key not in self._known:
+            self._known[key] = self._spans(*key)
+        return self._known[key]
+
+    def _spans(self, chain: str | None, lane: Lane, event: str) -> Spans:
+        rows = [
+            row
+            for row in self._of.get(chain, ())
+            if chain is not None
+            and tuple(row[name] for name in LANE) in (EVERY, lane)
+            and (row["events"] is None or event in row["events"])
+        ]
+        heights = _joined([(row["first_height"], row["last_height"]) for row in rows], 1)
+        times = _joined([(row["first_time"], row["last_time"]) for row in rows], 0)
+        until = None
+        begun = [row for row in rows if row["first_height"] is not None and row["first_height"] <= _GENESIS]
+        ends = [row["last_time"] for row in begun if row["last_time"] is not None]
+        if ends:
+            reached = max(ends)
+            until = next((last for first, last in times if first <= reached <= last), reached)
+        return Spans(
+            (np.array([a for a, _ in heights], np.uint64), np.array([b for _, b in heights], np.uint64)),
+            (np.array([a for a, _ in times], np.int64), np.array([b for _, b in times], np.int64)),
+            until,
+        )
+
+
+def _joined(spans: Sequence[tuple[int | None, int | None]], step: int) -> list[tuple[int, int]]:
+    """Return spans whose two ends are known, in order, as one where they overlap or touch."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted((a, b) for a, b in spans if a is not None and b is not None and a <= b):
+        if joined and first <= joined[-1][1] + step:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    return joined
+
+
+class Promises:
+    """The ``promises`` table, asked by lane: of several numbers of one promise the strictest counts."""
+
+    def __init__(self, promises: pa.Table) -> None:
+        self._rows = promises.to_pylist()
+
+    def of(self, lane: Lane) -> dict[str, int | None]:
+        """Return what a lane promises, with the number of each."""
+        found: dict[str, int | None] = {}
+        for row in self._rows:
+            if all(row[name] is None or row[name] == own for name, own in zip(LANE, lane, strict=True)):
+                name, number = row["promise"], row["number"]
+                known = found.get(name)
+                if known is not None and number is not None:
+                    number = max(known, number) if name == "final_after" else min(known, number)
+                found[name] = known if number is None else number
+        return found

@@ -1,0 +1,181 @@
+"""Ledgers to audit: rows as dicts, as tables, in buckets; by chance, and honest ones in which faults are planted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from random import Random
+
+import pyarrow as pa
+
+from causeway.audit.auditing import Audit, audit
+from causeway.ledger.order import buckets_of, sorted_rows
+from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, OBSERVED_SCHEMA, PROMISES_SCHEMA, Event
+from tests.spec.audit.checks import CHECKS, sums
+from tests.spec.audit.ledger import Finding, Ledger, Row
+
+WORD = 2**64
+
+
+def table(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
+    """Rows as a table; ``amount`` becomes limbs, what a row does not say is null."""
+    rows = [dict(row) for row in rows]
+    for row in rows:
+        amount = row.get("amount")
+        if amount is not None:
+            row |= {name: amount // WORD**limb % WORD for limb, name in enumerate(LIMBS)}
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        if pa.types.is_dictionary(field.type):
+            columns.append(pa.array(values, pa.string()).dictionary_encode())
+        elif pa.types.is_timestamp(field.type):
+            columns.append(pa.array(values, pa.int64()).cast(field.type))
+        else:
+            columns.append(pa.array(values, field.type))
+    return pa.table(columns, schema)
+
+
+def dicts(rows: pa.Table, of: list[Row]) -> list[Row]:
+    """Rows of a table as the oracle has them, in the table's order; ``source_row`` is their place in ``of``."""
+    empty = dict.fromkeys([*LEDGER_SCHEMA.names, "amount"])
+    return [{**empty, **of[row], "at": at} for at, row in enumerate(rows["source_row"].to_pylist())]
+
+
+def content(number: int | None) -> bytes | None:
+    return None if number is None else hashlib.sha256(bytes([number])).digest()
+
+
+class Case:
+    """A ledger as dicts: ``rows``, ``observed``, ``promises``; ``source_row`` is given here."""
+
+    def __init__(self, rows: list[Row], observed: list[Row], promises: list[Row]) -> None:
+        self.rows = [{**row, "source_row": number, "stated_by": "test"} for number, row in enumerate(rows)]
+        self.observed = [{**dict.fromkeys(OBSERVED_SCHEMA.names), **row} for row in observed]
+        self.promises = [{**dict.fromkeys(PROMISES_SCHEMA.names), **row} for row in promises]
+
+    def oracle(self) -> Ledger:
+        return Ledger(dicts(sorted_rows(table(self.rows, LEDGER_SCHEMA)), self.rows), self.observed, self.promises)
+
+    def audit(self, buckets: int = 1, limit: int = 1000) -> Audit:
+        """Audit the rows in so many buckets, a file (and record batch) each two rows long at least."""
+        rows = table(self.rows, LEDGER_SCHEMA)
+        numbers = buckets_of(rows, buckets)
+        readers: list[Callable[[], pa.Table]] = []
+        for bucket in range(buckets):
+            own = sorted_rows(rows.filter(pa.array(numbers == bucket)))
+            pieces = pa.Table.from_batches(own.to_batches(max_chunksize=3 + bucket), own.schema)
+            readers.append(lambda pieces=pieces: pieces)  # type: ignore[misc]
+        stated = [{**row, "how": "declared", "stated_by": "test"} for row in self.observed]
+        promised = [{**row, "stated_by": "test"} for row in self.promises]
+        return audit(readers, table(stated, OBSERVED_SCHEMA), table(promised, PROMISES_SCHEMA), limit)
+
+
+def findings(found: Audit, check: str) -> list[Finding]:
+    """What an audit names, as the oracle does."""
+    rows = [row for row in found.violations.to_pylist() if row["check"] == check]
+    names = ("protocol", "source", "destination", "lane")
+    return sorted(
+        (
+            Finding(
+                *(row["check"], row["verdict"], row["reason"], tuple(row[name] for name in names)),
+                *(row["index"], row["source_row"], row["magnitude"]),
+            )
+            for row in rows
+        ),
+        key=repr,
+    )
+
+
+def compare(case: Case, found: Audit) -> None:
+    """Compare an audit with the oracle: counts, findings and sums."""
+    ledger = case.oracle()
+    for name, check in CHECKS.items():
+        examined, expected = check(ledger)
+        expected = sorted((f._replace(magnitude=_float(f.magnitude)) for f in expected), key=repr)
+        assert findings(found, name) == expected, name
+        own = found.checks[name]
+        assert own.examined == examined, name
+        counts = [sum(f.verdict == verdict for f in expected) for verdict in ("violated", "unknown")]
+        assert [own.violated, own.unknown] == counts, name
+    totals = {
+        tuple(row[name] for name in ("protocol", "source", "destination", "lane", "asset")): tuple(
+            int(row[name]) for name in ("sent", "received", "refunded", "pending")
+        )
+        for row in found.sums.to_pylist()
+    }
+    assert totals == sums(ledger)
+
+
+def _float(number: float | None) -> float | None:
+    return None if number is None else float(number)
+
+
+INDICES = (0, 1, 2, 3, 5, 2**18 - 2, 2**18 - 1, 2**18, 2**18 + 1, 3 * 2**18, 2**64 - 1)
+AMOUNTS = (0, 1, 7, 2**64 - 1, 2**128, 2**256 - 1, None)
+PROMISES = (
+    *("numbered", "ordered_sends", "ordered_receives", "ordered_acknowledgements"),
+    *("answered", "final_after", "conserved"),
+)
+
+
+def by_chance(random: Random) -> Case:
+    """A ledger of rows that have little to do with each other."""
+    some = [event.value for event in Event] + ["sent", "received", "sent", "received", "acknowledged"]
+    lanes = [
+        {"protocol": "p", "source": source, "destination": target, "lane": lane}
+        for source, target, lane in (("a", "b", "x"), ("b", "a", None), ("a", None, "x"))
+    ]
+    busy = random.random() < 0.2  # many rows of one message
+
+    def row() -> Row:
+        index = None if random.random() < 0.15 else random.choice(INDICES[:2] if busy else INDICES)
+        event = random.choice(some)
+        chain = random.choice(("a", "b", "a", "b", None))
+        return {
+            **random.choice(lanes),
+            "index": index,
+            "message_id": random.choice(("m", "n", None)),
+            "kind": random.choice(("request", "request", "response")),
+            "event": event,
+            "chain": chain,
+            "height": random.choice((None, 0, 1, 2, 3, 4, 5, 6)),
+            "position": random.choice((None, 0, 1)),
+            "time": random.choice((None, *range(8))),
+            "payload_hash": content(random.choice((1, 1, 1, 2, None))),
+            "asset": random.choice(("gold", "gold", "silver", None)),
+            "amount": random.choice(AMOUNTS),
+            "detail": random.choice(("timeout", "sent", "received", None)),
+        }
+
+    def span(top: int) -> tuple[int | None, int | None]:
+        if random.random() < 0.2:
+            return None, None
+        return random.randrange(top), random.randrange(top)
+
+    observed = []
+    for _ in range(random.randrange(5)):
+        heights, times = span(8), span(9)
+        own = random.choice(lanes) if random.random() < 0.3 else {}
+        observed.append(
+            {
+                **own,
+                "chain": random.choice(("a", "b")),
+                "events": random.choice((None, None, ["sent"], ["received", "acknowledged"])),
+                **{
+                    "first_height": heights[0],
+                    "last_height": heights[1],
+                    "first_time": times[0],
+                    "last_time": times[1],
+                },
+            }
+        )
+    promises = [
+        {
+            **(random.choice(lanes) if random.random() < 0.5 else {}),
+            "promise": promise,
+            "number": random.choice((None, 0, 1, 3)),
+        }
+        for promise in random.sample(PROMISES, random.randrange(len(PROMISES) + 1))
+    ]
+    return Case([row() for _ in range(random.randrange(70))], observed, promises)

@@ -1,0 +1,264 @@
+"""The checks, each as it is stated: it returns how many messages it looked at, and its findings."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tests.spec.audit.ledger import Finding, Lane, Ledger, Message, Row, lane_of, place
+
+Checked = tuple[int, list[Finding]]
+ONCE = ("sent", "received", "executed", "answered", "acknowledged", "timed_out")
+
+
+def named(check: str, verdict: str, reason: str, row: Row, magnitude: float | None = None) -> Finding:
+    return Finding(check, verdict, reason, lane_of(row), row["index"], row["source_row"], magnitude)
+
+
+def exactly_once(ledger: Ledger) -> Checked:
+    """Nothing happens twice to one content of a message; it is not both received and timed out; it is received."""
+    examined, found = 0, []
+    for message in ledger.messages:
+        examined += message.has(*ONCE)
+        for event in ONCE:
+            for content in {row["payload_hash"] for row in message.all(event)}:
+                same = sorted((r for r in message.all(event) if r["payload_hash"] == content), key=place)
+                found += [named("exactly_once", "violated", f"{event}_again", row) for row in same[1:]]
+        receipt, timed_out = message.first("received"), message.first("timed_out")
+        if receipt and timed_out:
+            found.append(named("exactly_once", "violated", "timed_out_and_received", timed_out))
+        if receipt and any(row["detail"] == "timeout" for row in message.all("observed")):
+            found.append(named("exactly_once", "unknown", "timeout_observed_and_received", receipt))
+        if message.is_open:
+            found.append(named("exactly_once", "unknown", "not_received", message.first("sent")))
+    return examined, found
+
+
+def authenticity(ledger: Ledger) -> Checked:
+    """What is received was sent, with this content, and no number stands for two contents."""
+    examined, found = 0, []
+    for message in ledger.messages:
+        contents = message.contents
+        for row in message.all("received"):
+            examined += 1
+            if not contents:
+                verdict, reason = ledger.unsent(message.lane, message.index, row["time"])
+                found.append(named("authenticity", verdict, reason, row))
+            elif message.forged(row):
+                found.append(named("authenticity", "violated", "content_differs", row))
+            elif row["payload_hash"] is None or row["payload_hash"] not in contents:
+                found.append(named("authenticity", "unknown", "content_unseen", row))
+        received = {row["payload_hash"] for row in message.all("received")}
+        if len((contents or received) - {None}) > 1:
+            found.append(Finding("authenticity", "violated", "number_reused", message.lane, message.index, None))
+    return examined, found
+
+
+def order(ledger: Ledger) -> Checked:
+    """On a lane that promises it, no message's event is before that of a message with a lower index."""
+    examined, found = 0, []
+    promises = {"ordered_sends": "sent", "ordered_receives": "received", "ordered_acknowledgements": "acknowledged"}
+    for lane in ledger.lanes:
+        for promise, event in promises.items():
+            if not ledger.promised(lane, promise):
+                continue
+            for message in ledger.messages:
+                row = message.first(event)
+                if message.lane == lane and row:
+                    examined += 1
+                    if message.index is None:
+                        found.append(named("order", "unknown", "index_unseen", row))
+                    elif row["height"] is None and row["time"] is None:
+                        found.append(named("order", "unknown", "place_unseen", row))
+            found += [named("order", "violated", f"{event}_out_of_order", r) for r in out_of_order(ledger, lane, event)]
+    return examined, found
+
+
+def out_of_order(ledger: Ledger, lane: Lane, event: str) -> list[Row]:
+    """The rows of an event, one a message, that are before one of a message with a lower index.
+
+    Rows with height are compared with rows with height (at one height those with position by position), others by time.
+    """
+    rows = [row for message in ledger.numbered(lane) if (row := message.first(event))]
+
+    def before(row: Row, lower: Row) -> bool:
+        if row["height"] is not None and lower["height"] is not None:
+            positions = row["position"] is not None and lower["position"] is not None
+            same = row["height"] == lower["height"]
+            return row["height"] < lower["height"] or (same and positions and row["position"] < lower["position"])
+        if row["height"] is None and lower["height"] is None and row["time"] is not None and lower["time"] is not None:
+            return bool(row["time"] < lower["time"])
+        return False
+
+    return [row for number, row in enumerate(rows) if any(before(row, lower) for lower in rows[:number])]
+
+
+def gaps(ledger: Ledger) -> Checked:
+    """A numbered lane shows all indices between the first and the last sent: what is missing is missing in the input.
+    A lane with ordered receives skips no message: what is received after an open message shows that it was lost."""
+    examined, found = 0, []
+    for lane in ledger.lanes:
+        numbered, ordered = ledger.promised(lane, "numbered"), ledger.promised(lane, "ordered_receives")
+        if numbered or ordered:
+            examined += sum(message.lane == lane and message.has("sent", "received") for message in ledger.messages)
+        sent = [message.first("sent") for message in ledger.numbered(lane) if message.has("sent")]
+        for one, other in pairwise(sent):
+            missing = other["index"] - one["index"] - 1
+            if numbered and missing:
+                inside = ledger.together(one, other, lane, "sent")
+                reason = "missing_inside_window" if inside else "missing_outside_windows"
+                found.append(Finding("gaps", "unknown", reason, lane, one["index"] + 1, None, missing))
+        receipt: Row | None = None
+        waiting: list[Message] = []
+        for message in ledger.numbered(lane) if ordered else ():
+            row = message.first("received")
+            if row:
+                if waiting:
+                    covered = ledger.together(receipt, row, lane, "received")
+                    verdict, reason = ("violated", "skipped") if covered else ("unknown", "skipped_not_covered")
+                    first = waiting[0].index
+                    found.append(Finding("gaps", verdict, reason, lane, first, None, len(waiting)))
+                receipt, waiting = row, []
+            elif message.is_open:
+                waiting.append(message)
+    return examined, found
+
+
+BEFORE = (
+    ("sent", "committed"), ("sent", "received"), ("sent", "acknowledged"), ("sent", "timed_out"),
+    ("received", "executed"), ("received", "answered"), ("received", "acknowledged"),
+)  # fmt: skip
+
+
+def causality(ledger: Ledger) -> Checked:
+    """Nothing happens before what it needs: by height where both are on one chain, else by time."""
+    examined, found = 0, []
+    for message in ledger.messages:
+        for cause, effect in BEFORE:
+            one, other = message.first(cause), message.first(effect)
+            if not one or not other:
+                continue
+            examined += 1
+            delay = None if one["time"] is None or other["time"] is None else other["time"] - one["time"]
+            magnitude = None if delay is None else max(0, -delay)
+            chain = one["chain"] is not None and one["chain"] == other["chain"]
+            if chain and one["height"] is not None and other["height"] is not None:
+                wrong = other["height"] < one["height"]
+            elif delay is not None:
+                wrong = delay < 0
+            else:
+                found.append(named("causality", "unknown", "place_unseen", other))
+                continue
+            if wrong:
+                found.append(named("causality", "violated", f"{effect}_before_{cause}", other, magnitude))
+    return examined, found
+
+
+def finality(ledger: Ledger) -> Checked:
+    """A message is received no sooner after it was sent than its lane promises."""
+    examined, found = 0, []
+    for message in ledger.messages:
+        least = ledger.number(message.lane, "final_after")
+        one, other = message.first("sent"), message.first("received")
+        if least is None or not one or not other:
+            continue
+        examined += 1
+        if one["time"] is None or other["time"] is None:
+            found.append(named("finality", "unknown", "time_unseen", other))
+        elif other["time"] - one["time"] < least:
+            found.append(named("finality", "violated", "too_early", other, least - other["time"] + one["time"]))
+    return examined, found
+
+
+def answers(ledger: Ledger) -> Checked:
+    """Every request of a lane that promises it is acknowledged or times out, within the time promised."""
+    examined, found = 0, []
+    for message in ledger.messages:
+        sent = message.first("sent")
+        if not sent or sent["kind"] != "request" or not ledger.promised(message.lane, "answered"):
+            continue
+        examined += 1
+        limit = ledger.number(message.lane, "answered")
+        reply = message.first("acknowledged") or message.first("timed_out")
+        if reply and limit is not None:
+            if sent["time"] is None or reply["time"] is None:
+                found.append(named("answers", "unknown", "time_unseen", reply))
+            elif reply["time"] - sent["time"] > limit:
+                found.append(named("answers", "violated", "late", reply, reply["time"] - sent["time"]))
+        elif not reply:
+            window = sent["time"] is not None and ledger.window(
+                sent["chain"], message.lane, "acknowledged", sent["time"]
+            )
+            if limit is not None and window and window[1] - sent["time"] > limit:
+                found.append(named("answers", "violated", "unanswered", sent, window[1] - sent["time"]))
+            else:
+                found.append(named("answers", "unknown", "open", sent))
+    return examined, found
+
+
+def answers_without_request(ledger: Ledger) -> Checked:
+    """What is acknowledged, timed out or answered was sent."""
+    examined, found = 0, []
+    for message in ledger.messages:
+        reply = message.first("acknowledged") or message.first("timed_out") or message.first("answered")
+        if reply:
+            examined += 1
+            if not message.has("sent"):
+                verdict, reason = ledger.unsent(message.lane, message.index, reply["time"])
+                found.append(named("answers_without_request", verdict, reason, reply))
+    return examined, found
+
+
+def conservation(ledger: Ledger) -> Checked:
+    """On a lane that promises it, what is received of an asset is what was sent of it, and a refund takes its place."""
+    examined, found = 0, []
+    for message in ledger.messages:
+        received, base = message.all("received"), message.first("sent")
+        if not ledger.promised(message.lane, "conserved") or not (base or received):
+            continue
+        examined += 1
+        receipt, timed_out = message.first("received"), message.first("timed_out")
+        extra = [row for row in received if row is not receipt]
+        shown = max(extra, key=lambda row: row["at"], default=receipt or base)
+        sent = {row["payload_hash"]: row for row in sorted(message.all("sent"), key=place, reverse=True)}
+        rows = [*sent.values(), *received]
+        total = sum(row["amount"] or 0 for row in received)
+        expected = sum(row["amount"] or 0 for row in sent.values()) if receipt else 0
+        if any(row["amount"] is None or row["asset"] is None for row in rows):
+            found.append(named("conservation", "unknown", "amount_unseen", shown))
+        elif base and any(row["asset"] != base["asset"] for row in rows):
+            found.append(named("conservation", "violated", "asset_differs", shown))
+        elif not base:
+            verdict, reason = ledger.unsent(message.lane, message.index, shown["time"])
+            found.append(named("conservation", verdict, reason, shown))
+        elif total > expected:
+            found.append(named("conservation", "violated", "more_received", shown, total - expected))
+        elif total < expected:
+            found.append(named("conservation", "violated", "less_received", shown, expected - total))
+        elif receipt and timed_out:
+            found.append(named("conservation", "violated", "received_and_refunded", timed_out, total))
+    return examined, found
+
+
+def sums(ledger: Ledger) -> dict[Lane, tuple[int, int, int, int]]:
+    """Of each lane and asset what was sent, received, refunded, and is pending."""
+    totals: dict[Lane, list[int]] = {}
+    for message in ledger.messages:
+        receipt, timed_out = message.first("received"), message.first("timed_out")
+        sent = {row["payload_hash"]: row for row in sorted(message.all("sent"), key=place, reverse=True)}
+        for row in [*sent.values(), *message.all("received")]:
+            if row["amount"] is None or row["asset"] is None:
+                continue
+            total = totals.setdefault((*message.lane, row["asset"]), [0, 0, 0, 0])
+            total[row["event"] == "received"] += row["amount"]
+            if row["event"] == "sent" and not receipt:
+                total[2 if timed_out else 3] += row["amount"]
+    return {key: (a, b, c, d) for key, (a, b, c, d) in totals.items()}
+
+
+CHECKS = {
+    check.__name__: check
+    for check in (
+        *(exactly_once, authenticity, order, gaps, causality, finality, answers),
+        *(answers_without_request, conservation),
+    )
+}

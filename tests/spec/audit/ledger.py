@@ -1,0 +1,194 @@
+"""Rows of a ledger, as messages; what is covered, and what is promised.
+
+A row is a dict with the columns of the ledger; ``time`` is in microseconds, ``amount`` is a number, and ``at`` is where
+the row stands in the order of the ledger, so that of two rows at one place one is the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+Lane = tuple[str | None, ...]
+NAMES = ("protocol", "source", "destination", "lane")
+LATE = float("inf")
+
+
+class Finding(NamedTuple):
+    """What a check names. ``row``: ``source_row`` of the row, None for a finding about messages."""
+
+    check: str
+    verdict: str
+    reason: str
+    lane: Lane
+    number: int | None
+    row: int | None
+    magnitude: float | None = None
+
+
+def lane_of(row: Row) -> Lane:
+    return tuple(row[name] for name in NAMES)
+
+
+def place(row: Row) -> tuple[float, float, int]:
+    """Order of rows of one message: by height, then by time, what was not seen last, then as they stand."""
+    return (
+        LATE if row["height"] is None else row["height"],
+        LATE if row["time"] is None else row["time"],
+        row["at"],
+    )
+
+
+class Message:
+    """The rows of one message that were not taken back."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        rows = list(rows)
+        self.lane, self.index = lane_of(rows[0]), rows[0]["index"]
+        left = sorted((row for row in rows if row["event"] != "reverted"), key=place)
+        for back in rows:
+            if back["event"] == "reverted":
+                same = [r for r in left if r["event"] == back["detail"] and r["chain"] == back["chain"]]
+                left = [row for row in left if row is not (same[0] if same else None)]
+        self.rows = left
+
+    def all(self, event: str) -> list[Row]:
+        return [row for row in self.rows if row["event"] == event]
+
+    @property
+    def contents(self) -> set[bytes | None]:
+        """The contents with which it was sent."""
+        return {row["payload_hash"] for row in self.all("sent")}
+
+    def forged(self, row: Row) -> bool:
+        """Whether a received row has surely another content than every sent one."""
+        sent, own = self.contents, row["payload_hash"]
+        return bool(sent) and own is not None and None not in sent and own not in sent
+
+    def first(self, event: str) -> Any:
+        """The first row of an event; a forged one is no receipt."""
+        rows = [row for row in self.all(event) if event != "received" or not self.forged(row)]
+        return min(rows, key=place, default=None)
+
+    def has(self, *events: str) -> bool:
+        return any(self.first(event) for event in events)
+
+    @property
+    def is_open(self) -> bool:
+        """Sent, and nothing says that it came or will not come."""
+        over = ("received", "executed", "answered", "acknowledged", "rejected", "timed_out", "dropped")
+        return self.has("sent") and not self.has(*over)
+
+
+class Ledger:
+    """Messages by lane and index (or ``message_id``), windows and promises."""
+
+    def __init__(self, rows: Iterable[Row], observed: Iterable[Row], promises: Iterable[Row]) -> None:
+        self.rows, self.observed, self.promises = list(rows), list(observed), list(promises)
+        found: dict[Any, list[Row]] = {}
+        for row in self.rows:
+            if row["index"] is not None:
+                found.setdefault((lane_of(row), 0, row["index"]), []).append(row)
+            elif row["message_id"] is not None:
+                found.setdefault((lane_of(row), 1, row["message_id"]), []).append(row)
+        self.messages = [Message(each) for each in found.values()]
+        self.lanes = {message.lane for message in self.messages}
+
+    def numbered(self, lane: Lane) -> list[Message]:
+        """The messages of a lane that have an index, in its order."""
+        own = [message for message in self.messages if message.lane == lane and message.index is not None]
+        return sorted(own, key=lambda message: message.index)
+
+    def promised(self, lane: Lane, promise: str) -> bool:
+        return bool(self._promises(lane, promise))
+
+    def number(self, lane: Lane, promise: str) -> int | None:
+        numbers = [row["number"] for row in self._promises(lane, promise) if row["number"] is not None]
+        return (max if promise == "final_after" else min)(numbers, default=None)
+
+    def _promises(self, lane: Lane, promise: str) -> list[Row]:
+        return [
+            row
+            for row in self.promises
+            if row["promise"] == promise
+            and all(row[name] in (None, own) for name, own in zip(NAMES, lane, strict=True))
+        ]
+
+    def windows(self, chain: str | None, lane: Lane, event: str, kind: str) -> list[tuple[int, int]]:
+        """The windows of a chain in heights or times, as one where they touch."""
+        spans = sorted(
+            (row[f"first_{kind}"], row[f"last_{kind}"])
+            for row in self.observed
+            if chain is not None
+            and row["chain"] == chain
+            and (lane_of(row) == (None,) * 4 or lane_of(row) == lane)
+            and (row["events"] is None or event in row["events"])
+            and row[f"first_{kind}"] is not None
+            and row[f"last_{kind}"] is not None
+            and row[f"first_{kind}"] <= row[f"last_{kind}"]
+        )
+        touching = 1 if kind == "height" else 0
+        joined: list[tuple[int, int]] = []
+        for first, last in spans:
+            if joined and first <= joined[-1][1] + touching:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+            else:
+                joined.append((first, last))
+        return joined
+
+    def window(self, chain: str | None, lane: Lane, event: str, time: int) -> tuple[int, int] | None:
+        """The window that has a time."""
+        spans = self.windows(chain, lane, event, "time")
+        return next((span for span in spans if span[0] <= time <= span[1]), None)
+
+    def together(self, one: Row | None, other: Row, lane: Lane, event: str) -> bool:
+        """Whether one window of a chain has two rows; None: the first block of the chain, of height 0 or 1."""
+        heights = self.windows(other["chain"], lane, event, "height")
+        if one is None:
+            return other["height"] is not None and any(
+                first <= 1 and other["height"] <= last for first, last in heights[:1]
+            )
+        if one["chain"] != other["chain"]:
+            return False
+        for kind in ("height", "time"):
+            if one[kind] is not None and other[kind] is not None:
+                low, high = sorted((one[kind], other[kind]))
+                spans = self.windows(other["chain"], lane, event, kind)
+                return any(first <= low and high <= last for first, last in spans)
+        return False
+
+    def all_until(self, chain: str | None, lane: Lane) -> int | None:
+        """Until which time all that a chain sent since its first block is covered."""
+        ends = [
+            row["last_time"]
+            for row in self.observed
+            if chain is not None
+            and row["chain"] == chain
+            and (lane_of(row) == (None,) * 4 or lane_of(row) == lane)
+            and (row["events"] is None or "sent" in row["events"])
+            and row["first_height"] is not None
+            and row["first_height"] <= 1
+            and row["last_time"] is not None
+        ]
+        if not ends:
+            return None
+        span = self.window(chain, lane, "sent", max(ends))
+        return span[1] if span else max(ends)
+
+    def unsent(self, lane: Lane, index: int | None, time: int | None) -> tuple[str, str]:
+        """Verdict and reason of something that says at a time that a message was sent which no row shows as sent."""
+        sent = [message for message in self.numbered(lane) if message.has("sent")]
+        numbered = self.promised(lane, "numbered") and index is not None and sent
+        if numbered and sent[0].index <= index <= sent[-1].index:
+            return "unknown", "missing_in_sequence"
+        if numbered and index < sent[0].index:
+            return "unknown", "before_first_sent"
+        ends = [self.all_until(lane[1], lane)]
+        if numbered:
+            last = sent[-1].first("sent")["time"]
+            span = None if last is None else self.window(lane[1], lane, "sent", last)
+            ends.append(span[1] if span else None)
+        if time is not None and any(end is not None and time <= end for end in ends):
+            return "violated", "not_sent"
+        return "unknown", "sends_not_covered"
