@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, concat
 from causeway.proofs.sketches import Minisketch
 from causeway.protocols.icmp.errors import Verdict
 from causeway.protocols.icmp.gossip.heads import on_heads
@@ -94,6 +94,14 @@ def test_of_a_node_so_many_sketches_are_decoded_and_of_each_peer_the_last() -> N
 def test_a_column_of_sketches_may_be_a_part_of_another() -> None:
     rows = sketches((7, 16, of(16, 1)), (8, 16, of(16, 3)), (9, 16, of(16, 4))).slice(1, 3)
     assert on_sketches(ready(), rows, OPTIONS)[1].asks["id"].tolist() == [3, 4]
+
+
+def test_so_many_larger_sketches_are_made_in_a_step_and_the_others_are_sent_everything() -> None:
+    options = OPTIONS.model_copy(update={"max_step_sketches": 2})
+    rows = concat([larger(peer, 16) for peer in (7, 8, 9)])
+    state, out = on_more(ready(options), rows, options)
+    assert out.sketches["peer"].tolist() == [7, 8] and {row[1] for row in sent(out)} == {9}
+    assert len(on_more(state, larger(9, 16), options)[1].sketches) == 1
 
 
 def test_a_larger_sketch_of_the_same_set() -> None:

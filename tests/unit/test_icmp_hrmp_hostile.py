@@ -111,7 +111,7 @@ def test_a_forged_receipt_is_refused_for_what_is_wrong_with_it(what: str) -> Non
     honest, _, _ = given(s, [spec.Receipt(1, 9, 9)])
     found = forged(honest, what, state_of(s), options)
     assert found is not None
-    assert [Acceptance(code).name for code in relay.check(*found, state_of(s), options)] == [FORGED[what]]
+    assert [Acceptance(code).name for code in relay.check(*found, state_of(s), 10, options)] == [FORGED[what]]
     s.channels[1, 2] = spec.Channel(3, 60, 20, 0, 0)
     s.watermark[1] = 8
     honest, _, _ = given(s, [spec.Receipt(1, 9, 9)])
@@ -132,15 +132,16 @@ def test_candidates_that_do_nothing_are_refused(malicious: tuple[str, str], said
     assert said in str(error.value)
 
 
-def checked(messages: tuple[tuple[int, bytes], ...], watermark: int = 9, **channel: Any) -> str:
-    """What the relay chain and the oracle say of a receipt of 1 on relay parent 9, whose only channel is to 2."""
+def checked(messages: tuple[tuple[int, bytes], ...], watermark: int = 9, parent: int = 9, **channel: Any) -> str:
+    """What the relay chain and the oracle say in block 10 of a receipt of 1, whose only channel is to 2."""
     s = spec.genesis((1, 2), 0)
     s.watermark[1] = 4
     s.digests[1] = {6}
     s.channels[1, 2] = replace(spec.Channel(3, 30, 20, 0, 0), **channel)
-    receipt = spec.Receipt(1, 9, watermark, messages)
-    said = spec.check(s, spec.Config(max_messages=2), receipt) or "OK"
-    (code,) = relay.check(*given(s, [receipt]), state_of(s), HrmpOptions(channels="hrmp", max_messages_per_candidate=2))
+    receipt = spec.Receipt(1, parent, watermark, messages)
+    said = spec.check(s, spec.Config(max_messages=2), 10, receipt) or "OK"
+    options = HrmpOptions(channels="hrmp", max_messages_per_candidate=2)
+    (code,) = relay.check(*given(s, [receipt]), state_of(s), 10, options)
     assert Acceptance(code).name == said
     return said
 
@@ -179,6 +180,22 @@ def test_messages_exactly_at_the_bounds_of_a_channel(size: int, channel: dict[st
 )
 def test_watermarks_that_repeat_skip_or_go_ahead(watermark: int, due: str) -> None:
     assert checked((), watermark) == due
+
+
+@pytest.mark.parametrize(
+    ("parent", "watermark", "due"),
+    [
+        (10, 10, "AheadRelayParent"),
+        (2**32, 2**32, "AheadRelayParent"),
+        (2**32, 6, "AheadRelayParent"),
+        (4, 4, "OK"),
+        (3, 3, "AdvancementRule"),
+        (0, 0, "AdvancementRule"),
+        (6, 6, "OK"),
+    ],
+)
+def test_a_relay_parent_is_a_block_that_there_is_and_no_way_back(parent: int, watermark: int, due: str) -> None:
+    assert checked((), watermark, parent) == due
 
 
 def test_a_recipient_that_never_advances_fills_its_channel_and_no_more() -> None:

@@ -237,9 +237,10 @@ def on_sketches(node: Node, chain: Chain, now: int, came: Sequence[tuple[NodeId,
 
 
 def on_more(node: Node, chain: Chain, now: int, came: Sequence[tuple[NodeId, More]]) -> Out:
-    out = Out()
+    out, made = Out(), 0
     for k, m in sorted({k: m for k, m in came if k in node.peers}.items()):
-        if m.capacity > node.options.max_sketch_capacity:
+        made += m.capacity <= node.options.max_sketch_capacity
+        if m.capacity > node.options.max_sketch_capacity or made > node.options.max_step_sketches:
             push(node, chain, now, out, k, common(node, chain, node.peers[k].leaves))
         else:
             out.packets.append((k, sketch(node, chain, k, m.capacity)))

@@ -217,10 +217,11 @@ def release(s: State, p: ParaId, amount: int) -> None:
     s.free[p] += amount
 
 
-def check_watermark(s: State, r: Receipt) -> None:
-    if r.watermark == r.relay_parent:
+def check_watermark(s: State, number: int, r: Receipt) -> None:
+    ensure(r.relay_parent < number, "AheadRelayParent")
+    if r.watermark == r.relay_parent >= s.watermark[r.para]:
         return
-    ensure(r.watermark < r.relay_parent, "AheadRelayParent")
+    ensure(r.watermark <= r.relay_parent, "AheadRelayParent")
     ensure(r.watermark > s.watermark[r.para], "AdvancementRule")
     ensure(r.watermark in s.digests.get(r.para, set()), "LandsOnBlockWithNoMessages")
 
@@ -238,10 +239,10 @@ def check_outbound(s: State, config: Config, r: Receipt) -> None:
         ensure(channel.msg_count + 1 <= channel.max_capacity, "CapacityExceeded")
 
 
-def check(s: State, config: Config, r: Receipt) -> str | None:
+def check(s: State, config: Config, number: int, r: Receipt) -> str | None:
     try:
         ensure(r.para in s.active, "ParentMismatch")
-        check_watermark(s, r)
+        check_watermark(s, number, r)
         check_outbound(s, config, r)
         ensure(len(r.calls) <= MAX_CALLS, "TooManyCalls")
         ensure(len(r.calls) <= 1 or sum(map(len, r.calls)) <= MAX_CALL_BYTES, "CallsTooLarge")
@@ -327,7 +328,7 @@ def step(
     dropped = new_session(s, number) if number % config.session_blocks == 0 else []
     for comes, p in paras:
         (register if comes else deregister)(s, number, p)
-    errors = {r.para: check(s, config, r) for r in receipts}
+    errors = {r.para: check(s, config, number, r) for r in receipts}
     accepted = sorted((r for r in receipts if errors[r.para] is None), key=lambda r: r.para)
     for r in accepted:
         move_watermark(s, r.para, r.watermark)

@@ -72,7 +72,7 @@ def _forgiven(state: GossipState, peers: Rows, starts: Rows, packets: Frame, opt
     heads, count = _cut(packets), packets["count"]
     earlier, counted = np.roll(heads, 1, axis=0), np.roll(count, 1)
     earlier[starts], counted[starts] = state.peers["heads"][peers[starts]], state.peers["count"][peers[starts]]
-    others = peers[(counted != count) | (earlier != heads).any(axis=(1, 2))]
+    others = np.unique(peers[(counted != count) | (earlier != heads).any(axis=(1, 2))])
     seen = state.seen.copy()
     rows = seen[others]
     allowed = (rows & FRESH > 0) & (rows & EXCUSED == 0)

@@ -109,10 +109,13 @@ def on_sketches(state: GossipState, rows: Frame, options: GossipOptions) -> tupl
 
 def on_more(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
     """Send larger sketches to peers that could not decode one (``node``, ``peer``, ``capacity``), of each for the last
-    time that it asked; to who asks for more than ``max_sketch_capacity``, all that is allowed."""
+    time that it asked; to who asks for more than ``max_sketch_capacity``, all that is allowed, and to who comes after
+    the first ``max_step_sketches`` of a node."""
     peers, last = _last(state, rows)
     capacity = np.maximum(rows["capacity"][last], np.uint64(1))
     over = capacity > np.uint64(options.max_sketch_capacity)
+    small = np.flatnonzero(~over)
+    over[small] = groups_of(state.node_of[peers[small]]).ranks() >= options.max_step_sketches
     pushed = peers[over]
     state, queues = send_pool(state, pushed, common_blocks(state, pushed), options)
     sketches = _sketches(state, peers[~over], capacity[~over])

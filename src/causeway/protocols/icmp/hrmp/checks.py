@@ -33,11 +33,12 @@ def check_parents(receipts: Frame, paras: Frame) -> Codes:
     return np.where(follows, Acceptance.OK, Acceptance.ParentMismatch).astype(np.int64)
 
 
-def check_watermarks(receipts: Frame, digests: Frame) -> Codes:
+def check_watermarks(receipts: Frame, digests: Frame, number: int) -> Codes:
     """Return what is wrong with each watermark (``Acceptance``), OK where nothing is.
 
     ``receipts``: ``source``, ``watermark``, ``relay_parent``, and ``last``: the watermark before. It is the relay
-    parent, or above the last one a block with messages.
+    parent, which is below the relay block ``number`` that is being made, and never falls, or it is above the last one a
+    block with messages.
     """
     wanted, parent = receipts["watermark"], receipts["relay_parent"]
     first = groups_of(digests["recipient"], digests["number"]).starts
@@ -45,8 +46,15 @@ def check_watermarks(receipts: Frame, digests: Frame) -> Codes:
     asked = Frame({"recipient": receipts["source"], "number": wanted}, len(receipts))
     lands = lookup(blocks, asked, ("recipient", "number")) >= 0
     found = np.select(
-        [wanted == parent, wanted > parent, wanted <= receipts["last"], ~lands],
         [
+            parent >= np.uint64(number),
+            (wanted == parent) & (wanted >= receipts["last"]),
+            wanted > parent,
+            wanted <= receipts["last"],
+            ~lands,
+        ],
+        [
+            Acceptance.AheadRelayParent,
             Acceptance.OK,
             Acceptance.AheadRelayParent,
             Acceptance.AdvancementRule,

@@ -236,10 +236,10 @@ class HrmpKernel(ParachainKernel):
             if what not in CONSUMED and para in receipts["source"]:
                 one = forged(receipts.filter(receipts["source"] == np.uint32(para)), what, state, options)
             if one is not None:
-                (code,) = relay.check(one.receipt, one.sent, one.calls, state, options)
+                (code,) = relay.check(one.receipt, one.sent, one.calls, state, number, options)
                 assert code != Acceptance.OK, f"a receipt of a malicious collator was accepted: {what}"
                 _log_control(one.receipt["source"], Acceptance(code).name, log)
-        codes = relay.check(receipts, tables["sent"], tables["calls"], state, options)
+        codes = relay.check(receipts, tables["sent"], tables["calls"], state, number, options)
         for code in np.unique(codes[codes != Acceptance.OK]).tolist():
             _log_control(receipts["source"][codes == code], Acceptance(code).name, log)
         good = codes == Acceptance.OK

@@ -16,11 +16,11 @@ from causeway.protocols.icmp.hrmp.errors import Acceptance
 from causeway.protocols.tabled_state import TabledState
 
 
-def check(receipts: Frame, sent: Frame, calls: Frame, state: TabledState, options: HrmpOptions) -> Codes:
-    """Return the first error (``Acceptance``) of each receipt: ``source`` (ascending), ``parent``, ``watermark``,
-    ``relay_parent``, ``last`` (the watermark before)."""
+def check(receipts: Frame, sent: Frame, calls: Frame, state: TabledState, number: int, options: HrmpOptions) -> Codes:
+    """Return the first error (``Acceptance``) of each receipt for the relay block ``number``: ``source`` (ascending),
+    ``parent``, ``watermark``, ``relay_parent``, ``last`` (the watermark before)."""
     found = check_parents(receipts, state["paras"])
-    watermarks = check_watermarks(receipts, state["digests"])
+    watermarks = check_watermarks(receipts, state["digests"], number)
     for later in (watermarks, check_outbound(receipts, sent, state["channels"], options), check_calls(receipts, calls)):
         found = np.where(found == Acceptance.OK, later, found)
     return found
