@@ -87,12 +87,12 @@ def children(process: subprocess.Popen[str], count: int) -> list[psutil.Process]
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_no_process_is_left_when_the_one_that_started_them_ends(number: signal.Signals) -> None:
-    process = started(*up(*small(2, 10_000)))
+    process = started(*up(*small(2, 10_000), "--json"))
     nodes = children(process, 2)
     os.kill(process.pid, number)
     code, out, err = ended(process)
     if number == signal.SIGINT:
-        assert code == 130 and not out and err.count("\n") == 1 and "no process is left" in err
+        assert code == 130 and json.loads(out)["stopped"] and err.count("\n") == 1 and "no process is left" in err
     gone, alive = psutil.wait_procs(nodes, timeout=LIMIT)
     assert len(gone) == 2 and not alive
 

@@ -23,7 +23,7 @@ from causeway.service.icmp.replay import Replayed, replayed
 from causeway.service.icmp.scenario import load_gossip_scenario
 from causeway.service.icmp.taken import Taken
 from causeway.service.icmp.trace import TraceWriter, close_trace, create_trace, open_trace
-from causeway.service.icmp.trace_records import Life
+from causeway.service.icmp.trace_records import MOST_ITEMS, Life
 from tests.service.gossip_cores import RELAY, Cores
 from tests.service.gossip_oracle import oracle_differences
 
@@ -32,6 +32,10 @@ OPTIONS = GossipOptions(purge_interval=21)
 
 LEAVES, ARRIVED, GOT, BODIES = 3, 7, 8, 9
 """Where a recorded step has what."""
+
+_MORE = MOST_ITEMS + 4
+MANY = (_MORE + 5).to_bytes(4, "little") + b"\x9a" + _MORE.to_bytes(4, "big") + b"\x80" * _MORE
+"""A record: a list of so many empty lists, which would take a hundred times as much memory."""
 
 
 def history(folder: Path, options: GossipOptions = OPTIONS) -> Cores:
@@ -188,6 +192,7 @@ def test_a_record_that_a_kill_cut_off_is_left_out(trace: Path) -> None:
                 (0, 2**63, "number"),
             )
         ],
+        (lambda folder: (folder / "node-000-life-1.trace").write_bytes(MANY), "more than 1,000,000 items"),
         (fallen, "after one at"),
         (fifo, "regular file"),
         (lambda folder: manifest(folder, protocol="nix"), "protocol"),

@@ -253,6 +253,25 @@ def test_lakes_have_the_same_root_whatever_the_buckets_and_say_what_they_do_not_
 
 
 @pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"endowment": 5}, "left has 5 units, sender_deposit is 10"),
+        ({"endowment": 50, "recipient_deposit": 60}, "right has 50 units, recipient_deposit is 60"),
+        ({"session_blocks": 1000}, "it opens with the next session"),
+    ],
+)
+def test_messages_whose_channel_is_not_open_say_why(options: dict[str, int], why: str, tmp_path: Path) -> None:
+    keys = {"network.protocol": "icmp", "network.executor": "in_process", "options.channels": '"hrmp"'}
+    keys |= {f"options.{key}": str(value) for key, value in options.items()}
+    with Network(load_scenario(TWO, keys), str(tmp_path / "lake")) as net:
+        net.run(12)
+        told = carrier_summary(net.lake, net.manifest)
+    (closed,) = told.content["closed_channels"]
+    assert closed.pop("pages") > 0 and closed == {"sender": "left", "recipient": "right", "why": why}
+    assert told.lines[-1].endswith(f" wait, is not open: {why}.")
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"session_blocks": 3}, 'it does nothing with channels = "egress"; it needs channels = "hrmp"'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.faults import Fault
 from causeway.model.ingress_call import decode_calls
 from causeway.network.deploy import deploy
-from causeway.network.document import dotted, parse_key, quoted
+from causeway.network.document import dotted, parse_key, quoted, read_document
 from causeway.network.reference import reference
 from causeway.network.scenario import Scenario, load_scenario, scenario_of
 
@@ -304,6 +305,17 @@ def test_a_file_that_is_none_is_one_line(tmp_path: Path, content: bytes, line: s
     with pytest.raises(InvalidInput) as caught:
         load_scenario(path)
     assert line in str(caught.value)
+
+
+def test_a_pipe_is_read_if_somebody_writes_to_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InvalidInput, match="is a pipe to which nobody writes"):
+        read_document(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    pipe.write_bytes(b"seed = 3")
+    assert read_document(pipe) == {"seed": 3}
+    os.close(reader)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

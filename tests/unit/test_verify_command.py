@@ -91,7 +91,8 @@ def test_every_kind_is_tested_here() -> None:
 def test_true_under_what_the_file_itself_names(verify: Run, name: str) -> None:
     code, out, err = verify(DOCUMENTS[name])
     assert (code, err) == (0, "")
-    first, claimed, under = out.splitlines()
+    first, claimed, *listed, under = out.splitlines()
+    assert all(line.startswith(" " * 11) for line in listed)
     assert first == "0.json: true"
     assert claimed.startswith("  claimed: ") and under.startswith("  under:   the ")
     assert under.endswith("named by the file itself: use --trust to give one that you trust")
@@ -140,7 +141,8 @@ def test_false_under_another_trust_which_wins_over_the_files_own(verify: Run, na
     code, out, err = verify(document, "--trust", other_trust(document["trust"]), "--explain")
     assert (code, err) == (1, "")
     assert re.match(r"0\.json: false - [A-Z]\w+: .", out)
-    assert out.splitlines()[2].endswith("(--trust)")
+    (under,) = (line for line in out.splitlines() if line.startswith("  under: "))
+    assert under.endswith("(--trust)")
     assert re.search(r"^✗ (after these steps|before any step): [A-Z]\w+$", out, re.M)
 
 

@@ -69,8 +69,10 @@ def command(
     wanted = ProcessOptions(nodes, kill, blocks, seconds, keys, trace, metrics_port)
     processes = part().processes(scenario, wanted)
     with _shown(processes, as_json):
-        verdict, stopped = asyncio.run(_run(processes))
-    if stopped:
+        verdict = asyncio.run(_run(processes))
+    if verdict.stopped:
+        if as_json:
+            tell(verdict, as_json)
         raise shell.Interrupted(f"interrupted: {verdict.statement}; no process is left")
     if not as_json:
         results().print(_table(processes))
@@ -78,11 +80,11 @@ def command(
     return shell.OK if verdict.holds else shell.BROKEN
 
 
-async def _run(processes: Processes) -> tuple[Verdict, bool]:
+async def _run(processes: Processes) -> Verdict:
     stop = asyncio.Event()
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return await processes.run(stop), stop.is_set()
+    return await processes.run(stop)
 
 
 def part() -> Gossip:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 
+LINES = 8
+"""Claims of a document that are listed; the others are counted."""
+
 
 def command(
     file: Annotated[
@@ -124,10 +127,17 @@ def show(name: str, verdict: Verdict, explain: bool) -> None:
         head.append(f" - {verdict.error.name}: {_reason(verdict.error)}")
     console.print(head, soft_wrap=True)
     console.print(Text(f"  claimed: {readable(verdict.claim)}"), soft_wrap=True)
+    for line in verdict.lines[:LINES]:
+        console.print(Text(f"           {readable(line)}"), soft_wrap=True)
+    if len(verdict.lines) > LINES:
+        more = f"           ... and {len(verdict.lines) - LINES:,} more: see --explain, and --json for all"
+        console.print(Text(more, style="dim"), soft_wrap=True)
     console.print(Text(f"  under:   the {readable(verdict.trust.subject)}{_origin(verdict)}"), soft_wrap=True)
     if verdict.named_instead is not None:
         instead = f"  note:    the file itself names another: the {readable(verdict.named_instead.subject)}"
         console.print(Text(instead, style="yellow"), soft_wrap=True)
+    for note in verdict.notes:
+        console.print(Text(f"  note:    {readable(note)}", style="yellow"), soft_wrap=True)
     if explain:
         for line in ladder(verdict):
             console.print(line, soft_wrap=True)

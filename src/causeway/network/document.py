@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,8 +39,7 @@ def quoted(text: str) -> str:
 def read_document(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file; ``InvalidInput`` names the file and, for a syntax error, the line."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        content = _read(path)
         if len(content) > MOST_BYTES:
             raise InvalidInput(f"{path}: longer than {MOST_BYTES >> 20} MiB; a scenario is a TOML file of less")
         text = content.decode("utf-8")
@@ -56,6 +58,20 @@ def read_document(path: Path) -> dict[str, Any]:
     if document is None or _is_deep(document):
         raise InvalidInput(f"{path}: values are nested more than {MOST_NESTED} deep; no key of a scenario needs that")
     return document
+
+
+def _read(path: Path) -> bytes:
+    """Return the first bytes of a file, or of a pipe that somebody writes to: another one would never end. Raises
+    ``InvalidInput`` for that, and ``OSError``."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        first = b""
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            with suppress(BlockingIOError):  # who writes to it has not written yet
+                first = os.read(file.fileno(), 1)
+                if not first:
+                    raise InvalidInput(f"{path}: is a pipe to which nobody writes")
+        os.set_blocking(file.fileno(), True)
+        return first + file.read(MOST_BYTES + 1 - len(first))
 
 
 def _is_deep(value: Any) -> bool:

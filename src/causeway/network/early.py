@@ -29,6 +29,8 @@ def texts(settings: Mapping[str, str | int | bool]) -> dict[str, str]:
 
 def begin_early(path: str | os.PathLike[str], overrides: Mapping[str, str]) -> bool:
     """Start Java where a scenario seems to run on Spark on this machine; return at once, whether it runs on Spark."""
+    if not Path(path).is_file():
+        return False  # of a pipe nothing would be left
     try:
         network = _network(Path(path), overrides)
     except InvalidInput:

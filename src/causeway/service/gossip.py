@@ -29,12 +29,14 @@ class ProcessOptions:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run or a replay came to: whether it ``holds``, in a sentence, further lines, and as ``--json`` has it."""
+    """What a run or a replay came to: whether it ``holds``, in a sentence, further lines, and as ``--json`` has it.
+    ``stopped``: it was stopped before its end."""
 
     holds: bool
     statement: str
     more: Sequence[str]
     plain: Mapping[str, Any]
+    stopped: bool = False
 
 
 class Processes(Protocol):

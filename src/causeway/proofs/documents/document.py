@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,6 +40,14 @@ class ProofDocument(Section, ABC):
     @abstractmethod
     def claim(self) -> str:
         """Return what is claimed, in one line."""
+
+    def lines(self) -> Sequence[str]:
+        """Return what is claimed, a line each, where ``claim`` only counts it."""
+        return ()
+
+    def notes(self, trust: Trust) -> Sequence[str]:
+        """Return what a reader of a true proof has to know of what it does not say, a line each."""
+        return ()
 
     @abstractmethod
     def verify(self, trust: Trust) -> tuple[Track, ...]:

@@ -99,6 +99,10 @@ class Ics23Batch(ProofDocument):
         there = sum(item.content is not None for item in self.items)
         return f"{there} values are stored, {len(self.items) - there} keys are absent"
 
+    def lines(self) -> Sequence[str]:
+        """Return the items, a line each."""
+        return [stored(item.key, item.content) for item in self.items]
+
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way of every key to the root; errors as of ``ics23.batch``."""
         claimed = one_claim_a_key(((item.key, item.content) for item in self.items), "items")

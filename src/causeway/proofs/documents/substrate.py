@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from causeway.model.errors import InvalidInput
+from causeway.proofs.documents.answers import notes_on
 from causeway.proofs.documents.document import ProofDocument, Track, hexed, one_claim_a_key, root_in, stored
 from causeway.proofs.documents.trust import IcmpHead, RootTrust, Trust
 from causeway.proofs.documents.validation import EITHER, PARTS, PLAIN
@@ -14,6 +16,7 @@ from causeway.proofs.documents.values import Bytes, Digest, Listed, Number, Sect
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.steps import Step
 from causeway.proofs.substrate.egress import egress_root, verify_queue
+from causeway.proofs.substrate.known_items import known_item
 from causeway.proofs.substrate.message_queue_chain import (
     FIRST_HEAD,
     QueuedMessage,
@@ -78,11 +81,15 @@ class StorageEntry(Section):
     @property
     def text(self) -> str:
         """Return what is claimed, in one line."""
-        if self.storage is None:
-            return stored(self.key or b"", self.value)
         item = self.storage
-        keys = ", ".join(hexed(part.key) for part in item.keys)
-        where = f"{item.pallet}.{item.item}" + (f"({keys})" if keys else "")
+        known = known_item(self.key or b"" if item is None else item.key)
+        if known is not None:
+            where = f"{known[0]}.{known[1]}({', '.join(map(str, known[2]))})"
+        elif item is None:
+            return stored(self.key or b"", self.value)
+        else:
+            keys = ", ".join(hexed(part.key) for part in item.keys)
+            where = f"{item.pallet}.{item.item}" + (f"({keys})" if keys else "")
         return f"nothing is stored in {where}" if self.value is None else f"{hexed(self.value)} is stored in {where}"
 
 
@@ -105,6 +112,16 @@ class SubstrateStorage(ProofDocument):
             return "; ".join(entry.text for entry in self.entries)
         there = sum(entry.value is not None for entry in self.entries)
         return f"{there} values are stored, {len(self.entries) - there} keys are absent"
+
+    def lines(self) -> Sequence[str]:
+        """Return the entries, a line each, where one line does not say them all."""
+        return [entry.text for entry in self.entries] if len(self.entries) > CLAIMS_SHOWN else ()
+
+    def notes(self, trust: Trust) -> Sequence[str]:
+        """Return what true entries do not say (``answers``)."""
+        items = {entry.storage.key: entry.storage for entry in self.entries if entry.storage is not None}
+        names = {key: f"{item.pallet}.{item.item}" for key, item in items.items()}
+        return notes_on(self._claimed(), names, trust.number if isinstance(trust, IcmpHead) else None)
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way of every key to the root; errors as of ``verify_storage_proof``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ class Verdict:
         error: why it is not true; None if it is.
         trust: under what.
         named_by_document: the document itself said what is to be trusted.
+        lines: what it claims, a line each, where ``claim`` only counts it.
+        notes: of a document that is true, what it does not say.
         named_instead: what the document itself names, where that is something else than ``trust``.
         tracks: the ways from what is claimed to what is trusted; of a document that is not true, those steps that can
             be made.
@@ -34,6 +37,8 @@ class Verdict:
     named_by_document: bool
     tracks: tuple[Track, ...]
     named_instead: Trust | None = None
+    lines: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @property
     def valid(self) -> bool:
@@ -46,6 +51,7 @@ class Verdict:
             "valid": self.valid,
             "kind": self.kind,
             "claim": self.claim,
+            "notes": list(self.notes),
             "error": None if self.error is None else {"name": self.error.name, "text": str(self.error)},
             "trust": {
                 "kind": self.trust.kind,
@@ -90,7 +96,9 @@ def judge(reading: Reading, trust: Trust | None = None) -> Verdict:
         raise InvalidInput(f"{reading.where}: {wrong}") from None
     own = reading.own_trust
     instead = own if own is not None and own.target != trusted.target else None
-    return Verdict(document.kind, document.claim(), error, trusted, trust is None, tracks, instead)
+    notes = document.notes(trusted) if error is None else ()
+    named = trust is None
+    return Verdict(document.kind, document.claim(), error, trusted, named, tracks, instead, document.lines(), notes)
 
 
 def _sketch(document: ProofDocument, trust: Trust) -> tuple[Track, ...]:

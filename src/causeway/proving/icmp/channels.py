@@ -145,6 +145,11 @@ def prove_channels(opened: OpenedLake, height: int | None, given: Mapping[str, A
         beside = {}
     else:
         to = opened.position(given["counterparty"])
+        for key, position in (("chain", para), ("counterparty", to)):
+            if position == RELAY_POSITION:
+                raise InvalidInput(f"{key}: {given[key]}: is the relay chain; channels are between parachains")
+        if para == to:
+            raise InvalidInput(f"counterparty: {chain}: what a chain sends itself is in no channel")
         relay = channel_relay(opened, height)
         if what == "index":
             relay = _with_message(opened, relay, para, to, height, given)

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from causeway.network.carriers import CarrierSummary
 from causeway.pipeline.lake import Lake, Manifest
+from causeway.service.icmp.closed_channels import closed_channels, lines_on
+
+MOST_CLOSED = 1_000
+"""Channels that are not open that a program is told of."""
 
 SHOWN = 4
 """Parachains for which queues wait that a person is shown."""
@@ -34,7 +39,7 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     waiting: dict[int, int] = {}
     for to in [*sent, *listed]:
         waiting[to] = waiting.get(to, 0) + 1
-    content = {
+    content: dict[str, Any] = {
         "relay_blocks": relay,
         "included_blocks": sum(blocks.values()),
         "waiting_queues": {names[para]: count for para, count in sorted(waiting.items())},
@@ -47,6 +52,11 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
         told = ", ".join(f"{count:,} for {names[para]}" for para, count in most[:SHOWN])
         more = f", and for {len(most) - SHOWN:,} more" if len(most) > SHOWN else ""
         lines.append(f"{what} and not consumed: {told}{more}.")
+    options = about["scenario"]["options"]
+    if options.get("channels") == "hrmp":
+        closed = closed_channels(lake, manifest, names, options)
+        content["closed_channels"] = [asdict(one) for one in closed[:MOST_CLOSED]]
+        lines += lines_on(closed)
     return CarrierSummary(content, lines)
 
 

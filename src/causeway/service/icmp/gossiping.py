@@ -75,7 +75,7 @@ def _verdict(outcome: Outcome) -> Verdict:
         more.append(f"{outcome.short} queues are missing at nodes whose leaves list them")
     if outcome.left:
         more.append(f"{outcome.left} queues are left that their parachains never found")
-    return Verdict(outcome.holds, statement, more, _plain(outcome))
+    return Verdict(outcome.holds, statement, more, _plain(outcome), outcome.stopped)
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:

@@ -20,6 +20,16 @@ from causeway.service.icmp.wire import LENGTH, SESSION_BYTES
 MOST_RECORD = 256 << 20
 """Bytes of one record."""
 
+_LONGER = 24
+"""From here on the first byte of an item says how long its number is (RFC 8949 3)."""
+
+_STRINGS = (2, 3)
+"""The kinds of items whose number is that of the bytes behind it."""
+
+MOST_ITEMS = 1_000_000
+"""Items of one record: numbers, byte strings, and the lists that they are in. An empty list has one byte, and takes
+dozens in memory."""
+
 Read = TypeVar("Read")
 
 
@@ -102,10 +112,29 @@ def records(path: Path) -> Iterator[Any]:
             if len(data) < length:
                 return
             with Refusing(path, place):
+                _require_few_items(data)
                 record = cbor2.loads(data)
                 if cbor2.dumps(record) != data:
                     raise NoRecord("its bytes are not as a node writes them")
             yield record
+
+
+def _require_few_items(data: bytes) -> None:
+    """Refuse a record of more than ``MOST_ITEMS`` items before it is taken apart; what is no CBOR is not judged here.
+    Raises ``NoRecord``."""
+    at = items = 0
+    while at < len(data):
+        kind, value = data[at] >> 5, data[at] & 31
+        at += 1
+        if value >= _LONGER:
+            size = 1 << (value - _LONGER)
+            value = int.from_bytes(data[at : at + size], "big")
+            at += size
+        if kind in _STRINGS:
+            at += value
+        items += 1
+        if items > MOST_ITEMS:
+            raise NoRecord(f"it has more than {MOST_ITEMS:,} items")
 
 
 def life_of(record: Any) -> Life:
