@@ -127,8 +127,8 @@ def show(name: str, verdict: Verdict, explain: bool) -> None:
         head.append(f" - {verdict.error.name}: {_reason(verdict.error)}")
     console.print(head, soft_wrap=True)
     console.print(Text(f"  claimed: {readable(verdict.claim)}"), soft_wrap=True)
-    for line in verdict.lines[:LINES]:
-        console.print(Text(f"           {readable(line)}"), soft_wrap=True)
+    for claimed in verdict.lines[:LINES]:
+        console.print(Text(f"           {readable(claimed)}"), soft_wrap=True)
     if len(verdict.lines) > LINES:
         more = f"           ... and {len(verdict.lines) - LINES:,} more: see --explain, and --json for all"
         console.print(Text(more, style="dim"), soft_wrap=True)
