@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -126,6 +127,18 @@ def test_a_difference_is_found(trace: Path, change: Callable[[list[Any]], None])
     found = replay(trace)
     assert found.different and found.differences and "node 2" in found.differences[0]
     assert bool(oracle_differences(trace)[1]) == (change != never_sent)
+
+
+def test_a_body_of_another_root_is_said_to_be_its_senders(trace: Path) -> None:
+    def other_digest(steps: list[Any]) -> None:
+        row = next(row for step in steps for row in step[ARRIVED] if row[5] == row[2])
+        row[5] = bytes([row[5][0] ^ 1]) + row[5][1:]
+
+    altered(trace / "node-002-life-1.trace", other_digest)
+    assert any(
+        re.search(r" ms: node [01] sent node 2 as \w+ a body that has the root ", line)
+        for line in replay(trace).differences
+    )
 
 
 def test_a_packet_taken_before_it_was_sent_is_a_difference(trace: Path) -> None:

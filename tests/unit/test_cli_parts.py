@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import subprocess
 import sys
@@ -14,14 +15,15 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from causeway.cli import relay, run, watch
+from causeway.cli import gossip_up, relay, run, watch
 from causeway.cli.demo import clear
 from causeway.cli.findings import Findings, quantile
 from causeway.cli.memory import PeakMemory
 from causeway.cli.state import plain, shown
-from causeway.model.errors import InvalidInput
+from causeway.model.errors import InvalidInput, bad_place
 from causeway.network.network import Network
 from causeway.pipeline.lake import Lake, Manifest
+from causeway.service.gossip import Processes
 from tests.unit.command_line import Run, command_line
 
 
@@ -146,6 +148,23 @@ def test_an_interrupt_in_the_middle_of_a_command_is_told(
     monkeypatch.setattr(Lake, "at", interrupted)
     monkeypatch.setattr(relay, "_Process", interrupted)
     assert cli(*command) == (130, "", f"causeway: interrupted{how}\n")
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"), [(80, "node pid leaves coverage"), (24, "node leaves coverage"), (9, "node")]
+)
+def test_a_narrow_terminal_has_the_columns_that_matter_whole(width: int, titles: str) -> None:
+    rows = [["0", "123456789", "12", "100%"], ["1", "123456790", "13", "99%"]]
+    nodes = SimpleNamespace(columns=("node", "pid", "leaves", "coverage"), rows=lambda: rows)
+    console = Console(width=width, file=io.StringIO())
+    console.print(gossip_up._table(cast(Processes, nodes), width))
+    lines = cast(io.StringIO, console.file).getvalue().splitlines()
+    assert lines[0].split() == titles.split() and all(len(line) <= width for line in lines)
+    assert lines[2].split() == [rows[1][nodes.columns.index(title)] for title in titles.split()]
+
+
+def test_too_many_open_files_are_for_the_user_to_mend() -> None:
+    assert "ulimit -n" in str(bad_place(OSError(errno.EMFILE, "Too many open files")))
 
 
 SIGNALLED = """

@@ -100,7 +100,7 @@ def _run(scenario: Path, overrides: dict[str, str], out: str | None, resume: boo
 
 
 def _ticks(network: Network, title: str, interrupts: Interrupts) -> None:
-    watch = Watch(title, network.tick, None)
+    watch = Watch(title, network.tick, None, counts=False)
 
     def committed(manifest: Manifest) -> None:
         watch(manifest)
@@ -116,7 +116,7 @@ def _ticks(network: Network, title: str, interrupts: Interrupts) -> None:
 def _show(scenario: Path, found: Found, content: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(justify="right", style="bold")
-    table.add_column()
+    table.add_column(overflow="fold")
     for name, text in found.lines:
         table.add_row(name, text)
     table.add_row("root", content["root"])

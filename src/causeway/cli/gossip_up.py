@@ -22,6 +22,9 @@ from causeway.cli.watch import notes, results
 if TYPE_CHECKING:
     from causeway.service.gossip import Gossip, Processes, Verdict
 
+GAP = 1
+"""Blanks between two columns."""
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -75,7 +78,7 @@ def command(
             tell(verdict, as_json)
         raise shell.Interrupted(f"interrupted: {verdict.statement}; no process is left")
     if not as_json:
-        results().print(_table(processes))
+        results().print(_table(processes, results().width))
     tell(verdict, as_json)
     return shell.OK if verdict.holds else shell.BROKEN
 
@@ -115,16 +118,24 @@ def _shown(processes: Processes, as_json: bool) -> Iterator[None]:
         return
 
     def drawn() -> Group:
-        return Group(processes.stage(), _table(processes))
+        return Group(processes.stage(), _table(processes, console.width))
 
     with Live(get_renderable=drawn, console=console, refresh_per_second=4, transient=True):
         yield
 
 
-def _table(processes: Processes) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for title in processes.columns:
-        table.add_column(title, justify="right")
-    for row in processes.rows():
-        table.add_row(*row)
+def _table(processes: Processes, width: int) -> Table:
+    """Return the table of the nodes; where a terminal is too narrow, of the first column and of the last ones."""
+    rows, room = processes.rows(), width
+    shown: list[int] = []
+    for column in (0, *range(len(processes.columns) - 1, 0, -1)):
+        room -= max(len(text) for text in (processes.columns[column], *(row[column] for row in rows))) + GAP
+        if room < -GAP:
+            break
+        shown.append(column)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+    for column in sorted(shown):
+        table.add_column(processes.columns[column], justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[column] for column in sorted(shown)))
     return table

@@ -57,10 +57,13 @@ class Watch:
     """Shows the ticks of a run as they are committed, and counts the messages that they routed.
 
     ``end``: the tick after the last one with traffic, if known. ``title``: what is running. ``busy``: the ticks with
-    traffic, if known: those between them cost nothing, and are no part of what is left.
+    traffic, if known: those between them cost nothing, and are no part of what is left. ``counts``: show the messages.
     """
 
-    def __init__(self, title: str, first: int, end: int | None, busy: Sequence[int] = ()) -> None:
+    def __init__(
+        self, title: str, first: int, end: int | None, busy: Sequence[int] = (), *, counts: bool = True
+    ) -> None:
+        self._counts = counts
         self.heights = 0
         self.messages = 0
         self._first, self._end, self._busy = first, end, busy
@@ -105,9 +108,8 @@ class Watch:
             done = manifest.tick + 1 - self._first
             if self._end is not None:
                 done = min(done, self._end - self._first)
-        self._progress.update(
-            self._task, completed=done, tick=manifest.tick, routed=f"{self.messages:,} messages{rate}"
-        )
+        routed = f"{self.messages:,} messages{rate}" if self._counts else ""
+        self._progress.update(self._task, completed=done, tick=manifest.tick, routed=routed)
 
 
 class _Count(ProgressColumn):

@@ -27,8 +27,10 @@ class InvalidInput(CausewayError):
 
 
 def bad_place(error: BaseException) -> str | None:
-    """Return which file cannot be read or written, and why (the disk is full, say), if a user can mend that; else
-    None."""
+    """Return which file cannot be read or written, and why (the disk is full, no more files may be open), if a user can
+    mend that; else None."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"{error.strerror}: the system gives no more of them; allow more (ulimit -n)"
     if isinstance(error, OSError) and error.errno in _PLACE_IS_BAD and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     return None

@@ -25,7 +25,7 @@ from causeway.protocols.icmp.gossip.queues import to_hash
 from causeway.protocols.icmp.gossip.state import GossipState, start
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.gossip.tabled import of_tables, tables
-from causeway.service.icmp.taken import NO_DIGEST, QUEUE, Got, Packet, Taken, arrivals, inputs, packets
+from causeway.service.icmp.taken import NO_DIGEST, QUEUE, Arrived, Got, Packet, Taken, arrivals, inputs, packets
 from causeway.service.icmp.trace import Trace
 from causeway.service.icmp.trace_records import Life, NoRecord, Recorded, Refusing
 from causeway.service.icmp.wire import message_limit
@@ -151,7 +151,7 @@ class Replay:
         if columns is not None:
             for (node, row), hashed in zip(rows, to_hash(self._state, columns, self._options).tolist(), strict=True):
                 if row.found != (row.root if hashed else NO_DIGEST):
-                    self.result.differs(f"{time} ms: node {node} took a body as {row.root.hex()}, which it is not")
+                    self.result.differs(f"{time} ms: {_wrong_body(node, row, hashed)}")
             self._state, then = step(self._state, Inputs(queues=columns), time, self._options)
             out = joined([out, then])
         for node, peer, packet in packets(out):
@@ -231,3 +231,12 @@ def born(state: GossipState, nodes: Sequence[int], purge: int, options: GossipOp
 def replayed(trace: Trace) -> Replayed:
     """Return what a trace comes to when it is played. Raises ``InvalidInput``: a file is no trace."""
     return Replay(trace).run()
+
+
+def _wrong_body(node: int, row: Arrived, hashed: bool) -> str:
+    """Return what is wrong with the digest of a body that came; ``hashed``: it is one that is to be hashed."""
+    if not hashed:
+        return f"node {node} hashed what node {row.peer} sent as {row.root.hex()}, which nobody need hash"
+    if row.found == NO_DIGEST:
+        return f"node {node} did not hash what node {row.peer} sent as {row.root.hex()}"
+    return f"node {row.peer} sent node {node} as {row.root.hex()} a body that has the root {row.found.hex()}"
