@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 import time
 from dataclasses import replace
+from typing import Any
 
+import cbor2
 import pytest
 
 from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.service.icmp import control
 from causeway.service.icmp.budget import Budget
 from causeway.service.icmp.connection import SPARE_SIGNS, Bounds, Connection, read_frame
 from causeway.service.icmp.links import HOST
@@ -252,3 +256,29 @@ def test_the_longest_queue_fits_into_a_message() -> None:
     options = GossipOptions(max_queue_messages=3, max_queue_bytes=100)
     lengths = 3 * 4
     assert message_limit(options) >= 4 + 32 + 1 + 32 + 4 + lengths + 100
+
+
+def test_a_process_that_was_stopped_hears_all_that_it_was_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pair of sockets between a node and who started it: each is stopped in the middle of what the other says."""
+    monkeypatch.setattr(control, "SECONDS", SHORT, raising=False)
+
+    async def run() -> tuple[dict[str, Any], dict[str, Any]]:
+        ours, theirs = socket.socketpair()
+        here = control.Control(*await asyncio.open_connection(sock=ours))
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        there = control.Control(reader, writer)
+        said = asyncio.create_task(here.say({"told": bytes(8 << 20)}))
+        await asyncio.sleep(3 * SHORT)
+        heard = await there.heard()
+        await said
+        body = frame(cbor2.dumps({"status": 1}))
+        writer.write(body[:-1])
+        listening = asyncio.create_task(here.heard())
+        await asyncio.sleep(3 * SHORT)
+        writer.write(body[-1:])
+        answer = await listening
+        here.close()
+        there.close()
+        return heard, answer
+
+    assert asyncio.run(run()) == ({"told": bytes(8 << 20)}, {"status": 1})

@@ -58,8 +58,9 @@ class Bounds:
         return Budget(SPARE_SIGNS + int(unread), 2 / self.alive)
 
 
-async def read_frame(reader: asyncio.StreamReader, limit: int, begun: float) -> bytes:
-    """Return the body of the next frame; waits for its first byte as long as it takes, for the rest ``begun`` seconds.
+async def read_frame(reader: asyncio.StreamReader, limit: int, begun: float | None) -> bytes:
+    """Return the body of the next frame; waits for its first byte as long as it takes, for the rest ``begun`` seconds,
+    as long as it takes without.
 
     Raises:
         WireError: it is longer than ``limit`` (the bytes are not read), or takes too long.

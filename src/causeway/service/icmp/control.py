@@ -1,5 +1,9 @@
 """What a node process and the process that started it say to each other: CBOR in frames, over a pair of sockets that
-only the two have. Each is the other's own; still nothing is taken that is longer than it may be."""
+only the two have. Each is the other's own; still nothing is taken that is longer than it may be.
+
+No wait has a deadline: the end of a process ends the stream, and one that is stopped for a while (with its machine,
+say) goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +21,6 @@ from causeway.service.icmp.wire import frame
 MOST_BYTES = 256 << 20
 """Bytes of one message."""
 
-SECONDS = 30.0
-"""For a message to come in full, and to go out."""
-
 
 class Control:
     """One end of it."""
@@ -29,15 +30,14 @@ class Control:
 
     async def heard(self) -> dict[str, Any]:
         """Return the next message. Raises ``EOFError`` or ``OSError``: the other process is gone."""
-        body = await read_frame(self._reader, MOST_BYTES, SECONDS)
+        body = await read_frame(self._reader, MOST_BYTES, None)
         message: dict[str, Any] = cbor2.loads(body)
         return message
 
     async def say(self, message: dict[str, Any]) -> None:
-        """Send a message. Raises ``OSError`` or ``TimeoutError``: the other process is gone, or does not read."""
+        """Send a message; return when all but a little has gone. Raises ``OSError``: the other process is gone."""
         self._writer.write(frame(cbor2.dumps(message)))
-        async with asyncio.timeout(SECONDS):
-            await self._writer.drain()
+        await self._writer.drain()
 
     def close(self) -> None:
         """End it; the other process takes that as the end."""

@@ -119,7 +119,7 @@ class Handle:
 
     async def _speak(self) -> None:
         assert self._control is not None
-        with contextlib.suppress(OSError, TimeoutError):  # who does not read has ended, which ``_hear`` says
+        with contextlib.suppress(OSError):  # it has ended, which ``_hear`` says; who does not read is stopped
             while True:
                 await self._control.say(await self._outbox.get())
 
