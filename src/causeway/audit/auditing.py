@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,9 @@ from causeway.ledger.order import lane_numbers, sorted_rows
 from causeway.ledger.schema import LANE
 
 HOLDS = "holds"
+
+THREADS = 2
+"""Buckets that are checked at once: most of a pass runs without the interpreter's lock."""
 
 PROMISED = {
     "order": ("ordered_sends", "ordered_receives", "ordered_acknowledgements"),
@@ -102,7 +106,8 @@ def audit(
         InvalidInput: an event or kind has no known name.
     """
     known = Known(Windows(observed), Promises(promises))
-    passed = [pass_over(read(), known, {}, limit) for read in buckets]
+    with ThreadPoolExecutor(THREADS) as threads:
+        passed = list(threads.map(lambda read: pass_over(read(), known, {}, limit), buckets))
     segments = pa.concat_tables([each.segments for each in passed])
     joined = join(segments, known)
     known.sent.update(joined.sent)

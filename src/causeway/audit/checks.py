@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -85,6 +86,9 @@ class Bucket:
         self.messages = Messages.of(columns)
         self.lane = columns.lane[columns.starts[:-1]]
         self._promised = [known.promises.of(lane) for lane in columns.lanes]
+        # Each event's rows lie together, as every check looks at a few events of all messages.
+        self._firsts = np.ascontiguousarray(self.messages.firsts.T)
+        self._has = self._firsts >= 0
 
     def promised(self, name: str) -> Bools:
         """Return which lanes promise something."""
@@ -97,15 +101,18 @@ class Bucket:
 
     def first(self, event: Event) -> Array:
         """Return each message's first row of an event, -1 for none."""
-        return self.messages.first(event)
+        return np.asarray(self._firsts[code_of(event)])
 
     def has(self, *events: Event) -> Bools:
         """Return which messages have one of some events."""
-        return np.asarray(np.logical_or.reduce([self.first(event) >= 0 for event in events]))
+        found: Bools = self._has[code_of(events[0])].copy()
+        for event in events[1:]:
+            found |= self._has[code_of(event)]
+        return found
 
-    @property
+    @cached_property
     def is_open(self) -> Bools:
-        """Return which messages were sent, and nothing says that they came or will not come."""
+        """Which messages were sent, and nothing says that they came or will not come."""
         over = (Event.RECEIVED, Event.EXECUTED, Event.ANSWERED, Event.ACKNOWLEDGED, Event.REJECTED)
         return self.has(Event.SENT) & ~self.has(*over, Event.TIMED_OUT, Event.DROPPED)
 
@@ -220,6 +227,8 @@ def causality(bucket: Bucket) -> Checked:
     found = []
     for cause, effect in BEFORE:
         both = bucket.has(cause) & bucket.has(effect)
+        if not both.any():
+            continue
         one, other = bucket.first(cause)[both], bucket.first(effect)[both]
         examined += bucket.count(both)
         heights = (columns.chain[one] == columns.chain[other]) & (columns.chain[one] >= 0)

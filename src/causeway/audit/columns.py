@@ -207,10 +207,6 @@ class Messages:
         found = (pair_lane[:count].copy(), pair_asset[:count].copy(), sums[:count].copy())
         return cls(again, status, firsts, flags, value, value_by, value_row, *found)
 
-    def first(self, event: Event) -> npt.NDArray[np.int32]:
-        """Return each message's first row of an event, -1 for none."""
-        return self.firsts[:, code_of(event)]
-
 
 def _content_codes(columns: Columns, small: int) -> tuple[Ints, int]:
     """Return a number for each (message, content) of messages with many rows, and how many numbers there are."""
