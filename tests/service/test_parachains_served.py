@@ -18,7 +18,6 @@ from causeway.proofs.documents.trust import trust_of
 from causeway.proofs.documents.verdict import judge
 from causeway.service.api import application
 from causeway.service.icmp import views
-from causeway.service.icmp.carriers import summary
 from causeway.service.node import Node, Pace
 from causeway.service.signing import MESSAGE, TRANSACTION, signed
 from tests.service.lakes import key_of
@@ -133,15 +132,3 @@ def test_users_send_and_nobody_carries(node: Node, http: Http) -> None:
 def test_prometheus_is_told_of_leaves_and_of_what_waits(http: Http) -> None:
     text = http.get("/metrics").text
     assert 'causeway_relay_block{leaf="1"} ' in text and 'causeway_queues_waiting{chain="far"} ' in text
-
-
-def test_channels_have_no_queues_and_one_leaf(tmp_path: Path) -> None:
-    path = tmp_path / "scenario.toml"
-    path.write_text(SCENARIO.format(commit_every=1) + '[options]\nchannels = "hrmp"\n')
-    with Node(load_scenario(path), str(tmp_path / "lake"), Pace(0, on_demand=True)) as found:
-        found.produce()
-        http = Http(application(found))
-        assert http.get("/v1/chains/relay/heads").status_code == 404
-        assert 'causeway_relay_block{leaf="0"} 1.0' in http.get("/metrics").text
-        manifest = found.opened.manifest(1)
-        assert summary(found.opened.lake, manifest).content["relay_blocks"] == 1

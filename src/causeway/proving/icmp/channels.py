@@ -10,8 +10,9 @@ with the head that they follow, and only where they lead to the head in that sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,10 @@ class ChannelRelay:
         """Return what is in a channel as what its head is the hash of."""
         rows = self.contents(sender, recipient)
         return [QueuedMessage(n, d) for n, d in zip(rows["sent_at"].tolist(), rows["data"].to_pylist(), strict=True)]
+
+    def trust(self) -> Document:
+        """Return the root of the state as something to be trusted."""
+        return {"kind": "root", "root": self.trie.root.hex()}
 
     def document(self, items: Sequence[tuple[str, tuple[int, ...]]]) -> Document:
         """Return what is stored in some items (name, key), or that nothing is (``substrate_storage``)."""
@@ -133,51 +138,94 @@ def prove_channels(opened: OpenedLake, height: int | None, given: Mapping[str, A
         InvalidInput: there is no such channel, parachain or message.
         LakeError: as ``channel_relay`` and ``head_before`` say.
     """
-    chain = given["chain"]
-    para = opened.position(chain)
     if given["leaf"] is not None:
         raise InvalidInput('--leaf: with channels = "hrmp" the relay chain does not fork; leave it out')
-    if what in ("watermark", "ingress"):
-        if given["queue_out"] is not None:
-            raise InvalidInput(f"--queue-out: {what} is of one chain; it goes with --channel and --index")
-        relay = channel_relay(opened, height)
-        items, lines = _received(opened, relay, para, chain, whole=what == "ingress")
-        beside = {}
+    if what in ("watermark", "ingress") and given["queue_out"] is not None:
+        raise InvalidInput(f"--queue-out: {what} is of one chain; it goes with --channel and --index")
+    shown = show_channels(opened, what, given["chain"], given["counterparty"], given["index"], height)
+    relay, document = shown.relay, shown.document
+    size, count = sum(len(node) // 2 for node in document["proof"]), len(document["entries"])
+    lines = [
+        *shown.lines,
+        f"  proof     storage of {count:,} entries, {len(document['proof']):,} nodes, {size:,} bytes",
+        f"  root      {relay.trie.root.hex()} of the state after relay block {relay.number}",
+    ]
+    beside = {} if given["queue_out"] is None or shown.queue is None else {"queue_out": shown.queue}
+    return Proved(document, lines, beside | ({} if given["trust_out"] is None else {"trust_out": relay.trust()}))
+
+
+@dataclass(frozen=True)
+class ShownChannels:
+    """What is proved under the state of ``relay``: the ``document``, what a person reads of it, and of a channel the
+    messages that are in it (``hrmp_queue``)."""
+
+    relay: ChannelRelay
+    document: Document
+    lines: list[str]
+    queue: Document | None = None
+
+
+Relays = Callable[[int], ChannelRelay]
+"""Gives the relay chain after a height."""
+
+
+def show_channels(
+    opened: OpenedLake,
+    what: str,
+    chain: str,
+    counterparty: str | None = None,
+    index: int | None = None,
+    height: int | None = None,
+    relays: Relays | None = None,
+) -> ShownChannels:
+    """Return what is asked for with its proof after a height, by default the last: ``watermark``, ``ingress`` or
+    ``channels`` (all from it and to it) of a parachain, the ``channel`` to its counterparty with what is in it, or that
+    with the message number ``index`` in it; of this without a height after the first at which it is there. ``relays``:
+    without it, the lake gives them.
+
+    Raises:
+        InvalidInput: there is no such channel, parachain or message.
+        LakeError: as ``channel_relay`` and ``head_before`` say.
+    """
+    relays, para = relays or partial(channel_relay, opened), opened.position(chain)
+    to = None if counterparty is None else opened.position(counterparty)
+    for key, name, position in (("chain", chain, para), ("counterparty", counterparty, to)):
+        if to is not None and position == RELAY_POSITION:
+            raise InvalidInput(f"{key}: {name}: is the relay chain; channels are between parachains")
+    if para == to:
+        raise InvalidInput(f"counterparty: {chain}: what a chain sends itself is in no channel")
+    queue = None
+    if what == "index":
+        assert to is not None and index is not None
+        relay = _with_message(opened, relays, (para, to), (chain, str(counterparty)), index, height)
     else:
-        to = opened.position(given["counterparty"])
-        for key, position in (("chain", para), ("counterparty", to)):
-            if position == RELAY_POSITION:
-                raise InvalidInput(f"{key}: {given[key]}: is the relay chain; channels are between parachains")
-        if para == to:
-            raise InvalidInput(f"counterparty: {chain}: what a chain sends itself is in no channel")
-        relay = channel_relay(opened, height)
-        if what == "index":
-            relay = _with_message(opened, relay, para, to, height, given)
-        items, lines, queue = _channel(opened, relay, para, to, given)
-        beside = {} if given["queue_out"] is None else {"queue_out": queue}
-    document = relay.document(items)
-    size = sum(len(node) // 2 for node in document["proof"])
-    lines.append(f"  proof     storage of {len(items):,} entries, {len(document['proof']):,} nodes, {size:,} bytes")
-    lines.append(f"  root      {relay.trie.root.hex()} of the state after relay block {relay.number}")
-    trust = {"kind": "root", "root": relay.trie.root.hex()}
-    return Proved(document, lines, beside | ({} if given["trust_out"] is None else {"trust_out": trust}))
+        relay = relays(opened.last_height() if height is None else height)
+    if to is not None:
+        items, lines, queue = _channel(opened, relay, (para, to), (chain, str(counterparty)), index)
+    else:
+        items, lines = _received(opened, relay, para, chain, what)
+    return ShownChannels(relay, relay.document(items), lines, queue)
 
 
 Items = list[tuple[str, tuple[int, ...]]]
 
 
-def _received(
-    opened: OpenedLake, relay: ChannelRelay, para: int, chain: str, *, whole: bool
-) -> tuple[Items, list[str]]:
-    """Return the entries of a parachain's watermark, with ``whole`` together with all that waits for it."""
+def _received(opened: OpenedLake, relay: ChannelRelay, para: int, chain: str, what: str) -> tuple[Items, list[str]]:
+    """Return the entries of a parachain's watermark, of ``ingress`` together with all that waits for it; of
+    ``channels`` those of all channels from it and to it."""
     paras = relay.tables["paras"]
     rows = paras.filter((paras["para"] == np.uint32(para)) & (paras["active"] == 1))
     if len(rows) == 0:
         raise InvalidInput(f"chain: {chain}: is no parachain that relay block {relay.number} knows as active")
+    channels = relay.tables["channels"]
+    if what == "channels":
+        mine = channels.filter((channels["sender"] == np.uint32(para)) | (channels["recipient"] == np.uint32(para)))
+        pairs = [*zip(mine["sender"].tolist(), mine["recipient"].tolist(), strict=True)]
+        listed: Items = [("HrmpEgressChannelsIndex", (para,)), ("HrmpIngressChannelsIndex", (para,))]
+        return [*listed, *(("HrmpChannels", pair) for pair in pairs)], []
     items: Items = [("HrmpWatermarks", (para,))]
     lines = [f"{chain} at relay block {relay.number}: watermark {int(rows['watermark'][0])}"]
-    if whole:
-        channels = relay.tables["channels"]
+    if what == "ingress":
         senders = channels["sender"][channels["recipient"] == np.uint32(para)].tolist()
         items += [("HrmpIngressChannelsIndex", (para,)), ("HrmpChannelDigests", (para,))]
         for sender in senders:
@@ -190,10 +238,10 @@ def _received(
 
 
 def _channel(
-    opened: OpenedLake, relay: ChannelRelay, sender: int, recipient: int, given: Mapping[str, Any]
+    opened: OpenedLake, relay: ChannelRelay, pair: tuple[int, int], names: tuple[str, str], index: int | None
 ) -> tuple[Items, list[str], Document]:
     """Return the entries of a channel, and its messages as a document (``hrmp_queue``) that leads to its head."""
-    names = given["chain"], given["counterparty"]
+    sender, recipient = pair
     if len(relay.channel(sender, recipient)) == 0:
         raise InvalidInput(
             f"counterparty: {names[1]}: no channel from {names[0]} is open after relay block {relay.number}"
@@ -209,28 +257,32 @@ def _channel(
     size = sum(len(message.data) for message in messages)
     inside = f"{len(messages):,} messages, {size:,} bytes"
     lines = [f"channel from {names[0]} to {names[1]} at relay block {relay.number}: {inside}"]
-    if given["index"] is not None:
+    if index is not None:
         opened_pages = messages_of(relay.contents(sender, recipient))
-        (at,) = np.flatnonzero(opened_pages.indices == np.uint64(given["index"]))
+        (at,) = np.flatnonzero(opened_pages.indices == np.uint64(index))
         page = int(opened_pages.page[at])
-        lines = [
-            f"message {given['index']} from {names[0]} to {names[1]}, sent at relay block {messages[page].sent_at}"
-        ]
+        lines = [f"message {index} from {names[0]} to {names[1]}, sent at relay block {messages[page].sent_at}"]
         lines.append(f"  page      {page + 1} of the {len(messages):,} messages in the channel")
     lines.append(f"  head      {head.hex()}, before what is in it {before.hex()}")
     return [("HrmpChannels", (sender, recipient)), ("HrmpChannelContents", (sender, recipient))], lines, queue
 
 
 def _with_message(
-    opened: OpenedLake, relay: ChannelRelay, sender: int, recipient: int, height: int | None, given: Mapping[str, Any]
+    opened: OpenedLake,
+    relays: Relays,
+    pair: tuple[int, int],
+    names: tuple[str, str],
+    index: int,
+    height: int | None,
 ) -> ChannelRelay:
-    """Return the relay chain's first state that has a message in a channel, or the one asked for (``relay``)."""
-    index = given["index"]
+    """Return the relay chain's first state that has a message in a channel, or the one after ``height``."""
+    sender, recipient = pair
 
     def there(rows: Frame) -> bool:
         return bool((messages_of(_of_pair(rows, sender, recipient)).indices == np.uint64(index)).any())
 
     if height is not None:
+        relay = relays(height)
         if there(relay.tables["contents"]):
             return relay
     else:
@@ -238,12 +290,12 @@ def _with_message(
         sent = max(heights_sent(opened, sender, recipient, index), default=last + 1)
         for at in range(sent, min(last, sent + HEIGHTS_TRIED) + 1):
             if there(rows_of(opened, opened.manifest(at), "contents", RELAY_POSITION)):
-                return channel_relay(opened, at)
+                return relays(at)
     where = "at any height" if height is None else f"after height {height}"
     raise InvalidInput(
-        f"index: {index}: no message {index} from {given['chain']} to {given['counterparty']} is in their channel "
+        f"index: {index}: no message {index} from {names[0]} to {names[1]} is in their channel "
         f"{where}; it is there from the relay block that takes it in until its recipient's watermark passes it"
     )
 
 
-__all__ = ["ChannelRelay", "channel_relay", "head_before", "prove_channels"]
+__all__ = ["ChannelRelay", "channel_relay", "head_before", "prove_channels", "show_channels"]

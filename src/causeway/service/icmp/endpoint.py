@@ -13,6 +13,8 @@ from causeway.network.opened import OpenedLake
 from causeway.protocols.icmp.hrmp.kernel import HrmpKernel
 from causeway.protocols.icmp.kernel import IcmpKernel
 from causeway.service.endpoint import Submission
+from causeway.service.icmp.channel_routes import ChannelRoutes
+from causeway.service.icmp.channel_views import ChannelViews
 from causeway.service.icmp.routes import Routes
 from causeway.service.icmp.schemas import StatusAnswer
 from causeway.service.icmp.views import Views
@@ -29,7 +31,9 @@ class IcmpEndpoint:
     followed: frozenset[str] = frozenset()
 
     def __init__(self, opened: OpenedLake, kernel: IcmpKernel | HrmpKernel) -> None:
-        self.views, self._kernel = Views(opened), kernel
+        channels = isinstance(kernel, HrmpKernel)
+        self.views: ChannelViews | Views = ChannelViews(opened) if channels else Views(opened)
+        self._kernel = kernel
 
     def submission(self, chain: str, user: int, transaction: bytes) -> Submission:
         """Refuse what somebody carries. Raises ``InvalidInput``."""
@@ -50,15 +54,17 @@ class IcmpEndpoint:
         return self._kernel.next_planned(tick)
 
     def addresses(self) -> list[Address]:
-        """Return the leaves of the relay chain, and proofs at each of them; nothing of a network without queues."""
-        return Routes(self.views).all() if self.views.queues else []
+        """Return the leaves of the relay chain, and proofs at each of them; of a network with channels, its last block
+        and proofs of channels and of what is in them."""
+        views = self.views
+        return ChannelRoutes(views).all() if isinstance(views, ChannelViews) else Routes(views).all()
 
     def metrics(self, height: int) -> Iterable[Metric]:
         """Yield what Prometheus is told of the relay chain at a height: its leaves, and for whom queues wait."""
         blocks = GaugeMetricFamily("causeway_relay_block", "The number of a leaf's block.", labels=("leaf",))
         for leaf, number in self.views.numbers(height):
             blocks.add_metric([str(leaf)], number)
-        told = "Queues that wait for a parachain, at the leaf with the lowest number."
+        told = "What waits for a parachain: queues, at the leaf with the lowest number, or messages in channels."
         waiting = GaugeMetricFamily("causeway_queues_waiting", told, labels=("chain",))
         for name, count in self.views.waiting(height):
             waiting.add_metric([name], count)

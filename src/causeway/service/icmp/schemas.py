@@ -42,3 +42,50 @@ class ProofAnswer(Answer):
     leaf: int
     proof: dict[str, Any] = Field(..., description="A document that `causeway verify` reads.")
     trust: dict[str, Any] = Field(..., description="What is to be trusted for it: the header, or a root for genesis.")
+
+
+class BlockAnswer(Answer):
+    """The last block of a relay chain with channels."""
+
+    height: int
+    number: int
+    hash: Digest
+    parent: Digest
+    root: Digest
+
+
+class StateProofAnswer(Answer):
+    """A proof, and the root of the relay chain's state under which it is true."""
+
+    height: int
+    proof: dict[str, Any] = Field(..., description="A document that `causeway verify` reads.")
+    trust: dict[str, Any] = Field(..., description="What is to be trusted for it: the root.")
+
+
+class ChannelAnswer(Answer):
+    """A channel: its limits, the messages in it and their bytes, its message queue chain's head, and in which relay
+    block somebody asked to close it (0: nobody did)."""
+
+    sender: str
+    recipient: str
+    max_capacity: int
+    max_total_size: int
+    max_message_size: int
+    msg_count: int
+    total_size: int
+    mqc_head: Digest
+    closing: int
+
+
+class ChannelsAnswer(StateProofAnswer):
+    """The channels of a parachain, and their proof."""
+
+    channels: list[ChannelAnswer]
+
+
+class ChannelProofAnswer(StateProofAnswer):
+    """A channel's proof, and what is in it."""
+
+    queue: dict[str, Any] = Field(
+        ..., description="Its messages with the head before them, a document that `causeway verify` reads."
+    )

@@ -7,6 +7,7 @@ All is read from committed heights.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -32,33 +33,51 @@ KEPT_BYTES = 64 << 20
 ANSWER_MARGIN = 4096
 """Bytes of an answer beside its proof."""
 
-_ROW_BYTES = 128
+ROW_BYTES = 128
 """Of a row of a relay chain's table at most."""
 
 
-class Views(LakeViews):
-    """The views of one lake of parachains."""
+class RelayViews(LakeViews, ABC):
+    """The views of one lake of parachains. ``relay``: the name of the relay chain."""
 
     def __init__(self, opened: OpenedLake) -> None:
         super().__init__(opened)
         self.relay = opened.names[RELAY_POSITION]
-        self.queues = opened.options.get("channels") != "hrmp"
-        """Whether the network has egress queues; else it has channels, and its relay chain one leaf."""
-        self._leaves = remembering(partial(relay_leaves, opened), KEPT_BYTES, _weight)
 
     def status(self) -> dict[str, Any]:
         """Return what the network is, and how far it has come."""
         return {**super().status(), "relay": self.relay}
 
-    def heads(self, chain: str, height: int | None) -> dict[str, Any]:
-        """Return the leaves of the relay chain, which ``chain`` has to be, after a height.
+    def of_relay(self, chain: str, height: int | None) -> int:
+        """Return ``height``, or the last, of the relay chain, which ``chain`` has to be.
 
         Raises:
             InvalidInput: it is not (``LakeError``: no such height).
         """
         if chain != self.relay:
             raise InvalidInput(f"chain: {chain[:128]}: is no relay chain; allowed: {self.relay}")
-        height = self.known(chain, height)
+        return self.known(chain, height)
+
+    @abstractmethod
+    def numbers(self, height: int) -> Iterator[tuple[int, int]]:
+        """Yield the number of each leaf, and of its block, for metrics."""
+
+    @abstractmethod
+    def waiting(self, height: int) -> Iterator[tuple[str, int]]:
+        """Yield the parachains for which something waits (queues at the leaf with the lowest number, or messages in
+        channels), and how many, for metrics."""
+
+
+class Views(RelayViews):
+    """The views of a network with egress queues."""
+
+    def __init__(self, opened: OpenedLake) -> None:
+        super().__init__(opened)
+        self._leaves = remembering(partial(relay_leaves, opened), KEPT_BYTES, _weight)
+
+    def heads(self, chain: str, height: int | None) -> dict[str, Any]:
+        """Return the leaves of the relay chain, which ``chain`` has to be, after a height; refuses as ``of_relay``."""
+        height = self.of_relay(chain, height)
         heads = [
             {
                 "leaf": one.place,
@@ -115,32 +134,32 @@ class Views(LakeViews):
             raise NotFound(str(error)) from None
         return _answer(shown.relay, message_document(shown))
 
-    # ---- for metrics
-
     def numbers(self, height: int) -> Iterator[tuple[int, int]]:
-        """Yield the number of each leaf, and of its block."""
+        """Yield what ``RelayViews`` says."""
         blocks = rows_of(self.opened, self.manifest(height), "blocks", RELAY_POSITION)
-        leaves = blocks["leaf"].tolist() if self.queues else [0]
-        yield from zip(leaves, blocks["number"].tolist(), strict=True)
+        yield from zip(blocks["leaf"].tolist(), blocks["number"].tolist(), strict=True)
 
     def waiting(self, height: int) -> Iterator[tuple[str, int]]:
-        """Yield the parachains for which queues wait, at the leaf with the lowest number, and how many."""
-        if not self.queues:
-            return
+        """Yield what ``RelayViews`` says."""
         rows = rows_of(self.opened, self.manifest(height), "unrouted", RELAY_POSITION)
         chains, counts = np.unique(rows["to"][rows["leaf"] == rows["leaf"].min(initial=255)], return_counts=True)
         yield from ((self.opened.names[to], count) for to, count in zip(chains.tolist(), counts.tolist(), strict=True))
 
 
-def _answer(relay: RelayState, document: dict[str, Any]) -> dict[str, Any]:
+def require_fits(document: Any) -> None:
+    """Raise ``InvalidInput`` where what is proved is longer than an answer may be."""
     size = len(json.dumps(document))
     if size > MAX_ANSWER_BYTES - ANSWER_MARGIN:
         most = f"an answer at most {MAX_ANSWER_BYTES:,}"
         raise InvalidInput(f"the proof has {size:,} bytes, {most}: it can be taken only where the lake is")
+
+
+def _answer(relay: RelayState, document: dict[str, Any]) -> dict[str, Any]:
+    require_fits(document)
     return {"height": relay.height, "leaf": relay.place, "proof": document, "trust": trust_document(relay)}
 
 
 def _weight(leaves: list[RelayState]) -> int:
     """Return about how many bytes the states of some leaves have."""
     rows = sum(len(getattr(one.leaf, name)) for one in leaves for name in OF_LEAVES)
-    return sum(one.trie.tries.live_bytes for one in leaves) + _ROW_BYTES * rows
+    return sum(one.trie.tries.live_bytes for one in leaves) + ROW_BYTES * rows
