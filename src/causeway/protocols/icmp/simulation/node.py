@@ -38,7 +38,7 @@ from causeway.protocols.icmp.simulation.mail import (
     subscriptions_input,
 )
 from causeway.protocols.icmp.simulation.state import State, Window
-from causeway.protocols.icmp.simulation.tables import CLOSED, COUNTERS, REPLY, REQUEST, SALT_BYTES, SUBSCRIBED
+from causeway.protocols.icmp.simulation.tables import CLOSED, COUNTERS, DECLARED, REPLY, REQUEST, SALT_BYTES, SUBSCRIBED
 from causeway.protocols.icmp.simulation.world import LIE, NO_PARA, SILENT, SPAM, World
 
 ITSELF = 2**32 - 1
@@ -319,7 +319,7 @@ def _counted(
     size[number >= 0] = relay.sizes[relay.queue_root[number[number >= 0]]]
     add("sent_queues", bodies["source"])
     add("sent_bytes", bodies["source"], size)
-    add("sent_heads", sent.packets["source"])
+    add("sent_heads", sent.packets["source"][sent.packets["kind"] == DECLARED])
     if len(sent.sketches):
         kind = sent.sketches["kind"]
         add("sent_sketches", sent.sketches["source"][kind < REQUEST])
