@@ -184,11 +184,29 @@ def test_a_channel_that_no_account_covers_is_not_asked_for_and_opens_once_anothe
 
 def test_refused_calls_are_named_and_change_nothing() -> None:
     planned = calls((1, "accept", "a", "b", "b"), (1, "close", "a", "b", "a"), (1, "cancel", "a", "b", "c"))
+    planned += calls((1, "open", "b", "b", "b"), (1, "close", "b", "b", "b"))
     net = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}, "c": {3: "echo"}}, channel_calls=planned)
     net.settle()
-    names = {"AcceptHrmpChannelDoesntExist", "CloseHrmpChannelDoesntExist", "CancelHrmpOpenChannelUnauthorized"}
-    assert set(net.reasons()) == names
+    names = {"AcceptHrmpChannelDoesntExist": 1, "CloseHrmpChannelDoesntExist": 2}
+    names |= {"CancelHrmpOpenChannelUnauthorized": 1, "OpenHrmpChannelToSelf": 1}
+    assert net.reasons() == names
     assert not net.table("channels")
+
+
+def test_planned_calls_that_a_block_has_no_place_for_are_those_of_later_blocks() -> None:
+    """All of 230 in one tick, and of some more while they are made, each once and in order."""
+    chains = {name: {number: "echo"} for number, name in enumerate("abcdefghijklmnop", 1)}
+    pairs = [(x, y) for x in chains for y in chains if x != y][:230]
+    planned = calls(*((3, "cancel", x, y, "a") for x, y in pairs), *((4, "close", x, "a", "a") for x in "bcd"))
+    net = Hrmp(chains, channel_calls=planned)
+    shown: dict[int, int] = {}
+    while net.tick < 20:
+        net.step()
+        (number,) = (row["number"] for row in net.table("tips") if row["chain"] == 1)
+        shown[number] = len(net.table("calls"))
+    assert [count for count in shown.values() if count] == [100, 100, 33]
+    assert sum(net.reasons().values()) == 233
+    assert net.reasons()["CloseHrmpChannelDoesntExist"] == 3
 
 
 def test_calls_larger_than_a_page_are_refused_and_larger_answers_are_shortened() -> None:

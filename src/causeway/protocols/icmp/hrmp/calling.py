@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
@@ -27,7 +29,10 @@ from causeway.protocols.waking import earliest
 @dataclass(frozen=True)
 class Planned:
     """The calls that a scenario plans, by the parachain (its position) that makes them: tick and call, ascending by
-    tick. Raises ``InvalidInput`` for chains that are not there, and for calls that only another one can make."""
+    tick; of more in a tick than a block may have, the others are those of the next tick.
+
+    Raises ``InvalidInput`` for chains that are not there, and for calls that only another one can make.
+    """
 
     by_chain: Mapping[int, list[tuple[int, Asked]]] = field(default_factory=dict)
 
@@ -49,11 +54,15 @@ class Planned:
                 raise InvalidInput(f"options.channel_calls[{row}].by: {who!r}; allowed with {call.do}: {only!r}")
             asked = _asked(Call[call.do.upper()], (paras[call.sender], paras[call.recipient]), options)
             found.setdefault(paras[who], []).append((call.tick, asked))
-        return cls({chain: sorted(calls) for chain, calls in found.items()})
+        return cls({chain: _spread(sorted(calls)) for chain, calls in found.items()})
 
-    def due(self, chain: int, first: int, last: int) -> list[Asked]:
-        """Return the calls of a chain for the ticks ``first`` to ``last``."""
-        return [asked for at, asked in self.by_chain.get(chain, ()) if first <= at <= last]
+    def due(self, chain: int, first: int, last: int) -> tuple[list[Asked], int]:
+        """Return the calls of a chain for the ticks ``first`` to ``last``, of as many whole ticks as a block may have
+        calls, and the first tick after these."""
+        rows = [row for row in self.by_chain.get(chain, ()) if first <= row[0] <= last]
+        if len(rows) > MOST_CALLS:
+            last = rows[MOST_CALLS][0] - 1
+        return [asked for at, asked in rows if at <= last], last + 1
 
     def next_tick(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` for which a call is planned."""
@@ -65,18 +74,40 @@ class Planned:
         return max((at for calls in self.by_chain.values() for at, _ in calls), default=0)
 
 
-def calls_of(view: View, pages: Frame, tips: Frame, tick: int, planned: Planned, options: HrmpOptions) -> Frame:
-    """Return what the chains of ``tips`` (``chain``, ``next_tick``) ask for in a block (``CALLS_SCHEMA``):
-    what is planned, acceptances, and channels for pages that have none. Nothing is asked for that would be refused: a
-    deposit that the account does not cover, a channel above the limits."""
+def _spread(calls: list[tuple[int, Asked]]) -> list[tuple[int, Asked]]:
+    """Return calls (ascending by tick) with at most ``MOST_CALLS`` in a tick."""
+    found: list[tuple[int, Asked]] = []
+    tick, count = -1, 0
+    for at, asked in calls:
+        if at > tick:
+            tick, count = at, 0
+        elif count == MOST_CALLS:
+            tick, count = tick + 1, 0
+        count += 1
+        found.append((tick, asked))
+    return found
+
+
+class Asking(NamedTuple):
+    """What chains ask for (``CALLS_SCHEMA``), and the first tick of each whose planned calls are not among it."""
+
+    calls: Frame
+    next_tick: npt.NDArray[np.uint64]
+
+
+def calls_of(view: View, pages: Frame, tips: Frame, tick: int, planned: Planned, options: HrmpOptions) -> Asking:
+    """Return what the chains of ``tips`` (``chain``, ``next_tick``) ask for in a block: what is planned, acceptances,
+    and channels for pages that have none. Nothing is asked for that would be refused: a deposit that the account does
+    not cover, a channel above the limits, more calls than a block may have."""
     there = present(view.tables["paras"])
     pages = pages.take(groups_of(pages["source"], pages["destination"]).starts)
     pages = pages.filter(np.isin(pages["destination"], there))
     wanted = set(zip(pages["source"].tolist(), pages["destination"].tolist(), strict=True))
     chains = tips["chain"].tolist()
     asked: dict[int, list[Asked]] = {chain: [] for chain in chains}
-    for chain, first in zip(chains, tips["next_tick"].tolist(), strict=True):
-        asked[chain] += planned.due(chain, first, tick)
+    next_tick = np.zeros(len(tips), dtype=np.uint64)
+    for row, (chain, first) in enumerate(zip(chains, tips["next_tick"].tolist(), strict=True)):
+        asked[chain], next_tick[row] = planned.due(chain, first, tick)
     free = dict(zip(view.tables["sovereign"]["para"].tolist(), view.tables["sovereign"]["free"].tolist(), strict=True))
     requests, channels = view.tables["requests"], view.tables["channels"]
     outbound, inbound = channel_counts(requests, channels)
@@ -102,7 +133,8 @@ def calls_of(view: View, pages: Frame, tips: Frame, tick: int, planned: Planned,
         name: np.array(column, dtype=np.uint32) for name, column in zip(("source", "place"), names, strict=False)
     }
     columns["destination"] = np.full(len(rows), RELAY_POSITION, dtype=np.uint32)
-    return Frame({**columns, "data": pa.array(names[2], pa.binary())}, len(rows)).select(CALLS_SCHEMA.names)
+    made = Frame({**columns, "data": pa.array(names[2], pa.binary())}, len(rows))
+    return Asking(made.select(CALLS_SCHEMA.names), next_tick)
 
 
 def _asked(call: Call, pair: tuple[int, int], options: HrmpOptions) -> Asked:

@@ -68,7 +68,7 @@ def commit_paras(
     calls: Frame,
     watermark: npt.NDArray[np.uint64],
     relay_parent: int,
-    tick: int,
+    next_tick: npt.NDArray[np.uint64],
 ) -> tuple[State, Frame]:
     """Return the state after blocks of the parachains of ``tips``, with their receipts, and the headers.
 
@@ -98,7 +98,7 @@ def commit_paras(
             "hash": heads,
             "watermark": watermark,
             "relay_parent": np.full(count, relay_parent, dtype=np.uint64),
-            "next_tick": np.full(count, tick + 1, dtype=np.uint64),
+            "next_tick": next_tick,
         },
         count,
     )

@@ -260,7 +260,7 @@ class HrmpKernel(ParachainKernel):
     def _building(self, state: State, content: HrmpPlan, local: Frame, tick: Tick) -> Frame:
         """Return the tips of the parachains that have something to do."""
         tips, channels = content.tips, content.channels
-        calls = calls_of(content.view, state["pages"], tips, tick.tick, self.planned, self.options)
+        calls = calls_of(content.view, state["pages"], tips, tick.tick, self.planned, self.options).calls
         sends = take_outbound(state["pages"], state["ends"], channels, tips["chain"], self.options).sent
         busy = [content.found.contents["chain"], state["waiting"]["chain"], state["pool"]["chain"]]
         busy += [calls["source"], sends["source"], local["destination"]]
@@ -290,10 +290,10 @@ class HrmpKernel(ParachainKernel):
         rows = rows.with_columns(number=tips["number"][np.searchsorted(chains, rows["source"])] + np.uint64(1))
         pages = add_to_pages(state["pages"], rows, encode_contents(away), options.max_message_size)
         out = take_outbound(pages, state["ends"], channels, chains, options)
-        calls = calls_of(content.view, pages, tips, tick.tick, self.planned, options)
+        calls, next_tick = calls_of(content.view, pages, tips, tick.tick, self.planned, options)
         state = state.with_tables(pages=out.pages, ends=out.ends)
         roots = para_roots(state, chains, owners_of(self, state, tick), SECTIONS)
-        state, made = commit_paras(state, tips, roots, out.sent, calls, got.watermark, parent, tick.tick)
+        state, made = commit_paras(state, tips, roots, out.sent, calls, got.watermark, parent, next_tick)
         return State(state.tables, state.programs, kept), outbound, made
 
     def next_planned(self, tick: int) -> int | None:

@@ -100,7 +100,8 @@ PARAS_SCHEMA = pa.schema(
 (1), and the relay block in which it was deregistered that is not gone yet, 0: it was not."""
 
 TIPS_SCHEMA = pa.schema([_field("chain", U32), *_BLOCK, _field("next_tick", UINT64)])
-"""One row the last block that a parachain made, and the first tick after it."""
+"""One row the last block that a parachain made, and the first tick whose planned calls neither it nor an earlier one
+has."""
 
 CANDIDATES_SCHEMA = pa.schema(
     [
