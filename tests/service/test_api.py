@@ -462,7 +462,7 @@ def test_only_those_who_are_named_carry_where_the_server_says_so(tmp_path: Path)
         node.close()
         own = Node(node.scenario, str(tmp_path / "left"), node.pace, carriers=[key_of(1).public])
         lakes.nodes["left"] = own
-        with pytest.raises(Forbidden, match="--relayer"):
+        with pytest.raises(Forbidden, match="only relayers that are named"):
             lakes.submit("left", 2, b"\x0a\x00")
         assert lakes.submit("left", 1, b"\x0a\x00").state == "waiting"
 
