@@ -60,6 +60,13 @@ def test_traces_of_the_machinery_are_left_out_and_nothing_beside_them(trace: str
     assert shown(trace, everything=True) == trace
 
 
+@pytest.mark.parametrize("cut", range(1, 7))
+def test_of_two_traces_at_the_same_time_no_line_is_left_over(cut: int) -> None:
+    one = BROKEN_PIPE.splitlines(keepends=True)
+    mixed = "".join([*one[:cut], *one[:-1], *one[cut:], one[-1]])
+    assert shown(f"before\n{mixed}after\n") == "before\nafter\n"
+
+
 def test_what_a_program_prints_is_passed_on_its_tracebacks_too() -> None:
     text = f"a line\n{OF_A_PROGRAM}another\n"
     assert shown(text) == text

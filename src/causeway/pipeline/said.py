@@ -10,7 +10,8 @@ import re
 import sysconfig
 from collections.abc import Callable
 
-_BEGINS = re.compile(r"\s*(?:Traceback \(most recent call last\):|Exception ignored )")
+_IGNORED = "Exception ignored "
+_BEGINS = re.compile(rf"\s*(?:Traceback \(most recent call last\):|{_IGNORED})")
 _FILE = re.compile(r'\s+File "(?P<file>[^"]+)", line \d+')
 _LINKS = (
     "During handling of the above exception, another exception occurred:",
@@ -36,7 +37,9 @@ class Sorter:
         self._show = show
         self._everything = everything
         self._trace: list[str] = []
-        self._ended = self._linked = False
+        # Workers speak at the same time: several traces may have begun before the first one's error is said.
+        self._begun = self._ended = 0
+        self._linked = False
 
     def take(self, line: str) -> None:
         """Take one line, with its end."""
@@ -51,13 +54,15 @@ class Sorter:
         self.flush()
         if _BEGINS.match(line):
             self._trace.append(line)
+            self._begun = 1
         elif not _JAVA_FRAME.match(line):
             self._show(line)
 
     def flush(self) -> None:
         """Decide about a trace that has ended."""
         trace, self._trace = self._trace, []
-        self._ended = self._linked = False
+        self._begun = self._ended = 0
+        self._linked = False
         if trace and not _of_spark(trace):
             for line in trace:
                 self._show(line)
@@ -69,13 +74,14 @@ class Sorter:
             self._linked = True
             return True
         if _BEGINS.match(line):
-            another = self._ended and not self._linked
-            self._ended = self._linked = False
+            another = self._ended >= self._begun and not self._linked
+            self._begun += not self._trace[-1].lstrip().startswith(_IGNORED)
+            self._linked = False
             return not another
         if line[0].isspace():
             return True
-        error_line, self._ended = not self._ended, True
-        return error_line
+        self._ended += 1
+        return self._ended <= self._begun
 
 
 def _of_spark(trace: list[str]) -> bool:
