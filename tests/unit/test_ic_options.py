@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from causeway.model.document import validated
 from causeway.model.errors import InvalidInput
-from causeway.network.document import validated
 from causeway.protocols.contract import Tick
 from causeway.protocols.ic.options import IcOptions, Limits
 from causeway.protocols.option_values import LARGEST

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from causeway.model.document import dotted, parse_key, quoted, read_document
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Fault
 from causeway.model.ingress_call import decode_calls
 from causeway.network.deploy import deploy
-from causeway.network.document import dotted, parse_key, quoted, read_document
 from causeway.network.reference import reference
 from causeway.network.scenario import Scenario, load_scenario, scenario_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from causeway.model.document import validated
 from causeway.model.errors import InvalidInput
-from causeway.network.document import validated
 from causeway.protocols.option_values import LARGEST
 from causeway.protocols.xdm.options import DEPLOYED, XdmOptions
 from tests.unit.xdm_network import Network

@@ -76,7 +76,7 @@ def command(
 
     [bold]Example[/bold]: causeway run examples/generated.toml --lake my-lake --set network.seed=3
     """
-    from causeway.network.document import quoted
+    from causeway.model.document import quoted
 
     overrides = dict(setting(text) for text in settings or ())
     for key, value in (

@@ -178,7 +178,7 @@ def command(
 def _scenario(lake: str, path: Path | None, overrides: dict[str, str]) -> Scenario:
     """Return the scenario of a file, or the one that a lake says it was made by; run in this process unless it says
     otherwise."""
-    from causeway.network.document import quoted
+    from causeway.model.document import quoted
     from causeway.network.scenario import load_scenario, scenario_of
     from causeway.pipeline.lake import Lake
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from causeway.model.document import validated
 from causeway.model.errors import InvalidInput
 from causeway.model.section import LAST_TICK
 from causeway.model.topology import Topology
 from causeway.model.traffic import Traffic
-from causeway.network.document import validated
 from causeway.network.scenario import Scenario
 from causeway.network.settings import NOTHING_INSTALLED
 from causeway.network.tasks import Session

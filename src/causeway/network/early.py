@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from causeway.model.document import override, read_document
 from causeway.model.errors import InvalidInput
-from causeway.network.document import override, read_document
 
 EXECUTOR: Final = "spark"
 MASTER = "local[*]"

@@ -16,13 +16,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
+from causeway.model.document import first_difference, override, parse_key, read_document, validated
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Faults
 from causeway.model.section import Section
 from causeway.model.text import unknown
 from causeway.model.topology import Topology
 from causeway.network.directory import Directory, merged, own_topology
-from causeway.network.document import first_difference, override, parse_key, read_document, validated
 from causeway.network.membership import at_genesis
 from causeway.network.settings import (
     NOTHING_INSTALLED,

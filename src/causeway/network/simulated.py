@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from causeway.model.document import override, read_document, validated
 from causeway.model.errors import InvalidInput
-from causeway.network.document import override, read_document, validated
 from causeway.network.network import Network
 from causeway.network.scenario import Scenario, ScenarioDocument
 from causeway.pipeline.layout import RESULTS

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causeway.model.document import validated
 from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.network.directory import Directory
-from causeway.network.document import validated
 from causeway.network.network import Network
 from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.replayed import Share

@@ -21,9 +21,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from causeway.model.document import validated
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.model.section import U64_MAX, Section
-from causeway.network.document import validated
 from causeway.protocols.limits import MAX_ITEMS, MAX_JSON_BYTES
 from causeway.service.transfers import PIECE, Transfer, Transfers
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from causeway.model.document import override, read_document, validated
 from causeway.model.section import U64, Section
-from causeway.network.document import override, read_document, validated
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.option_values import wrong
 

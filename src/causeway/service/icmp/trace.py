@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from causeway.model.document import validated
 from causeway.model.errors import InvalidInput
-from causeway.network.document import validated
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.service.icmp.scenario import MOST_NODES, PLAIN
 from causeway.service.icmp.taken import Got, Taken

@@ -1,4 +1,4 @@
-"""Reading a scenario file: TOML, what the command line overrides, and errors of one line that name the key."""
+"""Reading a user's file, such as a scenario: TOML, overrides from a command line, errors that name the key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Document = TypeVar("Document", bound="BaseModel")
 Key = str | int
 
 MOST_BYTES = 16 << 20
-"""A scenario is as long at most: what is longer is something else."""
+"""A file is as long at most: what is longer is something else."""
 
 MOST_NESTED = 32
 """Tables and lists of a scenario are nested as deep at most."""
@@ -36,17 +36,18 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def read_document(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file; ``InvalidInput`` names the file and, for a syntax error, the line."""
+def read_document(path: Path, what: str = "scenario") -> dict[str, Any]:
+    """Return the tables of a TOML file, which is a ``what``; ``InvalidInput`` names the file and, for a syntax error,
+    the line."""
     try:
         content = _read(path)
         if len(content) > MOST_BYTES:
-            raise InvalidInput(f"{path}: longer than {MOST_BYTES >> 20} MiB; a scenario is a TOML file of less")
+            raise InvalidInput(f"{path}: longer than {MOST_BYTES >> 20} MiB; a {what} is a TOML file of less")
         text = content.decode("utf-8")
     except FileNotFoundError:
-        raise InvalidInput(f"{path}: no such scenario file") from None
+        raise InvalidInput(f"{path}: no such {what} file") from None
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path}: not UTF-8 text (byte {error.start}); a scenario is a TOML file") from None
+        raise InvalidInput(f"{path}: not UTF-8 text (byte {error.start}); a {what} is a TOML file") from None
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
     try:
