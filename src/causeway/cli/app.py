@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import causeway
-from causeway.cli import check, demo, gossip, key, prove, relay, run, send, serve, state, vacuum, verify
+from causeway.cli import audit, check, demo, gossip, ingest, key, prove, relay, run, send, serve, state, vacuum, verify
 from causeway.cli.shell import EPILOG
 
 
@@ -46,7 +46,9 @@ def build() -> typer.Typer:
     app.command("state", epilog=EPILOG)(state.command)
     app.command("prove", epilog=EPILOG)(prove.build())
     app.command("verify", epilog=EPILOG)(verify.command)
+    app.command("audit", epilog=EPILOG)(audit.command)
     app.command("check", epilog=EPILOG)(check.command)
+    app.command("ingest", epilog=EPILOG)(ingest.command)
     app.command("vacuum", epilog=EPILOG)(vacuum.command)
     app.command("serve", epilog=EPILOG)(serve.command)
     app.command("relay", epilog=EPILOG)(relay.build())

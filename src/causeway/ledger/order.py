@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from causeway.ledger.codes import Names, name_ranks
 from causeway.ledger.limbs import slices_of, valid_rows
-from causeway.ledger.schema import LANE, Event
-from causeway.model.order import U64, Rows, stable_order
+from causeway.ledger.schema import LANE, STATEMENT, Event
+from causeway.model.order import U64, Rows, groups_of, numbered, stable_order
+from causeway.proofs.distinct.slices import distinct_slices
 from causeway.proofs.hashing import HashFunction, digest_slices
 
 SEGMENT_BITS = 18
@@ -68,7 +69,7 @@ def buckets_of(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
     if indexed.all() and len(segments) and not segments.any():
         word = word ^ np.uint64(_word(bytes(_WORD)))
     else:
-        distinct, places = np.unique(segments, return_inverse=True)
+        distinct, places = numbered(segments)
         of_segment = np.array([_word(struct.pack("<Q", segment)) for segment in distinct.tolist()], dtype=np.uint64)
         word = word ^ np.where(indexed, of_segment[places] if len(distinct) else word, np.uint64(0))
     if not indexed.all():
@@ -80,12 +81,13 @@ def buckets_of(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
 def lane_numbers(rows: pa.Table) -> tuple[list[tuple[str | None, ...]], npt.NDArray[np.int64]]:
     """Return the lanes of rows, in the order of their names (null before every name), and the number of each row's."""
     ranks = [name_ranks(rows[name]) for name in LANE]
-    joined = np.zeros(rows.num_rows, dtype=np.int64)
+    joined: npt.NDArray[np.int64] = np.zeros(rows.num_rows, dtype=np.int64)
     for rank in ranks:
-        # Numbered anew after each name, so that many names cannot overflow.
-        joined = joined * (int(rank.max(initial=0)) + 1) + rank
-        joined = _numbered(joined)
-    firsts = np.unique(joined, return_index=True)[1]
+        if rows.num_rows and bool((rank != rank[0]).any()):
+            # Numbered anew after each name, so that many names cannot overflow.
+            joined = _numbered(joined * (int(rank.max()) + 1) + rank)
+    firsts = np.empty(int(joined.max(initial=-1)) + 1, dtype=np.int64)
+    firsts[joined] = np.arange(rows.num_rows)  # any row of a lane has its names
     columns = [rows[name].take(pa.array(firsts)).to_pylist() for name in LANE]
     return list(zip(*columns, strict=True)), joined
 
@@ -97,6 +99,52 @@ def sorted_order(rows: pa.Table) -> Rows:
     first), event (in the order of ``Event``), chain, height, position (null first), and then as the rows stand.
     Raises ``ValueError`` for an event that is none.
     """
+    return stable_order(*_keys(rows))
+
+
+def sorted_rows(rows: pa.Table) -> pa.Table:
+    """Return rows in the order of ``sorted_order``."""
+    return _taken(rows, sorted_order(rows))
+
+
+def without_repeats(rows: pa.Table) -> pa.Table:
+    """Return rows in the order of ``sorted_order``, of those that say the same of the same event only the first.
+
+    The place of an event is named by its transaction, or by chain and height. Rows that name one and agree in all
+    columns but ``STATEMENT`` are one event, recorded more than once; rows that name none all stay.
+    """
+    keys = _keys(rows)
+    order = stable_order(*keys)
+    groups = groups_of(*[key[order] for key in keys])
+    ordered = _taken(rows, order)
+    if len(groups) == rows.num_rows:
+        return ordered
+    alike = np.flatnonzero(groups.spread(groups.counts) > 1)
+    some = ordered.take(pa.array(alike))
+    placed = valid_rows(_whole(some["transaction"]))
+    placed |= valid_rows(_whole(some["height"])) & valid_rows(_whole(some["chain"]))
+    alike = alike[placed]
+    some = some.filter(pa.array(placed))
+    columns = [_whole(some[field.name]) for field in some.schema if field.name not in STATEMENT]
+    numbers = [number for column in columns if column.null_count < len(column) for number in _value_numbers(column)]
+    matrix = np.stack(numbers, axis=1) if numbers else np.zeros((len(alike), 1), dtype=np.int64)
+    starts = np.arange(len(alike), dtype=np.int64) * matrix.shape[1] * _WORD
+    _, firsts = distinct_slices(matrix.view(np.uint8).reshape(-1), starts, starts + matrix.shape[1] * _WORD)
+    again = np.ones(len(alike), dtype=bool)
+    again[firsts] = False
+    if not again.any():
+        return ordered
+    kept = np.ones(rows.num_rows, dtype=bool)
+    kept[alike[again]] = False
+    return ordered.filter(pa.array(kept))
+
+
+def _taken(rows: pa.Table, order: Rows) -> pa.Table:
+    return rows if bool((order[1:] > order[:-1]).all()) else rows.take(pa.array(order))
+
+
+def _keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
+    """Return what rows are sorted by, as numbers."""
     events = Names(EVENTS)
     event = events.codes(rows["event"])
     if len(events) > len(EVENTS) or (event < 0).any():
@@ -114,15 +162,26 @@ def sorted_order(rows: pa.Table) -> Rows:
     keys += [event.astype(np.uint32), name_ranks(rows["chain"])]
     for name in ("height", "position"):
         keys += _nulls_first(rows[name])
-    return stable_order(*[np.ascontiguousarray(key) for key in keys])
+    return [np.ascontiguousarray(key) for key in keys]
 
 
-def sorted_rows(rows: pa.Table) -> pa.Table:
-    """Return rows in the order of ``sorted_order``."""
-    order = sorted_order(rows)
-    if bool((order[1:] > order[:-1]).all()):
-        return rows
-    return rows.take(pa.array(order))
+def _value_numbers(column: pa.Array) -> list[npt.NDArray[np.int64]]:
+    """Return numbers for each row that are equal where the values are, or both null."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return [Names().codes(column).astype(np.int64)]
+    seen = [valid_rows(column).astype(np.int64)] if column.null_count else []
+    if pa.types.is_fixed_size_binary(kind):
+        column, kind = column.cast(pa.binary()), pa.binary()
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        data, offsets = slices_of(column)
+        numbers = distinct_slices(data, np.ascontiguousarray(offsets[:-1]), np.ascontiguousarray(offsets[1:]))[0]
+    else:
+        whole = column.cast(pa.int64()) if pa.types.is_timestamp(kind) else column
+        numbers = (whole.fill_null(0) if seen else whole).to_numpy(zero_copy_only=False).view(np.int64)
+    if seen:
+        numbers = np.where(seen[0] == 1, numbers, 0)
+    return [numbers, *seen]
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -173,5 +232,5 @@ def _numbered(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 __all__ = [
     "EVENTS", "MOST_BUCKETS", "SEGMENT_BITS", "bucket_of", "buckets_of", "lane_numbers", "lane_word", "sorted_order",
-    "sorted_rows",
+    "sorted_rows", "without_repeats",
 ]  # fmt: skip

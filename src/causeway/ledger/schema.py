@@ -54,6 +54,12 @@ LIMBS = ("amount_0", "amount_1", "amount_2", "amount_3")
 LANE = ("protocol", "source", "destination", "lane")
 """What names a lane: messages of one lane are numbered by ``index``."""
 
+STATEMENT = ("stated_by", "source_file", "source_row")
+"""Who says what a row says, and where: no part of what happened."""
+
+DELTAS = ("index", "height", "position", "tick", "time", "source_row")
+"""Columns of the ledger of which neighbours in a bucket lie close together."""
+
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _TIME = pa.timestamp("us", "UTC")
 _HASH = pa.binary(32)

@@ -210,13 +210,15 @@ class Storage:
         dictionary: Sequence[str] = (),
         at_once: bool = False,
         statistics: Sequence[str] = (),
+        deltas: Sequence[str] = (),
     ) -> Iterator[ParquetSink]:
         """Open a Parquet file for writing row group by row group; when the block ends, it is sealed and the disk keeps
         it (``sync``). Its pages carry checksums, for readers that know no seals.
 
         ``dictionary``: columns with few different values, beside those that are dictionaries already. ``at_once``: it
         is small; it is written when it is whole, in one piece and not in the 20 to 30 that the format gives.
-        ``statistics``: as of ``write_table``.
+        ``statistics``: as of ``write_table``. ``deltas``: columns of whole numbers or times of which neighbours lie
+        close together.
         """
         bodies = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_binary(kind)]
         texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_dictionary(kind)]
@@ -230,6 +232,7 @@ class Storage:
                 compression={name: "snappy" if name in bodies else "lz4" for name in schema.names} if bodies else "lz4",
                 use_dictionary=[*texts, *dictionary] or False,
                 write_statistics=[*statistics] or False,
+                column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED") or None,
                 write_page_checksum=True,
             ) as writer:
                 sink = ParquetSink(writer, sealing)

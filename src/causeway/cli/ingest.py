@@ -1,0 +1,101 @@
+"""``causeway ingest``: recorded traffic of any kind into a ledger."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
+from causeway.cli import shell
+from causeway.cli.compiling import compile_first
+from causeway.cli.watch import notes, results
+from causeway.ingest.kinds import kinds
+
+if TYPE_CHECKING:
+    from causeway.pipeline.ledger_ingest import Ingested
+
+
+def command(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help=f"What the traffic is: {', '.join(kinds())}; any name with --mapping.",
+            show_default=False,
+        ),
+    ],
+    source: Annotated[str, typer.Argument(help="A file, or a folder of files; a path or a URI.", show_default=False)],
+    lake: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder or URI of the ledger; made if need be.", show_default=False)
+    ],
+    mapping: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A mapping of your own, instead of a built-in one.", show_default=False),
+    ] = None,
+    buckets: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Buckets of a new ledger; default: by the size of SOURCE.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Take recorded traffic into a ledger: one row an event of a message, whoever recorded it.
+
+    Files are taken whole or not at all, and once: those whose content was taken before are skipped, also after a
+    restart. Records that cannot be read are set aside in the table quarantine, with the reason.
+
+    [bold]Example[/bold]: causeway ingest bridge-events nomad.csv --lake my-ledger
+    """
+    from causeway.ingest.mapping import load_mapping
+    from causeway.pipeline.ledger_ingest import ingest
+
+    declared = load_mapping(kind, mapping)
+    compile_first()
+    try:
+        with _bar() as progress:
+            done = ingest(source, lake, declared, buckets=buckets, progress=progress)
+    except KeyboardInterrupt:
+        raise shell.Interrupted("interrupted; nothing of it is in the ledger, and it can be run again") from None
+    if as_json:
+        print(json.dumps(dataclasses.asdict(done)))
+    else:
+        _show(lake, done)
+    return shell.OK
+
+
+def _show(lake: str, done: Ingested) -> None:
+    console = results()
+    if done.commit is None:
+        console.print(f"[bold]{escape(lake)}[/bold]: nothing new; {done.skipped:,} files were taken before")
+        return
+    skipped = f"; {done.skipped:,} were taken before" if done.skipped else ""
+    console.print(
+        f"[bold]{escape(lake)}[/bold]: {done.rows:,} rows from {done.records:,} records of {done.files:,} "
+        f"{'file' if done.files == 1 else 'files'}{skipped}"
+    )
+    for count, what in (
+        (done.repeated, "rows left out: they say again what another row says"),
+        (done.ignored, "records that the mapping ignores"),
+        (done.blank, "blank lines"),
+        (done.others, "files of the folder that are of another format"),
+    ):
+        if count:
+            console.print(f"  {count:,} {what}")
+    for reason, count in done.quarantined.items():
+        console.print(f"  [yellow]{count:,} in quarantine[/yellow]: {reason}")
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None]]:
+    """Show how many bytes are read, on a terminal."""
+    console = notes()
+    read = DownloadColumn(binary_units=True)
+    columns = (TextColumn("reading"), BarColumn(), read, TransferSpeedColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("reading", total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)

@@ -1,0 +1,332 @@
+"""Records of a file as columns of texts: CSV, lines of JSON, Parquet.
+
+What a record says is kept to the letter: numbers stay digits until somebody reads them exactly. What is no record as
+its format has it is set aside with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from causeway.ingest.chunks import SHOWN, Piece, line_places, record_places
+from causeway.ledger.limbs import slices_of
+from causeway.model.errors import InvalidInput
+from causeway.model.text import shown
+
+MOST_COLUMNS = 4096
+ROWS_AT_ONCE = 1 << 16
+MOST_ROW_GROUP = 4 << 30
+"""Bytes of a row group of Parquet when unpacked."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A record that is set aside: its number from 1, why, and its text, cut off."""
+
+    row: int
+    reason: str
+    text: str
+    field: str | None = None
+    value: str | None = None
+
+
+@dataclass
+class Columns:
+    """Records as columns. ``rows``: the number of each in its file (or piece), from 1; ``records``: how many were
+    looked at, also broken ones and ``blank`` lines, which count in the numbers; ``values``: by name, texts or what
+    Parquet has."""
+
+    rows: npt.NDArray[np.uint64]
+    values: dict[str, pa.Array]
+    records: int
+    broken: list[Broken] = field(default_factory=list)
+    blank: int = 0
+
+
+def header_of(line: bytes, delimiter: str, where: str) -> list[str]:
+    """Return the names of the columns of CSV. Raises ``InvalidInput``."""
+    import csv
+
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{where}: not UTF-8 text (byte {error.start} of its header)") from None
+    names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
+    if not any(names):
+        raise InvalidInput(f"{where}: its first line has no names of columns")
+    if len(names) > MOST_COLUMNS:
+        raise InvalidInput(f"{where}: {len(names):,} columns; a file has {MOST_COLUMNS:,} at most")
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise InvalidInput(f"{where}: column {shown(twice)} is there twice; each needs a name of its own")
+    return names
+
+
+def csv_columns(piece: Piece, names: Sequence[str], wanted: Collection[str], delimiter: str) -> Columns:
+    """Return the records of a piece of CSV."""
+    if piece.broken:
+        return _too_long(piece)
+    wrong: list[Any] = []
+    blank: list[int] = []
+
+    def refuse(row: Any) -> str:
+        # A line without anything is a record of one empty field.
+        (blank.append(row.number) if not row.text.strip() else wrong.append(row))
+        return "skip"
+
+    chosen = [name for name in names if name in wanted]
+    try:
+        table = pa_csv.read_csv(
+            pa.BufferReader(piece.content),
+            read_options=pa_csv.ReadOptions(
+                use_threads=False, block_size=len(piece.content) + 1, column_names=list(names)
+            ),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=delimiter,
+                newlines_in_values=b'"' in piece.content,
+                ignore_empty_lines=False,
+                invalid_row_handler=refuse,
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(chosen, pa.binary()),
+                include_columns=chosen,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        return _one_by_one(piece, names, wanted, delimiter, str(error))
+    away = sorted([row.number for row in wrong] + blank)
+    records = table.num_rows + len(away)
+    rows = np.delete(np.arange(1, records + 1, dtype=np.uint64), np.array(away, dtype=np.int64) - 1)
+    if len(names) > 1 and (empty := _empty_lines(piece.content, delimiter)).size:
+        # Arrow takes a line without anything for a record of empty fields.
+        kept = ~np.isin(rows, empty)
+        blank += rows[~kept].tolist()
+        rows, table = rows[kept], table.filter(pa.array(kept))
+    broken = [
+        Broken(row.number, "columns", row.text[:SHOWN], None, f"{row.actual_columns} where the header has {len(names)}")
+        for row in wrong
+    ]
+    found = Columns(rows, {}, records, broken, len(blank))
+    binary = {name: table[name].combine_chunks() if table.num_rows else pa.array([], pa.binary()) for name in chosen}
+    return _decoded(found, binary)
+
+
+def _empty_lines(content: bytes, delimiter: str) -> npt.NDArray[np.uint64]:
+    """Return the numbers of records, from 1, that are empty lines."""
+    if not (b"\n\n" in content or b"\n\r\n" in content or content[:1] in (b"\n", b"\r")):
+        return np.zeros(0, dtype=np.uint64)
+    ends = record_places(content, delimiter.encode()) if b'"' in content else line_places(content)
+    data, lengths = np.frombuffer(content, dtype=np.uint8), np.diff(ends, prepend=0)
+    empty = (lengths == 1) | ((lengths == 2) & (data[np.maximum(ends - 2, 0)] == 13))
+    return np.flatnonzero(empty).astype(np.uint64) + np.uint64(1)
+
+
+def _one_by_one(piece: Piece, names: Sequence[str], wanted: Collection[str], delimiter: str, why: str) -> Columns:
+    """Return the records of a piece that cannot be read as a whole, line by line, so that only some are set aside."""
+    lines = piece.content.splitlines(keepends=True)
+    if len(lines) <= 1:
+        text = piece.content[:SHOWN].decode(errors="replace")
+        return Columns(np.zeros(0, dtype=np.uint64), _empty(names, wanted), 1, [Broken(1, "not_csv", text, None, why)])
+    half = len(lines) // 2
+    return joined(csv_columns(Piece(b"".join(part)), names, wanted, delimiter) for part in (lines[:half], lines[half:]))
+
+
+def _empty(names: Sequence[str], wanted: Collection[str]) -> dict[str, pa.Array]:
+    return {name: pa.array([], pa.string()) for name in names if name in wanted}
+
+
+def joined(parts: Iterator[Columns]) -> Columns:
+    """Return pieces one after the other as one."""
+    every = list(parts)
+    before = np.cumsum([0, *(part.records for part in every)])
+    rows = np.concatenate([part.rows + np.uint64(first) for part, first in zip(every, before.tolist(), strict=False)])
+    values = {name: pa.concat_arrays([part.values[name] for part in every]) for name in every[0].values}
+    broken = [
+        Broken(found.row + first, found.reason, found.text, found.field, found.value)
+        for part, first in zip(every, before.tolist(), strict=False)
+        for found in part.broken
+    ]
+    return Columns(rows, values, int(before[-1]), broken, sum(part.blank for part in every))
+
+
+def json_columns(piece: Piece, wanted: Collection[str]) -> Columns:
+    """Return the lines of a piece, a JSON object each. A column is a path of keys, ``origin.chainId``; what is not
+    there, or null, is null."""
+    from causeway.ingest.text_loops import ABSENT, ESCAPED, FINE, NULL, read_lines
+
+    if piece.broken:
+        return _too_long(piece)
+    ends = line_places(piece.content)
+    if not len(ends) or ends[-1] < len(piece.content):
+        ends = np.append(ends, len(piece.content))
+    begins = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
+    data = np.frombuffer(piece.content, dtype=np.uint8)
+    paths = sorted(wanted)
+    tree, keys = tree_of(paths)
+    shape = (len(ends), max(len(paths), 1))
+    starts, stops = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    kinds, faults = np.full(shape, ABSENT, dtype=np.uint8), np.empty(len(ends), dtype=np.uint8)
+    read_lines(data, begins, ends, tree, keys, starts, stops, kinds, faults)
+    broken, blank = [], 0
+    for row in np.flatnonzero(faults != FINE).tolist():
+        text = piece.content[begins[row] : ends[row]]
+        if text.strip():
+            reason = ("", "not_json", "too_deep", "key_twice")[faults[row]]
+            broken.append(Broken(row + 1, reason, text[:SHOWN].decode(errors="replace")))
+        else:
+            blank += 1
+    good = np.flatnonzero(faults == FINE)
+    found = Columns((good + 1).astype(np.uint64), {}, len(ends), broken, blank)
+    binary = {}
+    for slot, path in enumerate(paths):
+        kind = kinds[good, slot]
+        missing = (kind == ABSENT) | (kind == NULL)
+        column = _gathered(data, starts[good, slot], stops[good, slot], missing)
+        escaped = np.flatnonzero(kind == ESCAPED)
+        if len(escaped):
+            texts = [_unescaped(value) for value in column.take(pa.array(escaped)).to_pylist()]
+            mask = np.zeros(len(good), dtype=bool)
+            mask[escaped] = True
+            column = pa.compute.replace_with_mask(column, pa.array(mask), pa.array(texts, pa.binary()))
+        binary[path] = column
+    return _decoded(found, binary)
+
+
+def _unescaped(value: bytes) -> bytes:
+    """Return a text of JSON as bytes; half of a pair that stands for one letter is left as something that is no
+    UTF-8."""
+    try:
+        text: str = json.loads(value)
+    except ValueError:  # no UTF-8
+        return value
+    return text.encode("utf-8", "surrogatepass")
+
+
+def tree_of(paths: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Return the steps of paths as ``read_lines`` takes them."""
+    below: list[dict[str, int]] = [{}]
+    slots = [-1]
+    names = [""]
+    for slot, path in enumerate(paths):
+        node = 0
+        for step in path.split("."):
+            if step not in below[node]:
+                below[node][step] = len(below)
+                below.append({})
+                slots.append(-1)
+                names.append(step)
+            node = below[node][step]
+        slots[node] = slot
+    # Children of a node are neighbours: breadth first.
+    order, places = [0], {0: 0}
+    for node in order:
+        for child in below[node].values():
+            places[child] = len(order)
+            order.append(child)
+    tree = np.zeros((len(order), 5), dtype=np.int64)
+    keys = b""
+    for place, node in enumerate(order):
+        children = [places[child] for child in below[node].values()]
+        name = names[node].encode()
+        first = min(children, default=0)
+        tree[place] = (first, first + len(children), len(keys), len(name), slots[node])
+        keys += name
+    return tree, np.frombuffer(keys or b"\0", dtype=np.uint8)
+
+
+def _gathered(data: Any, starts: Any, stops: Any, missing: Any) -> pa.Array:
+    """Return slices of bytes as a column."""
+    lengths = np.where(missing, 0, stops - starts)
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+    total = int(offsets[-1])
+    places = np.arange(total) - np.repeat(offsets[:-1] - np.where(missing, 0, starts), lengths)
+    mask = None if not missing.any() else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    buffers = [mask, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data[places])]
+    return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
+
+
+def _decoded(found: Columns, binary: dict[str, pa.Array]) -> Columns:
+    """Return records with texts for bytes; those that are no UTF-8 are set aside."""
+    bad = np.zeros(len(found.rows), dtype=bool)
+    reasons: dict[int, str] = {}
+    for name, column in binary.items():
+        try:
+            found.values[name] = column.cast(pa.string())
+        except pa.ArrowInvalid:
+            for row, value in enumerate(column.to_pylist()):
+                try:
+                    (value or b"").decode()
+                except UnicodeDecodeError:
+                    bad[row] = True
+                    reasons.setdefault(row, name)
+    if bad.any():
+        for row, name in sorted(reasons.items()):
+            value = binary[name][row].as_py()[:SHOWN].decode(errors="replace")
+            found.broken.append(Broken(int(found.rows[row]), "not_utf8", value, name, value))
+        good = pa.array(np.flatnonzero(~bad))
+        found.rows = found.rows[~bad]
+        found.values = {name: column.take(good).cast(pa.string()) for name, column in binary.items()}
+    return found
+
+
+def parquet_columns(file: pq.ParquetFile, wanted: Collection[str], where: str) -> Iterator[Columns]:
+    """Yield the rows of a Parquet file, some at a time. Raises ``InvalidInput``."""
+    chosen = [name for name in file.schema_arrow.names if name in wanted]
+    for group in range(file.num_row_groups):
+        size = file.metadata.row_group(group).total_byte_size
+        if size > MOST_ROW_GROUP:
+            raise InvalidInput(f"{where}: a row group of {size:,} bytes; at most {MOST_ROW_GROUP:,} can be read")
+    first = 1
+    try:
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=chosen):
+            rows = np.arange(first, first + batch.num_rows, dtype=np.uint64)
+            first += batch.num_rows
+            values = {name: plain(batch.column(name), name, where) for name in chosen}
+            yield Columns(rows, values, batch.num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput(f"{where}: cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+
+
+def plain(column: pa.Array, name: str, where: str) -> pa.Array:
+    """Return a column as texts, or as the times and whole numbers that it has; bytes as ``0x`` and digits.
+
+    Raises ``InvalidInput`` for a type that is none of these.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_string(kind):
+        return column
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_boolean(kind):
+        return column.cast(pa.string())
+    if pa.types.is_null(kind):
+        return column.cast(pa.string())
+    if pa.types.is_decimal(kind) and kind.scale == 0:
+        return column.cast(pa.string())
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        data, offsets = slices_of(column.cast(pa.large_binary()))
+        texts = [None if value is None else f"0x{value.hex()}" for value in column.to_pylist()]
+        del data, offsets
+        return pa.array(texts, pa.string())
+    allowed = "text, whole numbers, decimals without fraction, times, booleans and bytes"
+    raise InvalidInput(f"{where}: column {name} is {kind}; a mapping reads {allowed}")
+
+
+def _too_long(piece: Piece) -> Columns:
+    text = piece.content.decode(errors="replace")
+    return Columns(np.zeros(0, dtype=np.uint64), {}, 1, [Broken(1, "too_long", text)])
+
+
+__all__ = ["Broken", "Columns", "csv_columns", "header_of", "json_columns", "parquet_columns"]

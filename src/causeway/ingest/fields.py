@@ -1,0 +1,250 @@
+"""Fields of a ledger's row from columns of a source: each reads a column whole, and says which rows it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.ingest.mapping import FieldSection, TimeSection
+from causeway.ledger.limbs import Digits, Numbers, limb_columns, read_numbers, slices_of, valid_rows
+from causeway.proofs.hashing import HashFunction, binary_rows, digest_slices
+
+Mask = npt.NDArray[np.bool_]
+
+MOST_TEXT = 4096
+"""Bytes of a text of the ledger."""
+
+_UNITS = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": 0}
+_LAST_TIME = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
+_DIGITS = {
+    Digits.NEGATIVE: "negative",
+    Digits.NO_NUMBER: "not_a_number",
+    Digits.TOO_LARGE: "too_large",
+}
+
+
+@dataclass
+class Rows:
+    """The columns of some records, and which of them cannot be read: ``why`` has a reason's number for each, 0: none.
+
+    ``reasons``: (reason, field, column) by number.
+    """
+
+    values: dict[str, pa.Array]
+    count: int
+    why: npt.NDArray[np.uint16]
+    reasons: list[tuple[str, str, str]]
+
+    def refuse(self, bad: Mask, reason: str, name: str, column: str) -> None:
+        """Say that rows cannot be read; the first reason of a row stays."""
+        if bad.any():
+            self.reasons.append((reason, name, column))
+            self.why[bad & (self.why == 0)] = len(self.reasons)
+
+    def column(self, field: FieldSection) -> tuple[str, pa.Array]:
+        """Return the name of the column that a field reads, and the column: nulls where it has none."""
+        for name in field.column:
+            if name in self.values:
+                return name, self.values[name]
+        return (field.column or ["text"])[0], pa.nulls(self.count, pa.string())
+
+    def texts(self, name: str, field: FieldSection, *, needed: bool = False) -> pa.Array:
+        """Return a field as texts: in a dictionary where there are rules of what becomes of values."""
+        if field.text is not None:
+            return constant(field.text, self.count)
+        origin, column = self.column(field)
+        column = column if pa.types.is_string(column.type) else as_text(column)
+        if field.split is None and not field.values and field.otherwise is None:
+            self._check(column, name, origin, needed)
+            return column
+        coded = column.dictionary_encode()
+        found: list[str | None] = []
+        refused = []
+        for place, value in enumerate(coded.dictionary.to_pylist()):
+            text, good = _ruled(value, field)
+            found.append(text)
+            if not good:
+                refused.append(place)
+        if refused:
+            self.refuse(np.isin(_indices(coded), refused), "not_allowed", name, origin)
+        names = [*dict.fromkeys(text for text in found if text is not None)]
+        if field.otherwise is not None and field.otherwise not in names:
+            names.append(field.otherwise)
+        other = -1 if field.otherwise is None else names.index(field.otherwise)
+        codes = np.array([other if text is None else names.index(text) for text in found] + [other], dtype=np.int32)
+        rows = codes[_indices(coded)]
+        indices = pa.array(rows, mask=rows < 0)
+        made = pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+        self._check(made, name, origin, needed)
+        return made
+
+    def _check(self, column: pa.Array, name: str, origin: str, needed: bool) -> None:
+        lengths = pc.binary_length(column.dictionary if pa.types.is_dictionary(column.type) else column)
+        if (pc.max(lengths).as_py() or 0) > MOST_TEXT:
+            whole = column.cast(pa.string())
+            self.refuse(_mask(pc.greater(pc.binary_length(whole), MOST_TEXT)), "too_long", name, origin)
+        if needed and column.null_count:
+            self.refuse(~valid_rows(column), "missing", name, origin)
+
+    def numbers(self, name: str, field: FieldSection) -> Numbers:
+        """Return a field as whole numbers of up to 256 bits."""
+        if field.text is not None:
+            origin, column = "text", pa.array([field.text] * self.count, pa.string())
+        else:
+            origin, column = self.column(field)
+        found = _numbers_of(column)
+        for kind, reason in _DIGITS.items():
+            self.refuse(found.found == kind, reason, name, origin)
+        return found
+
+    def u64(self, name: str, field: FieldSection) -> pa.Array:
+        """Return a field as whole numbers of 64 bits."""
+        words, found = self.numbers(name, field).u64()
+        self.refuse(found == Digits.TOO_LARGE, "too_large", name, (field.column or ["text"])[0])
+        missing = found != Digits.GOOD
+        return pa.array(words, mask=missing if missing.any() else None)
+
+    def code(self, name: str, field: FieldSection) -> pa.Array:
+        """Return a field as whole numbers of 63 bits: a code of an answer."""
+        numbers = self.u64(name, field)
+        large = _mask(pc.greater(numbers, pa.scalar(2**63 - 1, pa.uint64())))
+        self.refuse(large, "too_large", name, (field.column or ["text"])[0])
+        return pc.if_else(pa.array(large), pa.scalar(None, pa.uint64()), numbers).cast(pa.int64())
+
+    def amount(self, field: FieldSection) -> list[pa.Array]:
+        """Return a field as the four columns of an amount."""
+        return limb_columns(self.numbers("amount", field))
+
+    def time(self, field: TimeSection) -> pa.Array:
+        """Return a field as times in UTC."""
+        kind = pa.timestamp("us", "UTC")
+        origin, column = self.column(field)
+        if pa.types.is_timestamp(column.type):
+            if column.type.tz is None:
+                micros = column.cast(pa.timestamp("us"), safe=False)
+                return self._in_utc(micros, valid_rows(micros), field, origin).cast(kind)
+            return column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(kind)
+        if field.unit != "iso":
+            words, found = self.numbers("time", field).u64()
+            good = found == Digits.GOOD
+            factor = _UNITS[field.unit]
+            late = words > np.uint64(_LAST_TIME // factor if factor else _LAST_TIME * 1000)
+            self.refuse(late & good, "not_a_time", "time", origin)
+            micros = words * np.uint64(factor) if factor else words // np.uint64(1000)
+            seen = good & ~late
+            return pa.array(np.where(seen, micros, np.uint64(0)).view(np.int64), mask=~seen).cast(kind)
+        return self._written(column if pa.types.is_string(column.type) else as_text(column), field, origin).cast(kind)
+
+    def _written(self, column: pa.Array, field: TimeSection, origin: str) -> pa.Array:
+        from causeway.ingest.text_loops import read_times
+
+        data, offsets = slices_of(column)
+        micros, found = np.empty(len(column), dtype=np.int64), np.empty(len(column), dtype=np.uint8)
+        read_times(data, offsets[:-1], offsets[1:], micros, found)
+        found[~valid_rows(column)] = 3
+        self.refuse(found == 0, "not_a_time", "time", origin)
+        local = found == 1
+        times = pa.array(micros, pa.timestamp("us"), mask=(found != 1) & (found != 2))
+        if not local.any():
+            return times.cast(pa.timestamp("us", "UTC"))
+        in_utc = self._in_utc(times, local, field, origin)
+        return pc.if_else(pa.array(local), in_utc, times.cast(pa.timestamp("us", "UTC")))
+
+    def _in_utc(self, times: pa.Array, local: Mask, field: TimeSection, origin: str) -> pa.Array:
+        """Return times by the clock of the mapping's zone in UTC. What that clock shows twice or never is refused."""
+        utc = pa.timestamp("us", "UTC")
+        if field.timezone == "UTC":
+            return times.cast(utc)
+        one, other = (
+            pc.assume_timezone(times, field.timezone, ambiguous=which, nonexistent=which).cast(utc)
+            for which in ("earliest", "latest")
+        )
+        differ = _mask(pc.not_equal(one, other)) & local
+        self.refuse(differ, "ambiguous_time", "time", origin)
+        return one
+
+    def payload_hash(self, content: list[str], numbers: set[str]) -> pa.Array:
+        """Return the digest of what the columns ``content`` say, null where one of them is not there.
+
+        SHA-256 over, for each in turn, its length as four bytes (little-endian) and its bytes: without spaces around,
+        hexadecimal digits after ``0x`` small, of ``numbers`` without ``+`` and leading zeros.
+        """
+        from causeway.ingest.text_loops import append_texts
+
+        columns = [self.values.get(name, pa.nulls(self.count, pa.string())) for name in content]
+        columns = [column if pa.types.is_string(column.type) else as_text(column) for column in columns]
+        valid = np.logical_and.reduce([valid_rows(column) for column in columns])
+        parts = [slices_of(column) for column in columns]
+        room = np.zeros(self.count, dtype=np.int64)
+        for _, offsets in parts:
+            room += 4 + np.diff(offsets)
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(room)])[: self.count]
+        ends = starts.copy()
+        out = np.empty(int(room.sum()), dtype=np.uint8)
+        for name, (data, offsets) in zip(content, parts, strict=True):
+            append_texts(data, offsets[:-1], offsets[1:], valid.view(np.uint8), int(name in numbers), ends, out)
+        digests = binary_rows(digest_slices(HashFunction.SHA256, out, starts, ends)).cast(pa.binary(32))
+        return digests if valid.all() else pc.if_else(pa.array(valid), digests, pa.scalar(None, pa.binary(32)))
+
+
+def constant(text: str, count: int) -> pa.DictionaryArray:
+    """Return a column of one name."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([text], pa.string()))
+
+
+def as_text(column: pa.Array) -> pa.Array:
+    """Return a column of Parquet as texts."""
+    if pa.types.is_timestamp(column.type):
+        return pc.strftime(column, "%Y-%m-%dT%H:%M:%S")
+    return column.cast(pa.string())
+
+
+def _ruled(value: str | None, field: FieldSection) -> tuple[str | None, bool]:
+    """Return what becomes of a value, and whether it is one that the field may have."""
+    if value is None:
+        return None, True
+    if field.split is not None and field.part is not None:
+        parts = value.split(field.split)
+        if field.part >= len(parts):
+            return None, False
+        value = parts[field.part]
+    value = value.strip()
+    if value in field.values:
+        return field.values[value], True
+    if field.values and field.others != "keep":
+        return None, field.others == "null"
+    return value or None, True
+
+
+def _indices(coded: pa.DictionaryArray) -> Any:
+    indices = coded.indices.fill_null(-1) if coded.indices.null_count else coded.indices
+    return indices.to_numpy(zero_copy_only=False)
+
+
+def _mask(found: pa.Array) -> Mask:
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _numbers_of(column: pa.Array) -> Numbers:
+    if not pa.types.is_integer(column.type):
+        return read_numbers(column if pa.types.is_string(column.type) else as_text(column))
+    valid = valid_rows(column)
+    wide = column.fill_null(0)
+    words = np.zeros((len(column), 4), dtype=np.uint64)
+    found = np.where(valid, np.uint8(Digits.GOOD), np.uint8(Digits.EMPTY))
+    if pa.types.is_unsigned_integer(column.type):
+        words[:, 0] = wide.to_numpy()
+    else:
+        values = wide.to_numpy()
+        found[values < 0] = Digits.NEGATIVE
+        words[:, 0] = np.where(values < 0, 0, values).astype(np.uint64)
+    return Numbers(words, found)
+
+
+__all__ = ["Rows", "constant"]

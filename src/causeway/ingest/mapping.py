@@ -1,0 +1,228 @@
+"""Mappings: what the columns of recorded traffic mean, declared in a TOML file.
+
+Built in are those in ``mappings/``; a user's own file has the same form. ``docs/how-to/ingest.md`` explains it.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from causeway.ingest.kinds import folder, kinds
+from causeway.ledger.schema import Event, Kind
+from causeway.model.document import read_document, validated
+from causeway.model.errors import InvalidInput
+from causeway.model.section import U64, Section
+from causeway.model.text import unknown
+
+LISTED = 64
+"""Events, windows and promises of a mapping, each."""
+
+
+def _short(value: object) -> object:
+    return {"column": value} if isinstance(value, str | list) else value
+
+
+def _timezone(value: str) -> str:
+    if value not in zoneinfo.available_timezones():
+        raise ValueError("must be the name of a timezone, such as UTC or Europe/Berlin")
+    return value
+
+
+def _event(value: str) -> str:
+    if value not in [event.value for event in Event]:
+        raise ValueError(f"must be one of {', '.join(Event)}")
+    return value
+
+
+EventName = Annotated[str, AfterValidator(_event)]
+Text = Annotated[str, Field(min_length=1, max_length=256)]
+Columns = Annotated[list[Text], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+Values = dict[Text, str]
+
+
+class FieldSection(Section):
+    """Where a field comes from: a column, or a text that is the same in all rows."""
+
+    column: Columns = Field(default_factory=list, description="The column, or several: the first that is there.")
+    text: Text | None = Field(None, description="A text that stands for every row.")
+    split: Text | None = Field(None, description="What the value is cut at; with part.")
+    part: Annotated[int, Field(ge=0, le=99)] | None = Field(None, description="Which part is taken, from 0.")
+    values: Values = Field(default_factory=dict, description="Other texts for some values.")
+    others: Literal["keep", "refuse", "null"] = Field("keep", description="What becomes of a value not in values.")
+    otherwise: Text | None = Field(None, description="What stands where the value, or the column, is missing.")
+    optional: bool = Field(False, description="Whether the column may be missing; the field is then not seen.")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if bool(self.column) == (self.text is not None):
+            raise ValueError("give either column or text")
+        if (self.split is None) != (self.part is None):
+            raise ValueError("give split and part together")
+        return self
+
+
+class TimeSection(FieldSection):
+    """A time: of which unit, by which clock."""
+
+    unit: Literal["iso", "s", "ms", "us", "ns"] = Field("iso", description="ISO 8601, or a number since 1970 in UTC.")
+    timezone: Annotated[str, AfterValidator(_timezone)] = Field("UTC", description="Of texts that name none.")
+
+
+AField = Annotated[FieldSection, BeforeValidator(_short)]
+ATime = Annotated[TimeSection, BeforeValidator(_short)]
+Condition = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+class FieldsSection(Section):
+    """The fields of a row of the ledger."""
+
+    protocol: AField | None = None
+    source: AField | None = None
+    destination: AField | None = None
+    lane: AField | None = None
+    index: AField | None = None
+    message_id: AField | None = None
+    answers: AField | None = None
+    journey: AField | None = None
+    kind: AField | None = None
+    event: AField | None = None
+    chain: AField | None = None
+    height: AField | None = None
+    position: AField | None = None
+    time: ATime | None = None
+    transaction: AField | None = None
+    sender: AField | None = None
+    receiver: AField | None = None
+    content: list[Text] = Field(default_factory=list, description="Columns that make up what a message carries.")
+    asset: AField | None = None
+    amount: AField | None = None
+    code: AField | None = None
+    detail: AField | None = None
+
+
+class EventSection(FieldsSection):
+    """``[[events]]``: which rows are which event, and what of its fields differs from ``[fields]``."""
+
+    where: dict[Text, Condition] = Field(default_factory=dict, description="Columns, and the values they must have.")
+    present: list[Text] = Field(default_factory=list, description="Columns that must not be empty.")
+    file: Text = Field("*", description="Names of files that have such rows, with * and ?.")
+
+
+class InferredSection(Section):
+    """``[windows]``: windows from the rows themselves."""
+
+    by: Literal["height", "time"] = Field(..., description="What a window is measured in.")
+    gap: U64 | None = Field(None, description="More blocks or seconds than this without any row begin a new window.")
+    events: list[EventName] = Field(default_factory=list, description="The events that show it; without any, all.")
+
+
+class WindowSection(Section):
+    """``[[observed]]``: a window that the input covers."""
+
+    chain: Text
+    events: list[EventName] = Field(default_factory=list)
+    first_height: U64 | None = None
+    last_height: U64 | None = None
+    first_time: Text | None = None
+    last_time: Text | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for first, last in ((self.first_height, self.last_height), (self.first_time, self.last_time)):
+            if (first is None) != (last is None):
+                raise ValueError("give first and last of heights or of times together")
+        if self.first_height is None and self.first_time is None:
+            raise ValueError("give first_height and last_height, or first_time and last_time")
+        return self
+
+
+class PromiseSection(Section):
+    """``[[promises]]``: what lanes promise; of names that are left out, all."""
+
+    promise: Literal[
+        "numbered", "ordered_sends", "ordered_receives", "ordered_acknowledgements", "answered", "final_after",
+        "capacity", "conserved",
+    ]  # fmt: skip
+    protocol: Text | None = None
+    source: Text | None = None
+    destination: Text | None = None
+    lane: Text | None = None
+    seconds: U64 | None = None
+    number: U64 | None = None
+
+    @model_validator(mode="after")
+    def _number(self) -> Self:
+        if self.promise == "final_after" and self.seconds is None:
+            raise ValueError("final_after needs seconds")
+        if self.promise == "capacity" and self.number is None:
+            raise ValueError("capacity needs number")
+        return self
+
+
+class MappingDocument(Section):
+    """The whole file."""
+
+    about: str = Field("", description="What the traffic is, in a sentence.")
+    format: Literal["csv", "jsonl", "parquet"] = Field(..., description="Of the files.")
+    delimiter: Annotated[str, Field(pattern=r"^[,;|\t]$")] = Field(",", description="Between fields of CSV.")
+    stated_by: Text = Field(..., description="Whose statement the rows are.")
+    fields: FieldsSection = Field(default_factory=lambda: FieldsSection.model_validate({}))
+    events: Annotated[list[EventSection], Field(min_length=1, max_length=LISTED)]
+    ignore: Annotated[list[dict[Text, Condition]], Field(max_length=LISTED)] = Field(
+        default_factory=list, description="Rows that are no event of a message, by columns and their values."
+    )
+    windows: InferredSection | None = None
+    observed: Annotated[list[WindowSection], Field(max_length=LISTED)] = Field(default_factory=list)
+    promises: Annotated[list[PromiseSection], Field(max_length=LISTED)] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for place, event in enumerate(self.events):
+            have = self.of(event)
+            for name in ("protocol", "event"):
+                if getattr(have, name) is None:
+                    raise ValueError(f"events[{place}].{name}: missing, here and in fields")
+            if have.index is None and have.message_id is None:
+                raise ValueError(f"events[{place}]: neither index nor message_id: a message has a number or a name")
+            for name, allowed in (("event", Event), ("kind", Kind)):
+                found = getattr(have, name)
+                known = [each.value for each in allowed]
+                if found is None:
+                    continue
+                said = [found.text] if found.text is not None else list(found.values.values())
+                for text in said:
+                    if text not in known:
+                        raise ValueError(f"events[{place}].{name}: {unknown(name, text, known)}")
+        return self
+
+    def of(self, event: EventSection) -> EventSection:
+        """Return an event with the fields that all have."""
+        common = {name: value for name, value in self.fields if value is not None and value != []}
+        own = {name: value for name, value in event if value is not None and value != []}
+        return event.model_copy(update=common | own)
+
+
+def load_mapping(kind: str, path: str | Path | None = None) -> MappingDocument:
+    """Return a mapping that is built in, or that of a file. Raises ``InvalidInput``, one line that names file, key,
+    value and what is allowed."""
+    if path is None:
+        if kind not in kinds():
+            raise InvalidInput(f"{unknown('kind of traffic', kind, kinds())}; your own: --mapping FILE")
+        path = Path(str(folder() / f"{kind}.toml"))
+    document: Mapping[str, Any] = read_document(Path(path), "mapping")
+    return validated(MappingDocument, document, str(path))
+
+
+def fields_of(event: FieldsSection) -> Iterator[tuple[str, FieldSection]]:
+    """Yield the fields that come from somewhere."""
+    for name, value in event:
+        if isinstance(value, FieldSection):
+            yield name, value
+
+
+__all__ = ["EventSection", "FieldSection", "MappingDocument", "TimeSection", "fields_of", "load_mapping"]

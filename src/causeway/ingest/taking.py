@@ -1,0 +1,242 @@
+"""From records to rows of the ledger, as a mapping says; what cannot be read is set aside with a reason."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.ingest.chunks import SHOWN, unpacked_name
+from causeway.ingest.columns import Broken, Columns
+from causeway.ingest.fields import Rows, constant
+from causeway.ingest.mapping import EventSection, MappingDocument, TimeSection, fields_of
+from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, QUARANTINE_SCHEMA, Event
+from causeway.model.errors import InvalidInput
+from causeway.model.text import shown, unknown
+
+_NUMBERS = ("index", "height", "position")
+_NEEDED = {"protocol", "event"}
+
+
+@dataclass
+class Taken:
+    """What became of some records: rows of the ledger, and those that were set aside.
+
+    ``records``: how many; ``ignored``: that the mapping says are no events; ``blank``: lines with nothing on them.
+    """
+
+    ledger: pa.Table
+    quarantine: pa.Table
+    records: int
+    ignored: int
+    blank: int
+
+    def moved(self, first: int) -> Taken:
+        """Return the same of records before which ``first`` others stand in their file."""
+        if not first:
+            return self
+        by = pa.scalar(first, pa.uint64())
+
+        def later(table: pa.Table) -> pa.Table:
+            place = table.schema.get_field_index("source_row")
+            return table.set_column(place, table.schema.field(place), pc.add(table["source_row"], by))
+
+        return Taken(later(self.ledger), later(self.quarantine), self.records, self.ignored, self.blank)
+
+    def reasons(self) -> Counter[str]:
+        """Return how many records were set aside for each reason."""
+        return Counter(self.quarantine["reason"].to_pylist())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the records of one file are read: its events, and the columns that they need."""
+
+    mapping: MappingDocument
+    file: str
+    events: tuple[EventSection, ...]
+    columns: frozenset[str]
+
+    def take(self, records: Columns) -> Taken:
+        """Return what becomes of records."""
+        return _taken(self, records)
+
+
+def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None) -> Plan:
+    """Return how a file is read. ``names``: its columns, None: a file without (JSON lines).
+
+    Raises ``InvalidInput``: no event of the mapping is in such a file, or a column that it needs is not there.
+    """
+    name = unpacked_name(file.rsplit("/", 1)[-1])
+    events = tuple(mapping.of(event) for event in mapping.events if fnmatch.fnmatch(name, event.file))
+    if not events:
+        allowed = ", ".join(dict.fromkeys(event.file for event in mapping.events))
+        raise InvalidInput(f"{file}: the mapping has no event for a file of this name; it has for: {allowed}")
+    columns: set[str] = set()
+    for event in events:
+        for field, section in fields_of(event):
+            there = [column for column in section.column if names is None or column in names]
+            if section.column and not there and not section.optional and section.otherwise is None:
+                raise _missing(file, section.column, names or (), f"for {field}")
+            columns.update(there)
+        for column in (*event.where, *event.present):
+            if names is not None and column not in names:
+                raise _missing(file, [column], names, "to tell events apart")
+        columns.update(event.where, event.present)
+        columns.update(column for column in event.content if names is None or column in names)
+    columns.update(column for condition in mapping.ignore for column in condition)
+    return Plan(mapping, file, events, frozenset(columns))
+
+
+def _missing(file: str, wanted: Iterable[str], names: Collection[str], why: str) -> InvalidInput:
+    first, *others = wanted
+    also = f" (or {', '.join(others)})" if others else ""
+    return InvalidInput(f"{file}: column{also} {why}: {unknown('column', first, sorted(names))}")
+
+
+def _taken(plan: Plan, records: Columns) -> Taken:
+    count = len(records.rows)
+    why = np.zeros(count, dtype=np.uint16)
+    reasons: list[tuple[str, str, str]] = []
+    known = np.zeros(count, dtype=bool)
+    tables: list[tuple[np.ndarray, pa.Table]] = []
+    for event in plan.events:
+        chosen = np.flatnonzero(_where(event.where, records.values, count) & _present(event, records.values, count))
+        if not len(chosen):
+            continue
+        known[chosen] = True
+        values = records.values
+        if len(chosen) < count:
+            values = {name: column.take(pa.array(chosen)) for name, column in values.items()}
+        rows = Rows(values, len(chosen), np.zeros(len(chosen), dtype=np.uint16), reasons)
+        tables.append((chosen, _event_rows(plan, event, rows, records.rows[chosen])))
+        why[chosen] = np.where(why[chosen] == 0, rows.why, why[chosen])
+    ignored = np.zeros(count, dtype=bool)
+    if not known.all():
+        for condition in plan.mapping.ignore:
+            ignored |= ~known & _where(condition, records.values, count)
+        reasons.append(("no_event", "", ""))
+        why[~known & ~ignored] = len(reasons)
+    bad = why != 0
+    if bad.any():
+        tables = [(chosen, rows.filter(pa.array(~bad[chosen]))) for chosen, rows in tables]
+    ledger = pa.concat_tables([rows for _, rows in tables]) if tables else LEDGER_SCHEMA.empty_table()
+    ledger = pa.Table.from_arrays(ledger.columns, schema=LEDGER_SCHEMA)
+    broken = [*records.broken, *(_broken(records, row, reasons[why[row] - 1]) for row in np.flatnonzero(bad).tolist())]
+    quarantine = _quarantine(plan.file, sorted(broken, key=lambda found: found.row))
+    return Taken(ledger, quarantine, records.records, int(ignored.sum()), records.blank)
+
+
+def _where(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], count: int) -> np.ndarray:
+    found = np.ones(count, dtype=bool)
+    for name, allowed in condition.items():
+        if name not in values:
+            return np.zeros(count, dtype=bool)
+        column = values[name]
+        column = column if pa.types.is_string(column.type) else column.cast(pa.string())
+        is_one = pc.is_in(column, pa.array(allowed, pa.string()))
+        found &= np.asarray(is_one.to_numpy(zero_copy_only=False), dtype=bool)
+    return found
+
+
+def _present(event: EventSection, values: Mapping[str, pa.Array], count: int) -> np.ndarray:
+    found = np.ones(count, dtype=bool)
+    for name in event.present:
+        if name not in values:
+            return np.zeros(count, dtype=bool)
+        if values[name].null_count:
+            found &= np.asarray(values[name].is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    return found
+
+
+def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray) -> pa.Table:
+    """Return the rows of one event of some records."""
+    made: dict[str, pa.Array] = {}
+    for name, section in fields_of(event):
+        if isinstance(section, TimeSection):
+            made[name] = rows.time(section)
+        elif name in _NUMBERS:
+            made[name] = rows.u64(name, section)
+        elif name == "amount":
+            made.update(zip(LIMBS, rows.amount(section), strict=True))
+        elif name == "code":
+            made[name] = rows.code(name, section)
+        else:
+            made[name] = rows.texts(name, section, needed=name in _NEEDED)
+    if "event" in made:
+        _check_events(rows, made["event"], event)
+    _check_names(rows, made)
+    if event.content:
+        amount = event.amount.column if event.amount is not None else []
+        made["payload_hash"] = rows.payload_hash(list(event.content), {*amount})
+    made["stated_by"] = constant(plan.mapping.stated_by, rows.count)
+    made["source_file"] = constant(plan.file, rows.count)
+    made["source_row"] = pa.array(numbers)
+    if "kind" not in made:
+        made["kind"] = constant("request", rows.count)
+    columns = []
+    for field in LEDGER_SCHEMA:
+        column = made.get(field.name)
+        if column is None:
+            column = pa.nulls(rows.count, field.type)
+        elif pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        elif column.type != field.type:
+            column = column.cast(field.type)
+        columns.append(column)
+    # What may not be null is so in no row that stays: those are set aside.
+    nullable = pa.schema([field.with_nullable(True) for field in LEDGER_SCHEMA])
+    return pa.table(columns, schema=nullable)
+
+
+def _check_events(rows: Rows, column: pa.Array, event: EventSection) -> None:
+    names = column.dictionary if pa.types.is_dictionary(column.type) else column.unique()
+    wrong = [name for name in names.to_pylist() if name is not None and name not in [each.value for each in Event]]
+    if wrong:
+        bad = pc.is_in(column.cast(pa.string()), pa.array(wrong, pa.string())).to_numpy(zero_copy_only=False)
+        origin = event.event.column[0] if event.event is not None and event.event.column else "text"
+        rows.refuse(np.asarray(bad, dtype=bool), "not_an_event", "event", origin)
+
+
+def _check_names(rows: Rows, made: Mapping[str, pa.Array]) -> None:
+    """Refuse rows of which nothing says which message they are of."""
+    seen = np.zeros(rows.count, dtype=bool)
+    for name in ("index", "message_id"):
+        column = made.get(name)
+        if column is not None:
+            seen |= np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    rows.refuse(~seen, "missing", "index", "")
+
+
+def _broken(records: Columns, row: int, reason: tuple[str, str, str]) -> Broken:
+    values = {name: column[row].as_py() for name, column in records.values.items()}
+    texts = {name: None if value is None else str(value) for name, value in values.items()}
+    what, field, column = reason
+    value = texts.get(column)
+    text = json.dumps(texts, ensure_ascii=False)[:SHOWN]
+    return Broken(int(records.rows[row]), what, text, field or None, None if value is None else value[:SHOWN])
+
+
+def _quarantine(file: str, broken: list[Broken]) -> pa.Table:
+    rows = {
+        "source_file": [file] * len(broken),
+        "source_row": [found.row for found in broken],
+        "reason": [found.reason for found in broken],
+        "field": [found.field for found in broken],
+        "value": [found.value for found in broken],
+        "row": [found.text for found in broken],
+    }
+    columns = []
+    for field in QUARANTINE_SCHEMA:
+        plainly = pa.string() if pa.types.is_dictionary(field.type) else field.type
+        columns.append(pa.array(rows[field.name], plainly).cast(field.type))
+    return pa.table(columns, schema=QUARANTINE_SCHEMA)
+
+
+__all__ = ["Plan", "Taken", "plan_for", "shown"]

@@ -1,0 +1,168 @@
+"""Windows of chains that the input covers: declared by the mapping, or inferred from the rows; and lanes' promises."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.ingest.mapping import MappingDocument
+from causeway.ledger.codes import Names
+from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.model.errors import InvalidInput
+
+Spans = npt.NDArray[np.int64]
+"""First and last of windows that do not touch, ascending: shape (n, 2)."""
+
+DECLARED, INFERRED = "declared", "inferred"
+_NONE: Spans = np.zeros((0, 2), dtype=np.int64)
+
+
+class Seen:
+    """What rows show of the chains they happened on; it grows with the windows, not with the rows."""
+
+    def __init__(self, mapping: MappingDocument) -> None:
+        self._inferred, self._by = mapping.windows, mapping.stated_by
+        self._mapping = mapping
+        self._spans: dict[str, Spans] = {}
+        self._events: dict[str, set[str]] = {}
+
+    def add(self, ledger: pa.Table) -> None:
+        """Take notice of rows of the ledger."""
+        if self._inferred is None or not ledger.num_rows:
+            return
+        column = ledger["height" if self._inferred.by == "height" else "time"]
+        places = column.combine_chunks()
+        there = np.asarray(places.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        kind = pa.uint64() if self._inferred.by == "height" else pa.int64()
+        values = places.cast(kind).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        names, events = Names(), Names()
+        chains, happened = names.codes(ledger["chain"]), events.codes(ledger["event"])
+        shown = set(self._inferred.events)
+        showing = np.array([not shown or name in shown for name in events.known()], dtype=bool)
+        for code, chain in enumerate(names.known()):
+            mine = chains == code
+            known = self._events.setdefault(chain, set())
+            known.update(name for number, name in enumerate(events.known()) if (happened[mine] == number).any())
+            mine &= there & showing[happened]
+            self.merge(chain, spans_of(values[mine], self._gap))
+
+    @property
+    def _gap(self) -> int | None:
+        inferred = self._inferred
+        if inferred is None or inferred.gap is None:
+            return None
+        return inferred.gap if inferred.by == "height" else inferred.gap * 1_000_000
+
+    def merge(self, chain: str, spans: Spans) -> None:
+        """Add windows to those of a chain."""
+        self._spans[chain] = joined(np.concatenate([self._spans.get(chain, _NONE), spans]), self._gap)
+
+    def resume(self, observed: pa.Table) -> None:
+        """Go on from the windows that were inferred before."""
+        if self._inferred is None:
+            return
+        names = ("first_height", "last_height") if self._inferred.by == "height" else ("first_time", "last_time")
+        for row in observed.to_pylist():
+            if row["how"] == INFERRED and row["stated_by"] == self._by and row[names[0]] is not None:
+                ends = [_micros(row[name]) if self._inferred.by == "time" else row[name] for name in names]
+                self._events.setdefault(row["chain"], set()).update(row["events"])
+                self.merge(row["chain"], np.array([ends], dtype=np.int64))
+
+    def observed(self, before: pa.Table) -> pa.Table:
+        """Return all windows: those of others that were known ``before``, declared ones, and inferred ones."""
+        kept = [
+            row
+            for row in before.to_pylist()
+            if row["stated_by"] != self._by or (row["how"] == INFERRED and self._inferred is None)
+        ]
+        rows = kept + [row for row in self._declared() if row not in kept]
+        inferred = self._inferred
+        for chain in sorted(self._spans):
+            for first, last in self._spans[chain].tolist():
+                row = _row(chain, sorted(self._events[chain]), INFERRED, self._by)
+                if inferred is not None and inferred.by == "height":
+                    row |= {"first_height": first, "last_height": last}
+                else:
+                    row |= {"first_time": first, "last_time": last}
+                rows.append(row)
+        return _table(rows, OBSERVED_SCHEMA)
+
+    def _declared(self) -> list[dict[str, Any]]:
+        rows = []
+        for window in self._mapping.observed:
+            row = _row(window.chain, window.events or None, DECLARED, self._by)
+            row |= {"first_height": window.first_height, "last_height": window.last_height}
+            for name in ("first_time", "last_time"):
+                text = getattr(window, name)
+                row[name] = None if text is None else _time_of(text, name)
+            rows.append(row)
+        return rows
+
+
+def promises(mapping: MappingDocument, before: pa.Table) -> pa.Table:
+    """Return the promises of lanes: those known ``before`` by others, and those of the mapping."""
+    rows = [row for row in before.to_pylist() if row["stated_by"] != mapping.stated_by]
+    for promise in mapping.promises:
+        number = promise.number if promise.seconds is None else promise.seconds * 1_000_000
+        names = {name: getattr(promise, name) for name in ("protocol", "source", "destination", "lane")}
+        rows.append({**names, "promise": promise.promise, "number": number, "stated_by": mapping.stated_by})
+    return _table(rows, PROMISES_SCHEMA)
+
+
+def spans_of(values: Spans, gap: int | None) -> Spans:
+    """Return the windows that values show: a new one after more than ``gap`` without any, None: one of all."""
+    if not len(values):
+        return _NONE
+    ordered = np.sort(values)
+    if gap is None:
+        return np.array([[ordered[0], ordered[-1]]], dtype=np.int64)
+    cuts = np.flatnonzero(np.diff(ordered) > gap)
+    firsts = ordered[np.concatenate([[0], cuts + 1])]
+    lasts = ordered[np.concatenate([cuts, [len(ordered) - 1]])]
+    return np.stack([firsts, lasts], axis=1)
+
+
+def joined(spans: Spans, gap: int | None) -> Spans:
+    """Return windows with those as one that lie no further apart than ``gap``, None: all."""
+    if not len(spans):
+        return spans
+    ordered = spans[np.argsort(spans[:, 0], kind="stable")]
+    ends = np.maximum.accumulate(ordered[:, 1])
+    cuts = np.flatnonzero(ordered[1:, 0] - ends[:-1] > gap) if gap is not None else np.zeros(0, dtype=np.int64)
+    firsts = ordered[np.concatenate([[0], cuts + 1]), 0]
+    return np.stack([firsts, ends[np.concatenate([cuts, [len(ordered) - 1]])]], axis=1)
+
+
+def _row(chain: str, events: list[str] | None, how: str, by: str) -> dict[str, Any]:
+    return {**dict.fromkeys(OBSERVED_SCHEMA.names), "chain": chain, "events": events, "how": how, "stated_by": by}
+
+
+def _time_of(text: str, name: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"observed.{name}: {text!r}: must be a time such as 2022-01-11T12:00:00Z") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _micros(time: datetime) -> int:
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        if pa.types.is_dictionary(field.type):
+            columns.append(pa.array(values, pa.string()).cast(field.type))
+        else:
+            columns.append(pa.array(values, field.type))
+    return pa.table(columns, schema=schema)
+
+
+__all__ = ["Seen", "promises"]
