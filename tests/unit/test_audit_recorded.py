@@ -176,7 +176,7 @@ def test_journeys_that_were_received_twice_or_given_up_and_then_received(shared_
     total = {name: sum(honest.lanes[name].to_pylist()) for name in ("messages", "sent", "received", "matched", "open")}
     assert total == {"messages": 18, "sent": 16, "received": 15, "matched": 15, "open": 1}
     assert [each.reasons for each in honest.checks.values() if each.name == "exactly_once"] == [
-        {("unknown", "not_received"): 1}
+        {("unknown", "timeout_observed"): 2, ("unknown", "not_received"): 1}
     ]
     receipts = [row for row in rows if row["event"] == "received"]
     twice = {**receipts[0], "time": receipts[0]["time"] + 1, "height": receipts[0]["height"] + 1, "source_row": 100}

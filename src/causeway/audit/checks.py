@@ -202,7 +202,10 @@ def exactly_once(bucket: Bucket) -> Checked:
     late = bucket.first(Event.RECEIVED)[received & observed]
     found.append(Finding("exactly_once", UNKNOWN, "timeout_observed_and_received", late))
     found.append(Finding("exactly_once", UNKNOWN, "not_received", bucket.first(Event.SENT)[bucket.is_open]))
-    return Checked("exactly_once", bucket.count(bucket.has(*ONCE)), found)
+    happened = bucket.has(*ONCE)
+    given_up = bucket.first(Event.OBSERVED)[observed & ~happened]
+    found.append(Finding("exactly_once", UNKNOWN, "timeout_observed", given_up))
+    return Checked("exactly_once", bucket.count(happened | observed), found)
 
 
 def authenticity(bucket: Bucket) -> Checked:

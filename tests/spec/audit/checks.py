@@ -18,7 +18,8 @@ def exactly_once(ledger: Ledger) -> Checked:
     """Nothing happens twice to one content of a message; it is not both received and timed out; it is received."""
     examined, found = 0, []
     for message in ledger.messages:
-        examined += message.has(*ONCE)
+        given_up = any(row["detail"] == "timeout" for row in message.all("observed"))
+        examined += message.has(*ONCE) or given_up
         for event in ONCE:
             for content in {row["payload_hash"] for row in message.all(event)}:
                 same = sorted((r for r in message.all(event) if r["payload_hash"] == content), key=place)
@@ -26,7 +27,9 @@ def exactly_once(ledger: Ledger) -> Checked:
         receipt, timed_out = message.first("received"), message.first("timed_out")
         if receipt and timed_out:
             found.append(named("exactly_once", "violated", "timed_out_and_received", timed_out))
-        if receipt and any(row["detail"] == "timeout" for row in message.all("observed")):
+        if given_up and not message.has(*ONCE):
+            found.append(named("exactly_once", "unknown", "timeout_observed", message.first("observed")))
+        if receipt and given_up:
             found.append(named("exactly_once", "unknown", "timeout_observed_and_received", receipt))
         if message.is_open:
             found.append(named("exactly_once", "unknown", "not_received", message.first("sent")))
