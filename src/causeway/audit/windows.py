@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.ledger.schema import LANE
-
 Lane = tuple[str | None, str | None, str | None, str | None]
 Bools = npt.NDArray[np.bool_]
 EVERY: Lane = (None, None, None, None)
@@ -70,7 +68,7 @@ class Windows:
     """The ``observed`` table, asked by chain, lane and event."""
 
     def __init__(self, observed: pa.Table) -> None:
-        self._of: dict[str | None, list[dict[str, Any]]] = {}
+        self._of: dict[tuple[str | None, Lane], list[dict[str, Any]]] = {}
         rows = observed.set_column(
             observed.schema.get_field_index("first_time"), "first_time", observed["first_time"].cast(pa.int64())
         )
@@ -78,24 +76,21 @@ class Windows:
             rows.schema.get_field_index("last_time"), "last_time", rows["last_time"].cast(pa.int64())
         )
         for row in rows.to_pylist():
-            self._of.setdefault(row["chain"], []).append(row)
+            self._of.setdefault((row["chain"], _names_in(row)), []).append(row)
         self._known: dict[tuple[str | None, Lane, str], Spans] = {}
 
     def of(self, chain: str | None, lane: Lane, event: str) -> Spans:
         """Return the windows of a chain that have a lane's event; none of a chain that was not seen."""
-        key = (chain, lane, event)
+        # Where no window is the lane's own, all lanes of the chain have the same.
+        key = (chain, lane if (chain, lane) in self._of else EVERY, event)
         if key not in self._known:
             self._known[key] = self._spans(*key)
         return self._known[key]
 
     def _spans(self, chain: str | None, lane: Lane, event: str) -> Spans:
-        rows = [
-            row
-            for row in self._of.get(chain, ())
-            if chain is not None
-            and tuple(row[name] for name in LANE) in (EVERY, lane)
-            and (row["events"] is None or event in row["events"])
-        ]
+        own = self._of.get((chain, lane), []) if lane != EVERY else []
+        every = [*self._of.get((chain, EVERY), ()), *own] if chain is not None else []
+        rows = [row for row in every if row["events"] is None or event in row["events"]]
         heights = _joined([(row["first_height"], row["last_height"]) for row in rows], 1)
         times = _joined([(row["first_time"], row["last_time"]) for row in rows], 0)
         until = None
@@ -126,16 +121,25 @@ class Promises:
     """The ``promises`` table, asked by lane: of several numbers of one promise the strictest counts."""
 
     def __init__(self, promises: pa.Table) -> None:
-        self._rows = promises.to_pylist()
+        self._of: dict[Lane, list[dict[str, Any]]] = {}
+        for row in promises.to_pylist():
+            self._of.setdefault(_names_in(row), []).append(row)
+        # Which of the four names promises give: most name the whole lane, or none.
+        self._given = {tuple(name is not None for name in names) for names in self._of}
 
     def of(self, lane: Lane) -> dict[str, int | None]:
         """Return what a lane promises, with the number of each."""
         found: dict[str, int | None] = {}
-        for row in self._rows:
-            if all(row[name] is None or row[name] == own for name, own in zip(LANE, lane, strict=True)):
+        for given in self._given:
+            one, two, three, four = (own if wanted else None for own, wanted in zip(lane, given, strict=True))
+            for row in self._of.get((one, two, three, four), ()):
                 name, number = row["promise"], row["number"]
                 known = found.get(name)
                 if known is not None and number is not None:
                     number = max(known, number) if name == "final_after" else min(known, number)
                 found[name] = known if number is None else number
         return found
+
+
+def _names_in(row: dict[str, Any]) -> Lane:
+    return row["protocol"], row["source"], row["destination"], row["lane"]

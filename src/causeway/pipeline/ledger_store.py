@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -176,16 +176,25 @@ class LedgerWriter:
         # Files that two processes write for the same commit have different names: one of the two commits counts.
         self._token = uuid.uuid4().hex[:16]
 
-    def write(self, table: str, rows: pa.Table, bucket: int | None = None) -> None:
-        """Write rows as one file, sorted as they are; from any thread."""
+    def write(self, table: str, rows: pa.Table | Iterable[pa.Table], bucket: int | None = None) -> int:
+        """Write rows as one file, as they are sorted, and return how many; from any thread.
+
+        ``rows``: a table, or several that follow each other, of which one at a time is in memory; of those only the
+        last may have a length that is not a multiple of ``ROW_GROUP``.
+        """
         storage, number = self.ledger.storage, len(self.ledger.commits)
         folder = table if bucket is None else f"{table}/bucket={bucket:02}"
         storage.make_folder(folder)
         path = f"{folder}/{number:010}-{self._token}-{next(self._numbers):04}.parquet"
-        deltas = [name for name in DELTAS if name in rows.schema.names]
-        with storage.parquet_writer(path, rows.schema, sync=False, deltas=deltas) as sink:
-            sink.write_table(rows, row_group_size=ROW_GROUP)
-        self._files.append(StoredFile(path, table, bucket, rows.num_rows, sink.seal))
+        parts = iter([rows] if isinstance(rows, pa.Table) else rows)
+        first = next(parts, TABLES[_known(table)].empty_table())
+        deltas, count = [name for name in DELTAS if name in first.schema.names], 0
+        with storage.parquet_writer(path, first.schema, sync=False, deltas=deltas) as sink:
+            for part in itertools.chain([first], parts):
+                sink.write_table(part, row_group_size=ROW_GROUP)
+                count += part.num_rows
+        self._files.append(StoredFile(path, table, bucket, count, sink.seal))
+        return count
 
     def commit(self, inputs: Sequence[Input], counts: Mapping[str, int]) -> LedgerCommit:
         """Have the disk keep all files, and name them. Raises ``InvalidInput`` when another process committed."""
