@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from tests.spec.audit.answering import asked, earlier, first_answers, responses
 from tests.spec.audit.ledger import Finding, Lane, Ledger, Message, Row, lane_of, place
+from tests.spec.audit.stated import headers, watermarks
 
 Checked = tuple[int, list[Finding]]
 ONCE = ("sent", "received", "executed", "answered", "acknowledged", "timed_out")
@@ -33,6 +35,10 @@ def exactly_once(ledger: Ledger) -> Checked:
             found.append(named("exactly_once", "unknown", "timeout_observed_and_received", receipt))
         if message.is_open:
             found.append(named("exactly_once", "unknown", "not_received", message.first("sent")))
+    answers = sorted(responses(ledger), key=lambda answer: place(answer.row))
+    for number, answer in enumerate(answers):
+        if any(before.request == answer.request for before in answers[:number]):
+            found.append(named("exactly_once", "violated", "answered_twice", answer.row))
     return examined, found
 
 
@@ -175,13 +181,16 @@ def finality(ledger: Ledger) -> Checked:
 def answers(ledger: Ledger) -> Checked:
     """Every request of a lane that promises it is acknowledged or times out, within the time promised."""
     examined, found = 0, []
+    over_lanes = first_answers(responses(ledger))
     for message in ledger.messages:
         sent = message.first("sent")
         if not sent or sent["kind"] != "request" or not ledger.promised(message.lane, "answered"):
             continue
         examined += 1
         limit = ledger.number(message.lane, "answered")
-        reply = message.first("acknowledged") or message.first("timed_out")
+        own = message.first("acknowledged") or message.first("timed_out")
+        response = over_lanes.get(asked(message))  # type: ignore[arg-type]
+        reply = response if response and (not own or earlier(response, own)) else own
         if reply and limit is not None:
             if sent["time"] is None or reply["time"] is None:
                 found.append(named("answers", "unknown", "time_unseen", reply))
@@ -199,7 +208,7 @@ def answers(ledger: Ledger) -> Checked:
 
 
 def answers_without_request(ledger: Ledger) -> Checked:
-    """What is acknowledged, timed out or answered was sent."""
+    """What is acknowledged, timed out or answered was sent, and so was the request that a response names."""
     examined, found = 0, []
     for message in ledger.messages:
         reply = message.first("acknowledged") or message.first("timed_out") or message.first("answered")
@@ -208,6 +217,13 @@ def answers_without_request(ledger: Ledger) -> Checked:
             if not message.has("sent"):
                 verdict, reason = ledger.unsent(message.lane, message.index, reply["time"])
                 found.append(named("answers_without_request", verdict, reason, reply))
+    requests = {asked(message) for message in ledger.messages}
+    for answer in responses(ledger):
+        examined += 1
+        if answer.request not in requests:
+            covered = ledger.since_first_block(answer.request[1], answer.row)
+            verdict, reason = ("violated", "no_request") if covered else ("unknown", "request_not_covered")
+            found.append(named("answers_without_request", verdict, reason, answer.row))
     return examined, found
 
 
@@ -242,6 +258,60 @@ def conservation(ledger: Ledger) -> Checked:
     return examined, found
 
 
+ENDS = ("acknowledged", "timed_out", "collected", "dropped", "rejected")
+
+
+def back_pressure(ledger: Ledger) -> Checked:
+    """No more messages of a lane are in flight than it promises: sent, and on its source chain not yet at an end."""
+    examined, found = 0, []
+    for lane in ledger.lanes:
+        capacity = ledger.number(lane, "capacity")
+        if capacity is None:
+            continue
+        flights = [(m, m.first("sent"), end_of(m)) for m in ledger.messages if m.lane == lane and m.has("sent")]
+        examined += len(flights)
+        for message, sent, _ in flights:
+            if sent["height"] is None and sent["time"] is None:
+                found.append(named("back_pressure", "unknown", "place_unseen", sent))
+                continue
+            certain, possible = 0, 0
+            for other, its_sent, its_end in flights:
+                if not sent_until(other, its_sent, message, sent):
+                    continue
+                if its_end:
+                    flying = earlier(sent, its_end)
+                else:
+                    flying = all(ledger.together(its_sent, sent, lane, event) for event in ENDS)
+                    possible += not flying
+                certain += flying
+            possible += certain
+            if certain > capacity:
+                found.append(named("back_pressure", "violated", "over_capacity", sent, certain - capacity))
+            elif possible > capacity:
+                found.append(named("back_pressure", "unknown", "ends_not_covered", sent, possible - capacity))
+    return examined, found
+
+
+def end_of(message: Message) -> Row | None:
+    """The first row on its source chain that ends a message's flight."""
+    source = message.lane[1]
+    rows = [row for row in message.rows if row["event"] in ENDS and row["chain"] in (source, None)]
+    return min(rows, key=place, default=None)
+
+
+def sent_until(other: Message, its_sent: Row, message: Message, sent: Row) -> bool:
+    """Whether another message was sent before one, or with it and is not behind it in the lane."""
+    if earlier(its_sent, sent) or earlier(sent, its_sent):
+        return earlier(its_sent, sent)
+    comparable = any(its_sent[kind] is not None and sent[kind] is not None for kind in ("height", "time"))
+    return other is message or (comparable and behind(other) < behind(message))
+
+
+def behind(message: Message) -> tuple[bool, int, str]:
+    """Where a message stands among those sent at one place: by index, and what has none last, by name."""
+    return message.index is None, message.index or 0, message.rows[0]["message_id"] or ""
+
+
 def sums(ledger: Ledger) -> dict[Lane, tuple[int, int, int, int]]:
     """Of each lane and asset what was sent, received, refunded, and is pending."""
     totals: dict[Lane, list[int]] = {}
@@ -262,6 +332,6 @@ CHECKS = {
     check.__name__: check
     for check in (
         *(exactly_once, authenticity, order, gaps, causality, finality, answers),
-        *(answers_without_request, conservation),
+        *(answers_without_request, conservation, back_pressure, watermarks, headers),
     )
 }

@@ -13,6 +13,8 @@ Row = dict[str, Any]
 Lane = tuple[str | None, ...]
 NAMES = ("protocol", "source", "destination", "lane")
 LATE = float("inf")
+EVERY: Lane = (None,) * 4
+"""What stands for a lane where every lane is meant."""
 
 
 class Finding(NamedTuple):
@@ -84,8 +86,16 @@ class Message:
 class Ledger:
     """Messages by lane and index (or ``message_id``), windows and promises."""
 
-    def __init__(self, rows: Iterable[Row], observed: Iterable[Row], promises: Iterable[Row]) -> None:
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        observed: Iterable[Row],
+        promises: Iterable[Row],
+        watermarks: Iterable[Row] = (),
+        headers: Iterable[Row] = (),
+    ) -> None:
         self.rows, self.observed, self.promises = list(rows), list(observed), list(promises)
+        self.watermarks, self.headers = list(watermarks), list(headers)
         found: dict[Any, list[Row]] = {}
         for row in self.rows:
             if row["index"] is not None:
@@ -122,7 +132,7 @@ class Ledger:
             for row in self.observed
             if chain is not None
             and row["chain"] == chain
-            and (lane_of(row) == (None,) * 4 or lane_of(row) == lane)
+            and (lane_of(row) == EVERY or lane_of(row) == lane)
             and (row["events"] is None or event in row["events"])
             and row[f"first_{kind}"] is not None
             and row[f"last_{kind}"] is not None
@@ -136,6 +146,14 @@ class Ledger:
             else:
                 joined.append((first, last))
         return joined
+
+    def since_first_block(self, chain: str, row: Row) -> bool:
+        """Whether all that a chain sent, on any lane, is covered from its first block to a row of that chain."""
+        first = self.windows(chain, EVERY, "sent", "height")[:1]
+        if row["height"] is not None and any(low <= 1 and row["height"] <= high for low, high in first):
+            return True
+        end = self.all_until(chain, EVERY)
+        return row["time"] is not None and end is not None and bool(row["time"] <= end)
 
     def window(self, chain: str | None, lane: Lane, event: str, time: int) -> tuple[int, int] | None:
         """The window that has a time."""
@@ -165,7 +183,7 @@ class Ledger:
             for row in self.observed
             if chain is not None
             and row["chain"] == chain
-            and (lane_of(row) == (None,) * 4 or lane_of(row) == lane)
+            and (lane_of(row) == EVERY or lane_of(row) == lane)
             and (row["events"] is None or "sent" in row["events"])
             and row["first_height"] is not None
             and row["first_height"] <= 1
