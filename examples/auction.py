@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import causeway as cw
-from causeway.programs.scalar import Context, Ingress, Reply, Request
 
 
 class House(cw.Program):
@@ -23,7 +22,7 @@ class House(cw.Program):
         """Return an open auction without bids."""
         return {"open": True, "best": None, "bids": 0, "sold_to": None, "price": 0}
 
-    def on_request(self, request: Request, context: Context) -> None:
+    def on_request(self, request: cw.Request, context: cw.Context) -> None:
         """Take a bid: hold it if it is the best, and send back the one that was."""
         if not self.state["open"]:
             raise cw.Reject("closed")
@@ -36,7 +35,7 @@ class House(cw.Program):
             context.reject(best["ref"], f"bid at least {request.amount + 1}")
         self.state["best"] = {"ref": request.ref, "amount": request.amount, "bidder": request.sender}
 
-    def on_ingress(self, message: Ingress, context: Context) -> None:
+    def on_ingress(self, message: cw.Ingress, context: cw.Context) -> None:
         """Close the auction: the best bid gets its answer, and its money stays here."""
         best, self.state["open"] = self.state["best"], False
         if best:
@@ -45,17 +44,17 @@ class House(cw.Program):
 
 
 class Bidder(cw.Program):
-    """Bids when its user says so, and again when it is outbid. Options: ``house`` (number), ``step``, ``limit``."""
+    """Bids when its user says so, and again when it is outbid. Options: ``house`` (a program), ``step``, ``limit``."""
 
     def initial_state(self) -> dict[str, Any]:
         """Return a bidder that has not bid."""
         return {"bids": 0, "won": False, "paid": 0}
 
-    def on_ingress(self, message: Ingress, context: Context) -> None:
+    def on_ingress(self, message: cw.Ingress, context: cw.Context) -> None:
         """Make the first bid: the amount stands in the payload."""
         self._bid(int(message.payload), context)
 
-    def on_reply(self, reply: Reply, context: Context) -> None:
+    def on_reply(self, reply: cw.Reply, context: cw.Context) -> None:
         """Note that it has won; or, told what the house wants to hear, bid again up to the limit."""
         if reply.ok:
             self.state.update(won=True, paid=reply.note)
@@ -67,6 +66,6 @@ class Bidder(cw.Program):
             if amount >= least:
                 self._bid(amount, context)
 
-    def _bid(self, amount: int, context: Context) -> None:
+    def _bid(self, amount: int, context: cw.Context) -> None:
         context.call(self.options["house"], "bid", amount=amount, note=amount)
         self.state["bids"] += 1

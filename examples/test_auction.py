@@ -7,7 +7,6 @@ from pathlib import Path
 from auction import Bidder, House
 
 import causeway as cw
-from causeway.programs.scalar import Answer, Call
 
 SCENARIO = Path(__file__).with_name("auction.toml")
 
@@ -15,25 +14,25 @@ SCENARIO = Path(__file__).with_name("auction.toml")
 def test_who_is_outbid_gets_the_money_back() -> None:
     house = cw.Trial(House, {"reserve": 50})
     assert house.request(1, "bid", amount=60) == []  # held: no answer yet
-    assert house.request(2, "bid", amount=80) == [Answer(1, 1, 60, 0, 4, b"bid at least 81")]
+    assert house.request(2, "bid", amount=80) == [cw.Answer(1, 1, 60, 0, 4, b"bid at least 81")]
     assert house.state["best"]["amount"] == 80 and house.balance == 0
 
 
 def test_the_hammer_falls_for_the_best_bid() -> None:
     house = cw.Trial(House)
     house.request(1, "bid", amount=60)
-    assert house.ingress("close") == [Answer(1, 1, 0, 0, 0, b"sold")]
+    assert house.ingress("close") == [cw.Answer(1, 1, 0, 0, 0, b"sold")]
     assert house.balance == 60 and house.state["sold_to"] == 1
     (late,) = house.request(2, "bid", amount=90)
-    assert isinstance(late, Answer) and late.payload == b"closed" and late.refund == 90
+    assert isinstance(late, cw.Answer) and late.payload == b"closed" and late.refund == 90
 
 
 def test_a_bidder_stops_at_its_limit() -> None:
     bidder = cw.Trial(Bidder, {"house": 7, "step": 10, "limit": 100}, balance=500)
     (first,) = bidder.ingress("start", b"80")
-    assert isinstance(first, Call) and first.receiver == 7 and bidder.balance == 420
+    assert isinstance(first, cw.Call) and first.receiver == 7 and bidder.balance == 420
     (second,) = bidder.reply(first, b"bid at least 95", code=4, refund=80)
-    assert isinstance(second, Call) and second.amount == 100
+    assert isinstance(second, cw.Call) and second.amount == 100
     assert bidder.reply(second, b"bid at least 120", code=4, refund=100) == []
     assert bidder.balance == 500 and not bidder.state["won"]
 

@@ -9,28 +9,79 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from causeway.model.errors import CausewayError, InvalidInput
+    from causeway.model.frame import Frame
+    from causeway.model.ledger import Kind
+    from causeway.model.reject_codes import RejectCode
     from causeway.network.network import Network
     from causeway.programs import Effects, Program, Reject, VectorProgram
-    from causeway.programs.trial import Trial
+    from causeway.programs.naming import UnknownProgram, ref
+    from causeway.programs.scalar import (
+        Answer,
+        Call,
+        Context,
+        CyclesOverflow,
+        Ingress,
+        InsufficientCycles,
+        Reply,
+        Request,
+    )
+    from causeway.programs.trial import HandlerFailed, Trial
+    from causeway.programs.vector import method_is, rows_of
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Network": "causeway.network.network",
-    "Program": "causeway.programs",
-    "VectorProgram": "causeway.programs",
-    "Effects": "causeway.programs",
-    "Reject": "causeway.programs",
-    "Trial": "causeway.programs.trial",
+    "causeway.model.errors": ("CausewayError", "InvalidInput"),
+    "causeway.model.frame": ("Frame",),
+    "causeway.model.ledger": ("Kind",),
+    "causeway.model.reject_codes": ("RejectCode",),
+    "causeway.network.network": ("Network",),
+    "causeway.programs": ("Effects", "Program", "Reject", "VectorProgram"),
+    "causeway.programs.naming": ("UnknownProgram", "ref"),
+    "causeway.programs.scalar": (
+        *("Answer", "Call", "Context", "CyclesOverflow", "Ingress", "InsufficientCycles", "Reply", "Request"),
+    ),
+    "causeway.programs.trial": ("HandlerFailed", "Trial"),
+    "causeway.programs.vector": ("method_is", "rows_of"),
 }
+"""Where the public names are, by module."""
 
-__all__ = ["Effects", "Network", "Program", "Reject", "Trial", "VectorProgram", "__version__"]
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Answer",
+    "Call",
+    "CausewayError",
+    "Context",
+    "CyclesOverflow",
+    "Effects",
+    "Frame",
+    "HandlerFailed",
+    "Ingress",
+    "InsufficientCycles",
+    "InvalidInput",
+    "Kind",
+    "Network",
+    "Program",
+    "Reject",
+    "RejectCode",
+    "Reply",
+    "Request",
+    "Trial",
+    "UnknownProgram",
+    "VectorProgram",
+    "__version__",
+    "method_is",
+    "ref",
+    "rows_of",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import the public names when they are first used: a program's unit test needs no Spark."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module causeway has no attribute {name}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

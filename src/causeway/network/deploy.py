@@ -108,7 +108,7 @@ def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -
     try:
         made: AnyKernel = kernel(
             topology=topology,
-            programs=Programs(topology),
+            programs=Programs(topology, scenario.protocol.portable_code()),
             options=options,
             seed=scenario.network.seed,
             tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),

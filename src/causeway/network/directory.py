@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -18,6 +18,7 @@ from causeway.model.text import shown, unknown
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.network.membership import Move, moves_of_membership
 from causeway.network.settings import NOTHING_INSTALLED, ChainSection, MoveSection, NodesSection, ProgramSection
+from causeway.programs.naming import refs_in, resolved
 from causeway.protocols.faults import FaultSection
 
 
@@ -208,21 +209,23 @@ def _node_changes(sections: Sequence[NodesSection], directory: Directory) -> tup
 
 def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -> pa.Table:
     numbers_of = _index(chains)
-    tables = [PROGRAMS_SCHEMA.empty_table()]
-    taken: set[str] = set()
+    placed: list[tuple[list[str], list[int | None]]] = []
+    taken: dict[str, int] = {}
     for position, section in enumerate(sections):
         key = f"programs[{position}]"
         if section.chain is not None and section.chain not in numbers_of:
             raise InvalidInput(f"{path}: {key}.chain: {unknown('chain', section.chain, numbers_of)}")
-        names, hosts = _instances(section, numbers_of)
-        before = len(taken)
-        for name in names:
+        placed.append(_instances(section, numbers_of))
+        for name in placed[-1][0]:
             if name in taken:
                 raise InvalidInput(f"{path}: {key}: the name {shown(name)} is taken")
-            taken.add(name)
+            taken[name] = len(taken)
+    tables = [PROGRAMS_SCHEMA.empty_table()]
+    before = 0
+    for position, (section, (names, hosts)) in enumerate(zip(sections, placed, strict=True)):
         size = len(names)
         installed = None if section.program == NOTHING_INSTALLED else section.program
-        options = json.dumps(section.options, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        options = _options(section, taken, f"{path}: programs[{position}].options")
         columns = [
             pa.array(np.arange(before, before + size, dtype=np.uint64)),
             pa.array(names, pa.string()),
@@ -232,7 +235,17 @@ def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -
             pa.repeat(pa.scalar(Decimal(section.balance), pa.decimal128(38, 0)), size),
         ]
         tables.append(pa.Table.from_arrays(columns, schema=PROGRAMS_SCHEMA))
+        before += size
     return pa.concat_tables(tables).combine_chunks()
+
+
+def _options(section: ProgramSection, numbers: Mapping[str, int], key: str) -> str:
+    """Return the options of a section as JSON, numbers in the place of names of programs. ``key``: for errors."""
+    for place, name in refs_in(section.options):
+        if name not in numbers:
+            raise InvalidInput(f"{key}.{place}: {unknown('program', name, numbers)}")
+    options = resolved(section.options, numbers.__getitem__)
+    return json.dumps(options, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _instances(section: ProgramSection, chains: dict[str, int]) -> tuple[list[str], list[int | None]]:

@@ -239,7 +239,10 @@ class ProgramSection(Section):
         min_length=1,
         description='A registered program, `"module:Class"`, or `"none"` (mapped to the chain, nothing installed).',
     )
-    options: JsonTable = Field(default_factory=dict, description="Options for the program.")
+    options: JsonTable = Field(
+        default_factory=dict,
+        description='Options for the program; `{ program = "name" }` in them becomes the number of that program.',
+    )
     balance: Balance = Field(0, description="Value it starts with, below 10**38; digits in quotes from 2**63 on.")
 
     @model_validator(mode="after")

@@ -14,16 +14,18 @@ import pyarrow as pa
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.order import U64, groups_of
+from causeway.model.reject_codes import PortableCode
 from causeway.model.topology import Topology
 from causeway.programs.accounts import BALANCE, words_of
 from causeway.programs.catalogue import program_class
 from causeway.programs.failing import Raised, failure_text, raised_rows
+from causeway.programs.naming import NO_NAMES, ProgramNames
 from causeway.programs.outputs import ASKED_COLUMNS, MESSAGE_COLUMNS, NO_FAILURES, Outcome, by_production
 from causeway.programs.scalar import Program
 from causeway.programs.scalar_runner import ScalarRunner
 from causeway.programs.vector import VectorProgram, ensure_rootable
 from causeway.programs.vector_runner import VectorRunner
-from causeway.protocols.execution import CERTIFIED_DATA_SCHEMA, Execution
+from causeway.protocols.execution import CERTIFIED_DATA_SCHEMA, Execution, by_program
 
 DENSE_LIMIT = 1 << 24
 NOT_INSTALLED = -1
@@ -32,10 +34,12 @@ NOT_INSTALLED = -1
 class Programs:
     """The programs of a topology. Picklable; keeps no state of any chain.
 
-    Raises ``InvalidInput`` for a program that is unknown, or whose state no root can be made of.
+    ``meaning``: says what the protocol's reject codes mean. Raises ``InvalidInput`` for a program that is unknown, or
+    whose state no root can be made of.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, meaning: PortableCode = by_program) -> None:
+        self._meaning = meaning
         rows = topology.programs.select(["number", "program", "options", "balance"]).to_pylist()
         rows.sort(key=lambda row: int(row["number"]))
         installed = [row for row in rows if row["program"] is not None]
@@ -50,10 +54,13 @@ class Programs:
                 self._options[row["program"]][int(row["number"])] = json.loads(row["options"])
             if row["balance"]:
                 self._balances[int(row["number"])] = int(row["balance"])
+        self._names = NO_NAMES
         for name in self.classes:
             found = program_class(name)
             if issubclass(found, VectorProgram):
                 ensure_rootable(name, found.schema)
+            else:  # only handlers of single messages call by name
+                self._names = ProgramNames(topology.programs["number"], topology.programs["name"])
 
     @cached_property
     def _runners(self) -> list[ScalarRunner | VectorRunner]:
@@ -61,7 +68,7 @@ class Programs:
         for name in self.classes:
             program = program_class(name)
             if issubclass(program, Program):
-                runners.append(ScalarRunner(program, self._options[name]))
+                runners.append(ScalarRunner(program, self._options[name], self._names, self._meaning))
             else:
                 runners.append(VectorRunner(program, self._options[name]))
         return runners

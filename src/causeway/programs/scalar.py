@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any, ClassVar
 
+from causeway.model.reject_codes import RejectCode
 from causeway.programs.certifying import ensure_certifiable
 from causeway.programs.kept import ensure_kept
+from causeway.programs.naming import NO_NAMES, Names
+from causeway.protocols.execution import REJECTED_BY_PROGRAM
 
-REJECTED_BY_PROGRAM = 4
 MAX_NUMBER = 2**64 - 1
 MAX_BALANCE = 2**128 - 1
 """What an answer accepts must not bring a balance beyond this, and no message carries more. A refund may: value that
@@ -69,7 +71,7 @@ class Request:
 class Reply:
     """The answer to a call: ``code`` 0 = data in ``payload``, else a reject with its text there.
 
-    ``note``: what the call noted.
+    ``note``: what the call noted. ``reject``: what the code means, whatever the protocol; None where there is data.
     """
 
     respondent: int
@@ -78,6 +80,7 @@ class Reply:
     code: int
     refund: int
     note: Any
+    reject: RejectCode | None = None
 
     @property
     def ok(self) -> bool:
@@ -100,13 +103,14 @@ class Answer:
 
 @dataclass
 class Call:
-    """A call to another program."""
+    """A call to another program; ``to``: its name, where it was called by that."""
 
     receiver: int
     callback: int
     method: str
     payload: bytes
     amount: int
+    to: str | None = field(default=None, compare=False)
 
 
 class Context:
@@ -114,6 +118,7 @@ class Context:
 
     ``open_requests``: how many requests there are to answer under each ``Request.ref``. ``certifies``: whether the
     program declares that it certifies data. ``certified_data``: what the handler set as such, None if nothing.
+    ``names``: of all programs of the network.
     """
 
     def __init__(
@@ -124,6 +129,7 @@ class Context:
         notes: dict[int, Any],
         open_requests: dict[Ref, int],
         certifies: bool = False,
+        names: Names = NO_NAMES,
     ) -> None:
         self.program = program
         self.balance = balance
@@ -133,6 +139,15 @@ class Context:
         self.effects: list[Answer | Call] = []
         self.certifies = certifies
         self.certified_data: bytes | None = None
+        self._names = names
+
+    def number_of(self, name: str) -> int:
+        """Return the number of the program ``name``. Raises ``UnknownProgram``."""
+        return self._names.number_of(name)
+
+    def name_of(self, program: int) -> str | None:
+        """Return the name of a program by its number, None for a number that no program has."""
+        return self._names.name_of(program)
 
     def set_certified_data(self, data: bytes) -> None:
         """Let the chain certify ``data`` (at most 32 bytes, mostly a digest) as this program's from now on.
@@ -144,13 +159,16 @@ class Context:
         ensure_certifiable(data, self.certifies)
         self.certified_data = data
 
-    def call(self, receiver: int, method: str, payload: bytes = b"", *, amount: int = 0, note: Any = None) -> int:
-        """Call ``method`` of program ``receiver`` and return the call's callback id.
+    def call(self, receiver: int | str, method: str, payload: bytes = b"", *, amount: int = 0, note: Any = None) -> int:
+        """Call ``method`` of program ``receiver``, its name or number, and return the call's callback id.
 
-        ``amount`` leaves the balance at once and comes back with the answer as far as it is not accepted; raises
-        ``InsufficientCycles``, and ``CyclesOverflow`` beyond 128 bits. ``note`` is given back with the reply.
+        A name that no program of the network has raises ``UnknownProgram``. ``amount`` leaves the balance at once and
+        comes back with the answer as far as it is not accepted; raises ``InsufficientCycles``, and ``CyclesOverflow``
+        beyond 128 bits. ``note`` is given back with the reply.
         """
-        if not 0 <= index(receiver) <= MAX_NUMBER:
+        to = receiver if isinstance(receiver, str) else None
+        number = index(receiver) if not isinstance(receiver, str) else self.number_of(receiver)
+        if not 0 <= number <= MAX_NUMBER:
             raise ValueError(f"receiver {receiver} is no program number")
         if index(amount) < 0:
             raise ValueError(f"cycles {amount} are negative")
@@ -167,7 +185,7 @@ class Context:
         self.next_callback += 1
         if note is not None:
             self.notes[callback] = note
-        self.effects.append(Call(index(receiver), callback, method, payload, index(amount)))
+        self.effects.append(Call(number, callback, method, payload, index(amount), to))
         return callback
 
     def answer(self, ref: list[int], payload: bytes, *, accept: int = 0) -> None:

@@ -13,13 +13,14 @@ import pyarrow as pa
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import groups_of
+from causeway.model.reject_codes import PortableCode
 from causeway.programs.accounts import BALANCE, balance_of, words_of
 from causeway.programs.certifying import certified_rows
 from causeway.programs.failing import Raised, failure_text, raised
 from causeway.programs.kept import ensure_kept
+from causeway.programs.naming import NO_NAMES, Names
 from causeway.programs.outputs import WORD, Outcome, failures, from_records
 from causeway.programs.scalar import (
-    REJECTED_BY_PROGRAM,
     Answer,
     Call,
     Context,
@@ -30,7 +31,7 @@ from causeway.programs.scalar import (
     Reply,
     Request,
 )
-from causeway.protocols.execution import HANDLER_FAILED
+from causeway.protocols.execution import HANDLER_FAILED, REJECTED_BY_PROGRAM, by_program
 
 SCALAR_SCHEMA = pa.schema(
     [pa.field("program", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]
@@ -40,13 +41,24 @@ SCALAR_SCHEMA = pa.schema(
 
 
 class ScalarRunner:
-    """All instances of one scalar program class; ``options`` by instance number."""
+    """All instances of one scalar program class; ``options`` by instance number.
+
+    ``names``: of all programs of the network; ``meaning``: says what a reject code means.
+    """
 
     schema = SCALAR_SCHEMA
 
-    def __init__(self, program: type[Program], options: Mapping[int, Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        program: type[Program],
+        options: Mapping[int, Mapping[str, Any]],
+        names: Names = NO_NAMES,
+        meaning: PortableCode = by_program,
+    ) -> None:
         self._program = program
         self._options = options
+        self._names = names
+        self._meaning = meaning
 
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
         """Return the state of new ``instances`` (ascending numbers)."""
@@ -62,7 +74,7 @@ class ScalarRunner:
         ``rows``: their rows in the whole round's inputs. ``accounts`` and ``state`` hold the rows of these
         instances and maybe others, ascending.
         """
-        work = _Work(accounts, state)
+        work = _Work(accounts, state, self._names, self._meaning)
         messages = _messages(inputs)
         groups = groups_of(inputs["receiver"])
         for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
@@ -92,8 +104,10 @@ def _messages(inputs: Frame) -> list[tuple[Any, ...]]:
 class _Work:
     """The states of the instances as they are worked on, and what they produced so far."""
 
-    def __init__(self, accounts: Frame, state: Frame) -> None:
+    def __init__(self, accounts: Frame, state: Frame, names: Names, meaning: PortableCode) -> None:
         self.accounts = accounts
+        self.names = names
+        self.meaning = meaning
         self.next_callback = accounts["next_callback"].copy()
         self.balance = [accounts[name].copy() for name in BALANCE]
         self.numbers = state["program"]
@@ -143,14 +157,16 @@ class _InstanceRun:
         refund = amount if kind == Kind.RESPONSE else 0
         held = self._balance + refund
         certifies = self._program.certifies
-        context = Context(self._number, held, self._next_callback, self._notes, self._open, certifies)
+        names = self._work.names
+        context = Context(self._number, held, self._next_callback, self._notes, self._open, certifies, names)
         at_hand: list[Answer] = []
         try:
             if kind == Kind.REQUEST:
                 at_hand = self._request(Request(sender, callback, method, payload, amount, deadline), context)
             elif kind == Kind.RESPONSE:
                 note = self._notes.pop(callback, None)
-                self._program.on_reply(Reply(sender, callback, payload, code, amount, note), context)
+                reject = self._work.meaning(code, payload) if code else None
+                self._program.on_reply(Reply(sender, callback, payload, code, amount, note, reject), context)
             else:
                 self._program.on_ingress(Ingress(sender, method, payload), context)
             blob = _encode(self._program.state, self._notes, self._open)

@@ -28,7 +28,7 @@ from causeway.model.frame import Frame, repeated_text
 from causeway.model.ledger import Kind
 from causeway.model.order import groups_of
 from causeway.programs.flat_json import NotFlat, Value, read_object
-from causeway.programs.scalar import MAX_NUMBER, REJECTED_BY_PROGRAM
+from causeway.programs.scalar import MAX_NUMBER
 from causeway.programs.token_book import NO_BOOKS, TokenBook
 from causeway.programs.token_packet import (
     MAX_ADDRESS_BYTES,
@@ -43,6 +43,7 @@ from causeway.programs.token_packet import (
     user_of,
 )
 from causeway.programs.vector import Effects, VectorProgram
+from causeway.protocols.execution import REJECTED_BY_PROGRAM
 
 METHOD = "transfer"
 ORDERS: Mapping[str, Mapping[str, type[str] | type[int]]] = {

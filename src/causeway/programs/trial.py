@@ -1,14 +1,14 @@
-"""A scalar program on trial: one instance without a network, for its unit tests.
+"""A program on trial: one instance without a network, for its unit tests.
 
 The handlers run as they do in a round, with the same rules: what raises is undone, and a request that raised is
 answered with a reject. The traceback of what it raised goes to standard error, which pytest shows with a test that
-failed.
+failed. A vectorised program gets the messages of one call as one batch.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cbor2
@@ -17,10 +17,26 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
+from causeway.model.reject_codes import RejectCode
 from causeway.programs.accounts import BALANCE, balance_of, words_of
+from causeway.programs.naming import UnknownProgram, resolved
 from causeway.programs.outputs import WORD
-from causeway.programs.scalar import Answer, Call, Program
+from causeway.programs.scalar import Answer, Call, Ingress, Program, Reply, Request
 from causeway.programs.scalar_runner import ScalarRunner
+from causeway.programs.vector import VectorProgram, ensure_rootable
+from causeway.programs.vector_runner import VectorRunner
+from causeway.protocols.execution import HANDLER_FAILED, REJECTED_BY_PROGRAM, by_program
+
+FIRST_OF_OTHERS = 1_000
+"""The number of the first other program that is named."""
+
+_FIRST_CODE = 200
+_CODES = {RejectCode.REFUSED: REJECTED_BY_PROGRAM, RejectCode.FAILED: HANDLER_FAILED} | {
+    code: _FIRST_CODE + place
+    for place, code in enumerate(RejectCode)
+    if code not in (RejectCode.REFUSED, RejectCode.FAILED)
+}
+_MEANINGS = {number: code for code, number in _CODES.items()}
 
 
 class HandlerFailed(Exception):
@@ -28,19 +44,34 @@ class HandlerFailed(Exception):
 
 
 class Trial:
-    """One instance of a scalar program.
+    """One instance of a program.
 
     Args:
-        program: the class.
-        options: as a scenario gives them.
+        program: the class, scalar or vectorised.
+        options: as a scenario gives them; ``ref(name)`` in them becomes a number.
         number: the instance's number.
         balance: the value it starts with.
+        programs: numbers of other programs by name. One that is named and not among them gets a number then.
     """
 
     def __init__(
-        self, program: type[Program], options: Mapping[str, Any] | None = None, *, number: int = 0, balance: int = 0
+        self,
+        program: type[Program] | type[VectorProgram],
+        options: Mapping[str, Any] | None = None,
+        *,
+        number: int = 0,
+        balance: int = 0,
+        programs: Mapping[str, int] | None = None,
     ) -> None:
-        self._runner = ScalarRunner(program, {number: options or {}})
+        self._names = _Others(number, programs or {})
+        given = {number: resolved(options or {}, self._names.number_of)}
+        self._scalar = issubclass(program, Program)
+        self._runner: ScalarRunner | VectorRunner
+        if issubclass(program, Program):
+            self._runner = ScalarRunner(program, given, self._names, _meaning)
+        else:
+            ensure_rootable(program.__name__, program.schema)
+            self._runner = VectorRunner(program, given)
         self._number = number
         self._callback = 0
         self._certified_data: bytes | None = None
@@ -59,8 +90,11 @@ class Trial:
 
     @property
     def state(self) -> Any:
-        """Return the program's state."""
-        return cbor2.loads(self._state["state"].to_pylist()[0])[0]
+        """Return the program's state: what a scalar program keeps, or the columns of a vectorised one's row."""
+        if self._scalar:
+            return cbor2.loads(self._state["state"].to_pylist()[0])[0]
+        rows = self._state.to_table(self._runner.schema).to_pylist()
+        return rows[0] if rows else None
 
     @property
     def balance(self) -> int:
@@ -72,57 +106,105 @@ class Trial:
         """Return what the program set as its certified data last; None if it never did."""
         return self._certified_data
 
+    def number_of(self, name: str) -> int:
+        """Return the number that another program has here."""
+        return self._names.number_of(name)
+
     def ingress(self, method: str, payload: bytes = b"", *, user: int = 0) -> list[Answer | Call]:
         """Give it a message from a user; return the calls and answers that it makes. Raises ``HandlerFailed``."""
-        return self._turn(Kind.INGRESS, user, 0, method=method, payload=payload)
+        return self.turn([Ingress(user, method, payload)])
 
-    def request(self, sender: int, method: str, payload: bytes = b"", *, amount: int = 0) -> list[Answer | Call]:
+    def request(self, sender: int | str, method: str, payload: bytes = b"", *, amount: int = 0) -> list[Answer | Call]:
         """Call it as program ``sender`` does; return the answers (the one to this call first, if any) and calls."""
+        number = self.number_of(sender) if isinstance(sender, str) else sender
         self._callback += 1
-        return self._turn(Kind.REQUEST, sender, self._callback, method=method, payload=payload, amount=amount)
+        return self.turn([Request(number, self._callback, method, payload, amount, 0)])
 
-    def reply(self, call: Call, payload: bytes = b"", *, code: int = 0, refund: int = 0) -> list[Answer | Call]:
-        """Answer a call that it made: with data, or with a reject when ``code`` is not 0. Raises ``HandlerFailed``."""
-        return self._turn(Kind.RESPONSE, call.receiver, call.callback, payload=payload, code=code, amount=refund)
-
-    def _turn(
-        self,
-        kind: Kind,
-        sender: int,
-        callback: int,
-        *,
-        method: str = "",
-        payload: bytes = b"",
-        code: int = 0,
-        amount: int = 0,
+    def reply(
+        self, call: Call, payload: bytes = b"", *, code: int | RejectCode = 0, refund: int = 0
     ) -> list[Answer | Call]:
-        message = Frame(
-            {
-                "kind": np.array([kind], dtype=np.uint8),
-                "sender": np.array([sender], dtype=np.uint64),
-                "receiver": np.array([self._number], dtype=np.uint64),
-                "callback": np.array([callback], dtype=np.uint64),
-                "amount_high": np.array([amount // WORD], dtype=np.uint64),
-                "amount_low": np.array([amount % WORD], dtype=np.uint64),
-                "code": np.array([code], dtype=np.uint8),
-                "deadline": np.zeros(1, dtype=np.uint32),
-                "method": pa.array([method], pa.string()).dictionary_encode(),
-                "payload": pa.array([payload], pa.binary()),
-            },
-            1,
-        )
-        outcome = self._runner.run(message, np.zeros(1, dtype=np.int64), self._account, self._state)
+        """Answer a call that it made: with data, or with a reject when ``code`` is not 0. Raises ``HandlerFailed``."""
+        number = _CODES[code] if isinstance(code, RejectCode) else code
+        return self.turn([Reply(call.receiver, call.callback, payload, number, refund, None)])
+
+    def turn(self, messages: Sequence[Ingress | Request | Reply]) -> list[Answer | Call]:
+        """Give it messages that come in one round, in order; return the answers and calls that it makes.
+
+        ``note`` of a reply is what its call noted, whatever the message says. Raises ``HandlerFailed`` for the first
+        message without an answer whose handler raised.
+        """
+        inputs = _inputs([(self._number, *_columns(message)) for message in messages])
+        rows = np.arange(len(messages), dtype=np.int64)
+        outcome = self._runner.run(inputs, rows, self._account, self._state)
         self._account, self._state = outcome.accounts, outcome.state
         for data in outcome.certified["data"].to_pylist():
             self._certified_data = data
+        unanswered = dict(zip(outcome.failures["row"].tolist(), outcome.failures["text"].to_pylist(), strict=True))
         for each in outcome.raised:
-            if len(outcome.failures):
-                raise HandlerFailed(outcome.failures["text"].to_pylist()[0]) from each.error
+            if each.row in unanswered:
+                raise HandlerFailed(unanswered[each.row]) from each.error
             traceback.print_exception(each.error)
-        return _made(outcome.outputs)
+        return _made(outcome.outputs, self._names)
 
 
-def _made(outputs: Frame) -> list[Answer | Call]:
+class _Others:
+    """Other programs by name: each has a number as soon as it is named."""
+
+    def __init__(self, own: int, numbers: Mapping[str, int]) -> None:
+        self._own, self._numbers = own, dict(numbers)
+
+    def number_of(self, name: str) -> int:
+        if not name:
+            raise UnknownProgram("no program is called ''")
+        if name not in self._numbers:
+            taken = {self._own, *self._numbers.values()}
+            self._numbers[name] = next(each for each in range(FIRST_OF_OTHERS, 2**64) if each not in taken)
+        return self._numbers[name]
+
+    def name_of(self, program: int) -> str | None:
+        return next((name for name, number in self._numbers.items() if number == program), None)
+
+
+def _meaning(code: int, text: bytes) -> RejectCode:
+    return _MEANINGS.get(code, by_program(code, text))
+
+
+Columns = tuple[Kind, int, int, str, bytes, int, int, int]
+
+
+def _columns(message: Ingress | Request | Reply) -> Columns:
+    """Return kind, sender, callback, method, payload, code, amount and deadline of a message."""
+    if isinstance(message, Ingress):
+        return Kind.INGRESS, message.user, 0, message.method, message.payload, 0, 0, 0
+    if isinstance(message, Request):
+        ends = message.sender, message.callback, message.method, message.payload
+        return Kind.REQUEST, *ends, 0, message.amount, message.deadline
+    code = message.code
+    return Kind.RESPONSE, message.respondent, message.callback, "", message.payload, code, message.refund, 0
+
+
+def _inputs(messages: Sequence[tuple[int, Kind, int, int, str, bytes, int, int, int]]) -> Frame:
+    receivers, kinds, senders, callbacks, methods, payloads, codes, amounts, deadlines = (
+        [list(column) for column in zip(*messages, strict=True)] if messages else [[] for _ in range(9)]
+    )
+    return Frame(
+        {
+            "kind": np.array(kinds, dtype=np.uint8),
+            "sender": np.array(senders, dtype=np.uint64),
+            "receiver": np.array(receivers, dtype=np.uint64),
+            "callback": np.array(callbacks, dtype=np.uint64),
+            "amount_high": np.array([amount // WORD for amount in amounts], dtype=np.uint64),
+            "amount_low": np.array([amount % WORD for amount in amounts], dtype=np.uint64),
+            "code": np.array(codes, dtype=np.uint8),
+            "deadline": np.array(deadlines, dtype=np.uint32),
+            "method": pa.array(methods, pa.string()).dictionary_encode(),
+            "payload": pa.array(payloads, pa.binary()),
+        },
+        len(messages),
+    )
+
+
+def _made(outputs: Frame, names: _Others) -> list[Answer | Call]:
     numbers = ("kind", "receiver", "callback", "amount_high", "amount_low", "code", "deadline")
     columns = [outputs[name].tolist() for name in numbers]
     texts = [outputs[name].to_pylist() for name in ("method", "payload")]
@@ -130,7 +212,7 @@ def _made(outputs: Frame) -> list[Answer | Call]:
     for kind, receiver, callback, high, low, code, deadline, method, payload in zip(*columns, *texts, strict=True):
         amount = high * WORD + low
         if kind == Kind.REQUEST:
-            made.append(Call(receiver, callback, method, payload, amount))
+            made.append(Call(receiver, callback, method, payload, amount, names.name_of(receiver)))
         else:
             made.append(Answer(receiver, callback, amount, deadline, code, payload))
     return made

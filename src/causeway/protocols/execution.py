@@ -12,10 +12,20 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64, Rows
+from causeway.model.reject_codes import RejectCode
 from causeway.protocols.contract import StateTable
+
+REJECTED_BY_PROGRAM = 4
+"""The code with which a program answers that says no."""
 
 HANDLER_FAILED = 5
 """The code with which a program's handler answers that raised."""
+
+
+def by_program(code: int, text: bytes) -> RejectCode:
+    """Return what the codes mean that programs answer with, where no protocol says more."""
+    return {REJECTED_BY_PROGRAM: RejectCode.REFUSED, HANDLER_FAILED: RejectCode.FAILED}.get(code, RejectCode.OTHER)
+
 
 MAX_CERTIFIED_DATA_BYTES = 32
 """Most bytes of certified data that a program has, as in the deployed system (``ic0.certified_data_set``)."""

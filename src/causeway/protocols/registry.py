@@ -13,6 +13,7 @@ from causeway.model.errors import InvalidInput
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from causeway.model.reject_codes import PortableCode
     from causeway.model.topology import Topology
     from causeway.protocols.faults import FaultSection
 
@@ -25,7 +26,9 @@ class ProtocolInfo:
     (``protocols.contract.Kernel``), its class mostly; ``options``: the model of a scenario's ``[options]``; ``asset``:
     what balances and the amounts of messages count.
 
-    ``kinds``: the sections of faults that a scenario may have, where they are not those that all protocols have.
+    ``reject_codes``: a function that says what reject codes mean in words that all protocols share
+    (``model.reject_codes``). ``kinds``: the sections of faults that a scenario may have, where they are not those that
+    all protocols have.
     ``roles``: what chains may be among the others; ``completion``: a function that adds to a topology the chains that
     the protocol does not run without. ``external``: whether another lake may run some of the chains.
     ``certifies_data``: whether chains certify what their programs set as certified data.
@@ -53,6 +56,7 @@ class ProtocolInfo:
     kernel: str
     options: str
     asset: str
+    reject_codes: str = "causeway.protocols.execution:by_program"
     kinds: str | None = None
     roles: tuple[str, ...] = ()
     completion: str | None = None
@@ -81,6 +85,11 @@ class ProtocolInfo:
         """Return the model of the options."""
         model: type[BaseModel] = _loaded(self.options)
         return model
+
+    def portable_code(self) -> PortableCode:
+        """Return what says what a reject code means in words that all protocols share."""
+        found: PortableCode = _loaded(self.reject_codes)
+        return found
 
     def fault_kinds(self) -> tuple[type[FaultSection], ...]:
         """Return the sections of all kinds of faults that this protocol has."""
@@ -118,6 +127,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.ic.kernel:IcKernel",
             options="causeway.protocols.ic.options:IcOptions",
             asset="cycles",
+            reject_codes="causeway.protocols.ic.portable:portable",
             membership=True,
             roles=("system", "nns"),
             kinds="causeway.protocols.ic.fault_kinds:FAULT_KINDS",
@@ -137,6 +147,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.ibc.kernel:IbcKernel",
             options="causeway.protocols.ibc.options:IbcOptions",
             asset="units",
+            reject_codes="causeway.protocols.ibc.portable:portable",
             kinds="causeway.protocols.ibc.fault_kinds:FAULT_KINDS",
             external=True,
             signs=True,
@@ -151,6 +162,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.xdm.kernel:XdmKernel",
             options="causeway.protocols.xdm.options:XdmOptions",
             asset="units",
+            reject_codes="causeway.protocols.xdm.portable:portable",
             roles=("consensus",),
             completion="causeway.protocols.xdm.chains:complete",
             prover="causeway.proving.xdm.prover:PROVER",
@@ -177,6 +189,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.icmp.kernels:kernel",
             options="causeway.protocols.icmp.options:IcmpOptions",
             asset="units",
+            reject_codes="causeway.protocols.icmp.portable:portable",
             roles=("relay",),
             completion="causeway.protocols.icmp.chains:complete",
             gossip="causeway.service.icmp.gossiping:GOSSIP",

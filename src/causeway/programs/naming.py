@@ -1,0 +1,102 @@
+"""Programs by name: in calls that they make, and in their options.
+
+Programs have numbers, in the order in which a scenario names them; messages and states have numbers only. A name in an
+option is a table of one key, ``{ program = "counter" }`` (``ref("counter")``), and becomes the number before any
+program sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+REF = "program"
+"""The one key of a table that stands for a program in options."""
+
+
+class UnknownProgram(LookupError):
+    """No program of the network has the name."""
+
+
+class Names(Protocol):
+    """The programs of a network by name."""
+
+    def number_of(self, name: str) -> int:
+        """Return the number of the program ``name``. Raises ``UnknownProgram``."""
+        ...
+
+    def name_of(self, program: int) -> str | None:
+        """Return the name of a program by its number, None for a number that no program has."""
+        ...
+
+
+class ProgramNames:
+    """The programs of a table by name. Picklable; looked into for the first time when a name is asked for."""
+
+    def __init__(self, numbers: pa.Array | pa.ChunkedArray, names: pa.Array | pa.ChunkedArray) -> None:
+        self._numbers, self._names = numbers, names
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_numbers": self._numbers, "_names": self._names}
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return dict(zip(self._names.to_pylist(), self._numbers.to_pylist(), strict=True))
+
+    @cached_property
+    def _by_number(self) -> dict[int, str]:
+        return {number: name for name, number in self._by_name.items()}
+
+    def number_of(self, name: str) -> int:
+        """Return the number of the program ``name``. Raises ``UnknownProgram``."""
+        if name not in self._by_name:
+            raise UnknownProgram(f"no program is called {name!r}")
+        return self._by_name[name]
+
+    def name_of(self, program: int) -> str | None:
+        """Return the name of a program by its number, None for a number that no program has."""
+        return self._by_number.get(program)
+
+
+NO_NAMES = ProgramNames(pa.array([], pa.uint64()), pa.array([], pa.string()))
+"""No program has a name."""
+
+
+def ref(name: str) -> dict[str, str]:
+    """Return what stands for the program ``name`` in the options of another: it becomes its number."""
+    if not name:
+        raise ValueError("ref(''): must be the name of a program")
+    return {REF: name}
+
+
+def refs_in(options: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the names of programs in options, each with its key (``a.b[2]``)."""
+    if (name := _named(options)) is not None:
+        yield key, name
+    elif isinstance(options, Mapping):
+        for part, under in options.items():
+            yield from refs_in(under, f"{key}.{part}" if key else str(part))
+    elif isinstance(options, list | tuple):
+        for place, under in enumerate(options):
+            yield from refs_in(under, f"{key}[{place}]")
+
+
+def resolved(options: Any, number_of: Callable[[str], int]) -> Any:
+    """Return options with numbers in the place of names of programs."""
+    if (name := _named(options)) is not None:
+        return number_of(name)
+    if isinstance(options, Mapping):
+        return {part: resolved(under, number_of) for part, under in options.items()}
+    if isinstance(options, list | tuple):
+        return [resolved(under, number_of) for under in options]
+    return options
+
+
+def _named(value: Any) -> str | None:
+    """Return the name that a value stands for, None where it stands for itself."""
+    if isinstance(value, Mapping) and len(value) == 1 and isinstance(name := value.get(REF), str):
+        return name
+    return None
