@@ -1,4 +1,4 @@
-"""The tables of the ledger: one row an event of one message, and beside it value, windows and promises.
+"""The tables of the ledger: one row an event of one message; beside it value, windows, promises, headers, watermarks.
 
 They hold traffic that Causeway ran and traffic that was recorded anywhere else. Names are text; null means "not seen",
 never "none": a check takes nothing from what was not seen. ``docs/ledger.md`` is the page about them.
@@ -58,7 +58,7 @@ STATEMENT = ("stated_by", "source_file", "source_row")
 """Who says what a row says, and where: no part of what happened."""
 
 DELTAS = ("index", "height", "position", "tick", "time", "source_row")
-"""Columns of the ledger of which neighbours in a bucket lie close together."""
+"""Columns of the tables of which neighbours in a bucket lie close together."""
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _TIME = pa.timestamp("us", "UTC")
@@ -149,9 +149,9 @@ OBSERVED_SCHEMA = pa.schema(
     ]
 )
 """One row a window of ``chain`` that the input covers: from ``first`` to ``last``, both included, in heights or in
-time. A lane (all four null: every lane) and ``events`` (null: every event) narrow it. ``how``: ``declared``, or
-``inferred`` from the rows. What happened inside the windows of its chain is in the ledger; outside of them nothing is
-known."""
+time. A lane (all four null: every lane) and ``events`` (null: every event, and headers; ``HEADER`` means headers)
+narrow it. ``how``: ``declared``, or ``inferred`` from the rows. What happened inside the windows of its chain is in the
+ledger; outside of them nothing is known."""
 
 PROMISES_SCHEMA = pa.schema(
     [
@@ -166,6 +166,45 @@ without holes), ``ordered_sends``, ``ordered_receives``, ``ordered_acknowledgeme
 one answer; ``number``: microseconds until then, null: at some time), ``final_after`` (``number``: microseconds between
 sending and receiving at least), ``capacity`` (``number``: messages sent and not yet acknowledged, at most),
 ``conserved`` (what is received of an asset is what was sent of it)."""
+
+REVERTED = "reverted"
+"""The ``status`` of a header or watermark that a fork took back."""
+
+HEADER = "header"
+"""The name by which ``events`` of a window mean headers."""
+
+HEADERS_SCHEMA = pa.schema(
+    [
+        _seen("chain", _NAME),
+        pa.field("height", pa.uint64()),
+        pa.field("time", _TIME),
+        pa.field("tick", pa.uint64()),
+        pa.field("hash", pa.string()),
+        pa.field("parent", pa.string()),
+        pa.field("root", pa.string()),
+        pa.field("status", _NAME),
+        *_STATED,
+    ]
+)
+"""One row a header of ``chain``. ``height``: the number of its block; ``hash``: what names the block, ``parent``: the
+``hash`` of the one before it; ``root``: of the state after it. ``status``: null, or ``reverted`` where a fork took the
+block back. Of several statements about one block (its chain, height and hash, without hash its root) that with the
+highest ``tick`` counts."""
+
+WATERMARKS_SCHEMA = pa.schema(
+    [
+        *_LANE,
+        pa.field("chain", _NAME),
+        _seen("name", _NAME),
+        *_WHERE[1:],
+        _seen("value", pa.uint64()),
+        pa.field("status", _NAME),
+        *_STATED,
+    ]
+)
+"""One row a number of a lane that never falls, as ``chain`` has it at a place: up to which index messages were sent,
+received, collected. ``name``: which number it is. ``status``: null, or ``reverted`` where a fork took the block
+back."""
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -185,6 +224,8 @@ TABLES = {
     "value": VALUE_SCHEMA,
     "observed": OBSERVED_SCHEMA,
     "promises": PROMISES_SCHEMA,
+    "headers": HEADERS_SCHEMA,
+    "watermarks": WATERMARKS_SCHEMA,
     "quarantine": QUARANTINE_SCHEMA,
 }
 """The stored tables of a ledger."""

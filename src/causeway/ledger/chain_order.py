@@ -1,0 +1,105 @@
+"""Where headers and watermarks lie: in which bucket, and at which place in it.
+
+As with the rows of the ledger, whole segments are in one bucket: 2**18 neighbouring heights of one chain, or of one
+lane. So a check reads a bucket once, and joins what lies over the ends of segments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.ledger.codes import Names, name_ranks
+from causeway.ledger.limbs import valid_rows
+from causeway.ledger.order import SEGMENT_BITS, lane_numbers, lane_word
+from causeway.model.order import U64, numbered, stable_order
+
+Keys = list[npt.NDArray[np.unsignedinteger]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a table lies in buckets. ``buckets_of``: the bucket of each row, of so many; ``in_order``: rows of a bucket
+    in the order in which they are read."""
+
+    buckets_of: Callable[[pa.Table, int], npt.NDArray[np.uint16]]
+    in_order: Callable[[pa.Table], pa.Table]
+
+
+def header_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
+    """Return the bucket of each header: the digest of its chain (``lane_word``, as the source of a lane without other
+    names), xor that of its segment (``height >> 18``, as of an index of the ledger), modulo ``buckets``."""
+    names = Names()
+    codes = names.codes(rows["chain"])
+    words = [lane_word((None, chain, None, None)) for chain in (*names.known(), None)]
+    return _buckets(np.array(words, dtype=np.uint64)[codes], rows["height"], buckets)
+
+
+def watermark_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
+    """Return the bucket of each watermark: as that of a header, with the digest of its lane."""
+    lanes, codes = lane_numbers(rows)
+    words = np.array([lane_word(lane) for lane in lanes], dtype=np.uint64)
+    return _buckets(words[codes], rows["height"], buckets)
+
+
+def sorted_headers(rows: pa.Table) -> pa.Table:
+    """Return headers by chain (the bytes of its name), then height (null first), else as they stand."""
+    keys: Keys = [name_ranks(rows["chain"])]
+    return _taken(rows, keys + _nulls_first(rows["height"]))
+
+
+def sorted_watermarks(rows: pa.Table) -> pa.Table:
+    """Return watermarks by lane, chain, name, then height and position (null first), else as they stand."""
+    keys: Keys = [lane_numbers(rows)[1].astype(np.uint64), name_ranks(rows["chain"]), name_ranks(rows["name"])]
+    return _taken(rows, keys + _nulls_first(rows["height"]) + _nulls_first(rows["position"]))
+
+
+LAYOUTS: Mapping[str, Layout] = {
+    "headers": Layout(header_buckets, sorted_headers),
+    "watermarks": Layout(watermark_buckets, sorted_watermarks),
+}
+"""The tables beside ``ledger`` that lie in buckets."""
+
+
+def segments_of(heights: pa.ChunkedArray) -> U64:
+    """Return the segment of each height, 0 where none was seen."""
+    values: U64 = heights.fill_null(0).to_numpy()
+    return values >> np.uint64(SEGMENT_BITS)
+
+
+def _buckets(word: U64, heights: pa.ChunkedArray, buckets: int) -> npt.NDArray[np.uint16]:
+    distinct, places = numbered(segments_of(heights))
+    if len(distinct):
+        contents = [struct.pack("<Q", segment) for segment in distinct.tolist()]
+        digests = [hashlib.sha256(content).digest() for content in contents]
+        of_segment = np.array([int.from_bytes(digest[:8], "little") for digest in digests], dtype=np.uint64)
+        seen = valid_rows(heights.combine_chunks())
+        word = word ^ np.where(seen, of_segment[places], np.uint64(0))
+    return (word % np.uint64(buckets)).astype(np.uint16)
+
+
+def _taken(rows: pa.Table, keys: Keys) -> pa.Table:
+    order = stable_order(*(np.ascontiguousarray(key) for key in keys))
+    return rows if bool((order[1:] > order[:-1]).all()) else rows.take(pa.array(order))
+
+
+def _nulls_first(column: pa.ChunkedArray) -> Keys:
+    values = column.fill_null(0).to_numpy()
+    return [np.asarray(column.is_valid()).astype(np.uint8), values] if column.null_count else [values]
+
+
+__all__ = [
+    "LAYOUTS",
+    "Layout",
+    "header_buckets",
+    "segments_of",
+    "sorted_headers",
+    "sorted_watermarks",
+    "watermark_buckets",
+]
