@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from causeway.audit import along, joining, parts, passing
 from causeway.audit.auditing import Audit
 from tests.property.audit_ledgers import by_chance, compare
 from tests.property.audit_plants import FIRST, LANES, LIMIT, PLANTS, Network, Plant
 
 
 @settings(max_examples=30)
-@given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)))
-def test_an_audit_finds_what_the_oracle_finds(seed: int, buckets: int) -> None:
+@given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 2, 5)))
+def test_an_audit_finds_what_the_oracle_finds(seed: int, buckets: int, cut: int) -> None:
     case = by_chance(Random(seed))
-    compare(case, case.audit(buckets))
+    with patch.object(parts, "PART_ROWS", cut):
+        compare(case, case.audit(buckets))
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 2**32), raising=st.integers(1, 3), cut=st.integers(1, 7))
+def test_what_is_decided_late_or_in_a_second_look_is_the_same(seed: int, raising: int, cut: int) -> None:
+    case = by_chance(Random(seed))
+    whole = case.audit()
+    with patch.object(parts, "PART_ROWS", cut):
+        late = case.audit(3)
+        with (
+            patch.object(along, "RAISING", raising),
+            patch.object(joining, "RAISING", raising),
+            patch.object(passing, "WAITING", 0),
+        ):
+            again = case.audit(3)
+    for found in (late, again):
+        assert found.checks == whole.checks
+        for name in ("violations", "completeness", "lanes", "sums"):
+            assert getattr(found, name).equals(getattr(whole, name)), name
 
 
 def violated(found: Audit) -> set[tuple[str | int | None, ...]]:

@@ -1,7 +1,8 @@
-"""Order and gaps: what is seen along the indices of a lane, a segment at a time, and what a segment leaves open.
+"""Order and gaps: what is seen along the indices of a lane, a piece at a time, and what a piece leaves open.
 
-A lane may lie in many buckets. What a bucket cannot know of a lane is left to ``joining``: gaps between two segments,
-open messages at a segment's ends, and the places before a segment, which a second look is given as ``Before``.
+A lane may lie in many buckets, and in many runs of a bucket. What one run cannot know of a lane is left to ``joining``:
+gaps between two pieces, open messages at a piece's ends, and the places before a piece, which a second look is given as
+``Before``.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from causeway.audit.arrays import Array
 from causeway.audit.checks import ORDERED, UNKNOWN, VIOLATED, Bucket, Checked, Finding
-from causeway.audit.columns import NO_HEIGHT, NO_TIME, Array, Bools, Columns
+from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools, Columns
 from causeway.audit.windows import Lane
 from causeway.ledger.schema import Event
 
-SegmentKey = tuple[Lane, int]
-"""A lane and the number of a segment in it (``index >> 18``)."""
+PieceKey = tuple[Lane, int]
+"""A lane and the index of the first message of a piece of it."""
 
 
 @dataclass(frozen=True)
 class Before:
-    """The last places before a segment, of sent, received and acknowledged each: the greatest height with its position,
+    """The last places before a piece, of sent, received and acknowledged each: the greatest height with its position,
     and the latest time of rows without height. ``NO_HEIGHT`` as a position: not seen; ``has_height``: whether any."""
 
     height: tuple[int, int, int]
@@ -32,51 +34,63 @@ class Before:
 
 
 ROW = ("index", "chain", "height", "time")
-"""What is kept of a row at an end of a segment."""
+"""What is kept of a row at an end of a piece."""
 
 ENDS = ("first_sent", "last_sent", "first_received", "last_received", "lead", "tail")
-"""Rows that are kept of a segment: the ends of what was sent and received, the first open message at each end."""
+"""Rows that are kept of a piece: the ends of what was sent and received, the first open message at each end."""
+
+RAISING = 128
+"""So many rows are kept of a piece that may have others before it: the first that nothing in it is behind. Which of
+them are behind what came before the piece is mostly decided without looking at the piece again."""
 
 
 class Along:
-    """One bucket's segments, walked along. ``before``: what is known of places before each."""
+    """The pieces of one run, walked along. ``before``: what is known of places before each."""
 
-    def __init__(self, bucket: Bucket, before: dict[SegmentKey, Before]) -> None:
+    def __init__(self, bucket: Bucket, before: dict[PieceKey, Before]) -> None:
         from causeway.audit.lane_loops import NOTHING_BEFORE, walk
 
         self.bucket = bucket
         columns = bucket.columns
-        all_starts = columns.segment_starts
-        first_rows = columns.starts[all_starts[:-1]]
+        pieces = columns.pieces
+        first_rows = columns.starts[pieces[:-1]]
         numbered = columns.indexed[first_rows] == 1
-        starts, stops = all_starts[:-1][numbered], all_starts[1:][numbered]
+        starts, stops = pieces[:-1][numbered], pieces[1:][numbered]
         first_rows = first_rows[numbered]
-        self.lane, self.segment = columns.lane[first_rows], columns.segment_of(first_rows)
+        self.lane, self.first = columns.lane[first_rows], columns.index[first_rows]
         count, messages = len(starts), len(columns.starts) - 1
         self.top = np.zeros((count, 3), np.uint64)
         self.top_position = np.full((count, 3), NO_HEIGHT, np.uint64)
         self.has_top = np.zeros((count, 3), np.uint8)
         self.top_time = np.full((count, 3), NOTHING_BEFORE, np.int64)
         if before:
-            for number, (lane, segment) in enumerate(zip(self.lane.tolist(), self.segment.tolist(), strict=True)):
-                known = before.get((columns.lanes[lane], segment))
+            for number, (lane, first) in enumerate(zip(self.lane.tolist(), self.first.tolist(), strict=True)):
+                known = before.get((columns.lanes[lane], first))
                 if known is not None:
                     self.top[number], self.top_position[number] = known.height, known.position
                     self.has_top[number], self.top_time[number] = known.has_height, known.time
         self.least = np.full((count, 3), NO_HEIGHT, np.uint64)
         self.least_time = np.full((count, 3), NO_TIME, np.int64)
-        self.below = np.zeros((messages, 3), np.uint8)
+        self.below = np.zeros((3, messages), np.uint8)
         self.ends = np.full((count, 2), -1, np.int64)
+        # A piece of the first segment begins its lane, unless the run begins with it.
+        inside = (columns.segment_of(first_rows) > 0) | columns.rows.scattered
+        inside[:1] = True
+        slots = np.where(inside, np.cumsum(inside) - 1, -1)
+        self.raised = np.zeros((int(inside.sum()), 3), np.int32)
+        self.raising = np.zeros((*self.raised.shape, RAISING), np.int32)
+        self._slots = slots
         gaps, skips = np.empty((messages, 2), np.int64), np.empty((messages, 4), np.int64)
         self.lead, self.tail = np.empty((count, 3), np.int64), np.empty((count, 3), np.int64)
         sizes = np.zeros(2, np.int64)
+        sent, received, acknowledged = (bucket.first(event) for event in ORDERED.values())
         walk(
-            *(starts, stops, columns.index[columns.starts[:-1]], bucket.messages.firsts),
-            *(columns.height, columns.position, columns.time, bucket.is_open.astype(np.uint8)),
+            *(starts, stops, columns.index[columns.starts[:-1]], sent, received, acknowledged),
+            *(columns.height, columns.position, columns.time, bucket.is_open.view(np.uint8)),
             *(self.top, self.top_position, self.has_top, self.top_time, self.least, self.least_time, self.below),
-            *(self.ends, gaps, skips, self.lead, self.tail, sizes),
+            *(self.ends, gaps, skips, self.lead, self.tail, sizes, slots, self.raised, self.raising),
         )
-        self.gaps, self.skips = gaps[: sizes[0]], skips[: sizes[1]]
+        self.gaps, self.skips = gaps[: sizes[0]].copy(), skips[: sizes[1]].copy()
 
     def order(self) -> Checked:
         """Lanes keep the order that they promise: no message's event is before that of one with a lower index."""
@@ -88,21 +102,25 @@ class Along:
             rows = bucket.first(event)
             asked = bucket.promised(promise)[bucket.lane] & (rows >= 0)
             examined += bucket.count(asked)
-            no_place = (columns.height[rows] == NO_HEIGHT) & (columns.time[rows] == NO_TIME)
-            wrong = asked & numbered & (self.below[:, number] == 1)
-            found.append(Finding("order", VIOLATED, f"{event.value}_out_of_order", rows[wrong]))
-            found.append(Finding("order", UNKNOWN, "place_unseen", rows[asked & numbered & no_place]))
             found.append(Finding("order", UNKNOWN, "index_unseen", rows[asked & ~numbered]))
+            asked &= numbered
+            found.append(
+                Finding("order", VIOLATED, f"{event.value}_out_of_order", rows[asked & (self.below[number] == 1)])
+            )
+            if not columns.all_placed:
+                placed = rows[asked]
+                unseen = (columns.height[placed] == NO_HEIGHT) & (columns.time[placed] == NO_TIME)
+                found.append(Finding("order", UNKNOWN, "place_unseen", placed[unseen]))
         return Checked("order", examined, found)
 
     def out_of_order(self, number: int) -> Bools:
         """Return which messages' event (by its place in ``ORDERED``) is before that of one with a lower index."""
         columns = self.bucket.columns
-        return np.asarray((self.below[:, number] == 1) & (columns.indexed[columns.starts[:-1]] == 1))
+        return np.asarray((self.below[number] == 1) & (columns.indexed[columns.starts[:-1]] == 1))
 
     def gap_rows(self) -> tuple[Array, Array, Array]:
-        """Return, of gaps between sent messages of one segment in numbered lanes: the rows before and after, and how
-        many are missing."""
+        """Return, of gaps between sent messages of one piece in numbered lanes: the rows before and after, and how many
+        are missing."""
         sent = self.bucket.first(Event.SENT)
         gaps = self.gaps[self.bucket.promised("numbered")[self.bucket.lane[self.gaps[:, 0]]]]
         one, other = sent[gaps[:, 0]], sent[gaps[:, 1]]
@@ -130,11 +148,11 @@ class Along:
         return Checked("gaps", np.where(asked, bucket.count(bucket.has(Event.SENT, Event.RECEIVED)), 0), found)
 
     def summary(self) -> pa.Table:
-        """Return one row a segment: what the other segments of its lane need to know of it."""
+        """Return one row a piece: what the other pieces of its lane need to know of it."""
         columns, bucket = self.bucket.columns, self.bucket
         sent, received = bucket.first(Event.SENT), bucket.first(Event.RECEIVED)
         table = lane_columns(columns, self.lane)
-        table["segment"] = pa.array(self.segment)
+        table["first"] = pa.array(self.first)
         rows = (
             (sent, self.ends[:, 0]),
             (sent, self.ends[:, 1]),
@@ -149,7 +167,19 @@ class Along:
         for number, promise in enumerate(ORDERED):
             for name in ("top", "top_position", "has_top", "top_time", "least", "least_time"):
                 table[f"{name}_{promise}"] = pa.array(np.ascontiguousarray(getattr(self, name)[:, number]))
+            kept, offsets = self._raising(number)
+            for name in ("height", "position", "time"):
+                values = pa.array(getattr(columns, name)[kept])
+                table[f"raising_{name}_{promise}"] = pa.ListArray.from_arrays(offsets, values)
         return pa.table(table)
+
+    def _raising(self, number: int) -> tuple[Array, pa.Array]:
+        """Return the rows of an event (by its place in ``ORDERED``) that nothing in their piece is behind, as far as
+        they are kept, and where those of each piece begin."""
+        many = np.where(self._slots >= 0, self.raised[:, number][self._slots] if len(self.raised) else 0, 0)
+        offsets = np.concatenate(([0], np.cumsum(many))).astype(np.int32)
+        kept = np.arange(RAISING) < self.raised[:, number, None]
+        return self.raising[:, number][kept], pa.array(offsets)
 
 
 def lane_columns(columns: Columns, codes: Array) -> dict[str, pa.Array]:

@@ -1,8 +1,8 @@
-"""The audit: a pass over every bucket, a second look where one asks for it, and one result."""
+"""The audit: a pass over every bucket, a second look at those runs that ask for one, and one result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.checks import UNKNOWN, VIOLATED, Known
+from causeway.audit.along import Before, PieceKey
+from causeway.audit.checks import UNDECIDED, UNKNOWN, VIOLATED, Known, verdict_of_unsent, why_unsent
+from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
-from causeway.audit.joining import Joined, join
-from causeway.audit.passing import FIGURES, LIMIT, VIOLATIONS_SCHEMA, Passed, chosen, pass_over
+from causeway.audit.joining import Joined, Three, join
+from causeway.audit.parts import Part
+from causeway.audit.passing import FIGURES, LIMIT, VIOLATIONS_SCHEMA, Passed, chosen, pass_nothing, pass_over
 from causeway.audit.windows import Lane, Promises, Windows
 from causeway.ledger.order import lane_numbers, sorted_rows
 from causeway.ledger.schema import LANE
@@ -90,32 +93,42 @@ class Audit:
         return not any(check.verdict == VIOLATED for check in self.checks.values())
 
 
+Runs = Mapping[int, Collection[int]]
+"""Of some buckets the numbers of runs."""
+
+Look = Callable[[Known, dict[PieceKey, Before], Runs | None], Mapping[tuple[int, int], Passed]]
+"""Passes over buckets: given what is known and, in a second look, the places before pieces and which runs of which
+buckets are looked at; returns by bucket and run what each shows."""
+
+
 def audit(
-    buckets: Sequence[Callable[[], pa.Table]], observed: pa.Table, promises: pa.Table, limit: int = LIMIT
+    buckets: Sequence[Callable[[], pa.Table | Iterable[Part]]],
+    observed: pa.Table,
+    promises: pa.Table,
+    limit: int = LIMIT,
 ) -> Audit:
     """Check a ledger.
 
     Args:
-        buckets: what reads each bucket: its rows (``LEDGER_SCHEMA``) in the order of the ledger. It is called a second
-            time where a bucket cannot be judged before all were seen.
+        buckets: what reads each bucket: its rows (``LEDGER_SCHEMA``) in the order of the ledger, whole or in parts. It
+            is called a second time where a bucket cannot be judged before all were seen.
         observed: windows that the input covers (``OBSERVED_SCHEMA``).
         promises: what lanes promise (``PROMISES_SCHEMA``).
         limit: how many findings of one lane, check and reason are named; all are counted.
 
     Raises:
-        InvalidInput: an event or kind has no known name.
+        InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
     """
-    known = Known(Windows(observed), Promises(promises))
-    with ThreadPoolExecutor(THREADS) as threads:
-        passed = list(threads.map(lambda read: pass_over(read(), known, {}, limit), buckets))
-    segments = pa.concat_tables([each.segments for each in passed])
-    joined = join(segments, known)
-    known.sent.update(joined.sent)
-    ends = np.cumsum([each.segments.num_rows for each in passed])
-    again = {int(np.searchsorted(ends, row, side="right")) for row in joined.again}
-    for number in sorted(again | {number for number, each in enumerate(passed) if each.asks}):
-        passed[number] = pass_over(buckets[number](), known, joined.before, limit)
-    return _result(passed, joined, known, limit)
+
+    def look(known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Mapping[tuple[int, int], Passed]:
+        def one(bucket: int) -> list[Passed]:
+            return pass_over(buckets[bucket](), known, before, limit, None if only is None else only[bucket])
+
+        numbers = range(len(buckets)) if only is None else sorted(only)
+        with ThreadPoolExecutor(THREADS) as threads:
+            return numbered_runs(numbers, threads.map(one, numbers), only)
+
+    return audit_by(look, observed, promises, limit)
 
 
 def audit_rows(rows: pa.Table, observed: pa.Table, promises: pa.Table, limit: int = LIMIT) -> Audit:
@@ -124,14 +137,48 @@ def audit_rows(rows: pa.Table, observed: pa.Table, promises: pa.Table, limit: in
     return audit([lambda: in_order], observed, promises, limit)
 
 
-def _result(passed: list[Passed], joined: Joined, known: Known, limit: int) -> Audit:
-    findings = pa.concat_tables([*(each.findings for each in passed), joined.findings])
-    violations = _bounded(findings, limit)
+def audit_by(look: Look, observed: pa.Table, promises: pa.Table, limit: int = LIMIT) -> Audit:
+    """Check a ledger of which ``look`` passes over the buckets, wherever they are; otherwise as ``audit``."""
+    known = Known(Windows(observed), Promises(promises))
+    passed = dict(sorted(look(known, {}, None).items())) or {(0, 0): pass_nothing(known)}
+    runs = list(passed)
+    joined = join(pa.concat_tables([each.pieces for each in passed.values()]), known)
+    ends = np.cumsum([each.pieces.num_rows for each in passed.values()])
+    again = {runs[int(np.searchsorted(ends, row, side="right"))] for row in joined.again}
+    again |= {run for run, each in passed.items() if each.asks}
+    known = Known(known.windows, known.promises, joined.sent, complete=True)
+    if again:
+        only: dict[int, list[int]] = {}
+        for bucket, number in sorted(again):
+            only.setdefault(bucket, []).append(number)
+        passed |= look(known, joined.before, only)
+    behind = [
+        each for row, each in joined.behind.items() if runs[int(np.searchsorted(ends, row, side="right"))] not in again
+    ]
+    return _result([*passed.values()], joined, behind, known, limit)
+
+
+def numbered_runs(
+    buckets: Iterable[int], passed: Iterable[list[Passed]], only: Runs | None
+) -> dict[tuple[int, int], Passed]:
+    """Return what runs show by bucket and run, from what the runs of each bucket show (``only``: of these runs)."""
+    found: dict[tuple[int, int], Passed] = {}
+    for bucket, runs in zip(buckets, passed, strict=True):
+        numbers = range(len(runs)) if only is None else sorted(only[bucket])
+        found |= {(bucket, number): each for number, each in zip(numbers, runs, strict=True)}
+    return found
+
+
+def _result(passed: list[Passed], joined: Joined, behind: list[tuple[Lane, Three]], known: Known, limit: int) -> Audit:
+    findings, counts = _decided(
+        pa.concat_tables([each.findings for each in passed]), pa.concat_tables([each.counts for each in passed]), known
+    )
+    violations = _bounded(pa.concat_tables([findings, joined.findings]), limit)
     over_cuts = pa.table({name: joined.findings[name] for name in ("check", "verdict", "reason", *LANE)})
     over_cuts = over_cuts.append_column("count", pa.array(np.ones(over_cuts.num_rows, np.int64)))
-    counts = pa.concat_tables([*(each.counts for each in passed), over_cuts])
+    counts = pa.concat_tables([counts, over_cuts])
     examined = pa.concat_tables([each.examined for each in passed])
-    lanes = _lanes(pa.concat_tables([each.lanes for each in passed]), joined)
+    lanes = _lanes(pa.concat_tables([each.lanes for each in passed]), joined, behind)
     sides = pa.concat_tables([each.sides for each in passed])
     return Audit(
         {name: _check(name, counts, examined, violations) for name in CHECK_NAMES},
@@ -139,6 +186,30 @@ def _result(passed: list[Passed], joined: Joined, known: Known, limit: int) -> A
         completeness_of(sides, lanes, known.windows),
         lanes,
         _sums(pa.concat_tables([each.sums for each in passed])),
+    )
+
+
+def _decided(findings: pa.Table, counts: pa.Table, known: Known) -> tuple[pa.Table, pa.Table]:
+    """Return findings and counts in which what was undecided in the first look is decided."""
+    waiting = findings.filter(pc.equal(findings["reason"], UNDECIDED))
+    if not waiting.num_rows:
+        return findings, counts
+    lanes, lane = lane_numbers(waiting)
+    index, time = waiting["index"], waiting["time"].cast(pa.int64())
+    reasons = why_unsent(
+        *(known, [(a, b, c, d) for a, b, c, d in lanes], lane, np.asarray(index.is_valid())),
+        *(index.fill_null(0).to_numpy(), time.fill_null(int(NO_TIME)).to_numpy()),
+    )
+    verdicts = [verdict_of_unsent(reason) for reason in reasons.tolist()]
+    for name, values in (("reason", reasons.tolist()), ("verdict", verdicts)):
+        waiting = waiting.set_column(waiting.schema.get_field_index(name), name, pa.array(values, pa.string()))
+    waiting = waiting.cast(findings.schema)
+    found = waiting.group_by(["check", "verdict", "reason", *LANE]).aggregate([([], "count_all")])
+    found = found.rename_columns({"count_all": "count"}).select(counts.column_names).cast(counts.schema)
+    kept = findings.filter(pc.not_equal(findings["reason"], UNDECIDED))
+    return (
+        pa.concat_tables([kept, waiting]),
+        pa.concat_tables([counts.filter(pc.not_equal(counts["reason"], UNDECIDED)), found]),
     )
 
 
@@ -208,17 +279,20 @@ def _bounded(findings: pa.Table, limit: int) -> pa.Table:
     return marked.take(pa.array(kept)).cast(VIOLATIONS_SCHEMA)
 
 
-def _lanes(tables: pa.Table, joined: Joined) -> pa.Table:
-    """Return the figures of each lane, with what is missing between its segments."""
+def _lanes(tables: pa.Table, joined: Joined, behind: list[tuple[Lane, Three]]) -> pa.Table:
+    """Return the figures of each lane, with what is missing between its pieces or out of order because of others."""
     summed = tables.group_by(list(LANE)).aggregate([(name, "sum") for name in FIGURES])
     content: dict[str, Any] = {name: summed[name] for name in LANE}
     content |= {name: summed[f"{name}_sum"].to_numpy().copy() for name in FIGURES}
-    if joined.missing:
+    if joined.missing or behind:
         rows = summed.select(list(LANE)).to_pylist()
         at: dict[Lane, int] = {_lane(row): number for number, row in enumerate(rows)}
         for lane, numbers in joined.missing.items():
             for name, number in zip(("missing", "missing_runs", "missing_runs_inside_windows"), numbers, strict=True):
                 content[name][at[lane]] += content[name].dtype.type(number)
+        for lane, three in behind:
+            for name, number in zip(("sent", "received", "acknowledged"), three, strict=True):
+                content[f"{name}_out_of_order"][at[lane]] += number
     return pa.table(content).sort_by([(name, "ascending") for name in LANE])
 
 

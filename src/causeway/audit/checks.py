@@ -5,14 +5,15 @@ docs/audit has a page for each; what needs to know more of a lane than one bucke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from causeway.audit.columns import NO_HEIGHT, NO_TIME, REQUEST, Array, Bools, Columns, Ints, Messages, code_of
+from causeway.audit.arrays import Array, Ints
+from causeway.audit.columns import NO_HEIGHT, NO_TIME, REQUEST, Bools, Columns, Messages, code_of
 from causeway.audit.windows import Lane, Promises, Spans, Windows
 from causeway.ledger.schema import Event
 
@@ -37,6 +38,11 @@ BEFORE = (
 
 MICROSECONDS = "microseconds"
 
+UNDECIDED = "undecided"
+"""The reason of what is decided when all buckets were seen."""
+
+_NOTHING = np.zeros(0, dtype=np.int64)
+
 
 class SentEnds(NamedTuple):
     """The first and the last index that a lane is known to have sent, and when the last was sent (``NO_TIME``)."""
@@ -48,11 +54,13 @@ class SentEnds(NamedTuple):
 
 @dataclass
 class Known:
-    """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane."""
+    """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane.
+    ``complete``: whether that is known."""
 
     windows: Windows
     promises: Promises
     sent: dict[Lane, SentEnds] = field(default_factory=dict)
+    complete: bool = False
 
 
 class Finding(NamedTuple):
@@ -86,9 +94,7 @@ class Bucket:
         self.messages = Messages.of(columns)
         self.lane = columns.lane[columns.starts[:-1]]
         self._promised = [known.promises.of(lane) for lane in columns.lanes]
-        # Each event's rows lie together, as every check looks at a few events of all messages.
-        self._firsts = np.ascontiguousarray(self.messages.firsts.T)
-        self._has = self._firsts >= 0
+        self._none = np.full(len(self.lane), -1, np.int32)
 
     def promised(self, name: str) -> Bools:
         """Return which lanes promise something."""
@@ -101,13 +107,14 @@ class Bucket:
 
     def first(self, event: Event) -> Array:
         """Return each message's first row of an event, -1 for none."""
-        return np.asarray(self._firsts[code_of(event)])
+        return self.messages.firsts.get(code_of(event), self._none)
 
     def has(self, *events: Event) -> Bools:
         """Return which messages have one of some events."""
-        found: Bools = self._has[code_of(events[0])].copy()
-        for event in events[1:]:
-            found |= self._has[code_of(event)]
+        found = np.zeros(len(self.lane), dtype=bool)
+        for event in events:
+            if code_of(event) in self.messages.firsts:
+                found |= self.first(event) >= 0
         return found
 
     @cached_property
@@ -118,7 +125,11 @@ class Bucket:
 
     def count(self, messages: Bools) -> Ints:
         """Return how many of some messages each lane has."""
-        return np.bincount(self.lane[messages], minlength=len(self.columns.lanes))
+        return self.total(messages)
+
+    def total(self, numbers: Array) -> Ints:
+        """Return the sum of the numbers of each lane's messages."""
+        return np.add.reduceat(numbers, self.columns.lane_starts, dtype=np.int64) if len(numbers) else _NOTHING
 
     def microseconds_between(self, one: Array, other: Array) -> Array:
         """Return the microseconds from rows to others, NaN where a time was not seen."""
@@ -156,44 +167,69 @@ class Bucket:
         return np.asarray(covered & same)
 
     def unsent(self, check: str, rows: Ints) -> list[Finding]:
-        """Return what rows are that say that a message was sent which no row shows as sent.
-
-        Violated, where the windows would show the sending: those of the source have everything since its first block
-        or, where the lane is numbered and the index above the last one sent, since that one; until the row's time.
-        """
+        """Return what rows are that say that a message was sent which no row shows as sent: ``UNDECIDED`` in the first
+        look, in which it is not known what lanes sent, else what ``why_unsent`` says."""
         if not len(rows):
             return []
+        if not self.known.complete:
+            return [Finding(check, UNKNOWN, UNDECIDED, rows)]
         columns = self.columns
-        numbered = self.promised("numbered")[columns.lane[rows]] & (columns.indexed[rows] == 1)
-        reasons = np.full(len(rows), "sends_not_covered", dtype=object)
-        for places, spans, lane in self.spans(rows, None, Event.SENT):
-            of, sent = rows[places], self.known.sent.get(lane)
-            never = np.iinfo(np.int64).min
-            until = np.full(len(of), never if spans.all_until is None else spans.all_until, np.int64)
-            if sent is not None:
-                index, is_numbered = columns.index[of], numbered[places]
-                end = spans.end_of(sent.last_time)
-                if end is not None:
-                    above = is_numbered & (index > np.uint64(sent.last))
-                    until = np.where(above, np.maximum(until, end), until)
-            covered = (columns.time[of] != NO_TIME) & (columns.time[of] <= until)
-            reasons[places[covered]] = "not_sent"
-            if sent is not None:
-                inside = is_numbered & (index >= np.uint64(sent.first)) & (index <= np.uint64(sent.last))
-                reasons[places[inside]] = "missing_in_sequence"
-                reasons[places[is_numbered & (index < np.uint64(sent.first))]] = "before_first_sent"
+        places = columns.indexed[rows] == 1, columns.index[rows], columns.time[rows]
+        reasons = why_unsent(self.known, columns.lanes, columns.lane[rows], *places)
         return [
-            Finding(check, VIOLATED if reason == "not_sent" else UNKNOWN, str(reason), rows[reasons == reason])
-            for reason in sorted(set(reasons))
+            Finding(check, verdict_of_unsent(reason), reason, rows[reasons == reason])
+            for reason in sorted(set(reasons.tolist()))
         ]
+
+
+def why_unsent(known: Known, lanes: Sequence[Lane], lane: Array, indexed: Bools, index: Array, time: Array) -> Array:
+    """Return why nothing shows that messages were sent of which something else was seen.
+
+    ``not_sent``, where the windows would show the sending: those of the source have everything since its first block
+    or, where the lane is numbered and the index above the last one sent, since that one; until the time of the row.
+
+    Args:
+        known: what lanes sent, too.
+        lanes, lane: the lanes, and which of them each row's is.
+        indexed, index, time: of rows; ``NO_TIME``: not seen.
+    """
+    reasons = np.full(len(lane), "sends_not_covered", dtype=object)
+    never = np.iinfo(np.int64).min
+    order = np.argsort(lane, kind="stable")
+    bounds = np.searchsorted(lane[order], np.arange(len(lanes) + 1))
+    for number, own in enumerate(lanes):
+        places = order[bounds[number] : bounds[number + 1]]
+        if not len(places):
+            continue
+        spans, sent = known.windows.of(own[1], own, Event.SENT.value), known.sent.get(own)
+        until = np.full(len(places), never if spans.all_until is None else spans.all_until, np.int64)
+        if sent is not None:
+            its_index = index[places]
+            is_numbered = indexed[places] & ("numbered" in known.promises.of(own))
+            end = spans.end_of(sent.last_time)
+            if end is not None:
+                until = np.where(is_numbered & (its_index > np.uint64(sent.last)), np.maximum(until, end), until)
+        covered = (time[places] != NO_TIME) & (time[places] <= until)
+        reasons[places[covered]] = "not_sent"
+        if sent is not None:
+            inside = is_numbered & (its_index >= np.uint64(sent.first)) & (its_index <= np.uint64(sent.last))
+            reasons[places[inside]] = "missing_in_sequence"
+            reasons[places[is_numbered & (its_index < np.uint64(sent.first))]] = "before_first_sent"
+    return reasons
+
+
+def verdict_of_unsent(reason: str) -> str:
+    """Return the verdict that goes with a reason of ``why_unsent``."""
+    return VIOLATED if reason == "not_sent" else UNKNOWN
 
 
 def exactly_once(bucket: Bucket) -> Checked:
     """Every message is received once, and nothing happens to it twice."""
     columns, messages = bucket.columns, bucket.messages
     found = []
+    again = np.flatnonzero(messages.again)
     for event in ONCE:
-        rows = np.flatnonzero((messages.again == 1) & (columns.event == code_of(event)))
+        rows = again[columns.event[again] == code_of(event)]
         found.append(Finding("exactly_once", VIOLATED, f"{event.value}_again", rows))
     received, timed_out = bucket.has(Event.RECEIVED), bucket.has(Event.TIMED_OUT)
     both = bucket.first(Event.TIMED_OUT)[received & timed_out]
@@ -210,8 +246,7 @@ def exactly_once(bucket: Bucket) -> Checked:
 
 def authenticity(bucket: Bucket) -> Checked:
     """What is received was sent, with this content, and no number stands for two contents."""
-    columns, status = bucket.columns, bucket.messages.status
-    examined = np.bincount(columns.lane[status > 0], minlength=len(columns.lanes))
+    status = bucket.messages.status
     reused = (bucket.messages.flags & 1) > 0
     sent, received = bucket.first(Event.SENT), bucket.first(Event.RECEIVED)
     found = [
@@ -220,27 +255,27 @@ def authenticity(bucket: Bucket) -> Checked:
         *bucket.unsent("authenticity", np.flatnonzero(status == 4)),
         Finding("authenticity", VIOLATED, "number_reused", np.where(sent >= 0, sent, received)[reused], placed=False),
     ]
-    return Checked("authenticity", examined, found)
+    return Checked("authenticity", bucket.total(bucket.messages.receives), found)
 
 
 def causality(bucket: Bucket) -> Checked:
     """Nothing happens before what it needs: by height on one chain, else by time."""
+    from causeway.audit.message_loops import NO_PLACE, TOO_SOON, compare_pairs
+
     columns = bucket.columns
     examined = np.zeros(len(columns.lanes), dtype=np.int64)
+    pairs = np.zeros(len(bucket.lane), dtype=np.uint8)
     found = []
     for cause, effect in BEFORE:
-        both = bucket.has(cause) & bucket.has(effect)
-        if not both.any():
+        if code_of(effect) not in bucket.messages.firsts or code_of(cause) not in bucket.messages.firsts:
             continue
-        one, other = bucket.first(cause)[both], bucket.first(effect)[both]
-        examined += bucket.count(both)
-        heights = (columns.chain[one] == columns.chain[other]) & (columns.chain[one] >= 0)
-        heights &= (columns.height[one] != NO_HEIGHT) & (columns.height[other] != NO_HEIGHT)
-        delay = bucket.microseconds_between(one, other)
-        wrong = np.where(heights, columns.height[other] < columns.height[one], delay < 0)
-        unseen = ~heights & np.isnan(delay)
+        one, other = bucket.first(cause), bucket.first(effect)
+        compare_pairs(one, other, columns.chain, columns.height, columns.time, pairs)
+        examined += bucket.count(pairs > 0)
+        wrong, unseen = np.flatnonzero(pairs == TOO_SOON), np.flatnonzero(pairs == NO_PLACE)
+        by = np.maximum(0, -bucket.microseconds_between(one[wrong], other[wrong]))
         name = f"{effect.value}_before_{cause.value}"
-        found.append(Finding("causality", VIOLATED, name, other[wrong], np.maximum(0, -delay[wrong]), MICROSECONDS))
+        found.append(Finding("causality", VIOLATED, name, other[wrong], by, MICROSECONDS))
         found.append(Finding("causality", UNKNOWN, "place_unseen", other[unseen]))
     return Checked("causality", examined, found)
 

@@ -1,4 +1,4 @@
-"""What segments show together: a lane that lies in many buckets is one lane again."""
+"""What pieces show together: a lane that lies in many buckets and runs is one lane again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from causeway.audit.along import Before, SegmentKey
+from causeway.audit.along import RAISING, Before, PieceKey
 from causeway.audit.checks import ORDERED, UNKNOWN, VIOLATED, Known, SentEnds
 from causeway.audit.columns import NO_HEIGHT, NO_TIME
 from causeway.audit.passing import VIOLATIONS_SCHEMA, as_findings
@@ -16,41 +16,48 @@ from causeway.audit.windows import Lane, Spans
 from causeway.ledger.order import lane_numbers
 from causeway.ledger.schema import LANE, Event
 
+Three = tuple[int, int, int]
+
 _NEVER = -(2**63)
 
 
 class Joined(NamedTuple):
-    """What segments show together. ``findings``: gaps and skipped messages over cuts; ``missing``: of each lane the
-    messages missing between segments, in how many runs, and how many of these inside a window; ``before``: the places
-    before each segment that has any; ``again``: rows of the table of segments whose order needs a second look."""
+    """What pieces show together. ``findings``: gaps and skipped messages over cuts; ``missing``: of each lane the
+    messages missing between pieces, in how many runs, and how many of these inside a window; ``before``: the places
+    before each piece that has any; ``behind``: by the row of the table of pieces its lane, and how many of its messages
+    are out of order only because of earlier pieces, of sent, received and acknowledged each; ``again``: rows of the
+    table of pieces whose order needs a second look."""
 
     findings: pa.Table
     missing: dict[Lane, tuple[int, int, int]]
     sent: dict[Lane, SentEnds]
-    before: dict[SegmentKey, Before]
+    before: dict[PieceKey, Before]
+    behind: dict[int, tuple[Lane, Three]]
     again: list[int]
 
 
-def join(segments: pa.Table, known: Known) -> Joined:
-    """Join the segments of all buckets (``Along.summary``), in any order."""
-    names, codes = lane_numbers(segments)
-    order = np.lexsort((segments["segment"].to_numpy(), codes))
+def join(pieces: pa.Table, known: Known) -> Joined:
+    """Join the pieces of all buckets (``Along.summary``), in any order."""
+    lists = [name for name in pieces.column_names if name.startswith("raising_")]
+    narrow, kept = pieces.drop_columns(lists), pieces.select(lists).combine_chunks()
+    names, codes = lane_numbers(pieces)
+    order = np.lexsort((pieces["first"].to_numpy(), codes))
     bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
     alone = np.diff(bounds) == 1
-    quiet = (segments["lead_count"].to_numpy() == 0) | np.asarray(segments["first_received_index"].is_null())
-    joined = Joined(as_findings(None), {}, {}, {}, [])
+    quiet = (pieces["lead_count"].to_numpy() == 0) | np.asarray(pieces["first_received_index"].is_null())
+    joined = Joined(as_findings(None), {}, {}, {}, {}, [])
     found: list[dict[str, Any]] = []
-    first, last = segments["first_sent_index"], segments["last_sent_index"]
+    first, last = pieces["first_sent_index"], pieces["last_sent_index"]
     for number, lane in enumerate(names):
         own: Lane = (lane[0], lane[1], lane[2], lane[3])
         rows = order[bounds[number] : bounds[number + 1]]
         if alone[number] and quiet[rows[0]]:
             row = int(rows[0])
             if first[row].is_valid:
-                joined.sent[own] = SentEnds(first[row].as_py(), last[row].as_py(), _time(segments, row))
+                joined.sent[own] = SentEnds(first[row].as_py(), last[row].as_py(), _time(pieces, row))
             continue
-        one_lane = segments.take(pa.array(rows)).to_pylist()
-        found += _one_lane(own, one_lane, rows.tolist(), known, joined)
+        one_lane = narrow.take(pa.array(rows)).to_pylist()
+        found += _one_lane(own, one_lane, rows.tolist(), known, joined, kept)
     content = {name: pa.array([row.get(name) for row in found], VIOLATIONS_SCHEMA.field(name).type) for name in _NAMES}
     return joined._replace(findings=as_findings(content))
 
@@ -58,15 +65,15 @@ def join(segments: pa.Table, known: Known) -> Joined:
 _NAMES = VIOLATIONS_SCHEMA.names[:-1]
 
 
-def _time(segments: pa.Table, row: int) -> int:
-    found: int | None = segments["last_sent_time"][row].as_py()
+def _time(pieces: pa.Table, row: int) -> int:
+    found: int | None = pieces["last_sent_time"][row].as_py()
     return int(NO_TIME) if found is None else found
 
 
 def _one_lane(
-    lane: Lane, segments: list[dict[str, Any]], rows: list[int], known: Known, joined: Joined
+    lane: Lane, pieces: list[dict[str, Any]], rows: list[int], known: Known, joined: Joined, kept: pa.Table
 ) -> Iterator[dict[str, Any]]:
-    """Yield the findings over the cuts of one lane, whose segments are in their order."""
+    """Yield the findings over the cuts of one lane, whose pieces are in their order."""
     promised = known.promises.of(lane)
     last_sent: dict[str, Any] | None = None
     last_received: dict[str, Any] | None = None
@@ -74,14 +81,17 @@ def _one_lane(
     many = 0
     missing = [0, 0, 0]
     top = Before((0, 0, 0), (int(NO_HEIGHT),) * 3, (0, 0, 0), (_NEVER,) * 3)
-    for row, segment in zip(rows, segments, strict=True):
-        key = (lane, segment["segment"])
+    for row, piece in zip(rows, pieces, strict=True):
+        key = (lane, piece["first"])
         if any(top.has_height) or any(time > _NEVER for time in top.time):
             joined.before[key] = top
-            if _overlaps(top, segment):
+            behind = _behind(top, piece, kept, row)
+            if behind is None or any(many and name in promised for many, name in zip(behind, ORDERED, strict=True)):
                 joined.again.append(row)
-        top = _after(top, segment)
-        ends = _end(segment, "first_sent"), _end(segment, "last_sent")
+            elif any(behind):
+                joined.behind[row] = lane, behind
+        top = _after(top, piece)
+        ends = _end(piece, "first_sent"), _end(piece, "last_sent")
         if ends[0] is not None and ends[1] is not None:
             if last_sent is not None and ends[0]["index"] - last_sent["index"] > 1 and "numbered" in promised:
                 inside = _together(known, lane, last_sent, ends[0], Event.SENT)
@@ -93,17 +103,17 @@ def _one_lane(
             before = joined.sent.get(lane)
             time = int(NO_TIME) if ends[1]["time"] is None else ends[1]["time"]
             joined.sent[lane] = SentEnds(before.first if before else ends[0]["index"], ends[1]["index"], time)
-        if segment["lead_count"]:
-            waiting = waiting or _end(segment, "lead")
-            many += segment["lead_count"]
-        received = _end(segment, "first_received")
+        if piece["lead_count"]:
+            waiting = waiting or _end(piece, "lead")
+            many += piece["lead_count"]
+        received = _end(piece, "first_received")
         if received is not None:
             if many and waiting is not None and "ordered_receives" in promised:
                 covered = _together(known, lane, last_received, received, Event.RECEIVED)
                 reason = "skipped" if covered else "skipped_not_covered"
                 yield _gap(lane, VIOLATED if covered else UNKNOWN, reason, waiting["index"], many)
-            last_received = _end(segment, "last_received")
-            waiting, many = _end(segment, "tail"), segment["tail_count"]
+            last_received = _end(piece, "last_received")
+            waiting, many = _end(piece, "tail"), piece["tail_count"]
     if missing[1]:
         joined.missing[lane] = (missing[0], missing[1], missing[2])
 
@@ -113,10 +123,10 @@ def _gap(lane: Lane, verdict: str, reason: str, index: int, size: int) -> dict[s
     return {**found, "index": index, "magnitude": float(size), "unit": "messages"}
 
 
-def _end(segment: dict[str, Any], name: str) -> dict[str, Any] | None:
-    if segment[f"{name}_index"] is None:
+def _end(piece: dict[str, Any], name: str) -> dict[str, Any] | None:
+    if piece[f"{name}_index"] is None:
         return None
-    return {part: segment[f"{name}_{part}"] for part in ("index", "chain", "height", "time")}
+    return {part: piece[f"{name}_{part}"] for part in ("index", "chain", "height", "time")}
 
 
 def _together(known: Known, lane: Lane, one: dict[str, Any] | None, other: dict[str, Any], event: Event) -> bool:
@@ -134,23 +144,45 @@ def _together(known: Known, lane: Lane, one: dict[str, Any] | None, other: dict[
     return False
 
 
-def _overlaps(top: Before, segment: dict[str, Any]) -> bool:
-    """Return whether something in a segment is not after what was before it."""
+def _behind(top: Before, piece: dict[str, Any], kept: pa.Table, row: int) -> Three | None:
+    """Return how many messages of a piece, in order among themselves, are behind what was before it, of sent, received
+    and acknowledged each; None where the rows that are kept of the piece do not decide it."""
+    found = []
     for number, promise in enumerate(ORDERED):
-        if top.has_height[number] and segment[f"least_{promise}"] <= top.height[number]:
-            return True
-        if segment[f"least_time_{promise}"] < top.time[number]:
-            return True
-    return False
+        high, position, has = top.height[number], top.position[number], top.has_height[number]
+        late, unseen, many = top.time[number], int(NO_HEIGHT), 0
+        open_height = bool(has) and piece[f"least_{promise}"] <= high
+        open_time = piece[f"least_time_{promise}"] < late
+        if not open_height and not open_time:
+            found.append(0)
+            continue
+        rows = [kept[f"raising_{name}_{promise}"][row].as_py() for name in ("height", "position", "time")]
+        for at, place, time in zip(*rows, strict=True):
+            if at != unseen:
+                if not has or at > high:
+                    has, high, position, open_height = 1, at, place, False
+                elif at < high:
+                    many += 1
+                elif place != unseen:
+                    many += position != unseen and place < position
+                    position = place if position == unseen else max(position, place)
+            elif time < late:
+                many += 1
+            else:
+                late, open_time = time, False
+        if (open_height or open_time) and len(rows[0]) in (0, RAISING):
+            return None
+        found.append(many)
+    return _three(found)
 
 
-def _after(top: Before, segment: dict[str, Any]) -> Before:
-    """Return the last places in a segment or before."""
+def _after(top: Before, piece: dict[str, Any]) -> Before:
+    """Return the last places in a piece or before."""
     heights, positions, has, times = [], [], [], []
     for number, promise in enumerate(ORDERED):
         before = (top.height[number], top.position[number]) if top.has_height[number] else None
-        own = (segment[f"top_{promise}"], segment[f"top_position_{promise}"])
-        own_seen = bool(segment[f"has_top_{promise}"])
+        own = (piece[f"top_{promise}"], piece[f"top_position_{promise}"])
+        own_seen = bool(piece[f"has_top_{promise}"])
         if before is not None and own_seen and before[0] == own[0]:
             # The position that counts is the last one seen.
             seen = [position for _, position in (before, own) if position != int(NO_HEIGHT)]
@@ -160,10 +192,10 @@ def _after(top: Before, segment: dict[str, Any]) -> Before:
         heights.append(place[0])
         positions.append(place[1])
         has.append(int(before is not None or own_seen))
-        times.append(max(top.time[number], segment[f"top_time_{promise}"]))
+        times.append(max(top.time[number], piece[f"top_time_{promise}"]))
     return Before(_three(heights), _three(positions), _three(has), _three(times))
 
 
-def _three(values: list[int]) -> tuple[int, int, int]:
+def _three(values: list[int]) -> Three:
     one, two, three = values
     return one, two, three

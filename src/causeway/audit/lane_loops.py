@@ -1,7 +1,8 @@
 """A loop over the messages of lanes in the order of their indices: order, and what is missing.
 
-A segment is a run of messages of one lane; ``firsts`` are the first rows of a message's events, -1 for none
-(``message_loops.judge``). What was not seen of a height, position or time is the largest value of its type.
+A piece is a run of messages of one lane; ``sent``, ``received``, ``acknowledged`` are each message's first rows of
+these events, -1 for none (``message_loops.judge``). What was not seen of a height, position or time is the largest
+value of its type.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from causeway.audit.message_loops import ACKNOWLEDGED, NO_HEIGHT, NO_TIME, RECEIVED, SENT, WORDS
+from causeway.audit.message_loops import CODES, NO_HEIGHT, NO_TIME, RECEIVED, SENT, WORDS
 from causeway.model.compiled import BYTES, NOTHING, ROWS, compiled, read, written
 
 NOTHING_BEFORE = np.int64(-0x8000000000000000)
 """The time before every time."""
 
 _WALK = [
-    *(ROWS, ROWS, WORDS, read("int32", 2), WORDS, WORDS, read("int64"), BYTES),
+    *(ROWS, ROWS, WORDS, CODES, CODES, CODES, WORDS, WORDS, read("int64"), BYTES),
     *(written("uint64", 2), written("uint64", 2), written("uint8", 2), written("int64", 2)),
     *(written("uint64", 2), written("int64", 2), written("uint8", 2)),
     *(written("int64", 2), written("int64", 2), written("int64", 2), written("int64", 2), written("int64", 2)),
-    written("int64"),
+    *(written("int64"), read("int64"), written("int32", 2), written("int32", 3)),
 ]
 
 
@@ -30,7 +31,9 @@ def walk(
     starts: Any,
     stops: Any,
     index: Any,
-    firsts: Any,
+    sent: Any,
+    received: Any,
+    acknowledged: Any,
     height: Any,
     position: Any,
     time: Any,
@@ -48,81 +51,104 @@ def walk(
     lead: Any,
     tail: Any,
     sizes: Any,
+    slot: Any,
+    raised: Any,
+    raising: Any,
 ) -> None:
-    """Walk along segments, each the messages from its start up to its stop.
+    """Walk along pieces, each the messages from its start up to its stop.
 
     ``is_open``: messages that were sent and of which nothing else is known. ``top``, ``top_position``, ``has_top``,
-    ``top_time``: of a segment and each of sent, received, acknowledged, the last place before it, and then the last
+    ``top_time``: of a piece and each of sent, received, acknowledged, the last place before it, and then the last
     place in it or before. Written are: ``least``, ``least_time``: the first place in it; ``below``: whether a message's
     event was before that of an earlier message; ``ends``: the first and the last message that was sent; ``gaps``: pairs
     of sent messages between whose indices some are missing; ``skips``: (the received message before or -1, the next
-    received one, the first of the open ones in between, how many) where there is one before in the segment; ``lead``:
+    received one, the first of the open ones in between, how many) where there is one before in the piece; ``lead``:
     (the first open one, how many, the first received message) before any is received, ``tail``: the same after the
-    last, with the last received message; ``sizes``: how many gaps and skips.
+    last, with the last received message; ``sizes``: how many gaps and skips. Of a piece with a ``slot`` (others: -1)
+    ``raising`` has the first rows of each event that are not before that of an earlier message, ``raised`` how many.
     """
     gap_count, skip_count = 0, 0
-    for segment in range(len(starts)):
-        before_sent, received = -1, -1
-        waiting, first_waiting = 0, -1
-        for message in range(starts[segment], stops[segment]):
-            for each in range(3):
-                row = firsts[message, SENT if each == 0 else (RECEIVED if each == 1 else ACKNOWLEDGED)]
+    for piece in range(len(starts)):
+        own = slot[piece]
+        for each in range(3):
+            rows = sent if each == 0 else (received if each == 1 else acknowledged)
+            has, high, high_position, late = (
+                has_top[piece, each],
+                top[piece, each],
+                top_position[piece, each],
+                top_time[piece, each],
+            )
+            low, early = least[piece, each], least_time[piece, each]
+            kept = 0
+            for message in range(starts[piece], stops[piece]):
+                row = rows[message]
                 if row < 0:
                     continue
                 at = height[row]
+                behind = False
                 if at != NO_HEIGHT:
-                    least[segment, each] = min(least[segment, each], at)
-                    if not has_top[segment, each] or at > top[segment, each]:
-                        has_top[segment, each] = 1
-                        top[segment, each] = at
-                        top_position[segment, each] = position[row]
-                    elif at < top[segment, each]:
-                        below[message, each] = 1
+                    low = min(low, at)
+                    if not has or at > high:
+                        has, high, high_position = 1, at, position[row]
+                    elif at < high:
+                        behind = True
                     elif position[row] != NO_HEIGHT:
-                        if top_position[segment, each] == NO_HEIGHT or position[row] > top_position[segment, each]:
-                            top_position[segment, each] = position[row]
-                        elif position[row] < top_position[segment, each]:
-                            below[message, each] = 1
+                        if high_position == NO_HEIGHT or position[row] > high_position:
+                            high_position = position[row]
+                        elif position[row] < high_position:
+                            behind = True
                 elif time[row] != NO_TIME:
-                    least_time[segment, each] = min(least_time[segment, each], time[row])
-                    if time[row] < top_time[segment, each]:
-                        below[message, each] = 1
+                    early = min(early, time[row])
+                    if time[row] < late:
+                        behind = True
                     else:
-                        top_time[segment, each] = time[row]
-            if firsts[message, SENT] >= 0:
+                        late = time[row]
+                if behind:
+                    below[each, message] = 1
+                elif own >= 0 and kept < raising.shape[2] and (at != NO_HEIGHT or time[row] != NO_TIME):
+                    raising[own, each, kept] = row
+                    kept += 1
+            if own >= 0:
+                raised[own, each] = kept
+            has_top[piece, each], top[piece, each], top_position[piece, each] = has, high, high_position
+            top_time[piece, each], least[piece, each], least_time[piece, each] = late, low, early
+        before_sent, last_received = -1, -1
+        waiting, first_waiting = 0, -1
+        for message in range(starts[piece], stops[piece]):
+            if sent[message] >= 0:
                 if before_sent < 0:
-                    ends[segment, 0] = message
+                    ends[piece, 0] = message
                 elif index[message] - index[before_sent] > np.uint64(1):
                     gaps[gap_count, 0] = before_sent
                     gaps[gap_count, 1] = message
                     gap_count += 1
                 before_sent = message
-            if firsts[message, RECEIVED] >= 0:
-                if received < 0:
-                    lead[segment, 0] = first_waiting
-                    lead[segment, 1] = waiting
-                    lead[segment, 2] = message
+            if received[message] >= 0:
+                if last_received < 0:
+                    lead[piece, 0] = first_waiting
+                    lead[piece, 1] = waiting
+                    lead[piece, 2] = message
                 elif waiting > 0:
-                    skips[skip_count, 0] = received
+                    skips[skip_count, 0] = last_received
                     skips[skip_count, 1] = message
                     skips[skip_count, 2] = first_waiting
                     skips[skip_count, 3] = waiting
                     skip_count += 1
-                received = message
+                last_received = message
                 waiting, first_waiting = 0, -1
             elif is_open[message]:
                 if waiting == 0:
                     first_waiting = message
                 waiting += 1
-        ends[segment, 1] = before_sent
-        if received < 0:
-            lead[segment, 0] = first_waiting
-            lead[segment, 1] = waiting
-            lead[segment, 2] = -1
+        ends[piece, 1] = before_sent
+        if last_received < 0:
+            lead[piece, 0] = first_waiting
+            lead[piece, 1] = waiting
+            lead[piece, 2] = -1
             waiting, first_waiting = 0, -1
-        tail[segment, 0] = first_waiting
-        tail[segment, 1] = waiting
-        tail[segment, 2] = received
+        tail[piece, 0] = first_waiting
+        tail[piece, 1] = waiting
+        tail[piece, 2] = last_received
     sizes[0] = gap_count
     sizes[1] = skip_count
 
@@ -135,7 +161,7 @@ TALLIED = 9
 sent and received rows alone: how many there are, and those of them without content."""
 
 _TALLY = [
-    *(ROWS, read("int8"), BYTES, read("int32"), WORDS, read("int64"), BYTES, BYTES),
+    *(CODES, CODES, BYTES, CODES, WORDS, read("int64"), BYTES, BYTES),
     *(written("int64", 3), written("uint64", 3), written("int64", 3)),
 ]
 
@@ -154,7 +180,10 @@ def tally(
     heights: Any,
     times: Any,
 ) -> None:
-    """Count rows by lane and side (``TALLIED``), and widen the first and last height and time of each."""
+    """Count rows by lane and side (``TALLIED``), and widen the first and last height and time of each.
+
+    ``ident``: empty where every row has an index.
+    """
     for row in range(len(lane)):
         kind = event[row]
         side = 2
@@ -164,8 +193,9 @@ def tally(
             side = 1
         at = lane[row]
         counts[at, side, 0] += 1
-        counts[at, side, 1] += not indexed[row]
-        counts[at, side, 2] += not indexed[row] and ident[row] < 0
+        if not indexed[row]:
+            counts[at, side, 1] += 1
+            counts[at, side, 2] += ident[row] < 0
         counts[at, side, 3] += height[row] == NO_HEIGHT
         counts[at, side, 4] += time[row] == NO_TIME
         counts[at, side, 5] += not has_content[row]

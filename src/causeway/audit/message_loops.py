@@ -1,4 +1,4 @@
-"""Loops over the rows of messages: which rows of a message belong together, and what each message comes to.
+"""Loops over the rows of messages: what each message comes to.
 
 Rows are sorted by message; message ``m`` has the rows ``starts[m]`` up to ``starts[m + 1]``. Heights, positions and
 times that were not seen are the largest value of their type, so they come last.
@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.compiled import BYTES, BYTES_OUT, INT64, ROWS, ROWS_OUT, compiled, read, written
+from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, read, written
 
 SENT, COMMITTED, RECEIVED, EXECUTED, ANSWERED, ACKNOWLEDGED, TIMED_OUT = 0, 1, 3, 4, 5, 6, 8
 REVERTED, OBSERVED = 12, 13
 EVENTS = 14
 """Events by their place in ``schema.Event``, and how many there are."""
+
+NEEDED = (SENT, RECEIVED, ACKNOWLEDGED, TIMED_OUT)
+"""Events that have a place among ``firsts``, whether there are any or not."""
 
 SMALL = 16
 """Contents of a message of so many rows are compared with each other; of larger ones they were numbered before."""
@@ -43,25 +46,6 @@ NO_TIME = np.int64(0x7FFFFFFFFFFFFFFF)
 LOW = np.uint64(0xFFFFFFFF)
 
 
-@compiled(INT64, [ROWS, BYTES, WORDS, CODES, written("int64")], allocates=False)
-def message_starts(lane: Any, indexed: Any, index: Any, ident: Any, starts: Any) -> Any:
-    """Write where each message begins, and the number of rows behind; return the number of messages."""
-    count = 0
-    for row in range(len(lane)):
-        before = row - 1
-        if (
-            row == 0
-            or lane[row] != lane[before]
-            or indexed[row] != indexed[before]
-            or (indexed[row] and index[row] != index[before])
-            or (not indexed[row] and ident[row] != ident[before])
-        ):
-            starts[count] = row
-            count += 1
-    starts[count] = len(lane)
-    return count
-
-
 @compiled(allocates=False)
 def earlier(height: Any, time: Any, one: Any, other: Any) -> Any:
     """Return whether a row was before another one, by height, then by time."""
@@ -71,15 +55,17 @@ def earlier(height: Any, time: Any, one: Any, other: Any) -> Any:
 
 
 @compiled(allocates=False)
-def add(total: Any, limbs: Any, row: Any) -> None:
+def add(total: Any, one: Any, two: Any, three: Any, four: Any, row: Any) -> None:
     """Add an amount to a sum."""
-    carry = np.uint64(0)
-    for limb in range(4):
-        before = total[limb]
-        after = before + limbs[row, limb]
-        over = np.uint64(after < before)
-        total[limb] = after + carry
-        carry = over + np.uint64(total[limb] < after)
+    low = total[0] + one[row]
+    carry = np.uint64(low < one[row])
+    total[0] = low
+    for limb in range(1, 4):
+        word = two[row] if limb == 1 else (three[row] if limb == 2 else four[row])
+        found = total[limb] + word
+        over = np.uint64(found < word)
+        total[limb] = found + carry
+        carry = over + np.uint64(total[limb] < carry)
     total[4] += carry
 
 
@@ -106,9 +92,9 @@ def difference(more: Any, less: Any) -> Any:
 
 
 _JUDGE = [
-    *(ROWS, ROWS, BYTES, read("int8"), WORDS, ROWS, ROWS, BYTES, WORD_ROWS),
-    *(CODES, BYTES, WORD_ROWS, BYTES, written("int64", 2)),
-    *(BYTES_OUT, BYTES_OUT, written("int32", 2), BYTES_OUT, BYTES_OUT, written("float64"), CODES_OUT),
+    *(CODES, ROWS, BYTES, CODES, WORDS, ROWS, ROWS, BYTES, WORD_ROWS),
+    *(CODES, BYTES, WORDS, WORDS, WORDS, WORDS, BYTES, ROWS, written("int64", 2)),
+    *(BYTES_OUT, BYTES_OUT, CODES_OUT, written("int32", 2), BYTES_OUT, BYTES_OUT, written("float64"), CODES_OUT),
     *(ROWS_OUT, ROWS_OUT, ROWS_OUT, ROWS_OUT, written("uint64", 3)),
 ]
 
@@ -126,11 +112,16 @@ def judge(
     content: Any,
     asset: Any,
     has_amount: Any,
-    limbs: Any,
+    limb_0: Any,
+    limb_1: Any,
+    limb_2: Any,
+    limb_3: Any,
     stopped_waiting: Any,
+    place: Any,
     first: Any,
     again: Any,
     status: Any,
+    receives: Any,
     firsts: Any,
     flags: Any,
     value: Any,
@@ -145,11 +136,13 @@ def judge(
     """Find what each message comes to; return how many pairs of lane and asset have sums.
 
     ``codes``: of rows of messages of more than ``SMALL`` rows the number of (message, content), of others not read;
-    from ``SMALL`` on; ``first``: scratch of a row a number with -1 in it. Written are, of rows: ``again`` (another
-    row of the same event with the same content was before it) and ``status`` (of received rows); of messages: the
-    first row of every event (-1: none; of received ones whose content does not differ), ``flags``, ``value`` with the
-    amount ``value_by`` which it is wrong and the row ``value_row`` that shows it. ``stamps``, ``slots``: scratch of an
-    entry an asset, with -1 in ``stamps``; ``slot_lane``, ``slot_asset``, ``sums``: one a pair of lane and asset.
+    from ``SMALL`` on; ``stopped_waiting``: empty where no row does; ``place``: of each event the row of ``firsts`` that
+    it has; ``first``: scratch of a row a number with -1 in it. Written are, of rows: ``again`` (another
+    row of the same event with the same content was before it) and ``status`` (of received rows); of messages: how many
+    received rows there are, the first row of every event (-1: none; of received ones whose content does not differ),
+    ``flags``, ``value`` with the amount ``value_by`` which it is wrong and the row ``value_row`` that shows it.
+    ``stamps``, ``slots``: scratch of an entry an asset, with -1 in ``stamps``; ``slot_lane``, ``slot_asset``, ``sums``:
+    one a pair of lane and asset.
     """
     local = np.empty(SMALL, dtype=np.int64)
     sent_total, received_total, nothing = (
@@ -157,6 +150,7 @@ def judge(
         np.zeros(LIMBS, dtype=np.uint64),
         np.zeros(LIMBS, dtype=np.uint64),
     )
+    sent_at, received_at, timed_out_at = place[SENT], place[RECEIVED], place[TIMED_OUT]
     pairs = 0
     for message in range(len(starts) - 1):
         low, high = starts[message], starts[message + 1]
@@ -177,11 +171,10 @@ def judge(
                         code = local[before - low]
                         break
                 local[row - low] = code
-                for each in range(EVENTS):
-                    first[row - low, each] = -1
-        for each in range(EVENTS):
-            firsts[message, each] = -1
-        unseen_sent = False
+                if code == row - low:
+                    for each in range(EVENTS):
+                        first[code, each] = -1
+        unseen_sent, has_sent = False, False
         for row in range(low, high):
             if not alive[row]:
                 continue
@@ -195,21 +188,18 @@ def judge(
                 again[best] = 1
             else:
                 again[row] = 1
-            if kind == SENT and not has_content[row]:
-                unseen_sent = True
-            if stopped_waiting[row]:
-                flags[message] |= U8(TIMEOUT_OBSERVED)
-        has_sent = False
-        for row in range(low, high):
-            if alive[row] and event[row] == SENT:
+            if kind == SENT:
                 has_sent = True
+                unseen_sent |= not has_content[row]
+            elif len(stopped_waiting) and stopped_waiting[row]:
+                flags[message] |= U8(TIMEOUT_OBSERVED)
         sent_contents, received_contents, received_rows = 0, 0, 0
         for row in range(low, high):
             if not alive[row]:
                 continue
             kind = event[row]
-            code = local[row - low] if small else codes[row]
             if kind == RECEIVED:
+                code = local[row - low] if small else codes[row]
                 received_rows += 1
                 if not has_sent:
                     status[row] = NOT_SENT
@@ -225,19 +215,21 @@ def judge(
                     continue
             elif kind == SENT and has_content[row] and not again[row]:
                 sent_contents += 1
-            best = firsts[message, kind]
+            best = firsts[place[kind], message]
             if best < 0 or earlier(height, time, row, best):
-                firsts[message, kind] = row
+                firsts[place[kind], message] = row
+        receives[message] = received_rows
         if sent_contents > 1 or (not has_sent and received_contents > 1):
             flags[message] |= U8(REUSED)
         # Value.
         value_row[message] = -1
         if not has_sent and received_rows == 0:
             continue
-        receipt, timed_out = firsts[message, RECEIVED], firsts[message, TIMED_OUT]
-        sent_total[:] = nothing
-        received_total[:] = nothing
-        base = firsts[message, SENT]
+        receipt, timed_out = firsts[received_at, message], firsts[timed_out_at, message]
+        for limb in range(LIMBS):
+            sent_total[limb] = 0
+            received_total[limb] = 0
+        base = firsts[sent_at, message]
         unseen, other = False, False
         shown = base
         for row in range(low, high):
@@ -261,15 +253,15 @@ def judge(
                 pairs += 1
             slot = slots[what]
             if event[row] == SENT:
-                add(sent_total, limbs, row)
-                add(sums[slot, IN], limbs, row)
+                add(sent_total, limb_0, limb_1, limb_2, limb_3, row)
+                add(sums[slot, IN], limb_0, limb_1, limb_2, limb_3, row)
                 if receipt < 0 and timed_out >= 0:
-                    add(sums[slot, BACK], limbs, row)
+                    add(sums[slot, BACK], limb_0, limb_1, limb_2, limb_3, row)
                 elif receipt < 0:
-                    add(sums[slot, PENDING], limbs, row)
+                    add(sums[slot, PENDING], limb_0, limb_1, limb_2, limb_3, row)
             else:
-                add(received_total, limbs, row)
-                add(sums[slot, OUT], limbs, row)
+                add(received_total, limb_0, limb_1, limb_2, limb_3, row)
+                add(sums[slot, OUT], limb_0, limb_1, limb_2, limb_3, row)
         value_row[message] = shown
         if unseen:
             value[message] = AMOUNT_UNSEEN
@@ -293,3 +285,23 @@ def judge(
                 value_by[message] = difference(received_total, nothing)
                 value_row[message] = timed_out
     return pairs
+
+
+FINE, TOO_SOON, NO_PLACE = 1, 2, 3
+"""What a pair of events of a message is: in order, the effect before its cause, not comparable."""
+
+
+@compiled(NOTHING, [CODES, CODES, CODES, WORDS, ROWS, BYTES_OUT], allocates=False)
+def compare_pairs(cause: Any, effect: Any, chain: Any, height: Any, time: Any, found: Any) -> None:
+    """Write of each message whether its effect is before its cause: by height on one chain, else by time; 0 where one
+    of the two rows is -1."""
+    for message in range(len(cause)):
+        one, other = cause[message], effect[message]
+        if one < 0 or other < 0:
+            found[message] = 0
+        elif chain[one] == chain[other] and chain[one] >= 0 and height[one] != NO_HEIGHT and height[other] != NO_HEIGHT:
+            found[message] = TOO_SOON if height[other] < height[one] else FINE
+        elif time[one] == NO_TIME or time[other] == NO_TIME:
+            found[message] = NO_PLACE
+        else:
+            found[message] = TOO_SOON if time[other] < time[one] else FINE

@@ -1,19 +1,28 @@
-"""The pass over one bucket: from its sorted rows to what it shows, as tables that are put together with others'."""
+"""The pass over one bucket: from its sorted rows, a run of messages at a time, to what they show, as tables that are
+put together with others'."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from causeway.audit.along import Along, Before, SegmentKey, lane_columns
-from causeway.audit.checks import CHECKS, Bucket, Checked, Finding, Known
-from causeway.audit.columns import NO_HEIGHT, NO_TIME, Array, Columns
-from causeway.ledger.schema import LANE, Event
+from causeway.audit.along import Along, Before, PieceKey, lane_columns
+from causeway.audit.arrays import Array
+from causeway.audit.checks import CHECKS, UNDECIDED, Bucket, Checked, Finding, Known
+from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
+from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
+from causeway.ledger.schema import LANE, LEDGER_SCHEMA, Event
 
 LIMIT = 10_000
 """So many findings of one lane, check and reason are named, from the first on, and as many of the worst."""
+
+WAITING = 1_000
+"""So many rows of one lane, check and run that can be judged when all buckets were seen are kept until then; a run that
+has more is looked at again."""
 
 VIOLATIONS_SCHEMA = pa.schema(
     [
@@ -64,9 +73,9 @@ SIDES = ("source", "destination", "elsewhere")
 
 @dataclass(frozen=True)
 class Passed:
-    """What one bucket shows. ``findings``: as ``VIOLATIONS_SCHEMA`` without ``example``; ``counts``: how many there are
+    """What one run shows. ``findings``: as ``VIOLATIONS_SCHEMA`` without ``example``; ``counts``: how many there are
     of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES``;
-    ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``segments``: see ``Along``.
+    ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
     ``asks``: whether something can be judged only in a second look, when all buckets were seen.
     """
 
@@ -76,42 +85,65 @@ class Passed:
     lanes: pa.Table
     sides: pa.Table
     sums: pa.Table
-    segments: pa.Table
+    pieces: pa.Table
     asks: bool
 
 
-def pass_over(rows: pa.Table, known: Known, before: dict[SegmentKey, Before], limit: int = LIMIT) -> Passed:
-    """Check one bucket.
+def pass_over(
+    bucket: pa.Table | Iterable[Part],
+    known: Known,
+    before: dict[PieceKey, Before],
+    limit: int = LIMIT,
+    only: Collection[int] | None = None,
+) -> list[Passed]:
+    """Check one bucket, and return what each run of its messages (``parts.runs_of``) shows.
 
     Args:
-        rows: of a ledger (``LEDGER_SCHEMA``), in its order: all of each message that it has any of.
+        bucket: rows of a ledger (``LEDGER_SCHEMA``), in its order: all of each message that it has any of. In parts,
+            of which one at a time is in memory, or a whole table.
         known: windows and promises; in a second look also what each lane sent.
-        before: in a second look, the places before segments.
+        before: in a second look, the places before pieces.
         limit: how many findings of a lane and reason are named.
+        only: in a second look, the numbers of the runs that are looked at; the result has these alone.
 
     Raises:
-        InvalidInput: an event or kind has no known name.
+        InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
     """
+    parts = parts_of(bucket) if isinstance(bucket, pa.Table) else bucket
+    return [
+        _pass_over(run, known, before, limit)
+        for number, run in enumerate(runs_of(parts))
+        if only is None or number in only
+    ]
+
+
+def pass_nothing(known: Known) -> Passed:
+    """Return what no rows show."""
+    nothing = pa.table({name: pa.array([], LEDGER_SCHEMA.field(name).type) for name in LEDGER_SCHEMA.names})
+    return _pass_over(Run(nothing.select(READ), ((TablePart(nothing), 0, 0),)), known, {}, LIMIT)
+
+
+def _pass_over(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int) -> Passed:
     columns = Columns.of(rows)
     bucket = Bucket(columns, known)
     along = Along(bucket, before)
     checked = [check(bucket) for check in CHECKS] + [along.order(), along.gap_check()]
     found = [finding for each in checked for finding in each.found if len(finding.rows)]
     return Passed(
-        findings=_named(rows, columns, found, limit),
+        findings=_named(columns, found, limit),
         counts=_counts(columns, found),
         examined=_examined(columns, checked),
         lanes=_figures(bucket, along),
         sides=_sides(columns),
         sums=_sums(bucket),
-        segments=along.summary(),
-        asks=bool((bucket.messages.status == 4).any() or _has_replies_alone(bucket)),
+        pieces=along.summary(),
+        asks=any(_too_many(columns, finding) for finding in found if finding.reason == UNDECIDED),
     )
 
 
-def _has_replies_alone(bucket: Bucket) -> bool:
-    replies = bucket.has(Event.ACKNOWLEDGED, Event.TIMED_OUT, Event.ANSWERED)
-    return bool((replies & ~bucket.has(Event.SENT)).any())
+def _too_many(columns: Columns, finding: Finding) -> bool:
+    """Return whether more rows wait for a decision than are named of a lane."""
+    return bool(np.bincount(columns.lane[finding.rows]).max() > WAITING)
 
 
 def chosen(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Array]:
@@ -130,23 +162,26 @@ def chosen(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Ar
     return first, worst
 
 
-def _named(rows: pa.Table, columns: Columns, found: list[Finding], limit: int) -> pa.Table:
+def _named(columns: Columns, found: list[Finding], limit: int) -> pa.Table:
     """Return findings as a table, so many of each lane and reason."""
-    picked, tables = [], []
+    picked = []
     for finding in found:
-        first, worst = chosen(columns.lane[finding.rows], finding.magnitude, limit)
+        most = WAITING if finding.reason == UNDECIDED else limit
+        first, worst = chosen(columns.lane[finding.rows], finding.magnitude, most)
         picked.append(np.flatnonzero(first | worst))
+    tables = [as_findings(None)]
+    if not found:
+        return tables[0]
+    every = [finding.rows[which] for finding, which in zip(found, picked, strict=True)]
+    rows = columns.rows.take((*_OF_MESSAGE, *_OF_ROW), np.concatenate(every))
+    begin = 0
     for finding, which in zip(found, picked, strict=True):
-        at = finding.rows[which]
-        of_rows = rows.select([*_OF_MESSAGE, *_OF_ROW]).take(pa.array(at))
-        count = len(at)
-        content = {name: pa.array([getattr(finding, name)] * count) for name in ("check", "verdict", "reason")}
-        for name in VIOLATIONS_SCHEMA.names:
-            if name in of_rows.column_names:
-                content[name] = of_rows[name]
+        count = len(which)
+        content: dict[str, Any] = {name: rows[name].slice(begin, count) for name in rows.column_names}
+        begin += count
+        content |= {name: pa.array([getattr(finding, name)] * count) for name in ("check", "verdict", "reason")}
         if not finding.placed:
-            for name in _OF_ROW:
-                content[name] = pa.nulls(count)
+            content |= dict.fromkeys(_OF_ROW, pa.nulls(count))
         if finding.from_index is not None:
             content["index"] = pa.array(finding.from_index[which])
             content["message_id"] = pa.nulls(count)
@@ -154,7 +189,7 @@ def _named(rows: pa.Table, columns: Columns, found: list[Finding], limit: int) -
         content["magnitude"] = pa.array(size, mask=np.isnan(size))
         content["unit"] = pa.array([finding.unit] * count, pa.string())
         tables.append(as_findings(content))
-    return pa.concat_tables([as_findings(None), *tables])
+    return pa.concat_tables(tables)
 
 
 def as_findings(content: dict[str, pa.Array] | None) -> pa.Table:
@@ -190,29 +225,25 @@ def _figures(bucket: Bucket, along: Along) -> pa.Table:
     lanes = len(columns.lanes)
     one, other, missing = along.gap_rows()
     inside = bucket.together(one, other, Event.SENT)
-    named = columns.alive[columns.starts[:-1]] == 1
-    named |= (columns.indexed[columns.starts[:-1]] == 1) | (columns.ident[columns.starts[:-1]] >= 0)
+    named = columns.indexed[columns.starts[:-1]] == 1
+    if len(columns.ident):
+        named |= columns.ident[columns.starts[:-1]] >= 0
+    many = np.zeros(lanes, np.uint64)
+    np.add.at(many, columns.lane[one], missing)
     figures = (
         bucket.count(named),
         bucket.count(bucket.has(Event.SENT)),
-        np.bincount(bucket.lane, weights=_receives(bucket), minlength=lanes).astype(np.int64),
+        bucket.total(bucket.messages.receives),
         bucket.count(bucket.has(Event.ACKNOWLEDGED)),
         bucket.count(bucket.has(Event.SENT) & bucket.has(Event.RECEIVED)),
         bucket.count(bucket.is_open),
         *(bucket.count(along.out_of_order(number)) for number in range(3)),
-        np.bincount(columns.lane[one], weights=missing.astype(np.float64), minlength=lanes).astype(np.int64),
+        many,
         np.bincount(columns.lane[one], minlength=lanes),
         np.bincount(columns.lane[one[inside]], minlength=lanes),
     )
-    content = {name: pa.array(np.asarray(values, np.int64)) for name, values in zip(FIGURES, figures, strict=True)}
-    content["missing"] = content["missing"].cast(pa.uint64())
+    content = {name: pa.array(np.asarray(values)) for name, values in zip(FIGURES, figures, strict=True)}
     return pa.table(lane_columns(columns, np.arange(lanes)) | content)
-
-
-def _receives(bucket: Bucket) -> Array:
-    """Return how many received rows each message has."""
-    ends = np.concatenate(([0], np.cumsum(bucket.messages.status > 0)))
-    return np.asarray(ends[bucket.columns.starts[1:]] - ends[bucket.columns.starts[:-1]])
 
 
 def _sides(columns: Columns) -> pa.Table:

@@ -1,0 +1,166 @@
+"""Columns of Arrow as arrays of numbers: as they lie in memory where that can be, names as codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.audit.parts import Run
+from causeway.audit.windows import Lane
+from causeway.ledger.codes import Names
+from causeway.ledger.schema import LANE
+from causeway.model.errors import InvalidInput
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint64]
+Array = npt.NDArray[Any]
+
+_NO_BITS: Bytes = np.zeros(0, dtype=np.uint8)
+"""The validity of a column in which nothing is null."""
+
+_SMALL_DICTIONARY = 32
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def seen(column: pa.Array) -> Bytes:
+    """Return which rows are not null."""
+    if not column.null_count:
+        return np.ones(len(column), dtype=np.uint8)
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8))
+
+
+def all_seen(columns: list[pa.Array]) -> Bytes:
+    """Return in which rows no column is null; mostly they are null in the same ones."""
+    first, found = columns[0], seen(columns[0])
+    bits = first.buffers()[0]
+    for column in columns[1:]:
+        alike = column.null_count == first.null_count and column.offset == first.offset
+        if alike and (not first.null_count or column.buffers()[0].equals(bits)):
+            continue
+        found = np.minimum(found, seen(column))
+    return found
+
+
+def numbers(column: pa.Array, missing: Any) -> Array:
+    """Return a column of numbers, ``missing`` where it is null."""
+    return np.ascontiguousarray((column.fill_null(missing) if column.null_count else column).to_numpy())
+
+
+def raw_words(column: pa.Array) -> Words:
+    """Return the words of a column, whatever they are where it is null."""
+    data = column.buffers()[1]
+    if data is None or not len(column):
+        return np.zeros(len(column), dtype=np.uint64)
+    return np.frombuffer(data, dtype=np.uint64)[column.offset : column.offset + len(column)]
+
+
+def content_words(column: pa.Array) -> Words:
+    """Return 32 bytes a row as four words, whatever they are where the column is null."""
+    data = column.buffers()[1]
+    if data is None or not len(column):
+        return np.zeros((len(column), 4), dtype=np.uint64)
+    octets = np.frombuffer(data, dtype=np.uint8)[column.offset * 32 : (column.offset + len(column)) * 32]
+    return octets.view(np.uint64).reshape(-1, 4)
+
+
+def codes_of(column: pa.ChunkedArray, names: Names) -> Codes:
+    """Return the code of each row's name, -1 where it is null."""
+    from causeway.audit.column_loops import code_rows
+
+    codes = np.empty(len(column), dtype=np.int32)
+    row = 0
+    for chunk in column.chunks:
+        out = codes[row : row + len(chunk)]
+        row += len(chunk)
+        kind = chunk.type
+        if not pa.types.is_dictionary(kind) or kind.index_type != pa.int32() or chunk.dictionary.null_count:
+            out[:] = names.codes(chunk)
+            continue
+        indices = chunk.indices
+        valid, data = indices.buffers()
+        bits = np.frombuffer(valid, np.uint8) if indices.null_count else _NO_BITS
+        places = np.frombuffer(data, np.int32)[indices.offset : indices.offset + len(indices)]
+        table = _table(places, bits, np.array([indices.offset]), chunk.dictionary, names)
+        if len(chunk.dictionary) == 1 and not indices.null_count:
+            out[:] = table[0]
+        else:
+            code_rows(places, bits, np.array([indices.offset]), table, out)
+    return codes
+
+
+def _table(places: Codes, bits: Bytes, offset: Ints, dictionary: pa.Array, names: Names) -> Codes:
+    """Return the code of each entry of a dictionary; of a large one, only of what is used does a name get one."""
+    from causeway.audit.column_loops import mark_used
+
+    if len(dictionary) <= _SMALL_DICTIONARY:
+        return np.array([names.code(name) for name in dictionary.to_pylist()], dtype=np.int32)
+    used = np.zeros(len(dictionary), dtype=np.uint8)
+    mark_used(places, bits, offset, used)
+    entries = np.flatnonzero(used)
+    table = np.full(len(dictionary), -1, dtype=np.int32)
+    table[entries] = [names.code(name) for name in dictionary.take(pa.array(entries)).to_pylist()]
+    return table
+
+
+def known_codes(column: pa.ChunkedArray, allowed: list[str], field: str) -> Codes:
+    """Return where each row's name stands among those that are allowed. Raises ``InvalidInput`` for any other."""
+    names = Names(allowed)
+    codes = codes_of(column, names)
+    if len(names) > len(allowed) or (column.null_count and len(codes)):
+        bad = names.known()[len(allowed)] if len(names) > len(allowed) else None
+        raise InvalidInput(f"{field} {bad!r}: must be one of {', '.join(allowed)}")
+    return codes
+
+
+def lanes_of(table: pa.Table) -> tuple[list[Lane], Codes]:
+    """Return the lanes of rows, in their order, and the number of each row's. Raises ``InvalidInput``."""
+    from causeway.audit.column_loops import lane_runs
+
+    names = [Names() for _ in LANE]
+    codes = [codes_of(table[name], own) for name, own in zip(LANE, names, strict=True)]
+    one, two, three, four = codes
+    lane = np.empty(table.num_rows, dtype=np.int32)
+    firsts = np.empty(1 << 10, dtype=np.int64)
+    count = lane_runs(one, two, three, four, lane, firsts)
+    if count > len(firsts):
+        firsts = np.empty(count, dtype=np.int64)
+        lane_runs(one, two, three, four, lane, firsts)
+    columns = []
+    for own, known in zip(codes, names, strict=True):
+        texts = [*known.known(), None]
+        columns.append([texts[code] for code in own[firsts[:count]].tolist()])
+    lanes: list[Lane] = [(a, b, c, d) for a, b, c, d in zip(*columns, strict=True)]
+    keys = [tuple(b"" if name is None else b"\1" + name.encode() for name in each) for each in lanes]
+    for before, after, each in zip(keys, keys[1:], lanes[1:], strict=False):
+        if before >= after:
+            raise InvalidInput(f"lane: not in the order of the ledger at lane {shown(each)}")
+    return lanes, lane
+
+
+def shown(lane: Lane) -> str:
+    """Return a lane as messages name it."""
+    return "/".join("null" if name is None else name for name in lane)
+
+
+def ident_codes(rows: Run, indexed: Bytes) -> Codes:
+    """Return a number for the ``message_id`` of each row without index, -1 in others; none if there is no such row."""
+    if indexed.all():
+        return np.zeros(0, dtype=np.int32)
+    idents = np.full(len(indexed), -1, dtype=np.int32)
+    unnumbered = np.flatnonzero(indexed == 0)
+    column = rows.read(("message_id",))["message_id"]
+    taken = pc.dictionary_encode(column.take(pa.array(unnumbered))).combine_chunks()
+    idents[unnumbered] = taken.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return idents

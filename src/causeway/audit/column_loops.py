@@ -1,0 +1,80 @@
+"""Loops over the rows of a part: codes of names, lanes, and where messages begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS_OUT, compiled, read, written
+
+CODES, CODES_OUT = read("int32"), written("int32")
+
+
+@compiled(NOTHING, [CODES, BYTES, read("int64"), CODES, CODES_OUT], allocates=False)
+def code_rows(indices: Any, valid: Any, offset: Any, table: Any, codes: Any) -> None:
+    """Write the code of each row, ``table[index]``, -1 where it is null.
+
+    ``valid``: a bit a row, the first one at bit ``offset[0]``; empty: no row is null.
+    """
+    if len(valid) == 0:
+        for row in range(len(indices)):
+            codes[row] = table[indices[row]]
+        return
+    for row in range(len(indices)):
+        bit = offset[0] + row
+        codes[row] = table[indices[row]] if valid[bit >> 3] >> (bit & 7) & 1 else -1
+
+
+@compiled(NOTHING, [CODES, BYTES, read("int64"), BYTES_OUT], allocates=False)
+def mark_used(indices: Any, valid: Any, offset: Any, used: Any) -> None:
+    """Write 1 for each entry of a dictionary that a row has; ``valid`` and ``offset`` as of ``code_rows``."""
+    for row in range(len(indices)):
+        bit = offset[0] + row
+        if len(valid) == 0 or valid[bit >> 3] >> (bit & 7) & 1:
+            used[indices[row]] = 1
+
+
+@compiled(INT64, [CODES, CODES, CODES, CODES, CODES_OUT, ROWS_OUT], allocates=False)
+def lane_runs(one: Any, two: Any, three: Any, four: Any, lane: Any, firsts: Any) -> Any:
+    """Number the runs of rows that agree in four codes: write each row's number, and the first row of each run, as far
+    as there is room for it; return how many runs there are."""
+    count = 0
+    for row in range(len(lane)):
+        before = row - 1
+        if (
+            row == 0
+            or four[row] != four[before]
+            or three[row] != three[before]
+            or two[row] != two[before]
+            or one[row] != one[before]
+        ):
+            if count < len(firsts):
+                firsts[count] = row
+            count += 1
+        lane[row] = count - 1
+    return count
+
+
+@compiled(INT64, [CODES, BYTES, read("uint64"), CODES, ROWS_OUT], allocates=False)
+def message_starts(lane: Any, indexed: Any, index: Any, ident: Any, starts: Any) -> Any:
+    """Write where each message begins, and the number of rows behind; return the number of messages, or -1 - row: that
+    one is not in the order of the ledger.
+
+    ``ident``: empty where every row has an index.
+    """
+    count = 0
+    for row in range(len(lane)):
+        before = row - 1
+        if row == 0 or lane[row] != lane[before]:
+            starts[count] = row
+            count += 1
+        elif indexed[row]:
+            if not indexed[before] or index[row] < index[before]:
+                return -1 - row
+            if index[row] != index[before]:
+                starts[count] = row
+                count += 1
+        elif indexed[before] or ident[row] != ident[before]:
+            starts[count] = row
+            count += 1
+    starts[count] = len(lane)
+    return count
