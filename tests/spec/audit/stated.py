@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby, pairwise
+from typing import Any
 
 from tests.spec.audit.ledger import EVERY, Finding, Ledger, Row, lane_of
 
@@ -12,32 +13,47 @@ Checked = tuple[int, list[Finding]]
 def watermarks(ledger: Ledger) -> Checked:
     """Of one lane, chain and name, the value never falls: by height and position, without heights by time.
 
-    In one block (or at one time) rows of which no position was seen stand behind the others, in order of their values.
+    In a block of which not all positions were seen (and at one time), rows stand in order of their values.
     """
     found = []
-    marks: dict[tuple[object, ...], list[Row]] = {}
-    for row in ledger.watermarks:
-        marks.setdefault((lane_of(row), row["chain"], row["name"]), []).append(row)
 
     def named(verdict: str, reason: str, row: Row, magnitude: int | None = None) -> None:
         own = (lane_of(row), row["value"], row["source_row"])
         found.append(Finding("watermarks", verdict, reason, *own, magnitude))
 
-    for rows in marks.values():
+    for rows in kept_watermarks(ledger.watermarks):
         for row in rows:
             if row["height"] is None and row["time"] is None:
                 named("unknown", "place_unseen", row)
         blocks = [row for row in rows if row["height"] is not None]
         times = [row for row in rows if row["height"] is None and row["time"] is not None]
-        blocks.sort(key=lambda row: (row["height"], row["position"] is None, row["position"] or 0, row["value"]))
+        unseen = {row["height"] for row in blocks if row["position"] is None}
+        blocks.sort(key=lambda row: (row["height"], row["height"] not in unseen and row["position"], row["value"]))
         times.sort(key=lambda row: (row["time"], row["value"]))
         for one, other in [*pairwise(blocks), *pairwise(times)]:
-            same = (one["height"], one["position"]) == (other["height"], other["position"])
             if other["value"] < one["value"]:
                 named("violated", "fell", other, one["value"] - other["value"])
-            elif same and other["position"] is not None and other["value"] != one["value"]:
+        placed = [row for row in blocks if row["position"] is not None]
+        placed.sort(key=lambda row: (row["height"], row["position"], row["value"]))
+        for one, other in pairwise(placed):
+            same = (one["height"], one["position"]) == (other["height"], other["position"])
+            if same and one["value"] != other["value"]:
                 named("violated", "two_values", other)
     return len(ledger.watermarks), found
+
+
+def kept_watermarks(rows: list[Row]) -> list[list[Row]]:
+    """Those of one lane, chain and name, without what a fork took back."""
+
+    def key(row: Row) -> tuple[Any, ...]:
+        return lane_of(row), row["chain"], row["name"], row["height"], row["position"], row["value"]
+
+    reverted = {key(row) for row in rows if row["status"] == "reverted"}
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if key(row) not in reverted:
+            found.setdefault(key(row)[:3], []).append(row)
+    return list(found.values())
 
 
 def headers(ledger: Ledger) -> Checked:
@@ -47,7 +63,7 @@ def headers(ledger: Ledger) -> Checked:
     def named(verdict: str, reason: str, chain: str, height: int, magnitude: int | None = None) -> None:
         found.append(Finding("headers", verdict, reason, (None, chain, None, None), height, None, magnitude))
 
-    rows = sorted((row for row in ledger.headers if row["height"] is not None), key=lambda row: row["chain"])
+    rows = sorted(kept_headers(ledger.headers), key=lambda row: row["chain"])
     for chain, group in groupby(rows, lambda row: row["chain"]):
         blocks: dict[int, list[Row]] = {}
         for row in group:
@@ -68,11 +84,27 @@ def headers(ledger: Ledger) -> Checked:
         windows = ledger.windows(chain, EVERY, "header", "height")
         for one, other in pairwise(sorted(blocks)):
             inside = any(first <= one and other <= last for first, last in windows)
-            if inside and other - one > 1:
+            follows = shown(blocks[other], "parent") & shown(blocks[one], "hash")
+            if inside and other - one > 1 and not follows:
                 named("unknown", "missing_inside_window", chain, one + 1, other - one - 1)
     return len(ledger.headers), found
 
 
-def shown(rows: list[Row], column: str) -> set:  # type: ignore[type-arg]
+def kept_headers(rows: list[Row]) -> list[Row]:
+    """Of the statements about one block the last one, if that is not that a fork took it back."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if row["chain"] is not None and row["height"] is not None:
+            block = (1, row["hash"]) if row["hash"] is not None else (0, row["root"])
+            found.setdefault((row["chain"], row["height"], *block), []).append(row)
+
+    def turn(row: Row) -> tuple[int, bool]:
+        return -1 if row["tick"] is None else row["tick"], row["status"] is None
+
+    last = [row for same in found.values() for row in same if turn(row) == max(map(turn, same))]
+    return [row for row in last if row["status"] is None]
+
+
+def shown(rows: list[Row], column: str) -> set[Any]:
     """What rows say in a column, without what was not seen."""
     return {row[column] for row in rows if row[column] is not None}
