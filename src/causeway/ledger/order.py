@@ -104,30 +104,36 @@ def sorted_order(rows: pa.Table) -> Rows:
 
 def sorted_rows(rows: pa.Table) -> pa.Table:
     """Return rows in the order of ``sorted_order``."""
-    return _taken(rows, sorted_order(rows))
+    return gathered(rows, sorted_order(rows))
 
 
 def without_repeats(rows: pa.Table) -> pa.Table:
-    """Return rows in the order of ``sorted_order``, of those that say the same of the same event only the first.
+    """Return rows in the order of ``sorted_order``, of those that say the same of the same event only one.
 
     The place of an event is named by its transaction, or by chain and height. Rows that name one and agree in all
-    columns but ``STATEMENT`` are one event, recorded more than once; rows that name none all stay.
+    columns but ``STATEMENT`` are one event, recorded more than once; rows that name none all stay. Of one event the row
+    stays whose statement comes first by its names and row (null first), and rows that do not differ in what they are
+    sorted by are in the order of their statements: which files they came from, in how many parts, makes no difference.
     """
+    rows = whole(rows)
     keys = _keys(rows)
     order = stable_order(*keys)
     groups = groups_of(*[key[order] for key in keys])
-    ordered = _taken(rows, order)
     if len(groups) == rows.num_rows:
-        return ordered
+        return gathered(rows, order)
     alike = np.flatnonzero(groups.spread(groups.counts) > 1)
+    numbers = groups.spread(np.arange(len(groups), dtype=np.uint64))[alike]
+    own = rows.select([name for name in STATEMENT if name in rows.schema.names]).take(pa.array(order[alike]))
+    order[alike] = order[alike][stable_order(numbers, *_statement_keys(own))]
+    ordered = gathered(rows, order)
     some = ordered.take(pa.array(alike))
     placed = valid_rows(_whole(some["transaction"]))
     placed |= valid_rows(_whole(some["height"])) & valid_rows(_whole(some["chain"]))
     alike = alike[placed]
     some = some.filter(pa.array(placed))
     columns = [_whole(some[field.name]) for field in some.schema if field.name not in STATEMENT]
-    numbers = [number for column in columns if column.null_count < len(column) for number in _value_numbers(column)]
-    matrix = np.stack(numbers, axis=1) if numbers else np.zeros((len(alike), 1), dtype=np.int64)
+    numbers_of = [number for column in columns if column.null_count < len(column) for number in _value_numbers(column)]
+    matrix = np.stack(numbers_of, axis=1) if numbers_of else np.zeros((len(alike), 1), dtype=np.int64)
     starts = np.arange(len(alike), dtype=np.int64) * matrix.shape[1] * _WORD
     _, firsts = distinct_slices(matrix.view(np.uint8).reshape(-1), starts, starts + matrix.shape[1] * _WORD)
     again = np.ones(len(alike), dtype=bool)
@@ -139,8 +145,29 @@ def without_repeats(rows: pa.Table) -> pa.Table:
     return ordered.filter(pa.array(kept))
 
 
-def _taken(rows: pa.Table, order: Rows) -> pa.Table:
-    return rows if bool((order[1:] > order[:-1]).all()) else rows.take(pa.array(order))
+def whole(rows: pa.Table) -> pa.Table:
+    """Return rows with one dictionary a column of names, and one piece a column: a row is then found at once."""
+    if all(column.num_chunks == 1 for column in rows.columns):
+        return rows
+    return rows.unify_dictionaries().combine_chunks()
+
+
+def gathered(rows: pa.Table, order: Rows) -> pa.Table:
+    """Return the rows of those numbers, in that order; as many as there are in ``rows``, each once."""
+    if len(order) == rows.num_rows and bool((order[1:] > order[:-1]).all()):
+        return rows
+    places = pa.array(order)
+    columns = [
+        column if column.null_count == len(column) == len(order) else column.take(places) for column in rows.columns
+    ]
+    return pa.table(columns, schema=rows.schema)
+
+
+def _statement_keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
+    found: list[npt.NDArray[np.unsignedinteger]] = []
+    for name in rows.schema.names:
+        found += _nulls_first(rows[name]) if name == "source_row" else [name_ranks(rows[name])]
+    return [np.ascontiguousarray(key) for key in found]
 
 
 def _keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
@@ -223,14 +250,19 @@ def _nulls_first(column: pa.ChunkedArray) -> list[npt.NDArray[np.unsignedinteger
 def _numbered(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return where each value stands among the distinct ones."""
     top = int(values.max(initial=0)) + 1
-    if top <= max(4 * len(values), 1 << 16):
+    if top <= max(len(values), 1 << 16):
         present = np.zeros(top, dtype=bool)
         present[values] = True
         return (np.cumsum(present) - 1)[values]
-    return np.unique(values, return_inverse=True)[1].astype(np.int64, copy=False).reshape(-1)
+    coded = pa.array(values).dictionary_encode()
+    order = np.argsort(coded.dictionary.to_numpy())
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order), dtype=np.int64)
+    found: npt.NDArray[np.int64] = ranks[coded.indices.to_numpy()]
+    return found
 
 
 __all__ = [
-    "EVENTS", "MOST_BUCKETS", "SEGMENT_BITS", "bucket_of", "buckets_of", "lane_numbers", "lane_word", "sorted_order",
-    "sorted_rows", "without_repeats",
+    "EVENTS", "MOST_BUCKETS", "SEGMENT_BITS", "bucket_of", "buckets_of", "gathered", "lane_numbers", "lane_word",
+    "sorted_order", "sorted_rows", "whole", "without_repeats",
 ]  # fmt: skip

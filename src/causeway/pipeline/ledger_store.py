@@ -1,8 +1,10 @@
 """A ledger on disk or in an object store: sorted files by bucket, and commits that say which of them count.
 
 ``ledger.json`` says what the folder is and how many buckets it has. A commit is one file of ``manifests/``, created
-last, whole and only if absent: it names the files that it adds with their seals, and which rows of which input were
-taken. What no manifest names does not count. ``docs/ledger.md`` is the page about the layout.
+last, whole and only if absent: it names the files that it adds with their seals, those that no longer count, and which
+rows of which input were taken. What no manifest names does not count. Now and then a file of ``checkpoints/`` says all
+that counts by then, so that opening a ledger reads that one and the manifests after it (``ledger_upkeep``).
+``docs/ledger.md`` is the page about the layout.
 """
 
 from __future__ import annotations
@@ -10,81 +12,80 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from causeway.ledger.order import MOST_BUCKETS, without_repeats
-from causeway.ledger.schema import DELTAS, TABLES
-from causeway.model.errors import CausewayError, InvalidInput
-from causeway.pipeline.manifests import decoded, encoded
+from causeway.ledger.order import MOST_BUCKETS, buckets_of, without_repeats
+from causeway.ledger.schema import DELTAS
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.ledger_commits import (
+    CHECKPOINTS,
+    FORMAT,
+    INPUTS,
+    LEDGER_FILE,
+    MANIFESTS,
+    WHOLE,
+    CommitLost,
+    Input,
+    LedgerCommit,
+    LedgerDamaged,
+    StoredFile,
+    inputs_of,
+    inputs_table,
+    number_of,
+    numbered_path,
+    read_checkpoint,
+    read_commit,
+    read_content,
+    schema_of,
+)
+from causeway.pipeline.manifests import encoded
 from causeway.pipeline.places import AlreadyExists
-from causeway.pipeline.sealed import Seal, seal_from
 from causeway.pipeline.storage import FileDamaged, Storage
 
-LEDGER_FILE = "ledger.json"
-FORMAT = 1
 ROW_GROUP = 1 << 18
 
-_WHOLE = ("observed", "promises")
-"""Tables of which each commit that changes them writes all rows anew."""
+LOOSE = -1
+"""What the folder of files with rows of all buckets is called like a bucket."""
 
-
-class LedgerDamaged(CausewayError):
-    """A file of a ledger is not what was written; the message names it."""
-
-
-@dataclass(frozen=True)
-class Input:
-    """What was taken of a file: its first ``bytes``, which have that SHA-256, and are ``records`` records."""
-
-    file: str
-    bytes: int
-    sha256: str
-    records: int
-    mapping: str
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """A file of a commit. ``bucket``: of the tables that have buckets."""
-
-    path: str
-    table: str
-    bucket: int | None
-    rows: int
-    seal: Seal
-
-
-@dataclass(frozen=True)
-class LedgerCommit:
-    """One commit. ``counts``: by name, such as ``quarantined``; ``before``: the digest of the one before."""
-
-    number: int
-    before: str
-    files: tuple[StoredFile, ...] = ()
-    inputs: tuple[Input, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    digest: str = ""
+_INLINE = 256
+"""Inputs of a commit that its manifest names itself; more of them are a file."""
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """A stored ledger as of a commit. ``buckets``: how many it has; ``commits``: all, ascending."""
+    """A stored ledger as of a commit. ``buckets``: how many it has; ``number``: of the last commit, -1: none, and
+    ``last``: its digest; ``live``: the files that count; ``counts``: of all commits together.
+
+    ``recent``: the commits after that of the ``checkpoint`` from which it was read; ``gone``: as of ``Checkpoint``.
+    """
 
     storage: Storage
     buckets: int
     digest: str
-    commits: tuple[LedgerCommit, ...]
+    number: int = -1
+    last: str = ""
+    live: tuple[StoredFile, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    recent: tuple[LedgerCommit, ...] = ()
+    checkpoint: int = -1
+    gone: tuple[tuple[str, int], ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     def files(self, table: str, bucket: int | None = None) -> list[StoredFile]:
-        """Return the files of a table, of one bucket or all."""
-        _known(table)
-        every = [file for commit in self.commits for file in commit.files if file.table == table]
-        if table in _WHOLE:
+        """Return the files of a table, of one bucket or all. Those of the table ``ledger`` that have rows of all
+        buckets (``bucket`` None) are files of each."""
+        schema_of(table)
+        every = self._by_table.get(table, [])
+        if table in WHOLE:
             return every[-1:]
-        return [file for file in every if bucket is None or file.bucket == bucket]
+        return every if bucket is None else self._by_bucket.get((table, bucket), []) + self._loose_files(table)
 
     def uris(self, table: str) -> list[str]:
         """Return the files of a table as other engines open them."""
@@ -94,61 +95,151 @@ class Ledger:
         """Return the rows of a bucket in the order of ``ledger.order``, each event once however often it was recorded.
 
         ``columns``: those wanted, in their order; default: all. Raises ``LedgerDamaged``, ``InvalidInput`` for a column
-        or bucket that is not there.
+        or bucket that is not there, or a ledger whose files were merged meanwhile.
         """
-        schema = TABLES[_known(table)]
+        schema = schema_of(table)
         for name in columns or ():
             if name not in schema.names:
                 raise InvalidInput(f"column {name}: not in {table}; it has {', '.join(schema.names)}")
         if not 0 <= bucket < self.buckets:
             raise InvalidInput(f"bucket {bucket}: must be from 0 to {self.buckets - 1}")
-        found = self.files(table, bucket)
-        if len(found) == 1 or table != "ledger":
-            parts = [self._read(file, columns) for file in found]
+        found = self._by_bucket.get((table, bucket), [])
+        loose = self._loose.get(bucket) if table == "ledger" else None
+        if (len(found) <= 1 and loose is None) or table != "ledger":
+            parts = [self.read(file, columns) for file in found]
             rows = pa.concat_tables(parts) if parts else schema.empty_table()
         else:
-            parts = [schema.empty_table(), *(self._read(file, None) for file in found)]
-            rows = without_repeats(pa.concat_tables(parts).unify_dictionaries())
+            parts = [schema.empty_table(), *(self.read(file) for file in found), *([] if loose is None else [loose])]
+            rows = without_repeats(pa.concat_tables(parts))
         return rows if columns is None else rows.select(list(columns))
 
     def table(self, table: str) -> pa.Table:
         """Return all rows of a table that has no buckets. Raises ``LedgerDamaged``."""
-        parts = [self._read(file, None) for file in self.files(table)]
-        return pa.concat_tables(parts) if parts else TABLES[table].empty_table()
+        parts = [self.read(file) for file in self.files(table)]
+        return pa.concat_tables(parts) if parts else schema_of(table).empty_table()
 
     def taken(self) -> Iterator[Input]:
         """Yield what was taken of which files."""
-        for commit in self.commits:
+        for file in self.files(INPUTS):
+            yield from inputs_of(self.read(file))
+        for commit in self.recent:
             yield from commit.inputs
 
-    def _read(self, file: StoredFile, columns: Sequence[str] | None) -> pa.Table:
-        schema = TABLES[file.table]
+    def read(self, file: StoredFile, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of one file. Raises as ``rows``."""
+        schema = schema_of(file.table)
         try:
             found = self.storage.read_table(file.path, columns, file.seal)
-        except (FileDamaged, FileNotFoundError) as error:
+        except FileNotFoundError:
+            if file.path not in {other.path for other in open_ledger(self.storage.uri).live}:
+                text = "its files were merged anew while it was read; run again"
+                raise InvalidInput(f"{self.storage.uri}: {text}") from None
+            raise LedgerDamaged(f"{file.path} is missing") from None
+        except FileDamaged as error:
             raise LedgerDamaged(str(error)) from None
         wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
         return found.select(wanted.names).cast(wanted)
+
+    def after(self, commit: LedgerCommit) -> Ledger:
+        """Return the ledger as of a commit that follows on this one's last. Raises ``LedgerDamaged`` for another."""
+        if commit.number != self.number + 1 or commit.before != (self.last or self.digest):
+            path = numbered_path(MANIFESTS, commit.number)
+            raise LedgerDamaged(f"{path} does not follow on the commit before it")
+        gone = set(commit.gone)
+        counts = {name: self.counts.get(name, 0) + count for name, count in commit.counts.items()}
+        return replace(
+            self,
+            number=commit.number,
+            last=commit.digest,
+            live=(*(file for file in self.live if file.path not in gone), *commit.files),
+            counts={**self.counts, **counts},
+            recent=(*self.recent, commit),
+            gone=(*self.gone, *((path, commit.number) for path in commit.gone)),
+        )
+
+    @cached_property
+    def _by_table(self) -> dict[str, list[StoredFile]]:
+        found: dict[str, list[StoredFile]] = {}
+        for file in self.live:
+            found.setdefault(file.table, []).append(file)
+        return found
+
+    @cached_property
+    def _by_bucket(self) -> dict[tuple[str, int], list[StoredFile]]:
+        found: dict[tuple[str, int], list[StoredFile]] = {}
+        for file in self.live:
+            if file.bucket is not None:
+                found.setdefault((file.table, file.bucket), []).append(file)
+        return found
+
+    def _loose_files(self, table: str) -> list[StoredFile]:
+        every = self._by_table.get(table, []) if table == "ledger" else []
+        return [file for file in every if file.bucket is None]
+
+    @cached_property
+    def _loose(self) -> dict[int, pa.Table]:
+        """Return the rows of the files that have rows of all buckets, by bucket."""
+        parts = [self.read(file) for file in self._loose_files("ledger")]
+        if not parts:
+            return {}
+        return by_bucket(pa.concat_tables(parts).unify_dictionaries().combine_chunks(), self.buckets)
+
+
+def by_bucket(rows: pa.Table, buckets: int) -> dict[int, pa.Table]:
+    """Return rows of the ledger by their buckets, in the order in which they stand."""
+    of_rows = buckets_of(rows, buckets)
+    order = np.argsort(of_rows, kind="stable")
+    ordered = rows.take(pa.array(order))
+    present, starts = np.unique(of_rows[order], return_index=True)
+    ends = [*starts[1:].tolist(), rows.num_rows]
+    each = zip(present.tolist(), starts.tolist(), ends, strict=True)
+    return {bucket: ordered.slice(start, end - start) for bucket, start, end in each}
 
 
 def open_ledger(uri: str) -> Ledger:
     """Return the ledger at a folder or URI. Raises ``InvalidInput`` where there is none, ``LedgerDamaged``."""
     storage = Storage(uri)
     try:
-        head = _decoded(storage, LEDGER_FILE)
+        head = read_content(storage, LEDGER_FILE)
     except FileNotFoundError:
         raise InvalidInput(f"{uri}: no ledger is there (no {LEDGER_FILE}); causeway ingest makes one") from None
     if head.get("format") != FORMAT:
         raise InvalidInput(f"{uri}: a ledger of format {head.get('format')}; this Causeway reads format {FORMAT}")
-    commits, before = [], str(head["digest"])
-    for number, name in enumerate(name for name in storage.list("manifests") if name.endswith(".json")):
-        path = f"manifests/{name}"
-        commit = _commit_of(_decoded(storage, path), path)
-        if name != _name_of(number) or commit.number != number or commit.before != before:
-            raise LedgerDamaged(f"{path} does not follow on the commit before it")
-        commits.append(commit)
-        before = commit.digest
-    return Ledger(storage, int(head["buckets"]), str(head["digest"]), tuple(commits))
+    ledger = _from_checkpoint(Ledger(storage, int(head["buckets"]), str(head["digest"])))
+    names = [name for name in storage.list(MANIFESTS) if name.endswith(".json")]
+    for number in [number_of(name) for name in names]:
+        if number is None or number > ledger.number:
+            expected = ledger.number + 1
+            if number != expected:
+                raise LedgerDamaged(f"{numbered_path(MANIFESTS, expected)} is missing")
+            ledger = ledger.after(read_commit(storage, expected))
+    return ledger
+
+
+def _from_checkpoint(ledger: Ledger) -> Ledger:
+    """Return a ledger as of its last checkpoint that can be read; the one before it does as well."""
+    found = [number_of(name) for name in ledger.storage.list(CHECKPOINTS) if name.endswith(".json")]
+    wrong: LedgerDamaged | None = None
+    for number in reversed([number for number in found if number is not None]):
+        try:
+            known = read_checkpoint(ledger.storage, number)
+        except LedgerDamaged as error:
+            wrong = wrong or error
+            continue
+        except FileNotFoundError:
+            continue  # removed just now: there are later ones
+        return replace(
+            ledger,
+            number=number,
+            last=known.commit,
+            live=known.files,
+            counts=known.counts,
+            checkpoint=number,
+            gone=known.gone,
+        )
+    if wrong is not None and not ledger.storage.exists(numbered_path(MANIFESTS, 0)):
+        raise wrong
+    return ledger
 
 
 def create_ledger(uri: str, buckets: int) -> Ledger:
@@ -156,7 +247,7 @@ def create_ledger(uri: str, buckets: int) -> Ledger:
     if not 1 <= buckets <= MOST_BUCKETS:
         raise InvalidInput(f"buckets: {buckets}: must be from 1 to {MOST_BUCKETS}")
     storage = Storage(uri)
-    storage.make_folder("manifests")
+    storage.make_folder(MANIFESTS)
     if storage.exists("lake.json"):
         raise InvalidInput(f"{uri}: a lake of a run is there; give ingest a folder of its own")
     try:
@@ -167,14 +258,23 @@ def create_ledger(uri: str, buckets: int) -> Ledger:
 
 
 class LedgerWriter:
-    """Writes one commit on top of a ledger: files first, then the manifest."""
+    """Writes one commit on top of a ledger: files first, then the manifest.
 
-    def __init__(self, ledger: Ledger) -> None:
+    ``token``: what its files have in their names; files that two processes write for the same commit have different
+    names, and one of the two commits counts.
+    """
+
+    def __init__(self, ledger: Ledger, token: str | None = None) -> None:
         self.ledger = ledger
+        self.token = token or uuid.uuid4().hex[:16]
         self._files: list[StoredFile] = []
+        self._gone: list[str] = []
         self._numbers = itertools.count()
-        # Files that two processes write for the same commit have different names: one of the two commits counts.
-        self._token = uuid.uuid4().hex[:16]
+
+    @property
+    def prefix(self) -> str:
+        """Return what the names of its files begin with: the number of the commit, and the token."""
+        return f"{self.ledger.number + 1:010}-{self.token}"
 
     def write(self, table: str, rows: pa.Table | Iterable[pa.Table], bucket: int | None = None) -> int:
         """Write rows as one file, as they are sorted, and return how many; from any thread.
@@ -182,39 +282,31 @@ class LedgerWriter:
         ``rows``: a table, or several that follow each other, of which one at a time is in memory; of those only the
         last may have a length that is not a multiple of ``ROW_GROUP``.
         """
-        storage, number = self.ledger.storage, len(self.ledger.commits)
-        folder = table if bucket is None else f"{table}/bucket={bucket:02}"
-        storage.make_folder(folder)
-        path = f"{folder}/{number:010}-{self._token}-{next(self._numbers):04}.parquet"
-        parts = iter([rows] if isinstance(rows, pa.Table) else rows)
-        first = next(parts, TABLES[_known(table)].empty_table())
-        deltas, count = [name for name in DELTAS if name in first.schema.names], 0
-        with storage.parquet_writer(path, first.schema, sync=False, deltas=deltas) as sink:
-            for part in itertools.chain([first], parts):
-                sink.write_table(part, row_group_size=ROW_GROUP)
-                count += part.num_rows
-        self._files.append(StoredFile(path, table, bucket, count, sink.seal))
-        return count
+        file = write_file(self.ledger.storage, f"{self.prefix}-{next(self._numbers):06}", table, rows, bucket)
+        self._files.append(file)
+        return file.rows
+
+    def add(self, file: StoredFile) -> None:
+        """Take a file that was written elsewhere (``write_file``) under a name that begins with ``prefix``."""
+        self._files.append(file)
+
+    def remove(self, file: StoredFile) -> None:
+        """Let a file of the ledger no longer count."""
+        self._gone.append(file.path)
 
     def commit(self, inputs: Sequence[Input], counts: Mapping[str, int]) -> LedgerCommit:
-        """Have the disk keep all files, and name them. Raises ``InvalidInput`` when another process committed."""
+        """Have the disk keep all files, and name them. Raises ``CommitLost`` when another process committed."""
         storage, ledger = self.ledger.storage, self.ledger
+        if len(inputs) > _INLINE:
+            self.write(INPUTS, inputs_table(inputs))
+            inputs = ()
         files, self._files = sorted(self._files, key=lambda file: file.path), []
+        gone = [*self._gone, *(old.path for table in WHOLE for old in ledger.files(table) if _has(files, table))]
         paths = [file.path for file in files]
         storage.sync([*paths, *sorted({path.rsplit("/", 1)[0] for path in paths})])
-        number = len(ledger.commits)
-        before = ledger.commits[-1].digest if ledger.commits else ledger.digest
-        content = {
-            "number": number,
-            "before": before,
-            "files": [
-                {"path": file.path, "table": file.table, "bucket": file.bucket, "rows": file.rows, "seal": file.seal}
-                for file in files
-            ],
-            "inputs": [vars(each) for each in inputs],
-            "counts": dict(counts),
-        }
-        path, manifest = f"manifests/{_name_of(number)}", encoded(content)
+        number = ledger.number + 1
+        commit = LedgerCommit(number, ledger.last or ledger.digest, tuple(files), tuple(gone), tuple(inputs), counts)
+        path, manifest = numbered_path(MANIFESTS, number), commit.content()
         try:
             storage.create(path, manifest)
         except AlreadyExists:
@@ -223,8 +315,8 @@ class LedgerWriter:
                 for name in paths:
                     storage.remove(name)
                 text = "another process committed to this ledger meanwhile; run again"
-                raise InvalidInput(f"{storage.uri}: {text}") from None
-        return _commit_of(_decoded(storage, path), path)
+                raise CommitLost(f"{storage.uri}: {text}") from None
+        return read_commit(storage, number)
 
     def abandon(self) -> None:
         """Remove what was written and is part of no commit."""
@@ -232,33 +324,32 @@ class LedgerWriter:
             self.ledger.storage.remove(file.path)
 
 
-def _name_of(number: int) -> str:
-    return f"{number:010}.json"
+def write_file(
+    storage: Storage, name: str, table: str, rows: pa.Table | Iterable[pa.Table], bucket: int | None = None
+) -> StoredFile:
+    """Write rows as a file of a table, which counts when a commit names it. ``name``: begins with the ``prefix`` of
+    that commit's writer; ``rows``: as of ``LedgerWriter.write``."""
+    if bucket is not None:
+        folder = f"{table}/bucket={bucket:02}"
+    else:
+        folder = f"{table}/bucket={LOOSE}" if table == "ledger" else table
+    storage.make_folder(folder)
+    path = f"{folder}/{name}.parquet"
+    parts = iter([rows] if isinstance(rows, pa.Table) else rows)
+    first = next(parts, schema_of(table).empty_table())
+    deltas, count, size = [name for name in DELTAS if name in first.schema.names], 0, 0
+    with storage.parquet_writer(path, first.schema, sync=False, deltas=deltas) as sink:
+        for part in itertools.chain([first], parts):
+            sink.write_table(part, row_group_size=ROW_GROUP)
+            count, size = count + part.num_rows, size + part.nbytes
+    return StoredFile(path, table, bucket, count, sink.seal, size)
 
 
-def _known(table: str) -> str:
-    if table not in TABLES:
-        raise InvalidInput(f"table {table}: a ledger has {', '.join(TABLES)}")
-    return table
-
-
-def _decoded(storage: Storage, path: str) -> dict[str, Any]:
-    try:
-        return decoded(storage.read_bytes(path))
-    except ValueError as error:
-        raise LedgerDamaged(f"{path} is not what was written: {error}") from None
-
-
-def _commit_of(content: Mapping[str, Any], path: str) -> LedgerCommit:
-    try:
-        files = tuple(StoredFile(**{**each, "seal": seal_from(each["seal"])}) for each in content["files"])
-        inputs = tuple(Input(**each) for each in content["inputs"])
-        number, before, digest = int(content["number"]), str(content["before"]), str(content["digest"])
-        return LedgerCommit(number, before, files, inputs, content["counts"], digest)
-    except (KeyError, TypeError, ValueError) as error:
-        raise LedgerDamaged(f"{path} is no commit of a ledger: {error}") from None
+def _has(files: Sequence[StoredFile], table: str) -> bool:
+    return any(file.table == table for file in files)
 
 
 __all__ = [
-    "Input", "Ledger", "LedgerCommit", "LedgerDamaged", "LedgerWriter", "StoredFile", "create_ledger", "open_ledger",
+    "LEDGER_FILE", "CommitLost", "Input", "Ledger", "LedgerCommit", "LedgerDamaged", "LedgerWriter", "StoredFile",
+    "by_bucket", "create_ledger", "open_ledger", "write_file",
 ]  # fmt: skip

@@ -1,0 +1,208 @@
+"""A stored ledger has the rows that were committed to it, whatever was merged, removed or killed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from causeway.ledger.order import buckets_of, without_repeats
+from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, QUARANTINE_SCHEMA
+from causeway.model.errors import InvalidInput
+from causeway.pipeline import ledger_upkeep
+from causeway.pipeline.ledger_commits import CommitLost, Input, LedgerDamaged
+from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
+from causeway.pipeline.ledger_upkeep import in_buckets, keep_up, sweep
+from causeway.pipeline.places import LocalPlace
+from tests.property.audit_ledgers import table
+
+BUCKETS = 4
+
+
+def rows_for(random: Random, number: int) -> pa.Table:
+    """Return some rows of which others say the same: neighbours in a file, and the same event by other files."""
+    rows = []
+    for row in range(random.randrange(1, 12)):
+        index = random.randrange(60)
+        own = {"event": random.choice(("sent", "received")), "height": random.choice((None, index)), "chain": "a"}
+        lane = {"protocol": "p", "source": "a", "destination": "b", "lane": str(index % 7)}
+        rows.append(
+            {
+                **lane, "index": index << 16, "kind": "request", **own, "stated_by": "test",
+                "source_file": f"f{number % 5}", "source_row": row,
+            }
+        )  # fmt: skip
+    return table(rows, LEDGER_SCHEMA)
+
+
+def taken(ledger: Ledger, rows: pa.Table, number: int) -> Ledger:
+    """Commit some rows, in files of all buckets or of one each."""
+    writer = LedgerWriter(ledger)
+    if number % 3:
+        writer.write("ledger", in_buckets(without_repeats(rows), BUCKETS))
+    else:
+        for bucket, mine in by_bucket(rows, BUCKETS).items():
+            writer.write("ledger", without_repeats(mine), bucket)
+    broken = {"source_file": "f", "source_row": number, "reason": "missing", "row": "?"}
+    writer.write("quarantine", table([broken], QUARANTINE_SCHEMA))
+    window = {"chain": "a", "first_height": 0, "last_height": number, "how": "inferred", "stated_by": "test"}
+    writer.write("observed", table([window], OBSERVED_SCHEMA))
+    each = Input(f"f{number}", 10, f"{number:064x}", 1, "m")
+    return ledger.after(writer.commit([each], {"rows": rows.num_rows, "records": 1}))
+
+
+def check(ledger: Ledger, every: list[pa.Table]) -> None:
+    """Compare a ledger with all that was committed to it."""
+    rows = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *every]).unify_dictionaries()
+    of_rows = buckets_of(rows, BUCKETS)
+    for bucket in range(BUCKETS):
+        expected = without_repeats(rows.filter(pa.array(of_rows == bucket)))
+        assert ledger.rows(bucket).to_pylist() == expected.to_pylist()
+        assert ledger.rows(bucket, ["index"])["index"].equals(expected["index"])
+    assert sorted(ledger.table("quarantine")["source_row"].to_pylist()) == list(range(len(every)))
+    assert ledger.table("observed")["last_height"].to_pylist() == ([len(every) - 1] if every else [])
+    assert {each.file for each in ledger.taken()} == {f"f{number}" for number in range(len(every))}
+    assert ledger.counts.get("rows", 0) == sum(each.num_rows for each in every)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few rows and commits be many."""
+    for name, value in (("EVERY", 8), ("TOGETHER", 4), ("LEAST", 16), ("MOST", 1 << 12)):
+        monkeypatch.setattr(ledger_upkeep, name, value)
+
+
+def test_of_many_commits_few_files_remain_and_all_rows(tmp_path: Path, small: None) -> None:
+    random, place = Random(1), tmp_path / "ledger"
+    ledger, every = create_ledger(str(place), BUCKETS), []
+    most: dict[str, int] = {}
+    for number in range(80):
+        every.append(rows_for(random, number))
+        ledger = keep_up(taken(ledger, every[-1], number), 1, kept=0)
+        for folder, _, names in os.walk(place):
+            most[Path(folder).name] = max(most.get(Path(folder).name, 0), len(names))
+        if number % 39 == 0:
+            check(open_ledger(str(place)), every)
+    check(ledger, every)
+    check(open_ledger(str(place)), every)
+    # Without merging there would be 80 of each.
+    assert all(count < 30 for count in most.values()), most
+    assert open_ledger(str(place)) == ledger
+
+
+def test_who_opened_a_ledger_before_reads_it_as_it_was(tmp_path: Path, small: None) -> None:
+    random, place = Random(2), str(tmp_path)
+    ledger, every = create_ledger(place, BUCKETS), []
+    before: list[tuple[Ledger, list[pa.Table]]] = []
+    for number in range(20):
+        every.append(rows_for(random, number))
+        ledger = keep_up(taken(ledger, every[-1], number))
+        before.append((open_ledger(place), [*every]))
+    for opened, had in before:
+        check(opened, had)
+    sweep(ledger, kept=0)
+    with pytest.raises(InvalidInput, match="merged anew while it was read; run again"):
+        before[0][0].table("quarantine")
+    check(open_ledger(place), every)
+
+
+class Killed(BaseException):
+    """What ends a process at one instant."""
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int | None], None]]:
+    """Return what lets the process be killed at the call of that number to the file system, before or after it."""
+    calls = itertools.count()
+    at: dict[str, int | None] = {"kill": None}
+
+    def wrapped(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            number, kill = next(calls), at["kill"]
+            if kill is not None and number >= 2 * kill:
+                raise Killed
+            found = real(*arguments)
+            if kill is not None and number >= 2 * kill - 1:
+                raise Killed
+            return found
+
+        return call
+
+    for name in ("create", "remove", "remove_folder", "sync", "writer", "make_folder"):
+        monkeypatch.setattr(LocalPlace, name, wrapped(getattr(LocalPlace, name)))
+
+    def kill(number: int | None) -> None:
+        nonlocal calls
+        calls, at["kill"] = itertools.count(), number
+
+    yield kill
+    kill(None)
+
+
+def test_killed_at_any_instant_a_ledger_goes_on_to_the_same_rows(
+    tmp_path: Path, small: None, killed: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step is begun again until it is done, killed each time a call later."""
+    monkeypatch.setattr(ledger_upkeep, "EVERY", 3)
+    random, place = Random(3), str(tmp_path / "ledger")
+    ledger, every, kills = create_ledger(place, BUCKETS), list[pa.Table](), 0
+    for number in range(10):
+        rows = rows_for(random, number)
+        steps: list[Callable[[Ledger], Ledger]] = [
+            partial(taken, rows=rows, number=number),
+            partial(keep_up, threads=1, kept=0),
+        ]
+        for place_of, step in enumerate(steps):
+            for at in itertools.count():
+                killed(at)
+                try:
+                    ledger = step(ledger)
+                except Killed:
+                    kills += 1
+                    killed(None)
+                    ledger = open_ledger(place)
+                    if place_of == 0 and ledger.counts.get("records", 0) > number:
+                        break
+                    check(ledger, [*every, *([rows] if place_of else [])])
+                else:
+                    break
+        killed(None)
+        every.append(rows)
+        check(open_ledger(place), every)
+    assert kills > 60
+    sweep(ledger, kept=0)
+    there = {str(path.relative_to(place)) for path in Path(place).rglob("*.parquet")}
+    assert there == {file.path for file in ledger.live}
+
+
+def test_of_two_commits_at_the_same_time_one_counts(tmp_path: Path) -> None:
+    ledger = create_ledger(str(tmp_path), 1)
+    first, second = LedgerWriter(ledger), LedgerWriter(ledger)
+    for writer in (first, second):
+        writer.write("ledger", rows_for(Random(1), 1), 0)
+    first.commit([], {})
+    with pytest.raises(CommitLost, match="another process committed"):
+        second.commit([], {})
+    assert len(list((tmp_path / "ledger" / "bucket=00").iterdir())) == 1
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_a_missing_commit_is_named(tmp_path: Path, small: None) -> None:
+    random, ledger, every = Random(4), create_ledger(str(tmp_path), BUCKETS), []
+    for number in range(20):
+        every.append(rows_for(random, number))
+        ledger = keep_up(taken(ledger, every[-1], number))
+    checkpoints = sorted((tmp_path / "checkpoints").iterdir())
+    assert len(checkpoints) > 1
+    checkpoints[-1].write_bytes(checkpoints[-1].read_bytes().replace(b"ledger", b"ledgex"))
+    check(open_ledger(str(tmp_path)), every)
+    manifests = sorted((tmp_path / "manifests").iterdir())
+    manifests[-2].unlink()
+    with pytest.raises(LedgerDamaged, match=f"{manifests[-2].name} is missing"):
+        open_ledger(str(tmp_path))
