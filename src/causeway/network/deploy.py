@@ -5,9 +5,9 @@ buckets.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.section import LAST_TICK
 from causeway.model.topology import Topology
 from causeway.model.traffic import Traffic
+from causeway.network.changes import Stage
 from causeway.network.scenario import Scenario
 from causeway.network.settings import NOTHING_INSTALLED
 from causeway.network.tasks import Session
@@ -28,10 +29,14 @@ from causeway.pipeline.schemas import TableSchemas
 from causeway.programs.catalogue import program_class
 from causeway.programs.own import give_to_workers, look_beside
 from causeway.programs.runner import Programs
+from causeway.protocols.changing import ChangingKernel
 from causeway.protocols.contract import AnyKernel
 from causeway.protocols.option_values import NANOSECONDS
 from causeway.protocols.registry import names
 from causeway.protocols.secrets import NONE, Secrets
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 MOST_CHAINS = 65_535
 """Chains are 16-bit positions where lanes are packed into keys."""
@@ -64,12 +69,13 @@ def deploy(
     """
     folder = os.path.join(lake, TRAFFIC) if "://" not in lake else f"{lake.rstrip('/')}/{TRAFFIC}"
     traffic = scenario.traffic(folder, session, prepared=prepared)
-    topology = scenario.topology(traffic)
+    stages = scenario.stages(traffic)
+    topology = stages[-1].topology
     if topology.chains.num_rows > MOST_CHAINS:
         count = topology.chains.num_rows
         raise InvalidInput(f"{scenario.path}: chains: {count} chains, at most {MOST_CHAINS} are allowed")
     beside = look_beside(scenario.path)
-    kernel = kernel_of(scenario, topology, secrets)
+    kernel = kernel_of_stages(scenario, stages, secrets)
     _require_ticks(scenario, traffic, kernel.last_tick)
     installed = topology.programs["program"].drop_null().unique().to_pylist()
     if session is not None and any(":" in name for name in installed):
@@ -100,25 +106,40 @@ def deploy(
 
 
 def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -> AnyKernel:
-    """Return the kernel of a scenario's protocol; raises ``InvalidInput`` naming the option or program at fault."""
+    """Return the kernel of a scenario's protocol before any change; raises ``InvalidInput`` naming the option or
+    program at fault."""
+    return kernel_of_stages(scenario, [Stage(0, topology, scenario.faults(topology))], secrets)
+
+
+def kernel_of_stages(scenario: Scenario, stages: Sequence[Stage], secrets: Secrets = NONE) -> AnyKernel:
+    """Return the kernel of a network that has ``stages``; raises as ``kernel_of`` does."""
     _require_programs(scenario)
-    kernel = scenario.protocol.load_kernel()
     options = validated(scenario.protocol.load_options(), scenario.options, str(scenario.path), ("options",))
-    faults = scenario.faults(topology)
-    try:
-        made: AnyKernel = kernel(
-            topology=topology,
-            programs=Programs(topology, scenario.protocol.portable_code()),
-            options=options,
-            seed=scenario.network.seed,
-            tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
-            faults=faults,
-            **({"secrets": secrets} if secrets.are_given else {}),
-        )
-    except InvalidInput as error:
-        if type(error) is not InvalidInput:
-            raise
-        raise InvalidInput(f"{scenario.path}: {error}") from error
+    kernels: list[AnyKernel] = []
+    programs: Programs | None = None
+    for stage in stages:
+        try:
+            programs = Programs(stage.topology, scenario.protocol.portable_code(), programs)
+            kernels.append(_kernel(scenario, stage, programs, options, secrets))
+        except InvalidInput as error:
+            if type(error) is not InvalidInput:
+                raise
+            raise InvalidInput(f"{scenario.path}: {error}") from error
+    if len(kernels) == 1:
+        return kernels[0]
+    return cast(AnyKernel, ChangingKernel(tuple(stage.tick for stage in stages), tuple(kernels)))
+
+
+def _kernel(scenario: Scenario, stage: Stage, programs: Programs, options: BaseModel, secrets: Secrets) -> AnyKernel:
+    made: AnyKernel = scenario.protocol.load_kernel()(
+        topology=stage.topology,
+        programs=programs,
+        options=options,
+        seed=scenario.network.seed,
+        tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
+        faults=stage.faults,
+        **({"secrets": secrets} if secrets.are_given else {}),
+    )
     return made
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,15 +59,17 @@ class Directory:
             raise self.fail(key, unknown("program", reference, self._programs))
         return self._programs[reference]
 
-    def moves(self, sections: Sequence[MoveSection]) -> pa.Table:
+    def moves(self, sections: Sequence[MoveSection], keys: Sequence[str] | None = None) -> pa.Table:
         """Return all moves as ``MOVES_SCHEMA``, by tick, then in the order of the file.
+
+        ``keys``: of the sections, where they are others than ``[[moves]]``.
 
         Those of ``[[moves]]``, and those that chains make by coming and going: the programs of one that comes later
         are on it from then on, unless they were moved elsewhere, and those on one that goes are on no chain.
         """
         rows: list[Move] = []
         for position, section in enumerate(sections):
-            key = f"moves[{position}]"
+            key = f"moves[{position}]" if keys is None else keys[position]
             program = self.program(section.program, f"{key}.program")
             chain = None if section.chain is None else self.member(section.chain, section.tick, f"{key}.chain")
             if any((section.tick, program) == (row["tick"], row["program"]) for row in rows):
@@ -75,11 +78,12 @@ class Directory:
         rows += moves_of_membership(self._topology, rows)
         return pa.Table.from_pylist(sorted(rows, key=lambda row: row["tick"] or 0), schema=MOVES_SCHEMA)
 
-    def faults(self, sections: Sequence[FaultSection], skip: float) -> Faults:
-        """Return ``[[faults]]`` with names resolved, in the order of the file; ``skip`` is passed on."""
+    def faults(self, sections: Sequence[FaultSection], skip: float, keys: Sequence[str] | None = None) -> Faults:
+        """Return ``[[faults]]`` with names resolved, in the order of the file; ``skip`` is passed on. ``keys``: of the
+        sections, where they are others."""
         found: list[Fault] = []
         for position, section in enumerate(sections):
-            key = f"faults[{position}]"
+            key = f"faults[{position}]" if keys is None else keys[position]
             fault = section.fault(self, key)
             self._check_members(section, fault, key)
             if section.once and any(_lane(fault) == _lane(other) for other in found):
@@ -225,7 +229,7 @@ def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -
     for position, (section, (names, hosts)) in enumerate(zip(sections, placed, strict=True)):
         size = len(names)
         installed = None if section.program == NOTHING_INSTALLED else section.program
-        options = _options(section, taken, f"{path}: programs[{position}].options")
+        options = options_of(section.options, taken, f"{path}: programs[{position}].options")
         columns = [
             pa.array(np.arange(before, before + size, dtype=np.uint64)),
             pa.array(names, pa.string()),
@@ -239,12 +243,12 @@ def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -
     return pa.concat_tables(tables).combine_chunks()
 
 
-def _options(section: ProgramSection, numbers: Mapping[str, int], key: str) -> str:
-    """Return the options of a section as JSON, numbers in the place of names of programs. ``key``: for errors."""
-    for place, name in refs_in(section.options):
+def options_of(options: Mapping[str, Any], numbers: Mapping[str, int], key: str) -> str:
+    """Return options of a program as JSON, numbers in the place of names of programs. ``key``: for errors."""
+    for place, name in refs_in(options):
         if name not in numbers:
             raise InvalidInput(f"{key}.{place}: {unknown('program', name, numbers)}")
-    options = resolved(section.options, numbers.__getitem__)
+    options = resolved(options, numbers.__getitem__)
     return json.dumps(options, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

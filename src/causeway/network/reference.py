@@ -11,11 +11,14 @@ from causeway.model.section import Section
 from causeway.model.text import shown
 from causeway.network.settings import (
     ChainSection,
+    ChangeSection,
+    InstallSection,
     MoveSection,
     NetworkSection,
     NodesSection,
     ProgramSection,
     TransportSection,
+    UpgradeSection,
 )
 from causeway.network.traffic_settings import (
     BurstsSection,
@@ -52,6 +55,9 @@ SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("[[chains]]", ChainSection),
     ("[[programs]]", ProgramSection),
     ("[[moves]]", MoveSection),
+    ("[[changes]]", ChangeSection),
+    ("install = [{ ... }] in [[changes]]", InstallSection),
+    ("upgrade = [{ ... }] in [[changes]]", UpgradeSection),
     ("[[nodes]]", NodesSection),
     *_fault_sections(),
     ('[traffic] with source = "none"', NoTrafficSection),
@@ -111,6 +117,8 @@ def _one_type(schema: dict[str, Any]) -> str:
     }
     if schema.get("items", {}).get("type") == "integer":
         return "list of whole numbers"
+    if schema.get("items", {}).get("type") == "string":
+        return "list of texts"
     name = names.get(schema.get("type", "object" if "$ref" in schema else ""), "see meaning")
     bounds = []
     for key, words in (

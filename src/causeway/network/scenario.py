@@ -22,11 +22,12 @@ from causeway.model.faults import Faults
 from causeway.model.section import Section
 from causeway.model.text import unknown
 from causeway.model.topology import Topology
+from causeway.network.changes import Changes, Stage, installed_by
 from causeway.network.directory import Directory, merged, own_topology
-from causeway.network.membership import at_genesis
 from causeway.network.settings import (
     NOTHING_INSTALLED,
     ChainSection,
+    ChangeSection,
     JsonTable,
     MoveSection,
     NetworkSection,
@@ -36,7 +37,13 @@ from causeway.network.settings import (
 )
 from causeway.network.sources import SourcedTraffic, open_traffic
 from causeway.network.tasks import Session
-from causeway.network.traffic_settings import GeneratedSection, NoTrafficSection, RecordedSection, TrafficSection
+from causeway.network.traffic_settings import (
+    GeneratedSection,
+    NoTrafficSection,
+    RecordedSection,
+    ScriptSection,
+    TrafficSection,
+)
 from causeway.protocols.registry import DEFAULT, ProtocolInfo, names, protocol, simulated
 
 _PATHS = (("network", "lake"), ("traffic", "path"), ("traffic", "channels", "file"))
@@ -52,6 +59,7 @@ class ScenarioDocument(Section):
     chains: list[ChainSection] = Field(default_factory=list)
     programs: list[ProgramSection] = Field(default_factory=list)
     moves: list[MoveSection] = Field(default_factory=list)
+    changes: list[Any] = Field(default_factory=list)  # with faults of the kinds that the protocol has: see _document_of
     nodes: list[NodesSection] = Field(default_factory=list)
     faults: list[Any] = Field(default_factory=list)  # of the kinds that the protocol has: see _document_of
     traffic: TrafficSection = Field(default_factory=lambda: NoTrafficSection.model_validate({}))
@@ -81,7 +89,7 @@ class Scenario:
         named = {f"programs[{row}].program": section.program for row, section in enumerate(self.document.programs)}
         if isinstance(traffic, RecordedSection | GeneratedSection):
             named |= {"traffic.caller": traffic.caller, "traffic.echo": traffic.echo}
-        return named
+        return named | installed_by(self.document.changes)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -107,22 +115,26 @@ class Scenario:
         ``prepared``: the recording itself is not looked at, the folder has it. Raises ``InvalidInput`` when the
         recording is not as declared, or a name is unknown.
         """
-        own = self._own_topology()
-        return open_traffic(
-            self.document.traffic, own, self.document.moves, self.network.seed, self.path, folder, spark, prepared
-        )
+        own, moves = self._own_topology(), self.document.moves
+        if isinstance(self.document.traffic, ScriptSection):  # it may send to programs that come later
+            own, moves = self._changes(own).after()
+        return open_traffic(self.document.traffic, own, moves, self.network.seed, self.path, folder, spark, prepared)
 
     def topology(self, traffic: SourcedTraffic) -> Topology:
-        """Return chains, programs and moves: those of the file and those that ``traffic`` brings."""
+        """Return chains, programs and moves: those of the file and those that ``traffic`` brings; after all changes."""
+        return self.stages(traffic)[-1].topology
+
+    def stages(self, traffic: SourcedTraffic) -> list[Stage]:
+        """Return the network before its changes (``[[changes]]``), and after each; ``traffic``: as of ``topology``."""
         whole = merged(self._own_topology(), traffic.topology())
         if not whole.chains.num_rows:
             raise InvalidInput(f"{self.path}: chains: missing; a network has at least one chain")
-        moves = Directory(whole, self.path).moves(self.document.moves)
-        whole = merged(whole, Topology(whole.chains.slice(0, 0), whole.programs.slice(0, 0)), moves)
-        try:
-            return self.protocol.complete(at_genesis(whole))
-        except InvalidInput as error:
-            raise type(error)(f"{self.path}: {error}") from error
+        return self._changes(whole).stages()
+
+    def _changes(self, whole: Topology) -> Changes:
+        document = self.document
+        known = (document.changes, document.moves, document.faults, document.transport.skip)
+        return Changes(whole, self.protocol, self.path, *known)
 
     def faults(self, topology: Topology) -> Faults:
         """Return the faults, ``transport.skip`` among them, with the names of ``topology`` resolved."""
@@ -138,6 +150,8 @@ class Scenario:
         if isinstance(self.document.traffic, RecordedSection):
             for place in ("path", "channels"):  # files; of generated traffic, channels is a number
                 content["traffic"].pop(place)
+        if not content["changes"]:
+            content.pop("changes")
         content["network"] = {
             key: value for key, value in content["network"].items() if key not in _NO_RESULT | {"ticks"}
         }
@@ -202,7 +216,9 @@ def _document_of(name: str) -> type[ScenarioDocument]:
     kinds = protocol(name).fault_kinds()
     section: Any = Annotated[functools.reduce(operator.or_, kinds), Field(discriminator="kind")]
     faults: Any = (list[section], Field(default_factory=list))
-    return create_model("ScenarioDocument", __base__=ScenarioDocument, faults=faults)
+    change = create_model("ChangeSection", __base__=ChangeSection, __doc__=ChangeSection.__doc__, inject=faults)
+    changes: Any = (list[change], Field(default_factory=list))  # type: ignore[valid-type]
+    return create_model("ScenarioDocument", __base__=ScenarioDocument, faults=faults, changes=changes)
 
 
 def _check(scenario: Scenario, programs: Collection[str] | None) -> None:

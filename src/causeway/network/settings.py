@@ -252,6 +252,49 @@ class ProgramSection(Section):
         return self
 
 
+class InstallSection(Section):
+    """``install`` in ``[[changes]]``: a program that is there from then on, numbered after all others."""
+
+    name: ProgramName = Field(..., description="Its name.")
+    chain: str = Field(..., description="Name of its chain.")
+    program: str = Field(..., min_length=1, description='A registered program, or `"module:Class"`.')
+    options: JsonTable = Field(default_factory=dict, description="Its options, as in `[[programs]]`.")
+    balance: Balance = Field(0, description="Value it starts with, where not all value is issued at genesis.")
+
+
+class UpgradeSection(Section):
+    """``upgrade`` in ``[[changes]]``: a program goes on under another class, with its state, balance and open calls."""
+
+    program: str = Field(..., description="Name of the program.")
+    to: str = Field(..., min_length=1, description='A registered program, or `"module:Class"`.')
+    options: JsonTable | None = Field(None, description="Its options from then on; without them, those that it had.")
+
+
+class ChangeSection(Section):
+    """``[[changes]]``: what nobody knew of before a tick, and is so from its round on; ticks ascend."""
+
+    tick: TickNumber = Field(..., description="In force before the round of this tick.")
+    inject: list[Any] = Field(
+        default_factory=list, description="Faults, as in `[[faults]]`; none begins before the tick."
+    )
+    heal: bool | list[Annotated[int, Field(ge=0)]] = Field(
+        False,
+        description="`true`: all faults of before end; or which of them: their positions, from 0, in `[[faults]]` and, "
+        "behind these, in `inject` of the changes before.",
+    )
+    install: list[InstallSection] = Field(default_factory=list, description="New programs.")
+    upgrade: list[UpgradeSection] = Field(default_factory=list, description="Programs that get another class.")
+    remove: list[str] = Field(
+        default_factory=list, description="Names of programs that end, where programs may leave their chain."
+    )
+
+    @model_validator(mode="after")
+    def _some_change(self) -> Self:
+        if not (self.inject or self.heal or self.install or self.upgrade or self.remove):
+            raise ValueError("give inject, heal, install, upgrade or remove")
+        return self
+
+
 class MoveSection(Section):
     """``[[moves]]``: from a tick on, a program is on another chain."""
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.order import U64, groups_of
+from causeway.model.order import U64, groups_of, positions_in, stable_order
 from causeway.model.reject_codes import PortableCode
 from causeway.model.topology import Topology
 from causeway.programs.accounts import BALANCE, words_of
@@ -34,16 +34,17 @@ NOT_INSTALLED = -1
 class Programs:
     """The programs of a topology. Picklable; keeps no state of any chain.
 
-    ``meaning``: says what the protocol's reject codes mean. Raises ``InvalidInput`` for a program that is unknown, or
-    whose state no root can be made of.
+    ``meaning``: says what the protocol's reject codes mean. ``before``: the programs before a change of the network.
+    Raises ``InvalidInput`` for a program that is unknown, whose state no root can be made of, or that cannot go on with
+    the state of what it was before.
     """
 
-    def __init__(self, topology: Topology, meaning: PortableCode = by_program) -> None:
+    def __init__(self, topology: Topology, meaning: PortableCode = by_program, before: Programs | None = None) -> None:
         self._meaning = meaning
         rows = topology.programs.select(["number", "program", "options", "balance"]).to_pylist()
         rows.sort(key=lambda row: int(row["number"]))
         installed = [row for row in rows if row["program"] is not None]
-        self.classes = sorted({row["program"] for row in installed})
+        self.classes: list[str] = sorted({*(row["program"] for row in installed), *(before.classes if before else ())})
         self._numbers = np.array([row["number"] for row in installed], dtype=np.uint64)
         places = {name: place for place, name in enumerate(self.classes)}
         self._class_of = np.array([places[row["program"]] for row in installed], dtype=np.int16)
@@ -61,6 +62,26 @@ class Programs:
                 ensure_rootable(name, found.schema)
             else:  # only handlers of single messages call by name
                 self._names = ProgramNames(topology.programs["number"], topology.programs["name"])
+
+        self._changed = self._changes(before) if before else np.empty(0, dtype=np.uint64)
+
+    def _changes(self, before: Programs) -> U64:
+        """Return the programs that are installed and were not, or had another class. Raises ``InvalidInput`` for a
+        class that cannot take over the state of another."""
+        was = before.class_names(self._numbers)
+        now = self.class_names(self._numbers)
+        for one, other in sorted(
+            {(one, other) for one, other in zip(was, now, strict=True) if one not in (None, other)}
+        ):
+            ensure_upgradable(str(one), str(other))
+        differs = np.array([one != other for one, other in zip(was, now, strict=True)], dtype=bool)
+        return np.union1d(before.changed, self._numbers[differs])
+
+    def class_names(self, programs: U64) -> list[str | None]:
+        """Return the class of each program, None where nothing is installed."""
+        return [
+            None if place == NOT_INSTALLED else self.classes[place] for place in self._classes_of(programs).tolist()
+        ]
 
     @cached_property
     def _runners(self) -> list[ScalarRunner | VectorRunner]:
@@ -98,6 +119,49 @@ class Programs:
     def schemas(self) -> Mapping[str, pa.Schema]:
         """Return the schema of the state table of every program class in use."""
         return {name: runner.schema for name, runner in zip(self.classes, self._runners, strict=True)}
+
+    @property
+    def changed(self) -> U64:
+        """Return the numbers of the programs that were installed, or got another class, after genesis, ascending."""
+        return self._changed
+
+    def outdated(self, programs: U64, accounts: Frame, states: Mapping[str, Frame]) -> U64:
+        """Return which of ``programs`` (of those that ``changed``) are to be installed, or have a state of another
+        class than theirs."""
+        missing = positions_in(accounts["program"], programs) < 0
+        elsewhere = np.zeros(len(programs), dtype=bool)
+        classes = self._classes_of(programs)
+        for place, name in enumerate(self.classes):
+            if name in states and len(states[name]):
+                elsewhere |= (positions_in(states[name]["program"], programs) >= 0) & (classes != place)
+        return programs[missing | elsewhere]
+
+    def brought_up(
+        self, programs: U64, accounts: Frame, states: Mapping[str, Frame]
+    ) -> tuple[Frame, Mapping[str, Frame]]:
+        """Return the accounts and states with those of ``programs``, which are ``outdated``, as they are to be.
+
+        Raises ``InvalidInput`` when a program cannot make its state.
+        """
+        missing = positions_in(accounts["program"], programs) < 0
+        more, begun = self.genesis(programs[missing])
+        after = {name: by_program_number([states[name], begun[name]]) for name in self.classes}
+        for name, runner in zip(self.classes, self._runners, strict=True):
+            mine = programs[~missing & (self._classes_of(programs) == self.classes.index(name))]
+            for other in self.classes:
+                moving = np.isin(after[other]["program"], mine) if other != name else np.zeros(0, dtype=bool)
+                if not moving.any():
+                    continue
+                rows = after[other].filter(moving)
+                try:
+                    taken = runner.upgraded(rows["program"], rows)
+                except Exception as error:  # whatever a program raises
+                    raise InvalidInput(
+                        f'program "{name}" has no state after "{other}": {failure_text(error)}'
+                    ) from error
+                after[other] = after[other].filter(~moving)
+                after[name] = by_program_number([after[name], taken])
+        return by_program_number([accounts, more]), after
 
     def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
         """Return the accounts and the programs' states of ``programs`` (installed, ascending) at genesis.
@@ -158,3 +222,27 @@ class Programs:
             asked=produced.select(ASKED_COLUMNS),
             certified=concat(certified) if certified else empty_frame(CERTIFIED_DATA_SCHEMA),
         )
+
+
+def by_program_number(parts: list[Frame]) -> Frame:
+    """Return rows of several frames by program, the first one where the others have none."""
+    some = [part for part in parts if len(part)]
+    if len(some) < 2:
+        return some[0] if some else parts[0]
+    rows = concat(some)
+    return rows.take(stable_order(rows["program"]))
+
+
+def ensure_upgradable(was: str, now: str) -> None:
+    """Check that a program can go on under another class with its state. Raises ``InvalidInput``: scalar programs keep
+    what they will, vectorised ones a row of their schema."""
+    one, other = program_class(was), program_class(now)
+    scalar = issubclass(one, Program), issubclass(other, Program)
+    if scalar == (True, True):
+        return
+    if any(scalar):
+        kinds = ["a scalar" if each else "a vectorised" for each in scalar]
+        raise InvalidInput(f'program "{now}" is {kinds[1]} program, and takes over from "{was}", {kinds[0]} one')
+    assert issubclass(one, VectorProgram) and issubclass(other, VectorProgram)
+    if one.schema != other.schema:
+        raise InvalidInput(f'program "{now}" keeps other columns than "{was}", whose state it takes over')

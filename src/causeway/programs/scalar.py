@@ -239,6 +239,11 @@ class Program:
         """Return the state of a new instance: what may be kept, see above."""
         return {}
 
+    def upgraded(self, state: Any) -> Any:
+        """Return the state of an instance that had another class before, made of its ``state`` then. The default
+        keeps it. Calls that are open stay open, and requests that are not answered can be answered."""
+        return state
+
     def on_ingress(self, message: Ingress, context: Context) -> None:
         """Handle a message from a user. The default refuses it."""
         raise NotImplementedError(f"no ingress method {message.method}")

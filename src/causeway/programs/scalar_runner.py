@@ -65,6 +65,14 @@ class ScalarRunner:
         blobs = [_encode(self._instance(number).initial_state(), {}, {}) for number in instances.tolist()]
         return Frame({"program": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
 
+    def upgraded(self, instances: npt.NDArray[np.uint64], before: Frame) -> Frame:
+        """Return the state of ``instances`` (ascending), whose state under another class is ``before``."""
+        blobs = []
+        for number, blob in zip(instances.tolist(), before["state"].to_pylist(), strict=True):
+            state, notes, waiting = cbor2.loads(blob)
+            blobs.append(_encode(self._instance(number).upgraded(state), notes, waiting))
+        return Frame({"program": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
+
     def _instance(self, number: int) -> Program:
         return self._program(self._options.get(number, {}))
 

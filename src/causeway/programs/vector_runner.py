@@ -55,6 +55,11 @@ class VectorRunner:
             raise ValueError("the first state must have one row for each instance, in their order")
         return self._in_schema(instances, state)
 
+    def upgraded(self, instances: npt.NDArray[np.uint64], before: Frame) -> Frame:
+        """Return the state of ``instances`` (ascending), whose state under another class is ``before``: the same
+        rows, for classes that keep the same columns."""
+        return self._in_schema(instances, before)
+
     def run(self, inputs: Frame, rows: Rows, accounts: Frame, state: Frame) -> Outcome:
         """Run the inputs (one instance's are neighbours, in order), which are ``rows`` of the whole round's."""
         try:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64, Rows
 from causeway.model.reject_codes import RejectCode
-from causeway.protocols.contract import StateTable
+from causeway.protocols.contract import Chains, Hosts, StateTable
 
 REJECTED_BY_PROGRAM = 4
 """The code with which a program answers that says no."""
@@ -71,6 +71,22 @@ class ProgramRunner(Protocol):
         """Return the schema of the state table of every program class in use."""
         ...
 
+    @property
+    def changed(self) -> U64:
+        """Return the numbers of the programs that were installed, or got another class, after genesis, ascending."""
+        ...
+
+    def outdated(self, programs: U64, accounts: Frame, states: Mapping[str, Frame]) -> U64:
+        """Return which of ``programs`` (of those that ``changed``) are to be installed, or have a state of another
+        class than theirs."""
+        ...
+
+    def brought_up(
+        self, programs: U64, accounts: Frame, states: Mapping[str, Frame]
+    ) -> tuple[Frame, Mapping[str, Frame]]:
+        """Return the accounts and states with those of ``programs``, which are ``outdated``, as they are to be."""
+        ...
+
     def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
         """Return the accounts and the programs' states of ``programs`` (numbers) at genesis."""
         ...
@@ -96,6 +112,16 @@ ACCOUNTS = StateTable(ACCOUNTS_SCHEMA, "program", ("program",), programs=("progr
 
 PROGRAM_TABLE = "program_"
 """The name of the state table of a program class is this and the name of the class."""
+
+
+def outdated_on(
+    programs: ProgramRunner, hosts: Hosts, chains: Chains, accounts: Frame, states: Mapping[str, Frame]
+) -> U64:
+    """Return the programs on ``chains`` that a change installed or gave another class, and whose chain has not made a
+    block since. ``hosts``: of those that ``changed``."""
+    if len(programs.changed) == 0:
+        return programs.changed
+    return programs.outdated(programs.changed[np.isin(hosts, chains.astype(np.int32))], accounts, states)
 
 
 def program_tables(schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:

@@ -31,6 +31,8 @@ class ProtocolInfo:
     all protocols have.
     ``roles``: what chains may be among the others; ``completion``: a function that adds to a topology the chains that
     the protocol does not run without. ``external``: whether another lake may run some of the chains.
+    ``moves``: whether programs may leave their chain while a network runs; ``changes_programs``: whether they may be
+    installed and get another class then; ``fixed_issue``: whether all value is issued at genesis.
     ``certifies_data``: whether chains certify what their programs set as certified data.
     ``membership``: whether chains come and go while a network runs (``model.membership``), and have nodes.
     ``signs``: whether validators sign the chains' headers: the option ``validator_keys`` lists their public keys, and
@@ -48,7 +50,8 @@ class ProtocolInfo:
     that gossip as processes (``service.gossip.Gossip``).
     ``remark``: a function of a scenario's options that gives the sentence which every summary of a run says, or None.
     ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
-    of a simulation, a function that makes of its log tables what was found.
+    of a simulation, a function that makes of its log tables what was found. ``promises``: yields what lanes promise
+    (``protocols.promised``).
     """
 
     name: str
@@ -61,6 +64,9 @@ class ProtocolInfo:
     roles: tuple[str, ...] = ()
     completion: str | None = None
     external: bool = False
+    moves: bool = False
+    changes_programs: bool = False
+    fixed_issue: bool = False
     certifies_data: bool = False
     membership: bool = False
     signs: bool = False
@@ -76,6 +82,7 @@ class ProtocolInfo:
     remark: str | None = None
     loops: tuple[str, ...] = ()
     results: str | None = None
+    promises: str | None = None
 
     def load_kernel(self) -> Any:
         """Return what makes a kernel."""
@@ -126,8 +133,11 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             title="the Internet Computer's message routing",
             kernel="causeway.protocols.ic.kernel:IcKernel",
             options="causeway.protocols.ic.options:IcOptions",
+            promises="causeway.protocols.ic.promises:promises",
             asset="cycles",
             reject_codes="causeway.protocols.ic.portable:portable",
+            moves=True,
+            changes_programs=True,
             membership=True,
             roles=("system", "nns"),
             kinds="causeway.protocols.ic.fault_kinds:FAULT_KINDS",
@@ -146,8 +156,10 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             title="the IBC messaging queue",
             kernel="causeway.protocols.ibc.kernel:IbcKernel",
             options="causeway.protocols.ibc.options:IbcOptions",
+            promises="causeway.protocols.ibc.promises:promises",
             asset="units",
             reject_codes="causeway.protocols.ibc.portable:portable",
+            changes_programs=True,
             kinds="causeway.protocols.ibc.fault_kinds:FAULT_KINDS",
             external=True,
             signs=True,
@@ -161,8 +173,11 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             title="Subspace cross-domain messaging",
             kernel="causeway.protocols.xdm.kernel:XdmKernel",
             options="causeway.protocols.xdm.options:XdmOptions",
+            promises="causeway.protocols.xdm.promises:promises",
             asset="units",
             reject_codes="causeway.protocols.xdm.portable:portable",
+            changes_programs=True,
+            fixed_issue=True,
             roles=("consensus",),
             completion="causeway.protocols.xdm.chains:complete",
             prover="causeway.proving.xdm.prover:PROVER",
@@ -188,8 +203,10 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             title="Polkadot's egress queues",
             kernel="causeway.protocols.icmp.kernels:kernel",
             options="causeway.protocols.icmp.options:IcmpOptions",
+            promises="causeway.protocols.icmp.promises:promises",
             asset="units",
             reject_codes="causeway.protocols.icmp.portable:portable",
+            changes_programs=True,
             roles=("relay",),
             completion="causeway.protocols.icmp.chains:complete",
             gossip="causeway.service.icmp.gossiping:GOSSIP",

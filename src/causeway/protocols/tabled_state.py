@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame
-from causeway.protocols.contract import StateTable
-from causeway.protocols.execution import PROGRAM_TABLE, program_frames
+from causeway.protocols.contract import Chains, StateTable
+from causeway.protocols.execution import PROGRAM_TABLE, ProgramRunner, outdated_on, program_frames
+from causeway.protocols.hosting import Hosting
 
 
 @dataclass
@@ -52,3 +53,13 @@ class TabledState:
         rows = {name: frames.get(name, empty_frame(table.schema)) for name, table in tables.items()}
         programs = {name: empty_frame(schema) for name, schema in program_schemas.items()}
         return cls(rows, programs | program_frames(frames))
+
+
+Tabled = TypeVar("Tabled", bound=TabledState)
+
+
+def with_changed_programs(state: Tabled, hosting: Hosting, programs: ProgramRunner, chains: Chains) -> Tabled:
+    """Return the state with the programs that changes installed on ``chains``, or gave another class."""
+    hosts = hosting.host_of(programs.changed)
+    due = outdated_on(programs, hosts, chains, state["accounts"], state.programs)
+    return state.with_programs(*programs.brought_up(due, state["accounts"], state.programs)) if len(due) else state

@@ -33,7 +33,7 @@ from causeway.protocols.contract import (
     View,
 )
 from causeway.protocols.events import LEDGER_LOGS, EventLog
-from causeway.protocols.execution import ProgramRunner
+from causeway.protocols.execution import ProgramRunner, outdated_on
 from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import certify, genesis_trust
@@ -279,6 +279,7 @@ class IbcKernel(HostedForGood):
         if len(running) < len(chains):
             halted = self._part(state, np.setdiff1d(chains, running), tick)
             state = self._part(state, running, tick)
+        state = with_changed_programs(state, context)
         own = concat([self._forged(context), final_packets(*self._decided(DISCONNECT, context))])
         after, outbound = process_block(state, plan.content, inputs, own, context, log)
         if halted is not None:
@@ -371,6 +372,13 @@ def _headers(chains: Chains, height: int, roots: npt.NDArray[np.uint8], signed: 
     number = repeated(np.uint64(height), len(chains))
     columns = {"chain": chains, "number": number, "hash": none, "parent": none, "root": roots, "certification": signed}
     return Frame(columns, len(chains))
+
+
+def with_changed_programs(state: State, context: Context) -> State:
+    """Return the state with the programs that changes installed on ``context.chains``, or gave another class."""
+    runner, hosts = context.programs, context.zones.host_of(context.programs.changed)
+    due = outdated_on(runner, hosts, context.chains, state.accounts, state.programs)
+    return state.with_programs(*runner.brought_up(due, state.accounts, state.programs)) if len(due) else state
 
 
 def _connections(chains: Chains, zones: Zones) -> Frame:

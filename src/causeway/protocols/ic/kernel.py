@@ -51,7 +51,13 @@ from causeway.protocols.ic.planning import held, make_plan
 from causeway.protocols.ic.post_process import in_lane_order, post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, change_ticks, check_registry, registry_at, subnet_positions
-from causeway.protocols.ic.registry_changes import halt, step_of, with_new_subnets, with_newcomers
+from causeway.protocols.ic.registry_changes import (
+    halt,
+    step_of,
+    with_changed_programs,
+    with_new_subnets,
+    with_newcomers,
+)
 from causeway.protocols.ic.remote_subnets import RemoteSubnets
 from causeway.protocols.ic.removal import remove_ended
 from causeway.protocols.ic.state import State, state_of, state_tables
@@ -305,6 +311,7 @@ class IcKernel:
         trees = state.trees
         removal = remove_ended(state, self.context(chains, tick))
         state = with_newcomers(self, removal.state, self.context(chains, tick), self._installed)
+        state = with_changed_programs(state, self.context(chains, tick))
         state = with_new_subnets(self, state, self.context(chains, tick))
         running = self._running(state, chains, tick)
         context = self.context(running, tick)

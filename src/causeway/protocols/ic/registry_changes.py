@@ -14,6 +14,7 @@ from causeway.model.frame import empty_frame
 from causeway.model.order import U64
 from causeway.protocols.contract import Kernel
 from causeway.protocols.events import EventLog
+from causeway.protocols.execution import outdated_on
 from causeway.protocols.ic.certified_state import roots_of, with_trees
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.execute import received_only
@@ -39,6 +40,18 @@ def with_newcomers(kernel: IcStates, state: State, context: Context, installed: 
     new = new[np.isin(context.host_of(new), context.chains.astype(np.int32)) & ~state.installed(new)]
     new = new[context.programs.installed(new)]
     return union(kernel, [state, installed(new)]) if len(new) else state
+
+
+def with_changed_programs(state: State, context: Context) -> State:
+    """Return the state with the canisters of ``context.chains`` to which changes gave another class as what they are
+    now."""
+    runner, hosts = context.programs, context.host_of(context.programs.changed)
+    due = outdated_on(runner, hosts, context.chains, state.accounts, state.programs)
+    due = due[state.installed(due)]
+    if len(due) == 0:
+        return state
+    accounts, programs = runner.brought_up(due, state.accounts, state.programs)
+    return replace(state, accounts=accounts, programs=programs)
 
 
 def with_new_subnets(kernel: IcStates, state: State, context: Context) -> State:

@@ -57,11 +57,11 @@ from causeway.protocols.icmp.runtime import include
 from causeway.protocols.icmp.state import State, blank_rows
 from causeway.protocols.icmp.storage import LeafTries, para_roots
 from causeway.protocols.icmp.tables import BLOCKS_SCHEMA, PARAS_SCHEMA, STATE_TABLES, TIPS_SCHEMA
-from causeway.protocols.icmp.users import pooled
+from causeway.protocols.icmp.users import chains_to_change, pooled
 from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, union
 from causeway.protocols.segments import located, oldest
-from causeway.protocols.tabled_state import KeptTries
+from causeway.protocols.tabled_state import KeptTries, with_changed_programs
 from causeway.protocols.waking import earliest, gives_up
 
 
@@ -224,8 +224,8 @@ class IcmpKernel(ParachainKernel):
         entries, bodies = authentic(content.entries, bodies, log)
         judge_consumed(bases, listed, entries, faults, tick.tick, self.options, log)
         local = inputs.offered.filter(inside)
-        busy = np.concatenate([entries["to"], local["destination"], state["pool"]["chain"]])
-        bases = bases.filter(np.isin(bases["chain"], busy))
+        busy = [entries["to"], local["destination"], state["pool"]["chain"], chains_to_change(state, everywhere)]
+        bases = bases.filter(np.isin(bases["chain"], np.concatenate(busy)))
         outbound = empty_frame(OUTBOUND_SCHEMA)
         if len(bases):
             state, outbound, made = self._para_blocks(state, bases, entries, bodies, local, content, tick, log)
@@ -273,6 +273,7 @@ class IcmpKernel(ParachainKernel):
     ) -> tuple[State, Frame, Frame]:
         context = self.context(bases["chain"], content.active, tick)
         kept = state.kept
+        state = with_changed_programs(state, context.network, context.programs, context.chains)
         state, outbound = process_block(state, entries, bodies, local, bases, context, log)
         state, headers = commit_paras(state, bases, entries, owners_of(self, state, tick), tick.height)
         judge_posted(bases["chain"], state["egress"], self.interference, tick.tick, log)

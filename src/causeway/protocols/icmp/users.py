@@ -7,12 +7,26 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.frame import concat
-from causeway.model.order import positions_in, stable_order
+from causeway.model.order import U64, positions_in, stable_order
 from causeway.protocols.arrivals import NO_PROGRAM, from_users, refuse_users
+from causeway.protocols.contract import Chains
 from causeway.protocols.events import EventLog
+from causeway.protocols.execution import outdated_on
 from causeway.protocols.icmp.context import Context
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.tables import POOL_SCHEMA, STATE_TABLES
+
+
+def to_change(state: State, context: Context) -> U64:
+    """Return the programs that changes installed on ``context.chains``, or gave another class, and whose chain has not
+    made a block since: it makes one for them."""
+    hosts = context.network.host_of(context.programs.changed)
+    return outdated_on(context.programs, hosts, context.chains, state["accounts"], state.programs)
+
+
+def chains_to_change(state: State, context: Context) -> Chains:
+    """Return the chains of these programs."""
+    return context.network.host_of(to_change(state, context)).view(np.uint32)
 
 
 def pooled(ingress: pa.Table, state: State, context: Context, log: EventLog) -> State:
@@ -22,7 +36,8 @@ def pooled(ingress: pa.Table, state: State, context: Context, log: EventLog) -> 
     chain = context.network.positions_of(ingress["chain"].to_numpy())
     messages = from_users(ingress, chain, context.height)
     here = context.network.host_of(messages["receiver"]) == chain.view(np.int32)
-    here &= positions_in(state["accounts"]["program"], messages["receiver"]) >= 0
+    installed = positions_in(state["accounts"]["program"], messages["receiver"]) >= 0
+    here &= installed | np.isin(messages["receiver"], to_change(state, context))
     refuse_users(messages.filter(~here), NO_PROGRAM, log)
     messages = messages.with_columns(chain=chain, place=messages["callback"])
     taken = messages.filter(here).select(POOL_SCHEMA.names)

@@ -36,6 +36,7 @@ from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, union
 from causeway.protocols.secrets import NONE, Secrets
 from causeway.protocols.segments import located, oldest
+from causeway.protocols.tabled_state import with_changed_programs
 from causeway.protocols.waking import earliest, gives_up
 from causeway.protocols.xdm.allowlists import is_pending
 from causeway.protocols.xdm.apart import require_served, to_own, waits_outside
@@ -331,7 +332,8 @@ class XdmKernel(HostedForGood):
             made = Made(state, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
             return self._result(made, empty_frame(OUTBOUND_SCHEMA), log.logs(), None, self._gives_up(tick))
         context = replace(context, again=recalls(content.view))
-        state = before = indexed(state)
+        before = indexed(state)
+        state = with_changed_programs(before, self.network, self.programs, chains)
         cover = Cover(content.view.tables["declared"], state["drawn"], set(self.network.external.tolist()))
         tables, money = dict[str, Frame](), Money(state, cover)
         state, ingress = taken_from_pool(state.with_tables(**content.load.late), inputs.ingress, context)

@@ -57,9 +57,10 @@ from causeway.protocols.icmp.parachains import ParachainKernel, owners_of
 from causeway.protocols.icmp.planned import Planned as PlannedParas
 from causeway.protocols.icmp.state import State, blank_rows
 from causeway.protocols.icmp.storage import para_roots
-from causeway.protocols.icmp.users import pooled
+from causeway.protocols.icmp.users import chains_to_change, pooled
 from causeway.protocols.messages import OUTBOUND_SCHEMA, blank_messages
 from causeway.protocols.segments import located, oldest
+from causeway.protocols.tabled_state import with_changed_programs
 from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up
 
 LEAST_MESSAGE_SIZE = 256
@@ -194,7 +195,7 @@ class HrmpKernel(ParachainKernel):
             moved = any(state[name] is not before[name] for name in ("paras", "channels", "requests"))
             made.append(header)
         outbound = empty_frame(OUTBOUND_SCHEMA)
-        tips = self._building(state, content, inputs.offered, tick)
+        tips = self._building(state, content, inputs.offered, chains_to_change(state, context), tick)
         if len(tips):
             state, outbound, header = self._para_blocks(state, tips, content, inputs.offered, tick, log)
             made.append(header)
@@ -257,13 +258,13 @@ class HrmpKernel(ParachainKernel):
         state, header = commit_relay(before, state, [head.tobytes() for head in receipts["head"]], tick.tick)
         return state, header, [*value, executed.value]
 
-    def _building(self, state: State, content: HrmpPlan, local: Frame, tick: Tick) -> Frame:
-        """Return the tips of the parachains that have something to do."""
+    def _building(self, state: State, content: HrmpPlan, local: Frame, changing: Chains, tick: Tick) -> Frame:
+        """Return the tips of the parachains that have something to do; ``changing``: those that change programs."""
         tips, channels = content.tips, content.channels
         calls = calls_of(content.view, state["pages"], tips, tick.tick, self.planned, self.options).calls
         sends = take_outbound(state["pages"], state["ends"], channels, tips["chain"], self.options).sent
         busy = [content.found.contents["chain"], state["waiting"]["chain"], state["pool"]["chain"]]
-        busy += [calls["source"], sends["source"], local["destination"]]
+        busy += [calls["source"], sends["source"], local["destination"], changing]
         return tips.filter(np.isin(tips["chain"], np.concatenate(busy)))
 
     def _para_blocks(
@@ -283,6 +284,7 @@ class HrmpKernel(ParachainKernel):
         taken = found.contents.filter(got.consumed).select(WAITING_SCHEMA.names)
         context = self.context(chains, content.on_leaf, tick)
         bases = tips.with_columns(leaf=np.zeros(len(tips), dtype=np.uint8))
+        state = with_changed_programs(state, context.network, context.programs, context.chains)
         state, outbound = process_block(state, entries_of(taken), bodies, local, bases, context, log)
         away = outbound.filter(outbound["source"] != outbound["destination"])
         away = away.take(stable_order(away["source"], away["destination"], away["index"]))

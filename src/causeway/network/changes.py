@@ -1,0 +1,207 @@
+"""What changes in a network while it runs: the stages between changes, each with its programs, moves and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.faults import Faults
+from causeway.model.text import shown, unknown
+from causeway.model.topology import PROGRAMS_SCHEMA, Topology
+from causeway.network.directory import Directory, options_of
+from causeway.network.membership import at_genesis
+from causeway.network.settings import NOTHING_INSTALLED, ChangeSection, InstallSection, MoveSection, UpgradeSection
+from causeway.protocols.faults import FaultSection
+from causeway.protocols.registry import ProtocolInfo, names, protocol
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A network from a tick on, up to its next change.
+
+    ``topology``: the programs that there are by then, with all moves that are known then; ``faults``: those that act.
+    """
+
+    tick: int
+    topology: Topology
+    faults: Faults
+
+
+@dataclass
+class _Known:
+    """What is known of a network by a change: rows of programs, moves and faults with their keys."""
+
+    programs: list[dict[str, Any]]
+    moves: list[tuple[str, MoveSection]] = field(default_factory=list)
+    faults: list[tuple[str, FaultSection] | None] = field(default_factory=list)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        return {row["name"]: row["number"] for row in self.programs}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of a scenario over a network.
+
+    ``whole``: its chains and programs before them; ``sections``: the changes, beside the ``moves`` and ``faults`` that
+    are known from the beginning; ``skip``: as of ``Faults``; ``path``: of the file, for errors.
+    """
+
+    whole: Topology
+    info: ProtocolInfo
+    path: str
+    sections: Sequence[ChangeSection]
+    moves: Sequence[MoveSection]
+    faults: Sequence[FaultSection]
+    skip: float
+
+    def stages(self) -> list[Stage]:
+        """Return the network before any change, and after each. Raises ``InvalidInput`` that names the key."""
+        known = self._known()
+        found = [self._stage(0, known)]
+        before = -1
+        for position, section in enumerate(self.sections):
+            key = f"changes[{position}]"
+            if section.tick <= before:
+                raise self._fail(f"{key}.tick", f"{section.tick}: must be above {before}, that of the change before")
+            before = section.tick
+            self._change(known, section, key)
+            found.append(self._stage(section.tick, known))
+        return found
+
+    def after(self) -> tuple[Topology, list[MoveSection]]:
+        """Return the chains and programs after all changes, and all moves."""
+        known = self._known()
+        for position, section in enumerate(self.sections):
+            self._change(known, section, f"changes[{position}]")
+        return self._topology(known), [move for _, move in known.moves]
+
+    def _known(self) -> _Known:
+        known = _Known([])
+        if self.sections:  # only then rows are looked at one by one
+            known.programs = self.whole.programs.to_pylist()
+        known.moves = [(f"moves[{place}]", section) for place, section in enumerate(self.moves)]
+        known.faults = [(f"faults[{place}]", section) for place, section in enumerate(self.faults)]
+        return known
+
+    def _topology(self, known: _Known) -> Topology:
+        if not self.sections:
+            return self.whole
+        return replace(self.whole, programs=pa.Table.from_pylist(known.programs, schema=PROGRAMS_SCHEMA))
+
+    def _stage(self, tick: int, known: _Known) -> Stage:
+        topology = self._topology(known)
+        keys, moves = [key for key, _ in known.moves], [move for _, move in known.moves]
+        topology = replace(topology, moves=Directory(topology, self.path).moves(moves, keys))
+        topology = self._complete(topology)
+        acting = [fault for fault in known.faults if fault is not None]
+        keys, sections = [key for key, _ in acting], [section for _, section in acting]
+        return Stage(tick, topology, Directory(topology, self.path).faults(sections, self.skip, keys))
+
+    def _complete(self, topology: Topology) -> Topology:
+        try:
+            return self.info.complete(at_genesis(topology))
+        except InvalidInput as error:
+            raise type(error)(f"{self.path}: {error}") from error
+
+    def _change(self, known: _Known, section: ChangeSection, key: str) -> None:
+        for place, install in enumerate(section.install):
+            self._install(known, section.tick, install, f"{key}.install[{place}]")
+        for place, upgrade in enumerate(section.upgrade):
+            self._upgrade(known, upgrade, f"{key}.upgrade[{place}]")
+        for place, name in enumerate(section.remove):
+            self._remove(known, section.tick, name, f"{key}.remove[{place}]")
+        self._heal(known, section, key)
+        directory = Directory(self._complete(self._topology(known)), self.path)
+        for place, fault in enumerate(section.inject):
+            where = f"{key}.inject[{place}]"
+            first = fault.fault(directory, where).first
+            if first < section.tick:
+                raise self._fail(where, f"begins at tick {first}, before the change, which is at tick {section.tick}")
+            known.faults.append((where, fault))
+
+    def _install(self, known: _Known, tick: int, section: InstallSection, key: str) -> None:
+        self._require_changing(key)
+        chains = dict(zip(self.whole.chains["name"].to_pylist(), self.whole.chains["number"].to_pylist(), strict=True))
+        if section.chain not in chains:
+            raise self._fail(f"{key}.chain", unknown("chain", section.chain, chains))
+        numbers = known.numbers
+        if section.name in numbers:
+            raise self._fail(key, f"the name {shown(section.name)} is taken")
+        if section.balance and self.info.fixed_issue:
+            text = f"{section.balance}: under {self.info.name} all value is issued at genesis; send it some"
+            raise self._fail(f"{key}.balance", text)
+        numbers[section.name] = max(numbers.values(), default=-1) + 1
+        known.programs.append(
+            {
+                "number": numbers[section.name],
+                "name": section.name,
+                "chain": None if self.info.moves else chains[section.chain],
+                "program": None if section.program == NOTHING_INSTALLED else section.program,
+                "options": options_of(section.options, numbers, f"{self.path}: {key}.options"),
+                "balance": Decimal(section.balance),
+            }
+        )
+        if self.info.moves:
+            move = MoveSection(tick=tick, program=section.name, chain=section.chain)
+            known.moves.append((key, move))
+
+    def _upgrade(self, known: _Known, section: UpgradeSection, key: str) -> None:
+        self._require_changing(key)
+        numbers = known.numbers
+        if section.program not in numbers:
+            raise self._fail(f"{key}.program", unknown("program", section.program, numbers))
+        (place,) = [place for place, row in enumerate(known.programs) if row["name"] == section.program]
+        row = {**known.programs[place], "program": section.to}
+        if known.programs[place]["program"] is None:
+            raise self._fail(f"{key}.program", f"{shown(section.program)}: nothing is installed under this name")
+        if section.options is not None:
+            row["options"] = options_of(section.options, numbers, f"{self.path}: {key}.options")
+        known.programs[place] = row
+
+    def _remove(self, known: _Known, tick: int, name: str, key: str) -> None:
+        if not self.info.moves:
+            able = " and ".join(each for each in names() if protocol(each).moves)
+            text = f"under {self.info.name} programs stay on their chain, and do not end; those of {able} do"
+            raise self._fail(key, f"{text}. Upgrade it to a program that rejects what comes")
+        if name not in known.numbers:
+            raise self._fail(key, unknown("program", name, known.numbers))
+        known.moves.append((key, MoveSection(tick=tick, program=name, chain=None)))
+
+    def _heal(self, known: _Known, section: ChangeSection, key: str) -> None:
+        if isinstance(section.heal, bool):
+            known.faults = [None] * len(known.faults) if section.heal else known.faults
+            return
+        for place, position in enumerate(section.heal):
+            if position >= len(known.faults):
+                text = f"{position}: there are {len(known.faults)} faults before, numbered from 0"
+                raise self._fail(f"{key}.heal[{place}]", text)
+            known.faults[position] = None
+
+    def _require_changing(self, key: str) -> None:
+        if not self.info.changes_programs:
+            able = ", ".join(each for each in names() if protocol(each).changes_programs)
+            text = f"under {self.info.name} programs are those of the beginning; allowed under: {able}"
+            raise self._fail(key, text)
+
+    def _fail(self, key: str, text: str) -> InvalidInput:
+        return InvalidInput(f"{self.path}: {key}: {text}")
+
+
+def installed_by(sections: Sequence[ChangeSection]) -> dict[str, str]:
+    """Return which programs changes name, by their keys."""
+    found: dict[str, str] = {}
+    for position, section in enumerate(sections):
+        key = f"changes[{position}]"
+        found |= {f"{key}.install[{place}].program": each.program for place, each in enumerate(section.install)}
+        found |= {f"{key}.upgrade[{place}].to": each.to for place, each in enumerate(section.upgrade)}
+    return found
+
+
+__all__ = ["Changes", "Stage", "installed_by"]
