@@ -81,7 +81,9 @@ class Case:
 
     def oracle(self) -> Ledger:
         rows = dicts(sorted_rows(table(self.rows, LEDGER_SCHEMA)), self.rows)
-        return Ledger(rows, self.observed, self.promises, self.watermarks, self.headers)
+        headers = sorted_headers(table(self.headers, HEADERS_SCHEMA))["source_row"].to_pylist()
+        in_order = [self.headers[row] for row in headers]
+        return Ledger(rows, self.observed, self.promises, self.watermarks, in_order)
 
     def audit(self, buckets: int = 1, limit: int = 1000) -> Audit:
         """Audit the rows in so many buckets, a file (and record batch) each two rows long at least."""

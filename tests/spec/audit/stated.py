@@ -46,7 +46,8 @@ def kept_watermarks(rows: list[Row]) -> list[list[Row]]:
     """Those of one lane, chain and name, without what a fork took back."""
 
     def key(row: Row) -> tuple[Any, ...]:
-        return lane_of(row), row["chain"], row["name"], row["height"], row["position"], row["value"]
+        own = (lane_of(row), row["chain"], row["name"], row["height"], row["position"], row["value"])
+        return own if row["height"] is not None else (*own, row["time"])
 
     reverted = {key(row) for row in rows if row["status"] == "reverted"}
     found: dict[tuple[Any, ...], list[Row]] = {}
@@ -60,8 +61,10 @@ def headers(ledger: Ledger) -> Checked:
     """A chain has one header a height, which follows the one before it."""
     found = []
 
-    def named(verdict: str, reason: str, chain: str, height: int, magnitude: int | None = None) -> None:
-        found.append(Finding("headers", verdict, reason, (None, chain, None, None), height, None, magnitude))
+    def named(
+        verdict: str, reason: str, chain: str, height: int, row: int | None, magnitude: int | None = None
+    ) -> None:
+        found.append(Finding("headers", verdict, reason, (None, chain, None, None), height, row, magnitude))
 
     rows = sorted(kept_headers(ledger.headers), key=lambda row: row["chain"])
     for chain, group in groupby(rows, lambda row: row["chain"]):
@@ -70,39 +73,44 @@ def headers(ledger: Ledger) -> Checked:
             blocks.setdefault(row["height"], []).append(row)
         latest: int | None = None  # time of the header before
         for height in sorted(blocks):
+            row = blocks[height][0]["source_row"]
             hashes, roots = shown(blocks[height], "hash"), shown(blocks[height], "root")
             if len(hashes or roots) > 1:
-                named("violated", "two_headers", chain, height)
+                named("violated", "two_headers", chain, height, row)
             before = shown(blocks.get(height - 1, []), "hash")
             if before and shown(blocks[height], "parent") - before:
-                named("violated", "parent_differs", chain, height)
+                named("violated", "parent_differs", chain, height, row)
             times = shown(blocks[height], "time")
             if times:
                 if latest is not None and min(times) < latest:
-                    named("violated", "time_fell", chain, height, latest - min(times))
+                    named("violated", "time_fell", chain, height, row, latest - min(times))
                 latest = min(times)
         windows = ledger.windows(chain, EVERY, "header", "height")
         for one, other in pairwise(sorted(blocks)):
             inside = any(first <= one and other <= last for first, last in windows)
             follows = shown(blocks[other], "parent") & shown(blocks[one], "hash")
             if inside and other - one > 1 and not follows:
-                named("unknown", "missing_inside_window", chain, one + 1, other - one - 1)
+                named("unknown", "missing_inside_window", chain, one + 1, None, other - one - 1)
     return len(ledger.headers), found
 
 
 def kept_headers(rows: list[Row]) -> list[Row]:
-    """Of the statements about one block the last one, if that is not that a fork took it back."""
+    """Those of blocks that count: of which no fork took back the last statement."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if row["chain"] is not None and row["height"] is not None:
             block = (1, row["hash"]) if row["hash"] is not None else (0, row["root"])
             found.setdefault((row["chain"], row["height"], *block), []).append(row)
 
-    def turn(row: Row) -> tuple[int, bool]:
-        return -1 if row["tick"] is None else row["tick"], row["status"] is None
+    def tick(row: Row) -> int:
+        return -1 if row["tick"] is None else row["tick"]
 
-    last = [row for same in found.values() for row in same if turn(row) == max(map(turn, same))]
-    return [row for row in last if row["status"] is None]
+    def counts(same: list[Row]) -> bool:
+        last = max(map(tick, same))
+        return not any(row["status"] == "reverted" for row in same if tick(row) == last)
+
+    kept = {id(row) for same in found.values() if counts(same) for row in same if row["status"] is None}
+    return [row for row in rows if id(row) in kept]
 
 
 def shown(rows: list[Row], column: str) -> set[Any]:
