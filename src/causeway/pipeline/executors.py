@@ -125,7 +125,7 @@ class SparkExecutor:
             try:
                 rows = self._query.collect()
             except PySparkException as error:
-                raise TaskFailed(f"a task failed: {_python_error(str(error))}") from None
+                raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
             finally:
                 self._context.setLocalProperty(REQUEST, None)  # type: ignore[arg-type]
         rows = sorted(rows, key=lambda row: int(row["bucket"]))
@@ -239,7 +239,7 @@ def _error_of(content: dict[str, Any]) -> CausewayError:
     return InvalidInput(text) if content["input"] else TaskFailed(text)
 
 
-def _python_error(text: str) -> str:
+def python_error(text: str) -> str:
     """Return the last line of a Python traceback inside a Spark error, without the Java one around it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for place, line in enumerate(lines):

@@ -1,0 +1,179 @@
+"""The audit of a stored ledger: in this process, a few buckets at once, or as Spark jobs of a task a bucket."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from causeway.audit.along import Before, PieceKey
+from causeway.audit.auditing import Audit, Runs, audit_by, numbered_runs
+from causeway.audit.checks import Known, SentEnds
+from causeway.audit.passing import LIMIT, Passed, pass_over
+from causeway.audit.windows import Lane, Promises, Windows
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.ledger_parts import bucket_parts
+from causeway.pipeline.ledger_store import Ledger
+from causeway.pipeline.ledger_tasks import MODULES, once, run_buckets
+from causeway.pipeline.masters import cores_here
+from causeway.pipeline.session import begin_session, open_session, prepare_workers, tasks_asked, workers_prepared
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXECUTORS = ("auto", "in_process", "spark")
+
+SPARK_ROWS = 50_000_000
+"""From so many rows on ``auto`` takes Spark: below, a session takes longer to start than the audit."""
+
+MOST_THREADS = 8
+"""Buckets that are looked at at once in one process, at most: each takes memory, and they share one interpreter."""
+
+Progress = Callable[[int, int], None]
+"""Told how many rows were looked at, and of how many."""
+
+Found = Mapping[tuple[int, int], Passed]
+
+
+def audit_ledger(
+    ledger: Ledger,
+    *,
+    executor: str = "auto",
+    session: SparkSession | None = None,
+    master: str = "local[*]",
+    settings: Mapping[str, str] = MappingProxyType({}),
+    limit: int = LIMIT,
+    progress: Progress | None = None,
+) -> Audit:
+    """Check a stored ledger; the result is the same whoever does it.
+
+    Args:
+        ledger: as of a commit.
+        executor: ``in_process``, ``spark``, or ``auto``: Spark where a ``session`` is given, or from ``SPARK_ROWS``
+            rows on.
+        session: the Spark session that is used; without one, ``open_session(master, extra=settings)`` opens one where
+            Spark is used.
+        master, settings: as of ``open_session``.
+        limit: how many findings of one lane, check and reason are named; all are counted.
+        progress: is told how far it is, from any thread.
+
+    Raises:
+        InvalidInput: ``executor`` is unknown, the session does not open, an event or kind has no known name, or rows
+            are not in the order of the ledger.
+        LedgerDamaged: a file is not what was written.
+        TaskFailed: a Spark task failed.
+    """
+    if executor not in EXECUTORS:
+        raise InvalidInput(f"executor: {executor}: must be one of {', '.join(EXECUTORS)}")
+    rows = [sum(file.rows for file in ledger.files("ledger", bucket)) for bucket in range(ledger.buckets)]
+    on_spark = executor == "spark" or (executor == "auto" and (session is not None or sum(rows) >= SPARK_ROWS))
+    observed, promises = ledger.table("observed"), ledger.table("promises")
+    told = _Told(progress, rows)
+    if not on_spark:
+        return audit_by(_InProcess(ledger, rows, limit, told), observed, promises, limit)
+    if session is None:
+        session = _session(master, settings, len(rows))
+    return audit_by(_OnSpark(session, ledger, rows, (observed, promises), limit, told), observed, promises, limit)
+
+
+def _session(master: str, settings: Mapping[str, str], tasks: int) -> SparkSession:
+    begin_session(master, extra=settings)
+    prepare_workers(min(tasks, tasks_asked(master, settings)), MODULES)
+    session = open_session(master, extra=settings)
+    workers_prepared()
+    return session
+
+
+class _Told:
+    """How far the first look is."""
+
+    def __init__(self, progress: Progress | None, rows: list[int]) -> None:
+        self._progress, self._rows, self._total, self._done = progress, rows, sum(rows), 0
+
+    def bucket(self, bucket: int) -> None:
+        self._done += self._rows[bucket]
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)
+
+
+def _largest_first(rows: list[int], only: Runs | None) -> list[int]:
+    """Return the buckets to look at, so that the last ones to end are small."""
+    return sorted(range(len(rows)) if only is None else only, key=lambda bucket: (-rows[bucket], bucket))
+
+
+@dataclass(frozen=True)
+class _InProcess:
+    ledger: Ledger
+    rows: list[int]
+    limit: int
+    told: _Told
+
+    def __call__(self, known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Found:
+        buckets = _largest_first(self.rows, only)
+
+        def one(bucket: int) -> list[Passed]:
+            chosen = None if only is None else only[bucket]
+            passed = pass_over(bucket_parts(self.ledger, bucket), known, before, self.limit, chosen)
+            self.told.bucket(bucket)
+            return passed
+
+        with ThreadPoolExecutor(min(cores_here(), MOST_THREADS), "causeway-audit") as threads:
+            return numbered_runs(buckets, threads.map(one, buckets), only)
+
+
+@dataclass(frozen=True)
+class _OnSpark:
+    session: SparkSession
+    ledger: Ledger
+    rows: list[int]
+    tables: tuple[pa.Table, pa.Table]
+    limit: int
+    told: _Told
+
+    def __call__(self, known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Found:
+        buckets = _largest_first(self.rows, only)
+        runs = None if only is None else {bucket: tuple(only[bucket]) for bucket in buckets}
+        look = _Look(uuid.uuid4().hex, self.ledger, *self.tables, known.sent, known.complete, before, runs, self.limit)
+        shared = self.session.sparkContext.broadcast(look)
+        try:
+            found = run_buckets(self.session, buckets, _look_at, shared, Passed)
+        finally:
+            shared.unpersist()
+        for bucket in buckets:
+            self.told.bucket(bucket)
+        return found
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What the tasks of one job share."""
+
+    key: str
+    ledger: Ledger
+    observed: pa.Table
+    promises: pa.Table
+    sent: dict[Lane, SentEnds]
+    complete: bool
+    before: dict[PieceKey, Before]
+    only: Mapping[int, tuple[int, ...]] | None
+    limit: int
+
+
+def _look_at(shared: object, bucket: int) -> Iterable[tuple[int, Passed]]:
+    look: _Look = shared.value  # type: ignore[attr-defined]
+    known = once(look.key, lambda: Known(Windows(look.observed), Promises(look.promises), look.sent, look.complete))
+    only = None if look.only is None else look.only[bucket]
+    parts = bucket_parts(look.ledger, bucket)
+    yield from _numbered(pass_over(parts, known, look.before, look.limit, only), only)
+
+
+def _numbered(passed: list[Passed], only: tuple[int, ...] | None) -> Iterator[tuple[int, Passed]]:
+    yield from zip(range(len(passed)) if only is None else sorted(only), passed, strict=True)
+
+
+__all__ = ["EXECUTORS", "LIMIT", "SPARK_ROWS", "audit_ledger"]

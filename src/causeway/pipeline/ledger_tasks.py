@@ -1,0 +1,137 @@
+"""Buckets of a ledger passed over by Spark tasks: one a bucket; what each shows comes back as small Arrow tables."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from causeway.model.errors import CausewayError, InvalidInput
+from causeway.pipeline.allocator import keep_memory, spare_modules
+from causeway.pipeline.executors import TaskFailed, python_error
+from causeway.pipeline.ledger_store import LedgerDamaged
+from causeway.pipeline.recent import Recent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Tables = TypeVar("Tables")
+"""A dataclass whose fields are Arrow tables and truth values."""
+
+TASK_SCHEMA = "bucket int, run int, error string, shown binary"
+ARROW_SCHEMA = pa.schema([("bucket", pa.int32()), ("run", pa.int32()), ("error", pa.string()), ("shown", pa.binary())])
+"""A row is what one run of a bucket shows (``packed``), or the error with which the bucket failed: name and text."""
+
+MODULES = (
+    *("causeway.audit.passing", "causeway.audit.message_loops", "causeway.audit.lane_loops"),
+    *("causeway.audit.column_loops", "causeway.pipeline.ledger_tasks", "causeway.pipeline.ledger_parts"),
+)
+"""What a task imports."""
+
+_KNOWN = {"InvalidInput": InvalidInput, "LedgerDamaged": LedgerDamaged}
+"""Errors that are raised again as they were; any other is a ``TaskFailed``."""
+
+Batches = Iterator[pa.RecordBatch]
+Work = Callable[[Any, int], Iterable[tuple[int, Any]]]
+"""Given what all tasks share and the number of a bucket, yields what its runs show, by their numbers."""
+
+
+def packed(shown: Any) -> bytes:
+    """Return a dataclass of tables and truth values as bytes: a table after the other, each as an Arrow stream."""
+    sink = io.BytesIO()
+    for field in fields(shown):
+        value = getattr(shown, field.name)
+        table = value if isinstance(value, pa.Table) else pa.table({"": pa.array([value], pa.bool_())})
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+    return sink.getvalue()
+
+
+def unpacked(content: bytes, kind: type[Tables]) -> Tables:
+    """Return what ``packed`` was given."""
+    source = pa.BufferReader(content)
+    found = []
+    for _ in fields(kind):  # type: ignore[arg-type]
+        table = pa.ipc.open_stream(source).read_all()
+        found.append(table if table.column_names != [""] else table.column(0)[0].as_py())
+    return kind(*found)
+
+
+def run_buckets(
+    session: SparkSession, buckets: Sequence[int], work: Work, shared: Any, kind: type[Tables]
+) -> dict[tuple[int, int], Tables]:
+    """Run ``work`` of each bucket as a Spark task, in the order given; return what runs show by bucket and run.
+
+    ``work``: a function of a module; ``shared``: what it is given, picklable.
+
+    Raises:
+        InvalidInput, LedgerDamaged: a task raised it.
+        TaskFailed: a task failed otherwise.
+    """
+    from pyspark.errors import PySparkException
+
+    query = session.range(0, len(buckets), 1, len(buckets)).mapInArrow(_task(tuple(buckets), work, shared), TASK_SCHEMA)
+    try:
+        rows = query.toArrow()
+    except PySparkException as error:
+        raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
+    return shown_in(rows, kind)
+
+
+def shown_in(rows: pa.Table, kind: type[Tables]) -> dict[tuple[int, int], Tables]:
+    """Return what runs show by bucket and run, from rows of ``TASK_SCHEMA``. Raises the first bucket's error."""
+    found: dict[tuple[int, int], Tables] = {}
+    failed: dict[int, str] = {}
+    for row in rows.to_pylist():
+        if row["error"] is not None:
+            failed[row["bucket"]] = row["error"]
+        else:
+            found[row["bucket"], row["run"]] = unpacked(row["shown"], kind)
+    if failed:
+        name, _, text = failed[min(failed)].partition(" ")
+        raise _KNOWN[name](text) if name in _KNOWN else TaskFailed(f"{name}: {text}")
+    return found
+
+
+def _task(buckets: Sequence[int], work: Work, shared: Any) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        prepare_worker()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from rows_of(buckets[number], lambda bucket: work(shared, bucket))
+
+    return run
+
+
+def prepare_worker() -> None:
+    """Set this worker up for passes over columns."""
+    pa.set_cpu_count(1)
+    keep_memory()
+    spare_modules()
+
+
+def rows_of(bucket: int, work: Callable[[int], Iterable[tuple[int, Any]]]) -> Batches:
+    """Yield what the runs of one bucket show, or its error, as rows of ``TASK_SCHEMA``."""
+    try:
+        for run, shown in work(bucket):
+            yield _row(bucket, run, None, packed(shown))
+    except CausewayError as error:
+        yield _row(bucket, None, f"{error.name} {error}", None)
+
+
+def _row(bucket: int, run: int | None, error: str | None, shown: bytes | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"bucket": bucket, "run": run, "error": error, "shown": shown}], ARROW_SCHEMA)
+
+
+_SHARED: Recent[str, Any] = Recent()
+
+
+def once(key: str, make: Callable[[], Tables]) -> Tables:
+    """Return what a worker makes once for all its tasks of a job."""
+    return _SHARED.use(key, make)  # type: ignore[no-any-return]
+
+
+__all__ = ["MODULES", "once", "packed", "prepare_worker", "rows_of", "run_buckets", "shown_in", "unpacked"]

@@ -1,0 +1,89 @@
+"""The audit of a stored ledger in this process and on Spark: the same to the last row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks.audit.stored import write_ledger
+from benchmarks.audit.workload import Workload
+from causeway.audit.auditing import Audit
+from causeway.ledger.order import sorted_rows
+from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.model.errors import InvalidInput
+from causeway.pipeline import ledger_audit, ledger_tasks
+from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, LedgerWriter, open_ledger
+from tests.property.audit_ledgers import table
+
+WORKLOAD = Workload(16_000, 40)
+BUCKETS = 5
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a ledger with planted faults, and a lane of which only the receiving end was recorded."""
+    place = str(tmp_path_factory.mktemp("ledger") / "ledger")
+    write_ledger(WORKLOAD, place, BUCKETS, 2)
+    ledger = open_ledger(place)
+    lane = {"protocol": "bridge", "source": "chain-00", "destination": "chain-01", "lane": "one end"}
+    told = {"kind": "request", "event": "received", "chain": "chain-01", "height": 5, "stated_by": "test"}
+    rows = table([{**lane, **told, "index": index} for index in range(1, 1_502)], LEDGER_SCHEMA)
+    writer = LedgerWriter(ledger)
+    writer.write("ledger", sorted_rows(rows), 2)
+    writer.commit([], {})
+    return place
+
+
+def same(one: Audit, other: Audit) -> None:
+    assert one.checks == other.checks
+    for name in ("violations", "completeness", "lanes", "sums"):
+        assert getattr(one, name).equals(getattr(other, name)), name
+
+
+def test_who_looks_at_the_buckets_makes_no_difference(
+    spark: SparkSession, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = open_ledger(place)
+    told: list[tuple[int, int]] = []
+    looks: list[list[int]] = []
+    run = ledger_tasks.run_buckets
+
+    def watched(session: SparkSession, buckets: list[int], *more: Any) -> Any:
+        looks.append(buckets)
+        return run(session, buckets, *more)
+
+    monkeypatch.setattr(ledger_audit, "run_buckets", watched)
+    found = audit_ledger(ledger, session=spark, progress=lambda done, of: told.append((done, of)))
+    assert sorted(looks[0]) == list(range(BUCKETS)) and looks[1] == [2]  # too many wait for a decision there
+    for cores in (1, 3):
+        monkeypatch.setattr(ledger_audit, "cores_here", lambda cores=cores: cores)
+        same(found, audit_ledger(ledger, executor="in_process"))
+    rows = sum(file.rows for file in ledger.files("ledger"))
+    assert told[-1] == (rows, rows)
+    expected = WORKLOAD.expected
+    assert all(found.checks[name].violated == violated for name, (violated, _) in expected.items())
+    assert found.checks["authenticity"].reasons["unknown", "sends_not_covered"] == 1_501
+
+
+def test_a_small_audit_starts_no_spark(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_audit, "_session", lambda *_: pytest.fail("Spark was started"))
+    assert audit_ledger(open_ledger(place)).checks["order"].examined
+    with pytest.raises(InvalidInput, match="executor: local: must be one of auto, in_process, spark"):
+        audit_ledger(open_ledger(place), executor="local")
+
+
+@pytest.mark.parametrize("executor", ["in_process", "spark"])
+def test_a_damaged_file_is_named(spark: SparkSession, place: str, tmp_path: Path, executor: str) -> None:
+    copy = tmp_path / "ledger"
+    write_ledger(Workload(1_600, 4), str(copy), 1, 1)
+    ledger: Ledger = open_ledger(str(copy))
+    (file,) = ledger.files("ledger")
+    content = bytearray((copy / file.path).read_bytes())
+    content[len(content) // 3] ^= 1
+    (copy / file.path).write_bytes(content)
+    with pytest.raises(LedgerDamaged, match=f"^{file.path} has other bytes than were written"):
+        audit_ledger(ledger, executor=executor, session=spark)
