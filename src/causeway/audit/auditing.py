@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from causeway.audit.completeness import completeness_of
 from causeway.audit.joining import Joined, Three, join
 from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, VIOLATIONS_SCHEMA, Passed, chosen, pass_nothing, pass_over
+from causeway.audit.stated import Stated, stated_in, stated_together
+from causeway.audit.stated_rows import SHOWN_BY
 from causeway.audit.windows import Lane, Promises, Windows
 from causeway.ledger.order import lane_numbers, sorted_rows
-from causeway.ledger.schema import LANE
+from causeway.ledger.schema import HEADERS_SCHEMA, LANE, WATERMARKS_SCHEMA
 
 HOLDS = "holds"
 
@@ -38,7 +41,7 @@ PROMISED = {
 
 CHECK_NAMES = (
     *("exactly_once", "authenticity", "order", "gaps", "causality", "finality", "answers"),
-    *("answers_without_request", "conservation"),
+    *("answers_without_request", "conservation", "watermarks", "headers"),
 )
 """The checks, in the order in which they are shown."""
 
@@ -49,9 +52,10 @@ SUMS = ("sent", "received", "refunded", "pending")
 class Check:
     """What came of one check.
 
-    ``examined``: messages (``authenticity``: received rows; ``causality``: pairs of events) that it looked at, in so
-    many ``lanes``; ``violated``, ``unknown``: findings, counted exactly; ``reasons``: (verdict, reason) -> findings;
-    ``first``, ``worst``: rows of the table of findings, violated ones where there are any.
+    ``examined``: messages (``authenticity``: received rows; ``causality``: pairs of events; ``watermarks``,
+    ``headers``: rows) that it looked at, in so many ``lanes`` (``headers``: chains); ``violated``, ``unknown``:
+    findings, counted exactly; ``reasons``: (verdict, reason) -> findings; ``first``, ``worst``: rows of the table of
+    findings, violated ones where there are any.
     """
 
     name: str
@@ -100,12 +104,16 @@ Look = Callable[[Known, dict[PieceKey, Before], Runs | None], Mapping[tuple[int,
 """Passes over buckets: given what is known and, in a second look, the places before pieces and which runs of which
 buckets are looked at; returns by bucket and run what each shows."""
 
+LookAtChains = Callable[[Windows], Iterable[Stated]]
+"""Looks at the headers and watermarks of all buckets, given what the input covers."""
+
 
 def audit(
     buckets: Sequence[Callable[[], pa.Table | Iterable[Part]]],
     observed: pa.Table,
     promises: pa.Table,
     limit: int = LIMIT,
+    stated: Sequence[Callable[[], tuple[pa.Table, pa.Table]]] = (),
 ) -> Audit:
     """Check a ledger.
 
@@ -115,6 +123,7 @@ def audit(
         observed: windows that the input covers (``OBSERVED_SCHEMA``).
         promises: what lanes promise (``PROMISES_SCHEMA``).
         limit: how many findings of one lane, check and reason are named; all are counted.
+        stated: what reads the headers and the watermarks of each bucket (``HEADERS_SCHEMA``, ``WATERMARKS_SCHEMA``).
 
     Raises:
         InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
@@ -128,18 +137,42 @@ def audit(
         with ThreadPoolExecutor(THREADS) as threads:
             return numbered_runs(numbers, threads.map(one, numbers), only)
 
-    return audit_by(look, observed, promises, limit)
+    def look_at_chains(windows: Windows) -> Iterable[Stated]:
+        with ThreadPoolExecutor(THREADS) as threads:
+            return [*threads.map(partial(_stated_of, windows=windows, limit=limit), stated)]
+
+    return audit_by(look, observed, promises, limit, look_at_chains)
 
 
-def audit_rows(rows: pa.Table, observed: pa.Table, promises: pa.Table, limit: int = LIMIT) -> Audit:
-    """Check a ledger whose rows, in any order, are one table in memory; otherwise as ``audit``."""
+def _stated_of(read: Callable[[], tuple[pa.Table, pa.Table]], windows: Windows, limit: int) -> Stated:
+    headers, watermarks = read()
+    return stated_in(headers, watermarks, windows, limit)
+
+
+def audit_rows(
+    rows: pa.Table,
+    observed: pa.Table,
+    promises: pa.Table,
+    limit: int = LIMIT,
+    headers: pa.Table | None = None,
+    watermarks: pa.Table | None = None,
+) -> Audit:
+    """Check a ledger whose rows, in any order, are one table in memory, and so are its headers and watermarks;
+    otherwise as ``audit``."""
     in_order = sorted_rows(rows)
-    return audit([lambda: in_order], observed, promises, limit)
+    chains = headers if headers is not None else HEADERS_SCHEMA.empty_table()
+    marks = watermarks if watermarks is not None else WATERMARKS_SCHEMA.empty_table()
+    return audit([lambda: in_order], observed, promises, limit, [lambda: (chains, marks)])
 
 
-def audit_by(look: Look, observed: pa.Table, promises: pa.Table, limit: int = LIMIT) -> Audit:
-    """Check a ledger of which ``look`` passes over the buckets, wherever they are; otherwise as ``audit``."""
+def audit_by(
+    look: Look, observed: pa.Table, promises: pa.Table, limit: int = LIMIT, look_at_chains: LookAtChains | None = None
+) -> Audit:
+    """Check a ledger of which ``look`` passes over the buckets, and ``look_at_chains`` over their headers and
+    watermarks, wherever they are; otherwise as ``audit``."""
     known = Known(Windows(observed), Promises(promises))
+    parts = () if look_at_chains is None else look_at_chains(known.windows)
+    stated = stated_together([*parts], known.windows, limit)
     passed = dict(sorted(look(known, {}, None).items())) or {(0, 0): pass_nothing(known)}
     runs = list(passed)
     joined = join(pa.concat_tables([each.pieces for each in passed.values()]), known)
@@ -155,7 +188,7 @@ def audit_by(look: Look, observed: pa.Table, promises: pa.Table, limit: int = LI
     behind = [
         each for row, each in joined.behind.items() if runs[int(np.searchsorted(ends, row, side="right"))] not in again
     ]
-    return _result([*passed.values()], joined, behind, known, limit)
+    return _result([*passed.values()], joined, behind, stated, known, limit)
 
 
 def numbered_runs(
@@ -169,15 +202,22 @@ def numbered_runs(
     return found
 
 
-def _result(passed: list[Passed], joined: Joined, behind: list[tuple[Lane, Three]], known: Known, limit: int) -> Audit:
+def _result(
+    passed: list[Passed],
+    joined: Joined,
+    behind: list[tuple[Lane, Three]],
+    stated: Stated,
+    known: Known,
+    limit: int,
+) -> Audit:
     findings, counts = _decided(
         pa.concat_tables([each.findings for each in passed]), pa.concat_tables([each.counts for each in passed]), known
     )
-    violations = _bounded(pa.concat_tables([findings, joined.findings]), limit)
+    violations = _bounded(pa.concat_tables([findings, joined.findings, stated.findings]), limit)
     over_cuts = pa.table({name: joined.findings[name] for name in ("check", "verdict", "reason", *LANE)})
     over_cuts = over_cuts.append_column("count", pa.array(np.ones(over_cuts.num_rows, np.int64)))
-    counts = pa.concat_tables([counts, over_cuts])
-    examined = pa.concat_tables([each.examined for each in passed])
+    counts = pa.concat_tables([counts, over_cuts, stated.counts])
+    examined = pa.concat_tables([*(each.examined for each in passed), stated.examined])
     lanes = _lanes(pa.concat_tables([each.lanes for each in passed]), joined, behind)
     sides = pa.concat_tables([each.sides for each in passed])
     return Audit(
@@ -255,9 +295,7 @@ def _bounded(findings: pa.Table, limit: int) -> pa.Table:
             "verdict": pa.array(violated),
             "reason": pa.array(reason),
             "of": pa.array(lanes),
-            **{name: findings[name] for name in ("index", "message_id", "chain", "height", "time", "source_file")},
-            "source_row": findings["source_row"],
-            "event": findings["event"],
+            **{name: findings[name] for name in SHOWN_BY},
             "magnitude": findings["magnitude"],
         }
     )
