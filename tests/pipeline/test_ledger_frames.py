@@ -1,0 +1,115 @@
+"""The audit of a DataFrame: what a stored ledger's gives, whatever Spark calls its types; bad columns are one error."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.audit.stored import Tables
+from benchmarks.audit.workload import Workload
+from causeway.audit.auditing import audit_rows
+from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.model.errors import InvalidInput
+from causeway.pipeline import ledger_frames
+from causeway.pipeline.ledger_frames import as_table, audit_frame, carried_rows
+from tests.property.audit_ledgers import table
+
+NOON = dt.datetime(2026, 1, 1, 12)
+
+
+def frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return rows as Spark reads them from Parquet."""
+    kinds = [pa.decimal128(20, 0) if kind == pa.uint64() else kind for kind in rows.schema.types]
+    plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
+    plain = [pa.binary() if pa.types.is_fixed_size_binary(kind) else kind for kind in plain]
+    return spark.createDataFrame(rows.cast(pa.schema(zip(rows.column_names, plain, strict=True))))
+
+
+def test_a_frame_shows_what_its_rows_show(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = Tables(Workload(1_600, 10))
+    rows = pa.concat_tables([part for own in tables.segments(3) for part in tables.bucket(own)])
+    lane = {"protocol": "bridge", "source": "chain-00", "destination": "chain-01", "lane": "one end"}
+    told = {"kind": "request", "event": "received", "chain": "chain-01", "stated_by": "test"}
+    others = [{**lane, **told, "index": 2**64 - 1 - index, "height": 2**63 + index} for index in range(1_003)]
+    others += [{**lane, **told, "message_id": name, "event": event} for name in "ba" for event in ("received", "sent")]
+    rows = pa.concat_tables([rows, table(others, LEDGER_SCHEMA)]).unify_dictionaries()
+    expected = audit_rows(rows, tables.observed(), tables.promises())
+    looks: list[Any] = []
+    look = ledger_frames._look
+
+    def watched(carried: DataFrame, buckets: int, task: Any) -> Any:
+        looks.append(task.only)
+        return look(carried, buckets, task)
+
+    monkeypatch.setattr(ledger_frames, "_look", watched)
+    given = frame(spark, rows).orderBy(F.rand(1)).withColumn("note", F.lit(1))
+    found = audit_frame(given, frame(spark, tables.observed()), tables.promises(), buckets=3)
+    assert found.checks == expected.checks and not found.holds
+    for name in ("violations", "completeness", "lanes", "sums"):
+        assert getattr(found.audit, name).equals(getattr(expected, name)), name
+    assert found.violations.count() == expected.violations.num_rows
+    assert looks[0] is None and len(looks[1]) == 1  # one lane has more that wait for a decision than are kept
+    sent = found.lanes.where("lane = 'one end'").select("sent", "missing").collect()
+    assert [tuple(row) for row in sent] == [(2, Decimal(0))]
+
+
+SMALL = "protocol string, source string, lane string, index int, kind string, event string, time timestamp_ntz"
+ROW = ("p", "a", "1", 1, "request", "sent", NOON)
+
+
+def test_columns_that_are_not_there_are_not_seen(spark: SparkSession) -> None:
+    rows = [ROW, (*ROW[:5], "received", NOON + dt.timedelta(seconds=9))]
+    found = audit_frame(spark.createDataFrame(rows, SMALL))
+    assert found.checks["exactly_once"].verdict == "holds" and found.checks["exactly_once"].examined == 1
+    (side,) = found.completeness.where("side = 'source'").select("first_time", "last_time").collect()
+    assert side["first_time"].replace(tzinfo=dt.UTC) == side["last_time"].replace(tzinfo=dt.UTC)
+    assert found.audit.completeness["first_time"][0].as_py() == NOON.replace(tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda df: df.drop("event"), "ledger: there is no column event; needed are protocol, kind, event"),
+        (lambda df: df.withColumn("event", F.lit("sunt")), "event 'sunt': must be one of sent, committed, .*"),
+        (lambda df: df.withColumn("kind", F.lit(None).cast("string")), "ledger: kind: is null in a row: must not be"),
+        (lambda df: df.withColumn("index", F.lit(-2)), "ledger: index: -2: must be a whole number from 0 to 1844.*"),
+        (lambda df: df.withColumn("index", F.lit(Decimal(2**64))), "ledger: index: 18446744073709551616: must be a.*"),
+        (lambda df: df.withColumn("index", F.lit(Decimal("1.5"))), "ledger: index: 1.5: must be a whole number .*"),
+        (lambda df: df.withColumn("index", F.lit(1.0)), "ledger: index: is of type double: must be decimal or byte .*"),
+        (lambda df: df.withColumn("lane", F.lit(1)), "ledger: lane: is of type integer: must be string or varchar .*"),
+        (lambda df: df.withColumn("payload_hash", F.lit(b"x")), "ledger: payload_hash: a value of 1 bytes: must be 32"),
+        (lambda df: df.select("*", F.lit("x").alias("lane")), "ledger: lane: there are two columns of this name"),
+    ],
+)
+def test_a_bad_column_is_one_error(spark: SparkSession, change: Any, error: str) -> None:
+    rows = change(spark.createDataFrame([ROW, ROW], SMALL).repartition(2))
+    with pytest.raises(InvalidInput, match=f"^{error}$"):
+        audit_frame(rows)
+
+
+def test_windows_and_promises_have_their_columns(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([ROW], SMALL)
+    with pytest.raises(InvalidInput, match=r"^promises: there is no column promise; needed are promise$"):
+        audit_frame(rows, promises=spark.createDataFrame([("p",)], "protocol string"))
+    with pytest.raises(InvalidInput, match=r"^observed: events: is of type string: must be array$"):
+        audit_frame(rows, spark.createDataFrame([("a", "sent")], "chain string, events string"))
+    with pytest.raises(InvalidInput, match=r"^buckets: 0: must be from 1 to 4096$"):
+        audit_frame(rows, buckets=0)
+
+
+def test_numbers_keep_their_order_on_their_way() -> None:
+    numbers = [0, 1, 2**63 - 1, 2**63, 2**64 - 1, None]
+    rows = [{"protocol": "p", "index": each, "kind": "request", "event": "sent"} for each in numbers]
+    carried = carried_rows(as_table(table(rows, LEDGER_SCHEMA), LEDGER_SCHEMA, "ledger"), 4)
+    found = carried["index"].to_pylist()
+    assert found[:-1] == sorted(found[:-1]) and found[-1] is None and min(found[:-1]) == -(2**63)
+    back = ledger_frames._taken_back(carried.to_batches())
+    assert back["index"].to_pylist() == numbers and back.schema == LEDGER_SCHEMA
+    assert as_table(OBSERVED_SCHEMA.empty_table(), OBSERVED_SCHEMA, "").schema == OBSERVED_SCHEMA
+    assert as_table(PROMISES_SCHEMA.empty_table().select(["promise"]), PROMISES_SCHEMA, "").schema == PROMISES_SCHEMA
