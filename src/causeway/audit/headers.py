@@ -34,7 +34,7 @@ def look_at_headers(headers: pa.Table, windows: Windows, limit: int, *, over_cut
     """Compare headers with those before them.
 
     Args:
-        headers: of a bucket (``HEADERS_SCHEMA``), in any order; or ``over_cuts`` the ends of the segments of all.
+        headers: of a bucket (``HEADERS_SCHEMA``), in their order; or ``over_cuts`` the ends of the segments of all.
         windows: what the input covers.
         limit: how many findings of a chain and reason are named.
         over_cuts: compare those that lie in different segments, and only those.

@@ -46,12 +46,12 @@ def stated_in(headers: pa.Table, watermarks: pa.Table, windows: Windows, limit: 
 
     ``windows``: what the input covers; ``limit``: how many findings of a chain or lane and reason are named.
     """
+    headers, watermarks = sorted_headers(headers), sorted_watermarks(watermarks)
     one, other = look_at_headers(headers, windows, limit), look_at_watermarks(watermarks, limit)
-    chains = as_lanes(sorted_headers(headers))
     return Stated(
         pa.concat_tables([one.findings, other.findings]),
         pa.concat_tables([one.counts, other.counts]),
-        pa.concat_tables([examined("headers", chains), examined("watermarks", sorted_watermarks(watermarks))]),
+        pa.concat_tables([examined("headers", as_lanes(headers)), examined("watermarks", watermarks)]),
         one.ends,
         other.ends,
     )

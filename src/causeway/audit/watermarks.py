@@ -18,7 +18,7 @@ CHECK = "watermarks"
 
 
 def look_at_watermarks(watermarks: pa.Table, limit: int) -> Looked:
-    """Compare the watermarks of a bucket (``WATERMARKS_SCHEMA``, in any order) with those before them.
+    """Compare the watermarks of a bucket (``WATERMARKS_SCHEMA``, in their order) with those before them.
 
     ``limit``: how many findings of a lane and reason are named.
     """

@@ -49,15 +49,16 @@ def watermark_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
 
 
 def sorted_headers(rows: pa.Table) -> pa.Table:
-    """Return headers by chain (the bytes of its name), then height (null first), else as they stand."""
+    """Return headers by chain (the bytes of its name), then height (null first), then by who states them and where."""
     keys: Keys = [name_ranks(rows["chain"])]
-    return _taken(rows, keys + _nulls_first(rows["height"]))
+    return _taken(rows, keys + _nulls_first(rows["height"]) + _statement(rows))
 
 
 def sorted_watermarks(rows: pa.Table) -> pa.Table:
-    """Return watermarks by lane, chain, name, then height and position (null first), else as they stand."""
+    """Return watermarks by lane, chain, name, then height and position (null first), then by who states them and
+    where."""
     keys: Keys = [lane_numbers(rows)[1].astype(np.uint64), name_ranks(rows["chain"]), name_ranks(rows["name"])]
-    return _taken(rows, keys + _nulls_first(rows["height"]) + _nulls_first(rows["position"]))
+    return _taken(rows, keys + _nulls_first(rows["height"]) + _nulls_first(rows["position"]) + _statement(rows))
 
 
 LAYOUTS: Mapping[str, Layout] = {
@@ -87,6 +88,10 @@ def _buckets(word: U64, heights: pa.ChunkedArray, buckets: int) -> npt.NDArray[n
 def _taken(rows: pa.Table, keys: Keys) -> pa.Table:
     order = stable_order(*(np.ascontiguousarray(key) for key in keys))
     return rows if bool((order[1:] > order[:-1]).all()) else rows.take(pa.array(order))
+
+
+def _statement(rows: pa.Table) -> Keys:
+    return [name_ranks(rows["stated_by"]), name_ranks(rows["source_file"]), *_nulls_first(rows["source_row"])]
 
 
 def _nulls_first(column: pa.ChunkedArray) -> Keys:

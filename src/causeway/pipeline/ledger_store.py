@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from causeway.ledger.chain_order import LAYOUTS
 from causeway.ledger.order import MOST_BUCKETS, buckets_of, without_repeats
 from causeway.ledger.schema import DELTAS
 from causeway.model.errors import InvalidInput
@@ -80,7 +81,7 @@ class Ledger:
 
     def files(self, table: str, bucket: int | None = None) -> list[StoredFile]:
         """Return the files of a table, of one bucket or all. Those of the table ``ledger`` that have rows of all
-        buckets (``bucket`` None) are files of each."""
+        buckets (``bucket`` None) are files of each; the rows of ``waiting`` are rows of ``ledger``, too."""
         schema_of(table)
         every = self._by_table.get(table, [])
         if table in WHOLE:
@@ -92,7 +93,8 @@ class Ledger:
         return [self.storage.absolute(file.path) for file in self.files(table)]
 
     def rows(self, bucket: int, columns: Sequence[str] | None = None, table: str = "ledger") -> pa.Table:
-        """Return the rows of a bucket in the order of ``ledger.order``, each event once however often it was recorded.
+        """Return the rows of a bucket in the order of ``ledger.order``, each event once however often it was recorded;
+        of headers and watermarks in that of ``ledger.chain_order``.
 
         ``columns``: those wanted, in their order; default: all. Raises ``LedgerDamaged``, ``InvalidInput`` for a column
         or bucket that is not there, or a ledger whose files were merged meanwhile.
@@ -105,9 +107,11 @@ class Ledger:
             raise InvalidInput(f"bucket {bucket}: must be from 0 to {self.buckets - 1}")
         found = self._by_bucket.get((table, bucket), [])
         loose = self._loose.get(bucket) if table == "ledger" else None
-        if (len(found) <= 1 and loose is None) or table != "ledger":
+        if (len(found) <= 1 and loose is None) or (table != "ledger" and table not in LAYOUTS):
             parts = [self.read(file, columns) for file in found]
             rows = pa.concat_tables(parts) if parts else schema.empty_table()
+        elif table in LAYOUTS:
+            rows = LAYOUTS[table].in_order(pa.concat_tables([self.read(file) for file in found]).unify_dictionaries())
         else:
             parts = [schema.empty_table(), *(self.read(file) for file in found), *([] if loose is None else [loose])]
             rows = without_repeats(pa.concat_tables(parts))
@@ -162,6 +166,8 @@ class Ledger:
         found: dict[str, list[StoredFile]] = {}
         for file in self.live:
             found.setdefault(file.table, []).append(file)
+            if file.table == "waiting" and file.rows:
+                found.setdefault("ledger", []).append(file)
         return found
 
     @cached_property
@@ -185,9 +191,9 @@ class Ledger:
         return by_bucket(pa.concat_tables(parts).unify_dictionaries().combine_chunks(), self.buckets)
 
 
-def by_bucket(rows: pa.Table, buckets: int) -> dict[int, pa.Table]:
-    """Return rows of the ledger by their buckets, in the order in which they stand."""
-    of_rows = buckets_of(rows, buckets)
+def by_bucket(rows: pa.Table, buckets: int, table: str = "ledger") -> dict[int, pa.Table]:
+    """Return rows of a table by their buckets, in the order in which they stand."""
+    of_rows = buckets_of(rows, buckets) if table == "ledger" else LAYOUTS[table].buckets_of(rows, buckets)
     order = np.argsort(of_rows, kind="stable")
     ordered = rows.take(pa.array(order))
     present, starts = np.unique(of_rows[order], return_index=True)

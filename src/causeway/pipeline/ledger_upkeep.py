@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from causeway.ledger.chain_order import LAYOUTS
 from causeway.ledger.order import without_repeats
 from causeway.ledger.schema import TABLES
 from causeway.pipeline.ledger_commits import (
@@ -147,6 +148,8 @@ def _merge(writer: LedgerWriter, merge: Merge) -> None:
         rows = in_buckets(without_repeats(rows), ledger.buckets)
     elif merge.table == "ledger":
         rows = without_repeats(rows)
+    elif merge.table in LAYOUTS:
+        rows = LAYOUTS[merge.table].in_order(rows.unify_dictionaries())
     else:
         rows = rows.unify_dictionaries()
     if not merge.spread:
