@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from inspect import signature
 from random import Random
 
 import pyarrow as pa
@@ -82,8 +81,9 @@ class Case:
     def oracle(self) -> Ledger:
         rows = dicts(sorted_rows(table(self.rows, LEDGER_SCHEMA)), self.rows)
         headers = sorted_headers(table(self.headers, HEADERS_SCHEMA))["source_row"].to_pylist()
-        in_order = [self.headers[row] for row in headers]
-        return Ledger(rows, self.observed, self.promises, self.watermarks, in_order)
+        marks = sorted_watermarks(table(self.watermarks, WATERMARKS_SCHEMA))["source_row"].to_pylist()
+        in_order = [self.watermarks[row] for row in marks], [self.headers[row] for row in headers]
+        return Ledger(rows, self.observed, self.promises, *in_order)
 
     def audit(self, buckets: int = 1, limit: int = 1000) -> Audit:
         """Audit the rows in so many buckets, a file (and record batch) each two rows long at least."""
@@ -97,8 +97,6 @@ class Case:
         windows = [{**row, "how": "declared", "stated_by": "test"} for row in self.observed]
         promised = [{**row, "stated_by": "test"} for row in self.promises]
         observed, promises = table(windows, OBSERVED_SCHEMA), table(promised, PROMISES_SCHEMA)
-        if "stated" not in signature(audit).parameters:  # no engine has it yet
-            return audit(readers, observed, promises, limit)
         return audit(readers, observed, promises, limit, self.stated(buckets))
 
     def stated(self, buckets: int) -> list[Callable[[], tuple[pa.Table, pa.Table]]]:
