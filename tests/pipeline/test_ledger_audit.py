@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from causeway.model.errors import InvalidInput
 from causeway.pipeline import ledger_audit, ledger_tasks
 from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, LedgerWriter, open_ledger
-from tests.property.audit_ledgers import table
+from tests.property.audit_ledgers import by_chance, table
 
 WORKLOAD = Workload(16_000, 40)
 BUCKETS = 5
+CHANCE = 4
+"""Headers and watermarks by this chance break their rules."""
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
     rows = table([{**lane, **told, "index": index} for index in range(1, 1_502)], LEDGER_SCHEMA)
     writer = LedgerWriter(ledger)
     writer.write("ledger", sorted_rows(rows), 2)
+    for bucket, read in enumerate(by_chance(Random(CHANCE)).stated(BUCKETS)):
+        for name, stated in zip(("headers", "watermarks"), read(), strict=True):
+            if stated.num_rows:
+                writer.write(name, stated, bucket)
     writer.commit([], {})
     return place
 
@@ -58,7 +65,9 @@ def test_who_looks_at_the_buckets_makes_no_difference(
 
     monkeypatch.setattr(ledger_audit, "run_buckets", watched)
     found = audit_ledger(ledger, session=spark, progress=lambda done, of: told.append((done, of)))
-    assert sorted(looks[0]) == list(range(BUCKETS)) and looks[1] == [2]  # too many wait for a decision there
+    assert len(looks[0]) > 1  # buckets that have headers or watermarks
+    assert sorted(looks[1]) == list(range(BUCKETS)) and looks[2] == [2]  # too many wait for a decision there
+    assert found.checks["headers"].violated and found.checks["watermarks"].violated
     for cores in (1, 3):
         monkeypatch.setattr(ledger_audit, "cores_here", lambda cores=cores: cores)
         same(found, audit_ledger(ledger, executor="in_process"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +18,10 @@ from causeway.audit.auditing import audit_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.pipeline import ledger_frames
-from causeway.pipeline.ledger_frames import as_table, audit_frame, carried_rows
-from tests.property.audit_ledgers import table
+from causeway.pipeline.ledger_columns import as_table
+from causeway.pipeline.ledger_frames import audit_frame, carried_rows
+from tests.pipeline.test_ledger_audit import CHANCE
+from tests.property.audit_ledgers import by_chance, table
 
 NOON = dt.datetime(2026, 1, 1, 12)
 
@@ -57,6 +60,26 @@ def test_a_frame_shows_what_its_rows_show(spark: SparkSession, monkeypatch: pyte
     assert looks[0] is None and len(looks[1]) == 1  # one lane has more that wait for a decision than are kept
     sent = found.lanes.where("lane = 'one end'").select("sent", "missing").collect()
     assert [tuple(row) for row in sent] == [(2, Decimal(0))]
+
+
+def test_what_chains_state_of_themselves_is_checked(spark: SparkSession) -> None:
+    case = by_chance(Random(CHANCE))
+    headers, watermarks = (frame(spark, part) for part in case.stated(1)[0]())
+    rows, windows = (
+        table(case.rows, LEDGER_SCHEMA),
+        spark.createDataFrame(
+            [(row["chain"], row["first_height"], row["last_height"]) for row in case.observed],
+            "chain string, first_height int, last_height int",
+        ),
+    )
+    found = audit_frame(frame(spark, rows), windows, headers=headers.orderBy("root"), watermarks=watermarks, buckets=2)
+    case.observed = [{**row, "first_time": None, "last_time": None, "events": None} for row in case.observed]
+    for row in case.observed:
+        row |= dict.fromkeys(("protocol", "source", "destination", "lane"))
+    case.promises = []
+    expected = case.audit()
+    for name in ("headers", "watermarks"):
+        assert found.checks[name] == expected.checks[name] and found.checks[name].violated
 
 
 SMALL = "protocol string, source string, lane string, index int, kind string, event string, time timestamp_ntz"

@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by, numbered_runs
 from causeway.audit.checks import Known, SentEnds
 from causeway.audit.passing import LIMIT, Passed, pass_over
+from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_parts import bucket_parts
@@ -38,6 +40,9 @@ Progress = Callable[[int, int], None]
 """Told how many rows were looked at, and of how many."""
 
 Found = Mapping[tuple[int, int], Passed]
+
+_STATED = ("headers", "watermarks")
+"""Tables of what chains state of themselves."""
 
 
 def audit_ledger(
@@ -75,10 +80,12 @@ def audit_ledger(
     observed, promises = ledger.table("observed"), ledger.table("promises")
     told = _Told(progress, rows)
     if not on_spark:
-        return audit_by(_InProcess(ledger, rows, limit, told), observed, promises, limit)
+        here = _InProcess(ledger, rows, limit, told)
+        return audit_by(here, observed, promises, limit, here.look_at_chains)
     if session is None:
         session = _session(master, settings, len(rows))
-    return audit_by(_OnSpark(session, ledger, rows, (observed, promises), limit, told), observed, promises, limit)
+    there = _OnSpark(session, ledger, rows, (observed, promises), limit, told)
+    return audit_by(there, observed, promises, limit, there.look_at_chains)
 
 
 def _session(master: str, settings: Mapping[str, str], tasks: int) -> SparkSession:
@@ -99,6 +106,20 @@ class _Told:
         self._done += self._rows[bucket]
         if self._progress is not None:
             self._progress(min(self._done, self._total), self._total)
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(cores_here(), MOST_THREADS), "causeway-audit")
+
+
+def _stating(ledger: Ledger) -> list[int]:
+    """Return the buckets that have headers or watermarks."""
+    return [bucket for bucket in range(ledger.buckets) if any(ledger.files(table, bucket) for table in _STATED)]
+
+
+def _stated_at(ledger: Ledger, windows: Windows, limit: int, bucket: int) -> Stated:
+    headers, watermarks = (ledger.rows(bucket, table=table) for table in _STATED)
+    return stated_in(headers, watermarks, windows, limit)
 
 
 def _largest_first(rows: list[int], only: Runs | None) -> list[int]:
@@ -122,8 +143,13 @@ class _InProcess:
             self.told.bucket(bucket)
             return passed
 
-        with ThreadPoolExecutor(min(cores_here(), MOST_THREADS), "causeway-audit") as threads:
+        with _threads() as threads:
             return numbered_runs(buckets, threads.map(one, buckets), only)
+
+    def look_at_chains(self, windows: Windows) -> Iterable[Stated]:
+        with _threads() as threads:
+            looks = partial(_stated_at, self.ledger, windows, self.limit)
+            return [*threads.map(looks, _stating(self.ledger))]
 
 
 @dataclass(frozen=True)
@@ -148,6 +174,25 @@ class _OnSpark:
             self.told.bucket(bucket)
         return found
 
+    def look_at_chains(self, windows: Windows) -> Iterable[Stated]:
+        buckets = _stating(self.ledger)
+        if not buckets:
+            return []
+        shared = self.session.sparkContext.broadcast((self.ledger, windows, self.limit))
+        try:
+            return run_buckets(self.session, buckets, _look_at_chains, shared, Stated).values()
+        finally:
+            shared.unpersist()
+
+
+class Shared(Protocol):
+    """What a job has in each worker."""
+
+    @property
+    def value(self) -> Any:
+        """Return it."""
+        ...
+
 
 @dataclass(frozen=True)
 class _Look:
@@ -164,12 +209,17 @@ class _Look:
     limit: int
 
 
-def _look_at(shared: object, bucket: int) -> Iterable[tuple[int, Passed]]:
-    look: _Look = shared.value  # type: ignore[attr-defined]
+def _look_at(shared: Shared, bucket: int) -> Iterable[tuple[int, Passed]]:
+    look: _Look = shared.value
     known = once(look.key, lambda: Known(Windows(look.observed), Promises(look.promises), look.sent, look.complete))
     only = None if look.only is None else look.only[bucket]
     parts = bucket_parts(look.ledger, bucket)
     yield from _numbered(pass_over(parts, known, look.before, look.limit, only), only)
+
+
+def _look_at_chains(shared: Shared, bucket: int) -> Iterable[tuple[int, Stated]]:
+    ledger, windows, limit = shared.value
+    yield 0, _stated_at(ledger, windows, limit, bucket)
 
 
 def _numbered(passed: list[Passed], only: tuple[int, ...] | None) -> Iterator[tuple[int, Passed]]:

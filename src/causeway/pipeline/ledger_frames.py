@@ -6,7 +6,7 @@ Rows go through Spark with their names as strings, and unsigned numbers as signe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,24 +19,29 @@ from causeway.audit.auditing import Audit, Check, Runs, audit_by
 from causeway.audit.checks import Known
 from causeway.audit.parts import PART_ROWS, Part, TablePart
 from causeway.audit.passing import LIMIT, Passed, pass_over
+from causeway.audit.stated import Stated, stated_in
+from causeway.audit.windows import Windows
 from causeway.ledger.order import EVENTS, MOST_BUCKETS, buckets_of
-from causeway.ledger.schema import LANE, LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.ledger.schema import (
+    HEADERS_SCHEMA,
+    LANE,
+    LEDGER_SCHEMA,
+    OBSERVED_SCHEMA,
+    PROMISES_SCHEMA,
+    WATERMARKS_SCHEMA,
+)
 from causeway.model.errors import CausewayError, InvalidInput
-from causeway.model.text import readable
 from causeway.pipeline.executors import TaskFailed, python_error
-from causeway.pipeline.ledger_tasks import TASK_SCHEMA, prepare_worker, rows_of, shown_in
+from causeway.pipeline.ledger_columns import as_table, chosen_columns, given_table
+from causeway.pipeline.ledger_tasks import TASK_SCHEMA, Tables, prepare_worker, rows_of, shown_in
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 Batches = Iterator[pa.RecordBatch]
-OPTIONAL = ("stated_by", "how")
-"""Columns that must not be null in a stored ledger, and may be missing here."""
-
 _FLIP = np.uint64(1 << 63)
 """What unsigned numbers are xored with, so that as signed ones they have the same order."""
 
-_LARGEST = 2**64 - 1
 _PARTS_A_CORE = 2
 
 
@@ -89,6 +94,8 @@ def audit_frame(
     observed: DataFrame | pa.Table | None = None,
     promises: DataFrame | pa.Table | None = None,
     *,
+    headers: DataFrame | None = None,
+    watermarks: DataFrame | None = None,
     buckets: int | None = None,
     limit: int = LIMIT,
 ) -> FrameAudit:
@@ -102,6 +109,7 @@ def audit_frame(
             time zone is UTC), ``payload_hash`` 32 bytes. Other columns are not looked at.
         observed: windows that the input covers (``OBSERVED_SCHEMA``), in the same way; None: none is known.
         promises: what lanes promise (``PROMISES_SCHEMA``); None: nothing.
+        headers, watermarks: what chains state of themselves (``HEADERS_SCHEMA``, ``WATERMARKS_SCHEMA``).
         buckets: into how many tasks the rows are dealt out; default: two a core. The result does not depend on it.
         limit: how many findings of one lane, check and reason are named; all are counted.
 
@@ -114,27 +122,47 @@ def audit_frame(
         buckets = min(MOST_BUCKETS, _PARTS_A_CORE * session.sparkContext.defaultParallelism)
     if not 1 <= buckets <= MOST_BUCKETS:
         raise InvalidInput(f"buckets: {buckets}: must be from 1 to {MOST_BUCKETS}")
-    windows = _table(observed, OBSERVED_SCHEMA, "observed")
-    promised = _table(promises, PROMISES_SCHEMA, "promises")
-    carried = _chosen(ledger, LEDGER_SCHEMA, "ledger").mapInArrow(_carry(buckets), _carried_ddl())
+    windows = given_table(observed, OBSERVED_SCHEMA, "observed")
+    promised = given_table(promises, PROMISES_SCHEMA, "promises")
+    carried = chosen_columns(ledger, LEDGER_SCHEMA, "ledger").mapInArrow(_carry(buckets), _carried_ddl())
 
     def look(known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Mapping[tuple[int, int], Passed]:
         return _look(carried, buckets, _Pass(known, before, only, limit))
 
-    return FrameAudit(audit_by(look, windows, promised, limit), session)
+    stating = {
+        schema: chosen_columns(frame, schema, what)
+        for schema, frame, what in ((HEADERS_SCHEMA, headers, "headers"), (WATERMARKS_SCHEMA, watermarks, "watermarks"))
+        if frame is not None
+    }
+
+    def look_at_chains(windows: Windows) -> Iterable[Stated]:
+        for schema, frame in stating.items():
+            task = _State(schema, windows, limit)
+            # A chain's headers, or a lane's watermarks, are one task's.
+            whole = (
+                frame.repartition(buckets, "chain") if schema is HEADERS_SCHEMA else frame.repartition(buckets, *LANE)
+            )
+            yield from _collected(whole.mapInArrow(task, TASK_SCHEMA), Stated).values()
+
+    return FrameAudit(audit_by(look, windows, promised, limit, look_at_chains), session)
 
 
 def _look(carried: DataFrame, buckets: int, task: _Pass) -> dict[tuple[int, int], Passed]:
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
     rows = carried if task.only is None else carried.filter(F.col("bucket").isin(sorted(task.only)))
     query = rows.repartitionById(buckets, F.col("bucket")).sortWithinPartitions(*_order())
+    return _collected(query.mapInArrow(task, TASK_SCHEMA), Passed)
+
+
+def _collected(query: DataFrame, kind: type[Tables]) -> dict[tuple[int, int], Tables]:
+    from pyspark.errors import PySparkException
+
     try:
-        found = query.mapInArrow(task, TASK_SCHEMA).toArrow()
+        found = query.toArrow()
     except PySparkException as error:
         raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
-    return shown_in(found, Passed)
+    return shown_in(found, kind)
 
 
 @dataclass(frozen=True)
@@ -155,6 +183,30 @@ class _Pass:
         only = None if self.only is None else sorted(self.only[bucket])
         passed = pass_over(parts, self.known, self.before, self.limit, only)
         yield from zip(range(len(passed)) if only is None else only, passed, strict=True)
+
+
+@dataclass(frozen=True)
+class _State:
+    """Looks at headers, or at watermarks, in a task that has all of some chains or lanes."""
+
+    schema: pa.Schema
+    windows: Windows
+    limit: int
+
+    def __call__(self, batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        prepare_worker()
+        context = TaskContext.get()
+        number = context.partitionId() if context is not None else 0
+        yield from rows_of(number, lambda _: self._stated([*batches]))
+
+    def _stated(self, batches: list[pa.RecordBatch]) -> Iterator[tuple[int, Stated]]:
+        what = "headers" if self.schema == HEADERS_SCHEMA else "watermarks"
+        given = pa.Table.from_batches(batches) if batches else self.schema.empty_table()
+        rows = {schema: schema.empty_table() for schema in (HEADERS_SCHEMA, WATERMARKS_SCHEMA)}
+        rows[self.schema] = as_table(given, self.schema, what)
+        yield 0, stated_in(rows[HEADERS_SCHEMA], rows[WATERMARKS_SCHEMA], self.windows, self.limit)
 
 
 def _by_bucket(batches: Batches) -> Iterator[tuple[int, Iterator[Part]]]:
@@ -291,100 +343,4 @@ def _flipped(column: pa.ChunkedArray, kind: Any, wanted: Any) -> pa.ChunkedArray
     return pa.chunked_array([pa.array(words.view(wanted), mask=missing)])
 
 
-# ---- columns of other types
-
-
-def _chosen(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
-    """Return the columns of a table of the ledger that a DataFrame has. Raises ``InvalidInput``."""
-    from pyspark.sql import functions as F
-
-    names = frame.columns
-    for field in schema:
-        if names.count(field.name) > 1:
-            raise InvalidInput(f"{what}: {field.name}: there are two columns of this name")
-        if field.name not in names and not field.nullable and field.name not in OPTIONAL:
-            needed = [each.name for each in schema if not each.nullable and each.name not in OPTIONAL]
-            raise InvalidInput(f"{what}: there is no column {field.name}; needed are {', '.join(needed)}")
-    kinds = {field.name: field.dataType.typeName() for field in frame.schema.fields}
-    for field in schema:
-        if field.name in names and kinds[field.name] not in _allowed(field.type):
-            allowed = " or ".join(_allowed(field.type))
-            raise InvalidInput(f"{what}: {field.name}: is of type {kinds[field.name]}: must be {allowed}")
-    # By their places: Spark does not tell names apart that differ in case.
-    whole = frame.toDF(*(f"c{place}" for place in range(len(names))))
-    return whole.select(
-        *(F.col(f"c{names.index(field.name)}").alias(field.name) for field in schema if field.name in names)
-    )
-
-
-_WHOLE = ("decimal", "byte", "short", "integer", "long")
-
-
-def _allowed(kind: pa.DataType) -> tuple[str, ...]:
-    """Return the Spark types of which a column can be."""
-    if pa.types.is_integer(kind):
-        return _WHOLE
-    if pa.types.is_timestamp(kind):
-        return "timestamp", "timestamp_ntz"
-    if pa.types.is_list(kind):
-        return ("array",)
-    return ("binary",) if pa.types.is_fixed_size_binary(kind) else ("string", "varchar", "char")
-
-
-def _table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str) -> pa.Table:
-    if given is None:
-        return schema.empty_table()
-    table = given if isinstance(given, pa.Table) else _chosen(given, schema, what).toArrow()
-    return as_table(table, schema, what)
-
-
-def as_table(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
-    """Return a table with the columns of a schema, in its types; columns that are not there are null.
-
-    Raises ``InvalidInput`` for a column whose type or value does not fit, or that has nulls and must not.
-    """
-    columns = []
-    for field in schema:
-        if field.name not in rows.column_names:
-            columns.append(pa.chunked_array([pa.nulls(rows.num_rows, _plain(field.type)).cast(field.type)]))
-            continue
-        column = rows[field.name]
-        if column.null_count and not field.nullable and field.name not in OPTIONAL:
-            raise InvalidInput(f"{what}: {field.name}: is null in a row: must not be")
-        columns.append(_as_type(column, field, what))
-    return pa.table(columns, schema)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _as_type(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.ChunkedArray:
-    try:
-        if pa.types.is_dictionary(field.type):
-            if pa.types.is_dictionary(column.type):
-                return column.cast(field.type)
-            return column.cast(pa.string()).dictionary_encode().cast(field.type)
-        if pa.types.is_timestamp(field.type) and column.type.tz is None:
-            column = pc.assume_timezone(column, "UTC")
-        return column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InvalidInput(f"{what}: {field.name}: {_misfit(column, field.type)}") from None
-
-
-def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str:
-    """Return what does not fit into a column of some type."""
-    if kind == pa.uint64() and (pa.types.is_integer(column.type) or pa.types.is_decimal(column.type)):
-        for value in column.drop_null():
-            number = value.as_py()
-            if not 0 <= number <= _LARGEST or number != int(number):
-                return f"{number}: must be a whole number from 0 to {_LARGEST}"
-    if pa.types.is_fixed_size_binary(kind):
-        lengths = pc.binary_length(column.drop_null())
-        wrong = [length for length in lengths.unique().to_pylist() if length != kind.byte_width]
-        if wrong:
-            return f"a value of {wrong[0]} bytes: must be {kind.byte_width}"
-    return f"is of type {readable(str(column.type))}: must be {_plain(kind)}"
-
-
-__all__ = ["FrameAudit", "as_table", "audit_frame"]
+__all__ = ["FrameAudit", "audit_frame"]
