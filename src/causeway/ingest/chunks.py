@@ -7,11 +7,13 @@ much larger than it was is refused.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
@@ -27,6 +29,8 @@ MOST_TIMES = 300
 
 FREE_BYTES = 256 << 20
 SHOWN = 1000
+_FEED, _RETURN = 10, 13
+_LINE_END, _LAST_LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])"), re.compile(rb"\r?\n|\r")
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -39,13 +43,26 @@ class Stream(Protocol):
     def tell(self) -> int:
         """Return how many bytes were read."""
 
+    def seek(self, offset: int, whence: int = ..., /) -> int:
+        """Go to a place."""
+
+
+class BadFile(InvalidInput):
+    """A file that cannot be read at all. ``reason``: its name."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
 
 @dataclass(frozen=True)
 class Piece:
-    """Whole records. ``broken``: it is the beginning of a record that is too long."""
+    """Whole records. ``broken``: the name of a reason: it is the beginning of one record, which is set aside.
+    ``end``: where it ends in its file."""
 
     content: bytes
-    broken: bool = False
+    broken: str | None = None
+    end: int = 0
 
 
 def unpacked_name(name: str) -> str:
@@ -71,106 +88,159 @@ class _Bounded(io.RawIOBase):
         try:
             found: bytes = self._stream.read(size)
         except OSError as error:
-            raise InvalidInput(f"{self._name}: cannot be unpacked: {error}") from None
+            raise BadFile(f"{self._name}: cannot be unpacked: {error}", "not_packed") from None
         self._left -= len(found)
         if self._left < 0:
-            raise InvalidInput(f"{self._name}: becomes more than {MOST_TIMES} times its size when unpacked; refused")
+            text = f"{self._name}: becomes more than {MOST_TIMES} times its size when unpacked; refused"
+            raise BadFile(text, "too_large")
         return found
 
 
-def pieces(stream: Stream, separator: bytes | None, chunk: int = CHUNK) -> Iterator[Piece]:
-    """Yield the records of a stream in pieces. ``separator``: of the fields of CSV, whose quoted fields may hold ends
-    of lines; None: a record is a line."""
+def pieces(
+    stream: Stream, separator: bytes | None, chunk: int = CHUNK, *, at: int = 0, final: bool = True
+) -> Iterator[Piece]:
+    """Yield the records of a stream in pieces.
+
+    Args:
+        stream: of which everything is read.
+        separator: of the fields of CSV, whose quoted fields may hold ends of lines; None: a record is a line.
+        chunk: how many bytes are read at once.
+        at: where the stream begins in its file.
+        final: whether its end is the end of a record. If not, what stands behind the last end is left out.
+    """
     rest, ended = b"", False
     while not ended:
         read = stream.read(chunk)
         ended = not read
         rest += read
-        end = len(rest) if ended else _whole(rest, separator)
-        if end:
-            yield from _without_long(rest[:end], separator)
-            rest = rest[end:]
-        while len(rest) > MOST_RECORD:
-            # One record and no end of it: its first line goes, and what follows is read anew.
-            yield Piece(rest[:SHOWN], broken=True)
-            place = rest.find(b"\n")
-            while place < 0:
+        found, used = _split(rest, separator, at)
+        yield from found
+        rest, at = rest[used:], at + used
+        while len(rest) > MOST_RECORD or (ended and final and rest):
+            # A record that has no end, or a quote that nobody closed: its first line goes, and what follows is read
+            # anew. The last record needs no end, but for a quote.
+            line, before = _line_end(rest, 0, separator, ended=ended), at
+            if len(rest) <= MOST_RECORD and not (line and _is_open(rest, separator)):
+                yield Piece(rest, None, at + len(rest))
+                return
+            shown = _shown(rest, 0, line or len(rest))
+            while not line:
+                kept = rest[-1:] if rest.endswith(b"\r") else b""  # perhaps a line feed follows
+                at += len(rest) - len(kept)
                 rest = stream.read(chunk)
                 if not rest:
+                    if final:
+                        yield Piece(shown, "too_long", at + len(kept))
                     return
-                place = rest.find(b"\n")
-            rest = rest[place + 1 :]
-            end = _whole(rest, separator)
-            if end:
-                yield from _without_long(rest[:end], separator)
-                rest = rest[end:]
+                rest = kept + rest
+                line = _line_end(rest, 0, separator)
+            rest, at = rest[line:], at + line
+            yield Piece(shown, _reason(at - before), at)
+            found, used = _split(rest, separator, at)
+            yield from found
+            rest, at = rest[used:], at + used
 
 
-def _whole(content: bytes, separator: bytes | None) -> int:
-    """Return where the last whole record ends."""
-    if separator is None or b'"' not in content:
-        return content.rfind(b"\n") + 1
-    ends = record_places(content, separator)
-    return int(ends[-1]) if len(ends) else 0
+def _split(content: bytes, separator: bytes | None, at: int) -> tuple[list[Piece], int]:
+    """Return the whole records at the beginning, those that are too long as such, and how many bytes they are.
+
+    Of a record that is too long its first line is one, and what follows is read anew: perhaps nobody closed a quote.
+    """
+    found: list[Piece] = []
+    begin = 0
+    while True:
+        part = content[begin:] if begin else content
+        if _is_plain(part, separator) and not _has_long(part):
+            whole = part.rfind(b"\n") + 1
+            if whole:
+                found.append(Piece(part[:whole], None, at + begin + whole))
+            return found, begin + whole
+        ends = record_ends(part, separator)
+        if len(ends) and part[ends[-1] - 1] == _RETURN and ends[-1] == len(part):
+            ends = ends[:-1]  # perhaps a line feed follows
+        long = np.flatnonzero(np.diff(ends, prepend=0) > MOST_RECORD)
+        if not len(long):
+            whole = int(ends[-1]) if len(ends) else 0
+            if whole:
+                found.append(Piece(part[:whole], None, at + begin + whole))
+            return found, begin + whole
+        start = int(ends[long[0] - 1]) if long[0] else 0
+        if start:
+            found.append(Piece(part[:start], None, at + begin + start))
+        line = _line_end(part, start, separator)
+        found.append(Piece(_shown(part, start, line), _reason(line - start), at + begin + line))
+        begin += line
 
 
-def record_places(content: bytes, separator: bytes) -> Any:
-    """Return where each record of CSV ends, behind its end of line."""
-    from causeway.ingest.text_loops import record_ends
+def _line_end(content: bytes, start: int, separator: bytes | None, *, ended: bool = False) -> int:
+    """Return where the line that begins at ``start`` ends, 0: nowhere. ``ended``: nothing follows on the content."""
+    if separator is None:
+        return content.find(b"\n", start) + 1
+    found = (_LAST_LINE_END if ended else _LINE_END).search(content, start)
+    return 0 if found is None else found.end()
 
-    ends = np.empty(content.count(b"\n"), dtype=np.int64)
+
+def _shown(content: bytes, start: int, end: int) -> bytes:
+    return content[start : min(end, start + SHOWN)].rstrip(b"\r\n")
+
+
+def _reason(line: int) -> str:
+    """Return why a record is set aside whose first line has so many bytes."""
+    return "too_long" if line > MOST_RECORD else "open_quote"
+
+
+def _is_open(content: bytes, separator: bytes | None) -> bool:
+    """Return whether a quote is open at the end."""
+    return separator is not None and b'"' in content and bool(_places(content, separator)[1])
+
+
+def _is_plain(content: bytes, separator: bytes | None) -> bool:
+    """Return whether records end where lines do, with a line feed."""
+    if separator is None:
+        return True
+    return b'"' not in content and (b"\r" not in content or content.count(b"\r") == content.count(b"\r\n"))
+
+
+def record_ends(content: bytes, separator: bytes | None) -> npt.NDArray[np.int64]:
+    """Return where each record ends, behind its end of line; ``separator`` as of ``pieces``. In CSV a carriage return
+    alone is an end of line, too."""
+    if separator is None or _is_plain(content, separator):
+        return np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == _FEED) + 1
+    return _places(content, separator)[0]
+
+
+def _places(content: bytes, separator: bytes) -> tuple[npt.NDArray[np.int64], int]:
+    from causeway.ingest.text_loops import record_ends as find_ends
+
+    most = content.count(b"\n") + content.count(b"\r")
+    ends = np.empty(most + 1, dtype=np.int64)
     data = np.frombuffer(content, dtype=np.uint8)
-    return ends[: record_ends(data, np.frombuffer(separator, dtype=np.uint8), ends)]
+    found = find_ends(data, np.frombuffer(separator, dtype=np.uint8), ends)
+    return ends[:found], int(ends[most])
 
 
-def line_places(content: bytes) -> Any:
-    """Return where each line ends, behind its end of line."""
-    return np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == 10) + 1
+def record_count(piece: Piece, separator: bytes | None) -> int:
+    """Return how many records a piece has; ``separator`` as of ``pieces``."""
+    content = piece.content
+    if piece.broken is not None:
+        return 1
+    if _is_plain(content, separator):
+        return content.count(b"\n") + (not content.endswith(b"\n"))
+    ends = record_ends(content, separator)
+    return len(ends) + int((int(ends[-1]) if len(ends) else 0) < len(content))
 
 
 def _has_long(content: bytes) -> bool:
-    """Return whether a line is too long."""
+    """Return whether a line that has an end is too long."""
     begin = 0
     while len(content) - begin > MOST_RECORD:
         begin = content.rfind(b"\n", begin, begin + MOST_RECORD) + 1
         if begin == 0:
-            return True
+            return b"\n" in content
     return False
 
 
-def _without_long(content: bytes, separator: bytes | None) -> Iterator[Piece]:
-    """Yield whole records, and those that are too long as such."""
-    quoted = separator is not None and b'"' in content
-    if not quoted and not _has_long(content):
-        if content:
-            yield Piece(content)
-        return
-    ends = record_places(content, separator or b",") if quoted else line_places(content)
-    if not len(ends) or ends[-1] < len(content):
-        ends = np.append(ends, len(content))
-    long = np.flatnonzero(np.diff(ends, prepend=0) > MOST_RECORD)
-    begin = 0
-    for place in long.tolist():
-        start = int(ends[place - 1]) if place else 0
-        if start > begin:
-            yield Piece(content[begin:start])
-        yield Piece(content[start : start + SHOWN], broken=True)
-        begin = int(ends[place])
-        if quoted and separator is not None and (line := content.find(b"\n", start, begin) + 1):
-            # Perhaps a quote that nobody closed: only its first line goes.
-            yield from _without_long(content[line:begin], separator)
-    if begin < len(content):
-        yield Piece(content[begin:])
-
-
 __all__ = [
-    "MOST_RECORD",
-    "SHOWN",
-    "Piece",
-    "Stream",
-    "line_places",
-    "pieces",
-    "record_places",
-    "unpacked",
+    "MOST_RECORD", "SHOWN", "BadFile", "Piece", "Stream", "pieces", "record_count", "record_ends", "unpacked",
     "unpacked_name",
-]
+]  # fmt: skip

@@ -7,6 +7,7 @@ its format has it is set aside with a reason.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,17 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
-from causeway.ingest.chunks import SHOWN, Piece, line_places, record_places
-from causeway.ledger.limbs import slices_of
-from causeway.model.errors import InvalidInput
+from causeway.ingest.chunks import SHOWN, BadFile, Piece, record_ends
 from causeway.model.text import shown
 
 MOST_COLUMNS = 4096
-ROWS_AT_ONCE = 1 << 16
-MOST_ROW_GROUP = 4 << 30
-"""Bytes of a row group of Parquet when unpacked."""
+NAMED = pa.dictionary(pa.int32(), pa.string())
+"""The type of columns of few different values."""
 
 
 @dataclass(frozen=True)
@@ -53,94 +50,153 @@ class Columns:
 
 
 def header_of(line: bytes, delimiter: str, where: str) -> list[str]:
-    """Return the names of the columns of CSV. Raises ``InvalidInput``."""
+    """Return the names of the columns of CSV. Raises ``BadFile``."""
     import csv
 
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{where}: not UTF-8 text (byte {error.start} of its header)") from None
+        raise BadFile(f"{where}: not UTF-8 text (byte {error.start} of its header)", "not_utf8") from None
     names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
     if not any(names):
-        raise InvalidInput(f"{where}: its first line has no names of columns")
+        raise BadFile(f"{where}: its first line has no names of columns", "no_columns")
     if len(names) > MOST_COLUMNS:
-        raise InvalidInput(f"{where}: {len(names):,} columns; a file has {MOST_COLUMNS:,} at most")
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        raise BadFile(f"{where}: {len(names):,} columns; a file has {MOST_COLUMNS:,} at most", "too_large")
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        raise InvalidInput(f"{where}: column {shown(twice)} is there twice; each needs a name of its own")
+        raise BadFile(f"{where}: column {shown(twice)} is there twice; each needs a name of its own", "column_twice")
     return names
 
 
-def csv_columns(piece: Piece, names: Sequence[str], wanted: Collection[str], delimiter: str) -> Columns:
-    """Return the records of a piece of CSV."""
-    if piece.broken:
-        return _too_long(piece)
-    wrong: list[Any] = []
+def csv_columns(
+    piece: Piece, names: Sequence[str], wanted: Collection[str], delimiter: str, named: Collection[str] = ()
+) -> Columns:
+    """Return the records of a piece of CSV. ``named``: columns of few different values, which become dictionaries."""
+    if piece.broken is not None:
+        return _set_aside(piece)
+    content = piece.content
+    ends = record_ends(content, delimiter.encode())
+    if not len(ends) or ends[-1] < len(content):
+        ends = np.append(ends, len(content))
+    return _csv_records(content, ends, names, wanted, delimiter, named)
+
+
+def _csv_records(
+    content: bytes,
+    ends: npt.NDArray[np.int64],
+    names: Sequence[str],
+    wanted: Collection[str],
+    delimiter: str,
+    named: Collection[str],
+) -> Columns:
+    """Return records that end at ``ends``. Where Arrow does not find just these, each half is read by itself, so that
+    only some are set aside."""
+    try:
+        found = _csv_table(content, ends, names, wanted, delimiter, named)
+    except pa.ArrowInvalid as error:
+        found, why = None, str(error)
+    else:
+        why = "not one record"
+    if found is not None and found.records == len(ends):
+        return found
+    if len(ends) == 1:
+        if not content.strip():
+            return Columns(np.zeros(0, dtype=np.uint64), _empty(names, wanted), 1, [], 1)
+        reason = "columns" if "Expected" in why else "not_csv"
+        broken = Broken(1, reason, _text_of(content, ends, 1))
+        return Columns(np.zeros(0, dtype=np.uint64), _empty(names, wanted), 1, [broken])
+    half = len(ends) // 2
+    cut = int(ends[half - 1])
+    parts = ((content[:cut], ends[:half]), (content[cut:], ends[half:] - cut))
+    return joined(_csv_records(part, own, names, wanted, delimiter, ()) for part, own in parts)
+
+
+def _csv_table(
+    content: bytes,
+    ends: npt.NDArray[np.int64],
+    names: Sequence[str],
+    wanted: Collection[str],
+    delimiter: str,
+    named: Collection[str],
+) -> Columns:
+    wrong: list[int] = []
     blank: list[int] = []
 
     def refuse(row: Any) -> str:
         # A line without anything is a record of one empty field.
-        (blank.append(row.number) if not row.text.strip() else wrong.append(row))
+        (blank if not row.text.strip() else wrong).append(row.number)
         return "skip"
 
     chosen = [name for name in names if name in wanted]
-    try:
-        table = pa_csv.read_csv(
-            pa.BufferReader(piece.content),
-            read_options=pa_csv.ReadOptions(
-                use_threads=False, block_size=len(piece.content) + 1, column_names=list(names)
-            ),
+    # Arrow hands the handler texts, and prints a trace where it cannot make one of a record's bytes.
+    handler = refuse if _is_utf8(content) else None
+
+    def read(kinds: dict[str, pa.DataType]) -> pa.Table:
+        wrong.clear()
+        blank.clear()
+        return pa_csv.read_csv(
+            pa.BufferReader(content),
+            read_options=pa_csv.ReadOptions(use_threads=False, block_size=len(content) + 1, column_names=list(names)),
             parse_options=pa_csv.ParseOptions(
                 delimiter=delimiter,
-                newlines_in_values=b'"' in piece.content,
+                newlines_in_values=b'"' in content,
                 ignore_empty_lines=False,
-                invalid_row_handler=refuse,
+                invalid_row_handler=handler,
             ),
             convert_options=pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(chosen, pa.binary()),
+                column_types=kinds,
                 include_columns=chosen,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=True,
                 null_values=[""],
             ),
         )
-    except pa.ArrowInvalid as error:
-        return _one_by_one(piece, names, wanted, delimiter, str(error))
-    away = sorted([row.number for row in wrong] + blank)
+
+    try:
+        table = read({name: NAMED if name in named else pa.string() for name in chosen})
+    except pa.ArrowInvalid:  # perhaps only some text that is no UTF-8
+        table = read(dict.fromkeys(chosen, pa.binary()))
+    away = sorted(wrong + blank)
     records = table.num_rows + len(away)
+    if records != len(ends):
+        return Columns(np.zeros(0, dtype=np.uint64), {}, records)
     rows = np.delete(np.arange(1, records + 1, dtype=np.uint64), np.array(away, dtype=np.int64) - 1)
-    if len(names) > 1 and (empty := _empty_lines(piece.content, delimiter)).size:
+    if len(names) > 1 and (empty := _empty_lines(content, ends)).size:
         # Arrow takes a line without anything for a record of empty fields.
         kept = ~np.isin(rows, empty)
         blank += rows[~kept].tolist()
         rows, table = rows[kept], table.filter(pa.array(kept))
-    broken = [
-        Broken(row.number, "columns", row.text[:SHOWN], None, f"{row.actual_columns} where the header has {len(names)}")
-        for row in wrong
-    ]
-    found = Columns(rows, {}, records, broken, len(blank))
-    binary = {name: table[name].combine_chunks() if table.num_rows else pa.array([], pa.binary()) for name in chosen}
-    return _decoded(found, binary)
+    broken = [Broken(row, "columns", _text_of(content, ends, row)) for row in wrong]
+    values = {name: table[name].combine_chunks() for name in chosen}
+    found = Columns(rows, values, records, broken, len(blank))
+    return found if all(not pa.types.is_binary(value.type) for value in values.values()) else _decoded(found, values)
 
 
-def _empty_lines(content: bytes, delimiter: str) -> npt.NDArray[np.uint64]:
+def _text_of(content: bytes, ends: npt.NDArray[np.int64], row: int) -> str:
+    """Return a record, cut off."""
+    begin = int(ends[row - 2]) if row > 1 else 0
+    return content[begin : min(int(ends[row - 1]), begin + SHOWN)].rstrip(b"\r\n").decode(errors="replace")
+
+
+def _is_utf8(content: bytes) -> bool:
+    if content.isascii():
+        return True
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _empty_lines(content: bytes, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """Return the numbers of records, from 1, that are empty lines."""
-    if not (b"\n\n" in content or b"\n\r\n" in content or content[:1] in (b"\n", b"\r")):
+    if not (b"\n\n" in content or b"\r" in content or content[:1] == b"\n"):
         return np.zeros(0, dtype=np.uint64)
-    ends = record_places(content, delimiter.encode()) if b'"' in content else line_places(content)
     data, lengths = np.frombuffer(content, dtype=np.uint8), np.diff(ends, prepend=0)
-    empty = (lengths == 1) | ((lengths == 2) & (data[np.maximum(ends - 2, 0)] == 13))
+    last = data[ends - 1]
+    empty = (lengths == 1) & ((last == 10) | (last == 13))
+    empty |= (lengths == 2) & (last == 10) & (data[np.maximum(ends - 2, 0)] == 13)
     return np.flatnonzero(empty).astype(np.uint64) + np.uint64(1)
-
-
-def _one_by_one(piece: Piece, names: Sequence[str], wanted: Collection[str], delimiter: str, why: str) -> Columns:
-    """Return the records of a piece that cannot be read as a whole, line by line, so that only some are set aside."""
-    lines = piece.content.splitlines(keepends=True)
-    if len(lines) <= 1:
-        text = piece.content[:SHOWN].decode(errors="replace")
-        return Columns(np.zeros(0, dtype=np.uint64), _empty(names, wanted), 1, [Broken(1, "not_csv", text, None, why)])
-    half = len(lines) // 2
-    return joined(csv_columns(Piece(b"".join(part)), names, wanted, delimiter) for part in (lines[:half], lines[half:]))
 
 
 def _empty(names: Sequence[str], wanted: Collection[str]) -> dict[str, pa.Array]:
@@ -166,9 +222,9 @@ def json_columns(piece: Piece, wanted: Collection[str]) -> Columns:
     there, or null, is null."""
     from causeway.ingest.text_loops import ABSENT, ESCAPED, FINE, NULL, read_lines
 
-    if piece.broken:
-        return _too_long(piece)
-    ends = line_places(piece.content)
+    if piece.broken is not None:
+        return _set_aside(piece)
+    ends = record_ends(piece.content, None)
     if not len(ends) or ends[-1] < len(piece.content):
         ends = np.append(ends, len(piece.content))
     begins = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
@@ -281,52 +337,9 @@ def _decoded(found: Columns, binary: dict[str, pa.Array]) -> Columns:
     return found
 
 
-def parquet_columns(file: pq.ParquetFile, wanted: Collection[str], where: str) -> Iterator[Columns]:
-    """Yield the rows of a Parquet file, some at a time. Raises ``InvalidInput``."""
-    chosen = [name for name in file.schema_arrow.names if name in wanted]
-    for group in range(file.num_row_groups):
-        size = file.metadata.row_group(group).total_byte_size
-        if size > MOST_ROW_GROUP:
-            raise InvalidInput(f"{where}: a row group of {size:,} bytes; at most {MOST_ROW_GROUP:,} can be read")
-    first = 1
-    try:
-        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=chosen):
-            rows = np.arange(first, first + batch.num_rows, dtype=np.uint64)
-            first += batch.num_rows
-            values = {name: plain(batch.column(name), name, where) for name in chosen}
-            yield Columns(rows, values, batch.num_rows)
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidInput(f"{where}: cannot be read as Parquet: {str(error).splitlines()[0]}") from None
-
-
-def plain(column: pa.Array, name: str, where: str) -> pa.Array:
-    """Return a column as texts, or as the times and whole numbers that it has; bytes as ``0x`` and digits.
-
-    Raises ``InvalidInput`` for a type that is none of these.
-    """
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    if pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_string(kind):
-        return column
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_boolean(kind):
-        return column.cast(pa.string())
-    if pa.types.is_null(kind):
-        return column.cast(pa.string())
-    if pa.types.is_decimal(kind) and kind.scale == 0:
-        return column.cast(pa.string())
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        data, offsets = slices_of(column.cast(pa.large_binary()))
-        texts = [None if value is None else f"0x{value.hex()}" for value in column.to_pylist()]
-        del data, offsets
-        return pa.array(texts, pa.string())
-    allowed = "text, whole numbers, decimals without fraction, times, booleans and bytes"
-    raise InvalidInput(f"{where}: column {name} is {kind}; a mapping reads {allowed}")
-
-
-def _too_long(piece: Piece) -> Columns:
+def _set_aside(piece: Piece) -> Columns:
     text = piece.content.decode(errors="replace")
-    return Columns(np.zeros(0, dtype=np.uint64), {}, 1, [Broken(1, "too_long", text)])
+    return Columns(np.zeros(0, dtype=np.uint64), {}, 1, [Broken(1, str(piece.broken), text)])
 
 
-__all__ = ["Broken", "Columns", "csv_columns", "header_of", "json_columns", "parquet_columns"]
+__all__ = ["NAMED", "Broken", "Columns", "csv_columns", "header_of", "json_columns"]

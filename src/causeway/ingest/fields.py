@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,9 @@ MOST_TEXT = 4096
 """Bytes of a text of the ledger."""
 
 _UNITS = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": 0}
+_FIRST_TIME = -62_135_596_800 * 1_000_000
+"""0001-01-01."""
+
 _LAST_TIME = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
 _DIGITS = {
     Digits.NEGATIVE: "negative",
@@ -59,11 +63,11 @@ class Rows:
         if field.text is not None:
             return constant(field.text, self.count)
         origin, column = self.column(field)
-        column = column if pa.types.is_string(column.type) else as_text(column)
+        column = column if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type) else as_text(column)
         if field.split is None and not field.values and field.otherwise is None:
             self._check(column, name, origin, needed)
             return column
-        coded = column.dictionary_encode()
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         found: list[str | None] = []
         refused = []
         for place, value in enumerate(coded.dictionary.to_pylist()):
@@ -85,10 +89,11 @@ class Rows:
         return made
 
     def _check(self, column: pa.Array, name: str, origin: str, needed: bool) -> None:
-        lengths = pc.binary_length(column.dictionary if pa.types.is_dictionary(column.type) else column)
+        coded = pa.types.is_dictionary(column.type)
+        lengths = pc.binary_length(column.dictionary if coded else column)
         if (pc.max(lengths).as_py() or 0) > MOST_TEXT:
-            whole = column.cast(pa.string())
-            self.refuse(_mask(pc.greater(pc.binary_length(whole), MOST_TEXT)), "too_long", name, origin)
+            long = _mask(pc.greater(lengths, MOST_TEXT))
+            self.refuse(long[_indices(column)] & valid_rows(column) if coded else long, "too_long", name, origin)
         if needed and column.null_count:
             self.refuse(~valid_rows(column), "missing", name, origin)
 
@@ -126,10 +131,10 @@ class Rows:
         kind = pa.timestamp("us", "UTC")
         origin, column = self.column(field)
         if pa.types.is_timestamp(column.type):
+            micros = self._micros(column, origin)
             if column.type.tz is None:
-                micros = column.cast(pa.timestamp("us"), safe=False)
                 return self._in_utc(micros, valid_rows(micros), field, origin).cast(kind)
-            return column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(kind)
+            return micros.cast(pa.int64()).cast(kind)
         if field.unit != "iso":
             words, found = self.numbers("time", field).u64()
             good = found == Digits.GOOD
@@ -140,6 +145,18 @@ class Rows:
             seen = good & ~late
             return pa.array(np.where(seen, micros, np.uint64(0)).view(np.int64), mask=~seen).cast(kind)
         return self._written(column if pa.types.is_string(column.type) else as_text(column), field, origin).cast(kind)
+
+    def _micros(self, column: pa.Array, origin: str) -> pa.Array:
+        """Return times of any unit in microseconds, by the clock that they are of."""
+        valid = valid_rows(column)
+        values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        factor = _UNITS[column.type.unit]
+        late = (values > _LAST_TIME // factor) | (values < _FIRST_TIME // factor) if factor else np.zeros(0, dtype=bool)
+        if late.any():
+            self.refuse(late & valid, "not_a_time", "time", origin)
+            valid, values = valid & ~late, np.where(late, 0, values)
+        micros = values * factor if factor else values // 1000
+        return pa.array(micros, pa.timestamp("us"), mask=None if valid.all() else ~valid)
 
     def _written(self, column: pa.Array, field: TimeSection, origin: str) -> pa.Array:
         from causeway.ingest.text_loops import read_times
@@ -198,6 +215,16 @@ def constant(text: str, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([text], pa.string()))
 
 
+def is_one_of(column: pa.Array, texts: Sequence[str]) -> Mask:
+    """Return which rows have one of some texts."""
+    if pa.types.is_dictionary(column.type):
+        is_one = _mask(pc.is_in(column.dictionary, pa.array(texts, pa.string())))
+        found: Mask = np.append(is_one, np.False_)[_indices(column)]
+        return found
+    texts_of = column if pa.types.is_string(column.type) else column.cast(pa.string())
+    return _mask(pc.is_in(texts_of, pa.array(texts, pa.string())))
+
+
 def as_text(column: pa.Array) -> pa.Array:
     """Return a column of Parquet as texts."""
     if pa.types.is_timestamp(column.type):
@@ -247,4 +274,4 @@ def _numbers_of(column: pa.Array) -> Numbers:
     return Numbers(words, found)
 
 
-__all__ = ["Rows", "constant"]
+__all__ = ["Rows", "constant", "is_one_of"]

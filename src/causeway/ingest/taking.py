@@ -6,19 +6,18 @@ import fnmatch
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.ingest.chunks import SHOWN, unpacked_name
+from causeway.ingest.chunks import SHOWN, BadFile, unpacked_name
 from causeway.ingest.columns import Broken, Columns
-from causeway.ingest.fields import Rows, constant
+from causeway.ingest.fields import Rows, constant, is_one_of
 from causeway.ingest.mapping import EventSection, MappingDocument, TimeSection, fields_of
 from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, QUARANTINE_SCHEMA, Event
-from causeway.model.errors import InvalidInput
-from causeway.model.text import shown, unknown
+from causeway.model.text import unknown
 
 _NUMBERS = ("index", "height", "position")
 _NEEDED = {"protocol", "event"}
@@ -28,14 +27,18 @@ _NEEDED = {"protocol", "event"}
 class Taken:
     """What became of some records: rows of the ledger, and those that were set aside.
 
-    ``records``: how many; ``ignored``: that the mapping says are no events; ``blank``: lines with nothing on them.
+    ``records``: how many; ``taken``: of which there are rows; ``ignored``: that the mapping says are no events;
+    ``blank``: lines with nothing on them; the others are in quarantine, one row each. ``end``: where they end in their
+    file, of text that is not packed.
     """
 
     ledger: pa.Table
     quarantine: pa.Table
     records: int
+    taken: int
     ignored: int
     blank: int
+    end: int = 0
 
     def moved(self, first: int) -> Taken:
         """Return the same of records before which ``first`` others stand in their file."""
@@ -47,7 +50,7 @@ class Taken:
             place = table.schema.get_field_index("source_row")
             return table.set_column(place, table.schema.field(place), pc.add(table["source_row"], by))
 
-        return Taken(later(self.ledger), later(self.quarantine), self.records, self.ignored, self.blank)
+        return replace(self, ledger=later(self.ledger), quarantine=later(self.quarantine))
 
     def reasons(self) -> Counter[str]:
         """Return how many records were set aside for each reason."""
@@ -71,13 +74,14 @@ class Plan:
 def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None) -> Plan:
     """Return how a file is read. ``names``: its columns, None: a file without (JSON lines).
 
-    Raises ``InvalidInput``: no event of the mapping is in such a file, or a column that it needs is not there.
+    Raises ``BadFile``: no event of the mapping is in such a file, or a column that it needs is not there.
     """
     name = unpacked_name(file.rsplit("/", 1)[-1])
     events = tuple(mapping.of(event) for event in mapping.events if fnmatch.fnmatch(name, event.file))
     if not events:
         allowed = ", ".join(dict.fromkeys(event.file for event in mapping.events))
-        raise InvalidInput(f"{file}: the mapping has no event for a file of this name; it has for: {allowed}")
+        text = f"{file}: the mapping has no event for a file of this name; it has for: {allowed}"
+        raise BadFile(text, "no_event")
     columns: set[str] = set()
     for event in events:
         for field, section in fields_of(event):
@@ -94,10 +98,25 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
     return Plan(mapping, file, events, frozenset(columns))
 
 
-def _missing(file: str, wanted: Iterable[str], names: Collection[str], why: str) -> InvalidInput:
+def named_columns(mapping: MappingDocument) -> frozenset[str]:
+    """Return the columns that are names wherever the mapping reads them: few different values."""
+    names: set[str] = set()
+    others: set[str] = set()
+    for event in mapping.events:
+        whole = mapping.of(event)
+        names.update(whole.where)
+        others.update(whole.content)
+        for field, section in fields_of(whole):
+            kind = LEDGER_SCHEMA.field(field).type if field in LEDGER_SCHEMA.names else None
+            (names if kind is not None and pa.types.is_dictionary(kind) else others).update(section.column)
+    names.update(column for condition in mapping.ignore for column in condition)
+    return frozenset(names - others)
+
+
+def _missing(file: str, wanted: Iterable[str], names: Collection[str], why: str) -> BadFile:
     first, *others = wanted
     also = f" (or {', '.join(others)})" if others else ""
-    return InvalidInput(f"{file}: column{also} {why}: {unknown('column', first, sorted(names))}")
+    return BadFile(f"{file}: column{also} {why}: {unknown('column', first, sorted(names))}", "column_missing")
 
 
 def _taken(plan: Plan, records: Columns) -> Taken:
@@ -130,7 +149,11 @@ def _taken(plan: Plan, records: Columns) -> Taken:
     ledger = pa.Table.from_arrays(ledger.columns, schema=LEDGER_SCHEMA)
     broken = [*records.broken, *(_broken(records, row, reasons[why[row] - 1]) for row in np.flatnonzero(bad).tolist())]
     quarantine = _quarantine(plan.file, sorted(broken, key=lambda found: found.row))
-    return Taken(ledger, quarantine, records.records, int(ignored.sum()), records.blank)
+    left_out = int(ignored.sum())
+    good = count - int(bad.sum()) - left_out
+    if good + len(broken) + left_out + records.blank != records.records:
+        raise AssertionError(f"{plan.file}: records that are neither taken nor in quarantine")
+    return Taken(ledger, quarantine, records.records, good, left_out, records.blank)
 
 
 def _where(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], count: int) -> np.ndarray:
@@ -138,10 +161,7 @@ def _where(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], c
     for name, allowed in condition.items():
         if name not in values:
             return np.zeros(count, dtype=bool)
-        column = values[name]
-        column = column if pa.types.is_string(column.type) else column.cast(pa.string())
-        is_one = pc.is_in(column, pa.array(allowed, pa.string()))
-        found &= np.asarray(is_one.to_numpy(zero_copy_only=False), dtype=bool)
+        found &= is_one_of(values[name], allowed)
     return found
 
 
@@ -199,9 +219,8 @@ def _check_events(rows: Rows, column: pa.Array, event: EventSection) -> None:
     names = column.dictionary if pa.types.is_dictionary(column.type) else column.unique()
     wrong = [name for name in names.to_pylist() if name is not None and name not in [each.value for each in Event]]
     if wrong:
-        bad = pc.is_in(column.cast(pa.string()), pa.array(wrong, pa.string())).to_numpy(zero_copy_only=False)
         origin = event.event.column[0] if event.event is not None and event.event.column else "text"
-        rows.refuse(np.asarray(bad, dtype=bool), "not_an_event", "event", origin)
+        rows.refuse(is_one_of(column, wrong), "not_an_event", "event", origin)
 
 
 def _check_names(rows: Rows, made: Mapping[str, pa.Array]) -> None:
@@ -239,4 +258,4 @@ def _quarantine(file: str, broken: list[Broken]) -> pa.Table:
     return pa.table(columns, schema=QUARANTINE_SCHEMA)
 
 
-__all__ = ["Plan", "Taken", "plan_for", "shown"]
+__all__ = ["Plan", "Taken", "named_columns", "plan_for"]

@@ -238,7 +238,8 @@ def read_lines(
 def record_ends(data: Any, separator: Any, ends: Any) -> Any:
     """Find the ends of records of CSV, where a quoted field may hold ends of lines; return how many there are.
 
-    ``separator``: one byte, between fields. ``ends``: room for as many as there are ends of lines.
+    ``separator``: one byte, between fields. ``ends``: room for as many as there are line feeds and carriage returns
+    (each of which alone is an end of line), and one more, in which stands at the end 1 where a quote is open, else 0.
     """
     count, quoted, fresh = 0, False, True
     for at in range(len(data)):
@@ -250,12 +251,13 @@ def record_ends(data: Any, separator: Any, ends: Any) -> Any:
             continue
         if byte == 34 and fresh:
             quoted = True
-        elif byte == 10:
+        elif byte == 10 or (byte == 13 and (at + 1 == len(data) or data[at + 1] != 10)):
             ends[count] = at + 1
             count += 1
             fresh = True
         else:
             fresh = byte == separator[0]
+    ends[len(ends) - 1] = quoted
     return count
 
 

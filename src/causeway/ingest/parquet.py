@@ -1,0 +1,258 @@
+"""Rows of Parquet files as columns, bounded whatever a file says of itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from causeway.ingest.chunks import BadFile, Stream
+from causeway.ingest.columns import Columns
+from causeway.ledger.limbs import slices_of, valid_rows
+from causeway.model.text import shown
+
+ROWS_AT_ONCE = 1 << 16
+
+MOST_ROW_GROUP = 2 << 30
+"""Bytes of the columns that are read of a row group, when unpacked."""
+
+MOST_AT_ONCE = 256 << 20
+"""Bytes of a column's texts that are made of a dictionary at once."""
+
+ROWS_A_BYTE, FREE_ROWS = 100, 10_000_000
+"""So many rows a byte a file has at most, beyond ``FREE_ROWS``."""
+
+_FEW = 256
+"""Rows that are read at once of a column whose texts are written as what they share with the one before."""
+
+_MOST_FOOTER = 64 << 20
+
+_EXACT = 2.0**53
+"""Up to here every whole number is a number of 64 bits with a fraction, and only one."""
+
+_ALLOWED = "text, whole numbers, decimals without fraction, times, booleans and bytes"
+
+
+class ParquetSource:
+    """An open Parquet file. ``names``: its columns; those within structs are paths, ``origin.chainId``."""
+
+    def __init__(self, stream: Stream, where: str, size: int, named: Collection[str] = ()) -> None:
+        """Open a file: ``stream``, which can be moved in; ``where``: its name; ``size``: its length; ``named``: columns
+        of few different values, which become dictionaries. Raises ``BadFile``."""
+        self.where, self._stream = where, stream
+        self.file = self._opened([])
+        self._types = dict(_leaves(self.file.schema_arrow, ""))
+        self.names = tuple(name for name, _ in _leaves(self.file.schema_arrow, ""))
+        twice = next((name for name, count in Counter(self.names).items() if count > 1), None)
+        if twice is not None:
+            text = f"{where}: column {shown(twice)} is there twice; each needs a name of its own"
+            raise BadFile(text, "column_twice")
+        rows = int(self.file.metadata.num_rows)
+        if rows > FREE_ROWS + ROWS_A_BYTE * size:
+            raise BadFile(f"{where}: {rows:,} rows in {size:,} bytes; refused", "too_large")
+        texts = [name for name in self.names if name in named and _is_text(self._types[name])]
+        if texts:
+            self.file = self._opened(texts)
+            self._types = dict(_leaves(self.file.schema_arrow, ""))
+
+    def _opened(self, dictionaries: list[str]) -> pq.ParquetFile:
+        try:
+            return pq.ParquetFile(
+                pa.PythonFile(self._stream, mode="r"),
+                read_dictionary=dictionaries,
+                pre_buffer=False,
+                coerce_int96_timestamp_unit="us",
+                thrift_string_size_limit=_MOST_FOOTER,
+                thrift_container_size_limit=1 << 20,
+                schema_depth_limit=100,
+            )
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _unreadable(self.where, str(error)) from None
+
+    @property
+    def groups(self) -> int:
+        """Return how many row groups it has."""
+        return int(self.file.num_row_groups)
+
+    def rows(self, first: int, end: int) -> int:
+        """Return how many rows the row groups from one number to another have, as the file says."""
+        return sum(int(self.file.metadata.row_group(group).num_rows) for group in range(first, end))
+
+    def bytes(self, first: int, end: int) -> int:
+        """Return how large these row groups are in the file, as it says."""
+        found = 0
+        for group in range(first, end):
+            of = self.file.metadata.row_group(group)
+            found += sum(max(int(of.column(place).total_compressed_size), 0) for place in range(of.num_columns))
+        return found
+
+    def columns(self, wanted: Collection[str], first: int, end: int) -> Iterator[Columns]:
+        """Yield the rows of some row groups, some at a time, numbered from 1. Raises ``BadFile``."""
+        chosen = [name for name in self.names if name in wanted]
+        for name in chosen:
+            if not _readable(self._types[name]):
+                kind = self._types[name]
+                raise BadFile(f"{self.where}: column {name} is {kind}; a mapping reads {_ALLOWED}", "column_type")
+        before = 0
+        try:
+            for group in range(first, end):
+                promised = self.rows(group, group + 1)
+                read = 0
+                for columns in self._group(group, chosen):
+                    yield Columns(columns.rows + np.uint64(before + read), columns.values, columns.records)
+                    read += columns.records
+                if read != promised:
+                    raise _unreadable(self.where, f"{read:,} rows where it says {promised:,}")
+                before += read
+        except (pa.ArrowException, OSError, OverflowError) as error:
+            raise _unreadable(self.where, str(error)) from None
+
+    def _group(self, group: int, chosen: list[str]) -> Iterator[Columns]:
+        if not chosen:
+            count = self.rows(group, group + 1)
+            for start in range(0, count, ROWS_AT_ONCE):
+                some = min(count - start, ROWS_AT_ONCE)
+                yield Columns(np.arange(start + 1, start + some + 1, dtype=np.uint64), {}, some)
+            return
+        at_once = self._rows_at_once(group, chosen)
+        start = 1
+        for batch in self.file.iter_batches(at_once, row_groups=[group], columns=chosen, use_threads=False):
+            rows = np.arange(start, start + batch.num_rows, dtype=np.uint64)
+            start += batch.num_rows
+            values = {name: plain(_within(batch, name)) for name in chosen}
+            yield Columns(rows, values, batch.num_rows)
+
+    def _rows_at_once(self, group: int, chosen: list[str]) -> int:
+        """Return how many rows may be read at once, so that no dictionary becomes more texts than fit in memory."""
+        of = self.file.metadata.row_group(group)
+        size, peeked, few = 0, [], ROWS_AT_ONCE
+        for place in range(of.num_columns):
+            column = of.column(place)
+            path = str(column.path_in_schema)
+            if path not in chosen:
+                continue
+            size += int(column.total_uncompressed_size)
+            if str(column.physical_type) != "BYTE_ARRAY":
+                continue
+            if "DELTA_BYTE_ARRAY" in column.encodings:
+                few = _FEW
+            if column.has_dictionary_page and not pa.types.is_dictionary(self._types[path]):
+                peeked.append(path)
+        if size > MOST_ROW_GROUP:
+            text = f"{self.where}: a row group of {size:,} bytes; at most {MOST_ROW_GROUP:,} can be read"
+            raise BadFile(text, "too_large")
+        for path in peeked:
+            few = min(few, self._rows_of_dictionary(group, path))
+        return few
+
+    def _rows_of_dictionary(self, group: int, path: str) -> int:
+        batch = next(self._opened([path]).iter_batches(1, row_groups=[group], columns=[path], use_threads=False), None)
+        column = None if batch is None or not batch.num_rows else _within(batch, path)
+        if column is None or not pa.types.is_dictionary(column.type):
+            return ROWS_AT_ONCE
+        longest = pc.max(pc.binary_length(column.dictionary)).as_py() or 1
+        return int(min(max(MOST_AT_ONCE // longest, 1), ROWS_AT_ONCE))
+
+
+def _leaves(fields: pa.Schema | pa.StructType, before: str) -> Iterator[tuple[str, pa.DataType]]:
+    for field in fields:
+        name = f"{before}{field.name}"
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type, f"{name}.")
+        else:
+            yield name, field.type
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind))
+
+
+def _readable(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    whole = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    text = _is_text(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    octets = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    return bool(whole or text or octets or time or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+
+
+def _within(batch: pa.RecordBatch, path: str) -> pa.Array:
+    """Return a column, or what is within structs; null where a struct is."""
+    if path in batch.schema.names:
+        return batch.column(path)
+    first, *others = path.split(".")
+    while first not in batch.schema.names:  # a name with points in it
+        first, others = f"{first}.{others[0]}", others[1:]
+    column = batch.column(first)
+    while others:
+        step = others.pop(0)
+        while column.type.get_field_index(step) < 0:
+            step = f"{step}.{others.pop(0)}"
+        column = pc.struct_field(column, [column.type.get_field_index(step)])
+    return column
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """Return a column as texts (in a dictionary, if it is one of texts), or as the times and whole numbers that it has;
+    bytes as ``0x`` and digits. Of numbers with a fraction those that are whole are exact, the others no numbers."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if _is_text(kind.value_type):
+            return column
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or _is_text(kind):
+        return column
+    if pa.types.is_date(kind):
+        return column.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
+    if pa.types.is_floating(kind):
+        return _whole(column.cast(pa.float64()))
+    if pa.types.is_decimal(kind):
+        return pc.replace_substring_regex(column.cast(pa.string()), r"\.0+$", "")
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return hexadecimal(column.cast(pa.large_binary()))
+    return column.cast(pa.string())
+
+
+def _whole(column: pa.Array) -> pa.Array:
+    """Return numbers with a fraction as whole ones, and no number as null; where some are not whole, as texts."""
+    values = column.fill_null(np.nan).to_numpy(zero_copy_only=False)
+    missing = np.isnan(values)
+    good = ~missing & (np.abs(values) <= _EXACT) & (values == np.floor(np.where(np.isfinite(values), values, 0)))
+    numbers = pa.array(np.where(good, values, 0).astype(np.int64), mask=~good)
+    if bool((good | missing).all()):
+        return numbers
+    texts = pa.array([None if gone else repr(value) for gone, value in zip(missing, values.tolist(), strict=True)])
+    return pc.if_else(pa.array(good), numbers.cast(pa.string()), texts)
+
+
+_DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
+
+
+def hexadecimal(column: pa.LargeBinaryArray) -> pa.Array:
+    """Return bytes as texts: ``0x`` and two digits a byte."""
+    data, offsets = slices_of(column)
+    lengths = np.where(valid_rows(column), np.diff(offsets), 0)
+    ends = np.cumsum(2 * lengths + 2)
+    out = np.empty(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
+    starts = ends - 2 * lengths - 2
+    out[starts], out[starts + 1] = ord("0"), ord("x")
+    within: npt.NDArray[np.int64] = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    octets = data[within + np.repeat(offsets[:-1], lengths)]
+    places = np.repeat(starts + 2, lengths) + 2 * within
+    out[places], out[places + 1] = _DIGITS[octets >> 4], _DIGITS[octets & 15]
+    bounds = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+    mask = pa.py_buffer(np.packbits(valid_rows(column), bitorder="little")) if column.null_count else None
+    buffers = [mask, pa.py_buffer(bounds), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.large_string(), len(column), buffers).cast(pa.string())
+
+
+def _unreadable(where: str, why: str) -> BadFile:
+    return BadFile(f"{where}: cannot be read as Parquet: {(why.splitlines() or ['no reason given'])[0]}", "not_parquet")
+
+
+__all__ = ["ROWS_AT_ONCE", "ParquetSource", "hexadecimal", "plain"]
