@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
-from causeway.cli import shell
+from causeway.cli import ingest_lake, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.watch import notes, results
 from causeway.ingest.kinds import kinds
@@ -26,7 +26,8 @@ def command(
     kind: Annotated[
         str,
         typer.Argument(
-            help=f"What the traffic is: {', '.join(kinds())}; any name with --mapping.",
+            help=f"What the traffic is: {', '.join(kinds())}; any name with --mapping; {ingest_lake.KIND}: SOURCE is a "
+            "lake that Causeway ran.",
             show_default=False,
         ),
     ],
@@ -47,13 +48,16 @@ def command(
     """Take recorded traffic into a ledger: one row an event of a message, whoever recorded it.
 
     Files are taken whole or not at all, and once: those whose content was taken before are skipped, also after a
-    restart. Records that cannot be read are set aside in the table quarantine, with the reason.
+    restart. Records that cannot be read are set aside in the table quarantine, with the reason. Of a lake the heights
+    that are new are taken.
 
     [bold]Example[/bold]: causeway ingest bridge-events nomad.csv --lake my-ledger
     """
     from causeway.ingest.mapping import load_mapping
     from causeway.pipeline.ledger_ingest import ingest
 
+    if kind == ingest_lake.KIND and mapping is None:
+        return ingest_lake.take(source, lake, buckets, as_json)
     declared = load_mapping(kind, mapping)
     compile_first()
     try:

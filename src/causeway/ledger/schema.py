@@ -221,6 +221,7 @@ QUARANTINE_SCHEMA = pa.schema(
 
 TABLES = {
     "ledger": LEDGER_SCHEMA,
+    "waiting": LEDGER_SCHEMA,
     "value": VALUE_SCHEMA,
     "observed": OBSERVED_SCHEMA,
     "promises": PROMISES_SCHEMA,
@@ -228,4 +229,5 @@ TABLES = {
     "watermarks": WATERMARKS_SCHEMA,
     "quarantine": QUARANTINE_SCHEMA,
 }
-"""The stored tables of a ledger."""
+"""The stored tables of a ledger. ``waiting``: rows of ``ledger`` of messages that wait for a lane at the end of what
+was taken: with the next commit they may have one."""

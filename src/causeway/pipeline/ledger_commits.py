@@ -35,7 +35,7 @@ INPUTS_SCHEMA = pa.schema(
     ]
 )
 
-WHOLE = ("observed", "promises")
+WHOLE = ("observed", "promises", "waiting")
 """Tables of which each commit that changes them writes all rows anew."""
 
 

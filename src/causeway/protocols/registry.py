@@ -51,7 +51,9 @@ class ProtocolInfo:
     ``remark``: a function of a scenario's options that gives the sentence which every summary of a run says, or None.
     ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
     of a simulation, a function that makes of its log tables what was found. ``promises``: yields what lanes promise
-    (``protocols.promised``).
+    (``protocols.promised``). ``expired``: reasons of rejects that a message came after its time, so that it counts as
+    not received; ``paired``: a function of substreams, for a protocol in which a response has the index of its request:
+    returns that of the one beside each of the other, and which are those of responses.
     """
 
     name: str
@@ -83,6 +85,8 @@ class ProtocolInfo:
     loops: tuple[str, ...] = ()
     results: str | None = None
     promises: str | None = None
+    expired: tuple[str, ...] = ()
+    paired: str | None = None
 
     def load_kernel(self) -> Any:
         """Return what makes a kernel."""
@@ -157,6 +161,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.ibc.kernel:IbcKernel",
             options="causeway.protocols.ibc.options:IbcOptions",
             promises="causeway.protocols.ibc.promises:promises",
+            expired=("TIMEOUT",),
             asset="units",
             reject_codes="causeway.protocols.ibc.portable:portable",
             changes_programs=True,
@@ -174,6 +179,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.xdm.kernel:XdmKernel",
             options="causeway.protocols.xdm.options:XdmOptions",
             promises="causeway.protocols.xdm.promises:promises",
+            paired="causeway.protocols.xdm.promises:paired",
             asset="units",
             reject_codes="causeway.protocols.xdm.portable:portable",
             changes_programs=True,

@@ -1,0 +1,359 @@
+"""What the logs of a run tell of each message, a row an event: rows of the ledger before they have names.
+
+Pure functions of columns. A message is one message on all its rows: what happened to it outside of its lane is told of
+its place in the lane, as soon as it has one. What never has one is known by its call alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.ingest.run_drafts import (
+    COLLECTED,
+    DRAFT,
+    EVENTS_LOG,
+    OUTBOUND,
+    Name,
+    draft_column,
+    drafts_of,
+    of_messages,
+)
+from causeway.ingest.run_messages import (
+    CALL,
+    NO_PLACE,
+    Form,
+    RunLogs,
+    answering,
+    collected_places,
+    differing,
+    field_hashes,
+    has,
+    is_made,
+    last_made,
+    of_calls,
+    of_lanes,
+    requests_of,
+)
+from causeway.ledger.codes import NOT_SEEN, Names
+from causeway.ledger.order import EVENTS
+from causeway.ledger.schema import Event as Happened
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import codes, lookup
+from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
+from causeway.model.order import U64, Rows
+from causeway.protocols.messages import FORGED, LANE_COLUMNS, NO_QUEUE
+
+CAME_IN = "received"
+"""What is observed of a message from a user: no chain sent it, so that no row says that it was received."""
+
+FORGED_HERE = "forged"
+"""What the sending of a message says that its chain put into its lane though no program sent it."""
+
+_AMOUNT = ("amount_high", "amount_low")
+_TOLD = {
+    Event.RECEIVED: Happened.RECEIVED,
+    Event.EXECUTED: Happened.EXECUTED,
+    Event.ANSWERED: Happened.ANSWERED,
+    Event.REJECTED: Happened.REJECTED,
+    Event.TIMED_OUT: Happened.TIMED_OUT,
+    Event.DROPPED: Happened.DROPPED,
+    Event.RELAYED: Happened.RELAYED,
+    Event.STOPPED: Happened.OBSERVED,
+}
+"""What events of the log are in the ledger. Sendings are told of the messages that they show; ``ACKNOWLEDGED`` is the
+signal of a message that is collected, and told there, and of control rows what a chain did."""
+
+
+class Told(NamedTuple):
+    """What the logs of a range of heights tell.
+
+    ``rows``: drafts of rows of the ledger. ``queued``: drafts of the sendings of messages that wait for a lane when
+    they are sent. ``left``, ``ended``: names (``CALL``) of messages that waited, of those that came into a lane and of
+    those to which something else happened.
+    """
+
+    rows: Frame
+    queued: Frame
+    left: Frame
+    ended: Frame
+
+
+@dataclass
+class Telling:
+    """Tells what happened, range by range. ``heights_of``: returns the heights of some ticks that were executed;
+    ``expired``, ``paired``: as of ``registry.ProtocolInfo``; ``reasons``: the names behind the column ``detail`` of
+    drafts."""
+
+    heights_of: Callable[[U64], U64]
+    expired: tuple[str, ...] = ()
+    paired: Callable[[U64], tuple[U64, npt.NDArray[np.bool_]]] | None = None
+    reasons: Names = field(default_factory=Names)
+
+    def told(self, logs: RunLogs, new: Frame, earlier: Frame) -> Told:
+        """Return what log rows tell. ``new``: the messages that they show for the first time (``messages_of``);
+        ``earlier``: others, among them all that they speak of."""
+        messages = concat([new, earlier.select(new.names)])
+        events = logs.events
+        lanes = new.filter(new["form"] == Form.LANE)
+        sent, left = self._sent(lanes)
+        spoken = _at(messages, _of_row(events, messages))
+        queued, ended = self._queued(events, new, spoken)
+        parts = [
+            sent,
+            of_messages(lanes, lanes["source"], Happened.COMMITTED),
+            *self._happened(events, spoken),
+            *self._made(new.filter(new["form"] == Form.MADE)),
+            *self._acknowledged(events.filter(answering(events)), messages),
+            *self._collected(logs, messages),
+            *self._unlogged(logs, lanes, messages),
+            *queued[:1],
+        ]
+        return Told(concat(parts), queued[1], left, ended)
+
+    def _sent(self, lanes: Frame) -> tuple[Frame, Frame]:
+        """Return the sendings of messages that came into lanes, and the calls of those that waited for it."""
+        waited = lanes["sent_tick"] < lanes["tick"].astype(np.uint64)
+        waited &= lanes["queue_index"] < np.uint64(FORGED)
+        forged = lanes["queue_index"] == np.uint64(FORGED)
+        forged |= (lanes["kind"] == Kind.REQUEST) & (lanes["queue_index"] == np.uint64(NO_QUEUE))
+        detail = np.where(forged, self.reasons.code(FORGED_HERE), NOT_SEEN) if forged.any() else NOT_SEEN
+        drafts = of_messages(lanes, lanes["source"], Happened.SENT, detail=detail)
+        if waited.any():
+            height, tick = drafts["height"].copy(), drafts["tick"].copy()
+            height[waited] = self.heights_of(lanes["sent_tick"][waited])
+            tick[waited] = lanes["sent_tick"][waited].astype(tick.dtype)
+            drafts = drafts.with_columns(height=height, tick=tick)
+        return drafts, lanes.filter(waited).select(CALL)
+
+    def _queued(self, events: Frame, new: Frame, spoken: Frame) -> tuple[tuple[Frame, Frame], Frame]:
+        """Return the sendings of messages that are in no lane: of those that ended with it, and of those that wait from
+        then on; and the calls of those that waited and ended."""
+        rows = new.filter(new["form"] == Form.QUEUED)
+        drafts = of_messages(rows, rows["chain"], Happened.SENT, log=EVENTS_LOG)
+        waits = rows["ended"] == 0
+        ended = spoken.filter(of_calls(events) & (spoken["form"] == Form.QUEUED))
+        return (drafts.filter(~waits), drafts.filter(waits)), ended.select(CALL)
+
+    def _happened(self, events: Frame, spoken: Frame) -> list[Frame]:
+        """Return what happened to messages, a piece an event."""
+        in_lane, control = of_lanes(events), events["kind"] == Kind.CONTROL
+        ingress = events["kind"] == Kind.INGRESS
+        loose = control & ~in_lane
+        rows = self._about(events, spoken, in_lane, loose)
+        # A message from a user was sent by no chain, so that it is seen to come in, and not received.
+        parts = []
+        for event, happened in _TOLD.items():
+            chosen = has(events, event)
+            if event == Event.RECEIVED:
+                late = np.isin(rows["detail"], [self.reasons.code(name) for name in self.expired])
+                late &= has(events, Event.REJECTED)
+                parts.append(_happening(rows, chosen & ~ingress & ~late, happened, hashed=True))
+                detail = self.reasons.code(CAME_IN)
+                parts.append(_happening(rows, chosen & ingress, Happened.OBSERVED, detail=detail))
+            elif event == Event.STOPPED:
+                parts.append(self._stopped(rows, chosen))
+            else:
+                parts.append(_happening(rows, chosen, happened))
+        parts.append(_happening(rows, control & has(events, Event.ACKNOWLEDGED), Happened.EXECUTED))
+        return parts
+
+    def _about(
+        self, events: Frame, spoken: Frame, in_lane: npt.NDArray[np.bool_], loose: npt.NDArray[np.bool_]
+    ) -> Frame:
+        """Return the drafts of rows of ``events``, without what happened."""
+        known = spoken["known"]
+        control = events["kind"] == Kind.CONTROL
+        # What a control row says of its message is less than the message itself; what a control message carries is all
+        # that it carries, whatever its receiver makes of it.
+        by_entry = known & in_lane & control
+        amounts = by_entry | (known & in_lane & (spoken["kind"] == Kind.CONTROL))
+        both = known & in_lane & ~control & (spoken["kind"] != Kind.CONTROL)
+        columns: dict[str, Any] = {name: events[name] for name in (*CALL, *_AMOUNT, "code")}
+        for name in (*CALL, *_AMOUNT):
+            columns[name] = np.where(amounts if name in _AMOUNT else by_entry, spoken[name], columns[name])
+        hashes = spoken["hash"]
+        other = both & differing(events, spoken)
+        if other.any():
+            hashes = hashes.copy()
+            hashes[other] = field_hashes(events.filter(other), hashes[other])
+        made = is_made(events)
+        if made.any():
+            hashes = hashes.copy() if not other.any() else hashes
+            hashes[made] = field_hashes(events.filter(made))
+        apart = known & ~in_lane
+        ends = {
+            name: np.where(in_lane | loose, events[name], np.where(apart, spoken[name], np.uint32(NO_CHAIN)))
+            for name in LANE_COLUMNS[:2]
+        }
+        substream = np.where(in_lane | loose, events["substream"], np.where(apart, spoken["substream"], np.uint64(0)))
+        index = np.where(in_lane, events["index"], np.where(apart, spoken["index"], np.uint64(NO_PLACE)))
+        refused = (events["kind"] == Kind.INGRESS) & (events["via"] == Via.INGRESS) & has(events, Event.REJECTED)
+        named = np.where(refused, np.uint8(Name.REFUSED), np.uint8(Name.CALL))
+        named = np.where(loose, np.uint8(Name.CONTROL), named)
+        named = np.where(in_lane & (columns["kind"] == Kind.CONTROL), np.uint8(Name.PLACE), named)
+        removal = loose & (events["source"] == np.uint32(NO_CHAIN)) & has(events, Event.DROPPED)
+        return drafts_of(
+            len(events),
+            log=EVENTS_LOG,
+            **columns,
+            **ends,
+            substream=substream,
+            index=index,
+            place=events["index"],
+            number=events["number"],
+            tick=events["tick"],
+            at=events["height"],
+            height=events["height"],
+            owner=events["chain"],
+            chain=events["chain"],
+            detail=self._reasons(events),
+            named=named,
+            valued=(events["kind"] != Kind.INGRESS) & (~loose | removal),
+            of_programs=(columns["kind"] != Kind.CONTROL) | removal,
+            hash=hashes,
+        ).with_columns(known=known | made)
+
+    def _reasons(self, events: Frame) -> npt.NDArray[np.int32]:
+        codes = self.reasons.codes(events["reason"])
+        return np.where(codes == self.reasons.code(""), np.int32(NOT_SEEN), codes)
+
+    def _stopped(self, rows: Frame, chosen: npt.NDArray[np.bool_]) -> Frame:
+        """Return the statements of a run that chains stopped."""
+        stopped = rows.filter(chosen)
+        names = self.reasons.known()
+        texts = ["stopped" if code < 0 else f"stopped {names[code]}" for code in stopped["detail"].tolist()]
+        detail = np.array([self.reasons.code(text) for text in texts], dtype=np.int32)
+        return _happening(rows, chosen, Happened.OBSERVED, detail=detail)
+
+    def _made(self, made: Frame) -> list[Frame]:
+        """Return the sendings of answers that chains made themselves: the row that says that such a one was received
+        tells it too."""
+        return [of_messages(made, made["chain"], Happened.SENT, log=EVENTS_LOG)]
+
+    def _acknowledged(self, answers: Frame, messages: Frame) -> list[Frame]:
+        """Return that requests are answered, told of the requests on the chains that hear it."""
+        asked = last_made(messages, requests_of(answers), CALL)
+        known = asked >= 0
+        requests, answers = messages.take(asked[known]), answers.filter(known)
+        drafts = of_messages(requests, answers["chain"], Happened.ACKNOWLEDGED, log=EVENTS_LOG, hashed=False)
+        told = {name: answers[name] for name in ("code", "number", "tick", "height")}
+        return [drafts.with_columns(**told, at=answers["height"], owner=answers["chain"])]
+
+    def _collected(self, logs: RunLogs, messages: Frame) -> list[Frame]:
+        """Return what chains removed from their lanes, with the signal that let them, where it was a reject."""
+        places, ranges = collected_places(logs.collected)
+        in_lanes = messages.filter(messages["form"] == Form.LANE)
+        found = last_made(in_lanes, places, LANE_COLUMNS)
+        known = found >= 0
+        gone, rows, places = in_lanes.take(found[known]), logs.collected.take(ranges[known]), places.filter(known)
+        events = logs.events
+        signal = has(events, Event.ACKNOWLEDGED) & (events["kind"] != Kind.CONTROL)
+        signal &= events["source"] != np.uint32(NO_CHAIN)
+        signals = events.filter(signal)
+        at = lookup(signals, places, (*LANE_COLUMNS, "height"), ordered=False)
+        code, detail = gone["code"].copy(), np.full(len(gone), NOT_SEEN, dtype=np.int32)
+        code[at >= 0] = signals["code"][at[at >= 0]]
+        detail[at >= 0] = self._reasons(signals)[at[at >= 0]]
+        drafts = of_messages(gone, rows["chain"], Happened.COLLECTED, log=COLLECTED, detail=detail, hashed=False)
+        told = {name: rows[name] for name in ("number", "tick", "height")}
+        drafts = drafts.with_columns(**told, code=code, at=rows["height"], owner=rows["chain"])
+        # No program hears what comes of a control message: its end is all that its chain is shown.
+        control = gone["kind"] == Kind.CONTROL
+        shown = drafts.filter(control).with_columns(event=np.int8(EVENTS.index(Happened.ACKNOWLEDGED)))
+        return [drafts, shown]
+
+    def further(self, logs: RunLogs, new: Frame) -> list[Frame]:
+        """Return the places (``LANE_COLUMNS``, ``height``) of messages whose reception other rows tell."""
+        return [places for places, _, _, _ in self._paired(logs, new.filter(new["form"] == Form.LANE))]
+
+    def _paired(self, logs: RunLogs, lanes: Frame) -> list[tuple[Frame, Frame, str, int]]:
+        """Return places of messages that were received when other rows were logged: requests when their responses were
+        sent, responses when their requests were collected; with these rows, the column with the chain, and the log."""
+        if self.paired is None:
+            return []
+        found = []
+        places, ranges = collected_places(logs.collected)
+        rows = logs.collected.take(ranges)
+        for named, shown, chain, log in ((lanes, lanes, "source", OUTBOUND), (places, rows, "chain", COLLECTED)):
+            substream, of_response = self.paired(named["substream"])
+            chosen = (of_response if log == OUTBOUND else ~of_response) & (named["source"] != named["destination"])
+            named, shown = named.filter(chosen), shown.filter(chosen)
+            turned = {
+                "source": named["destination"],
+                "destination": named["source"],
+                "substream": substream[chosen],
+                "index": named["index"],
+                "height": named["height"],
+            }
+            found.append((Frame(turned, len(named)), shown, chain, log))
+        return found
+
+    def _unlogged(self, logs: RunLogs, lanes: Frame, messages: Frame) -> list[Frame]:
+        """Return the receptions of control messages that no row of ``events`` tells."""
+        events = logs.events.filter(of_lanes(logs.events))
+        in_lanes = messages.filter(messages["form"] == Form.LANE)
+        parts = []
+        for places, shown, chain, log in self._paired(logs, lanes):
+            at = last_made(in_lanes, places, LANE_COLUMNS)
+            silent = (at >= 0) & ~_told_at(events, places)
+            silent[silent] = in_lanes["kind"][at[silent]] == Kind.CONTROL
+            received, rows = in_lanes.take(at[silent]), shown.filter(silent)
+            drafts = of_messages(received, rows[chain], Happened.RECEIVED, log=log)
+            told = {name: rows[name] for name in ("number", "tick", "height")}
+            parts.append(drafts.with_columns(**told, at=rows["height"], owner=rows[chain]))
+        return parts
+
+
+def _told_at(events: Frame, places: Frame) -> npt.NDArray[np.bool_]:
+    """Return at which places a row of ``events`` tells something at their height."""
+    if len(events) == 0 or len(places) == 0:
+        return np.zeros(len(places), dtype=bool)
+    own, asked = codes((*LANE_COLUMNS, "height"), events, places)
+    return np.isin(asked, own)
+
+
+def _of_row(events: Frame, messages: Frame) -> Rows:
+    """Return the message that each row of ``events`` speaks of, -1 for none."""
+    found = np.full(len(events), -1, dtype=np.int64)
+    lanes, calls = of_lanes(events), of_calls(events)
+    in_lanes = np.flatnonzero(messages["form"] == Form.LANE)
+    at = last_made(messages.take(in_lanes), events.filter(lanes), LANE_COLUMNS)
+    found[lanes] = np.where(at >= 0, in_lanes[np.maximum(at, 0)] if len(in_lanes) else -1, -1)
+    found[calls] = last_made(messages, events.filter(calls), CALL)
+    # Of the answers to a call its caller executes the one that its own chain made, where there is one.
+    answers = calls & (events["kind"] == Kind.RESPONSE) & has(events, Event.EXECUTED)
+    made = np.flatnonzero(messages["form"] == Form.MADE)
+    if answers.any() and len(made):
+        at = last_made(messages.take(made), events.filter(answers), CALL)
+        found[answers] = np.where(at >= 0, made[np.maximum(at, 0)], found[answers])
+    return found
+
+
+def _at(messages: Frame, rows: Rows) -> Frame:
+    """Return messages row by row, with whether there is one (``known``)."""
+    known = rows >= 0
+    if len(messages) == 0:
+        empty = {
+            name: np.zeros((len(rows), *messages[name].shape[1:]), messages[name].dtype) for name in messages.names
+        }
+        return Frame({**empty, "known": known}, len(rows))
+    return messages.take(np.maximum(rows, 0)).with_columns(known=known)
+
+
+def _happening(
+    rows: Frame, chosen: npt.NDArray[np.bool_], event: Happened, *, detail: Any = None, hashed: bool = False
+) -> Frame:
+    """Return the drafts of chosen rows: that ``event`` happened. ``detail``: of each of them, or of all."""
+    drafts = rows.filter(chosen)
+    given: dict[str, Any] = {} if detail is None else {"detail": draft_column("detail", detail, len(drafts))}
+    if hashed:
+        given["hashed"] = drafts["known"]
+    return drafts.with_columns(event=np.int8(EVENTS.index(event)), **given).select(DRAFT)
+
+
+__all__ = ["CAME_IN", "FORGED_HERE", "Telling", "Told"]

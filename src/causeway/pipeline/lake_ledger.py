@@ -1,0 +1,289 @@
+"""The ledger of a lake that Causeway ran, derived from its logs without Spark, a range of heights at a time.
+
+What is in memory is a range of log rows, and the messages that later rows may speak of; a message of which a row speaks
+and that is not there any more is looked for in the ranges before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.ingest.run_drafts import no_drafts, reverted_rows, with_positions
+from causeway.ingest.run_events import Telling, Told
+from causeway.ingest.run_messages import (
+    CALL,
+    NO_PLACE,
+    RunLogs,
+    SpokenOf,
+    among,
+    messages_of,
+    numbered_rows,
+    run_logs,
+    spoken_of,
+    still_wanted,
+)
+from causeway.ingest.run_names import RunNames, ledger_rows
+from causeway.ingest.run_value import LOG, value_rows
+from causeway.ledger.schema import VALUE_SCHEMA
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame, concat
+from causeway.model.intervals import Intervals
+from causeway.model.joins import codes
+from causeway.model.ledger import REVERTED
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.lake_logs import LakeLogs
+from causeway.protocols.registry import protocol, simulated
+
+RANGE_ROWS = 1 << 20
+"""Log rows that are derived at a time, about; a height is never cut."""
+
+MOST_HELD = 1 << 21
+"""Messages that are held for rows of later heights."""
+
+READ = ("outbound", "events", "collected")
+
+Progress = Callable[[int, int], None]
+"""Told how many heights are done, and of how many."""
+
+
+class Derived(NamedTuple):
+    """What a range of heights gives: ``rows`` of the ledger, and movements of ``value``."""
+
+    heights: range
+    rows: pa.Table
+    value: pa.Table
+
+
+class _Fork(NamedTuple):
+    """A fork of a chain, at a height and tick, that took back its heights in ``spans`` (begin, end)."""
+
+    chain: int
+    spans: tuple[tuple[int, int], ...]
+    height: int
+    tick: int
+
+    def before(self, height: int) -> range:
+        """Return the heights below one among which are those that it took back."""
+        return range(min(start for start, _ in self.spans), min(height, max(stop for _, stop in self.spans)))
+
+    def hits(self, chains: np.ndarray, heights: np.ndarray) -> np.ndarray:
+        """Return which log rows it took back, by the chain and height of each."""
+        hit = np.zeros(len(heights), dtype=bool)
+        for start, stop in self.spans:
+            hit |= (heights >= np.uint64(start)) & (heights < np.uint64(stop))
+        hit &= chains == np.uint32(self.chain)
+        return hit
+
+
+@dataclass
+class LakeLedger:
+    """Derives the ledger of a lake: ``rows`` range by range; then ``waiting``, what waits for a lane at the end.
+    ``substreams``: those that messages used, and whether of a chain to itself."""
+
+    lake: Lake
+    range_rows: int = RANGE_ROWS
+    most_held: int = MOST_HELD
+    substreams: set[tuple[int, bool]] = field(default_factory=set)
+    logs: LakeLogs = field(init=False)
+
+    def __post_init__(self) -> None:
+        about = self.lake.about()
+        if simulated(about["protocol"]):
+            title = protocol(about["protocol"]).title
+            raise InvalidInput(f"{self.lake.storage.uri}: a lake of {title}: no messages of users are in it")
+        self.lake = self.lake.identified()
+        self.logs = LakeLogs(self.lake)
+        self.names = run_names(self.lake)
+        self._own = np.array([not item.get("external") for item in about["chains"]], dtype=bool)
+        self._abroad = _programs_abroad(self.lake)
+        info = protocol(about["protocol"])
+        self._telling = Telling(self._heights_of, info.expired, info.part("paired"))
+        self._until = 0
+        self._waiting: Frame | None = None
+
+    def rows(self, first: int, end: int, waiting: Frame | None = None) -> Iterator[Derived]:
+        """Yield the rows of the heights from ``first`` to ``end`` - 1. ``waiting``: drafts of what waited before.
+
+        Raises ``LakeError``, ``LakeDamaged``.
+        """
+        held: Frame | None = None
+        self._waiting = waiting
+        undone = self._undone(first)
+        for heights in self.logs.ranges(first, end, self.range_rows, READ):
+            self._until = heights.stop - 1
+            logs = self._read(heights)
+            told, held = self._told(logs, heights.start, held)
+            drafts = [told.rows, *self._resolved(told)]
+            forks = list(self._forks(heights, undone))
+            taken_back = [rows for fork in forks for rows in self._taken_back(fork, heights, drafts)]
+            rows = with_positions(concat([*drafts, *taken_back]))
+            self._seen_lanes(rows)
+            yield Derived(heights, self.as_rows(rows), self._value(heights, forks))
+
+    def waiting(self) -> Frame:
+        """Return drafts of the sendings of messages that wait for a lane after the last range."""
+        return no_drafts() if self._waiting is None else self._waiting
+
+    def own_chains(self) -> list[str]:
+        """Return the names of the chains that the lake runs."""
+        return [name for name, own in zip(self.names.chains, self._own.tolist(), strict=True) if own]
+
+    def as_rows(self, drafts: Frame) -> pa.Table:
+        """Return drafts as rows of the ledger."""
+        return ledger_rows(drafts, self.names, self._telling.reasons)
+
+    # ---- ranges
+
+    def _read(self, heights: range) -> RunLogs:
+        return run_logs(*(self.logs.read(table, heights) for table in READ))
+
+    def _told(self, logs: RunLogs, first: int, held: Frame | None) -> tuple[Told, Frame]:
+        """Return what log rows from the height ``first`` on tell, and the messages to hold for those after them."""
+        new = messages_of(logs)
+        earlier = new.slice(0, 0) if held is None else held
+        further = self._telling.further(logs, new)
+        found = self._sought(spoken_of(logs, concat([new, earlier]), self._own, further), first)
+        if len(found):
+            earlier = concat([found, earlier])
+        told = self._telling.told(logs, new, earlier)
+        kept = concat([earlier, new])
+        return told, kept.slice(max(0, len(kept) - self.most_held), len(kept))
+
+    def _sought(self, wanted: SpokenOf, first: int) -> Frame:
+        """Return the messages of heights before ``first`` that rows speak of."""
+        abroad = np.isin(wanted.calls["sender"], self._abroad)
+        wanted = SpokenOf(wanted.lanes, wanted.calls.filter(~abroad))
+        found: list[Frame] = []
+        if len(wanted):
+            for heights in self.logs.ranges_back(first, self.range_rows, READ[:2]):
+                empty = self.logs.schemas["collected"].empty_table()
+                logs = run_logs(self.logs.read("outbound", heights), self.logs.read("events", heights), empty)
+                messages = messages_of(logs)
+                messages = messages.filter(among(messages, wanted))
+                found.insert(0, messages)
+                wanted = still_wanted(wanted, messages)
+                if not len(wanted):
+                    break
+        return concat(found) if found else messages_of(_nothing(self.logs))
+
+    def _heights_of(self, ticks: np.ndarray) -> np.ndarray:
+        distinct, at = np.unique(ticks, return_inverse=True)
+        heights = [self.logs.height_of(int(tick), self._until) for tick in distinct.tolist()]
+        return np.array(heights, dtype=np.uint64)[at]
+
+    # ---- what waits for a lane
+
+    def _resolved(self, told: Told) -> list[Frame]:
+        """Return the sendings of messages that waited and have ended; those that came into a lane are told there."""
+        parts = [part for part in (self._waiting, told.queued) if part is not None]
+        waiting = concat(parts)
+        left = _of_calls(waiting, told.left)
+        ended = _of_calls(waiting, told.ended) & ~left
+        self._waiting = waiting.filter(~left & ~ended)
+        return [waiting.filter(ended)] if ended.any() else []
+
+    # ---- forks
+
+    def _undone(self, first: int) -> dict[int, Intervals]:
+        """Return the heights that each chain had abandoned before the height ``first``."""
+        undone: dict[int, Intervals] = {}
+        if REVERTED in self.logs.schemas and first > 0:
+            rows = self.logs.read(REVERTED, range(first))
+            for chain, begin, last in zip(
+                *(rows[name].to_pylist() for name in ("chain", "first", "last")), strict=True
+            ):
+                undone.setdefault(chain, Intervals()).add(begin, last + 1)
+        return undone
+
+    def _forks(self, heights: range, undone: dict[int, Intervals]) -> Iterator[_Fork]:
+        """Yield what forks of a range of heights took back, and nothing twice."""
+        if REVERTED not in self.logs.schemas:
+            return
+        rows = self.logs.read(REVERTED, heights)
+        columns = (rows[name].to_pylist() for name in ("height", "tick", "chain", "first", "last"))
+        for height, tick, chain, begin, last in zip(*columns, strict=True):
+            known = undone.setdefault(chain, Intervals())
+            spans = [(start, stop) for start, stop, inside in known.cut(begin, last + 1) if not inside]
+            known.add(begin, last + 1)
+            if spans:
+                yield _Fork(chain, tuple(spans), height, tick)
+
+    def _taken_back(self, fork: _Fork, heights: range, drafts: list[Frame]) -> Iterator[Frame]:
+        """Yield the rows that take back what a chain logged at heights that it abandoned."""
+        told = list(drafts)
+        before = fork.before(heights.start)
+        if len(before):
+            told.append(self._told(self._read(before), before.start, None)[0].rows)
+        for rows in told:
+            hit = fork.hits(rows["owner"], rows["at"])
+            yield reverted_rows(rows.filter(hit), self._telling.reasons, fork.height, fork.tick)
+
+    # ---- value
+
+    def _value(self, heights: range, forks: list[_Fork]) -> pa.Table:
+        """Return the movements of value of a range of heights, and those that move back what forks took back."""
+        if LOG not in self.logs.schemas:
+            return VALUE_SCHEMA.empty_table()
+        own = numbered_rows(self.logs.read(LOG, heights), "chain")
+        parts = [value_rows(own, self.names)]
+        for fork in forks:
+            before = numbered_rows(self.logs.read(LOG, fork.before(heights.start)), "chain")
+            for rows in (before, own):
+                back = rows.filter(fork.hits(rows["chain"], rows["height"]))
+                parts.append(value_rows(back, self.names, at=(fork.height, fork.tick)))
+        return pa.concat_tables(parts).unify_dictionaries()
+
+    # ---- what is known of the chains
+
+    def _seen_lanes(self, rows: Frame) -> None:
+        in_lane = rows["index"] != np.uint64(NO_PLACE)
+        own = rows["source"] == rows["destination"]
+        for of_own in (False, True):
+            seen = np.unique(rows["substream"][in_lane & (own == of_own)])
+            self.substreams |= {(substream, of_own) for substream in seen.tolist()}
+
+
+def _of_calls(rows: Frame, names: Frame) -> np.ndarray:
+    """Return which rows have one of some calls (``CALL``)."""
+    if len(names) == 0 or len(rows) == 0:
+        return np.zeros(len(rows), dtype=bool)
+    own, named = codes(CALL, rows, names)
+    found: np.ndarray = np.isin(own, named)
+    return found
+
+
+def run_names(lake: Lake) -> RunNames:
+    """Return what the numbers in the logs of a lake are called."""
+    about, programs = lake.about(), lake.topology("programs")
+    numbers = programs["number"].to_numpy().astype(np.uint64)
+    order = np.argsort(numbers)
+    names = programs["name"].to_pylist()
+    return RunNames(
+        protocol=about["protocol"],
+        asset=about["asset"],
+        chains=tuple(item["name"] for item in about["chains"]),
+        numbers=numbers[order],
+        programs=tuple(names[row] for row in order.tolist()),
+        tick_micros=round(float(about["seconds_per_tick"]) * 1_000_000),
+    )
+
+
+def _programs_abroad(lake: Lake) -> np.ndarray:
+    """Return the numbers of programs on chains that other lakes run: what they ask is in no log of this one."""
+    chains = [int(item["number"]) for item in lake.about()["chains"] if item.get("external")]
+    programs = lake.topology("programs")
+    there = np.array([chain in chains for chain in programs["chain"].to_pylist()], dtype=bool)
+    found: np.ndarray = programs["number"].to_numpy().astype(np.uint64)[there]
+    return found
+
+
+def _nothing(logs: LakeLogs) -> RunLogs:
+    return run_logs(*(logs.schemas[table].empty_table() for table in READ))
+
+
+__all__ = ["Derived", "LakeLedger", "run_names"]

@@ -1,0 +1,282 @@
+"""Lakes that Causeway ran into stored ledgers: each height once, whatever was killed before; and for a while, so that a
+lake can be audited as it is.
+
+One call is one commit. Rows are derived a range of heights at a time, set aside by bucket in files of this machine, and
+sorted and written bucket by bucket: what is in memory is a range, or a bucket.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc as ipc
+
+from causeway.ingest.run_names import STATED_BY, lane_name, waiting_drafts
+from causeway.ingest.windows import DECLARED
+from causeway.ledger.order import buckets_of, sorted_rows
+from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.lake import Lake, LakeError
+from causeway.pipeline.lake_ledger import LakeLedger, Progress
+from causeway.pipeline.layout import LAKE_FILE
+from causeway.pipeline.ledger_store import (
+    LEDGER_FILE,
+    ROW_GROUP,
+    Input,
+    Ledger,
+    LedgerWriter,
+    create_ledger,
+    open_ledger,
+)
+from causeway.pipeline.storage import Storage
+from causeway.protocols.promised import Lanes
+from causeway.protocols.registry import protocol
+
+MAPPING = "lake:"
+"""How the mapping of what was taken of a lake begins; its identity follows."""
+
+_BUCKET_ROWS = 400_000
+_MOST_CHOSEN = 64
+_ROWS_OF = {"outbound": 3, "events": 2, "collected": 0}
+"""About how many rows of the ledger a row of a log gives: to choose how many buckets a new ledger has."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one call did. ``commit``: the number of the commit, None: nothing was new. ``first``, ``heights``: the
+    lowest height that was taken, and how many; ``rows``: of the ledger that were written; ``movements``: of value;
+    ``waiting``: messages that wait for a lane after the last height."""
+
+    commit: int | None
+    first: int
+    heights: int
+    rows: int
+    movements: int
+    waiting: int
+
+
+def is_lake(uri: str) -> bool:
+    """Return whether a lake that Causeway ran is at a path or URI."""
+    return Storage(uri).exists(LAKE_FILE)
+
+
+@contextmanager
+def ledger_of(uri: str, *, progress: Progress | None = None) -> Iterator[Ledger]:
+    """Give the ledger at a path or URI: the stored one; of a lake that Causeway ran one that is derived from it, and is
+    gone with the end of the ``with`` statement. Nothing is written into the lake.
+
+    Raises ``InvalidInput`` where nothing is, ``LedgerDamaged``, ``LakeError``.
+    """
+    if not is_lake(uri):
+        yield open_ledger(uri)
+        return
+    with tempfile.TemporaryDirectory(prefix="causeway-ledger-") as folder:
+        take_lake(uri, folder, progress=progress)
+        yield open_ledger(folder)
+
+
+def take_lake(source: str, target: str, *, buckets: int | None = None, progress: Progress | None = None) -> Taken:
+    """Take the heights of the lake ``source`` that are new into the ledger at ``target``, made if need be.
+
+    ``buckets``: of a new ledger; default: by the rows of the lake. ``progress``: told of the heights that are done.
+
+    Raises ``InvalidInput`` for a ledger of another lake, or when another process commits at the same time, and
+    ``LakeError``, ``LedgerDamaged``; nothing is committed then.
+    """
+    if not is_lake(source):
+        raise LakeError(f"{source}: no lake is there (no {LAKE_FILE})")
+    derived = LakeLedger(Lake.at(source))
+    lake = derived.lake
+    ledger = open_ledger(target) if Storage(target).exists(LEDGER_FILE) else None
+    first = 0 if ledger is None else _taken(lake, ledger)
+    end = lake.last_height() + 1
+    if ledger is None:
+        ledger = create_ledger(target, buckets or _buckets_for(lake))
+    elif buckets is not None and buckets != ledger.buckets:
+        raise InvalidInput(f"buckets: {buckets}: the ledger at {target} has {ledger.buckets}, for good")
+    if first >= end:
+        return Taken(None, first, 0, 0, 0, 0)
+    writer = LedgerWriter(ledger)
+    try:
+        return _take(derived, writer, first, end, progress)
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progress: Progress | None) -> Taken:
+    lake, ledger = derived.lake, writer.ledger
+    before = ledger.table("waiting")
+    with tempfile.TemporaryDirectory(prefix="causeway-rows-") as folder:
+        aside = _Aside(folder, ledger.buckets)
+        for part in derived.rows(first, end, waiting_drafts(before, derived.names)):
+            aside.add(part.rows, part.value)
+            if progress is not None:
+                progress(part.heights.stop - first, end - first)
+        rows = aside.write(writer)
+        movements = writer.write("value", aside.value()) if aside.movements else 0
+    waiting = sorted_rows(derived.as_rows(derived.waiting()))
+    if not waiting.equals(before):
+        writer.write("waiting", waiting)
+    last = lake.manifest(end - 1)
+    for table, now in (
+        ("observed", _others(ledger, "observed", OBSERVED_SCHEMA) + _windows(derived, end)),
+        ("promises", _others(ledger, "promises", PROMISES_SCHEMA, _promises(derived))),
+    ):
+        schema = OBSERVED_SCHEMA if table == "observed" else PROMISES_SCHEMA
+        made = _table(now, schema)
+        if not made.equals(ledger.table(table)):
+            writer.write(table, made)
+    records = sum(last.totals.get(name, 0) for name in _ROWS_OF)
+    name = lake.storage.uri.rstrip("/").rsplit("/", 1)[-1]
+    taken = Input(name, end, last.digest, records, MAPPING + lake.identity)
+    counts = {"heights": end - first, "rows": rows, "movements": movements}
+    commit = writer.commit([taken], counts)
+    return Taken(commit.number, first, end - first, rows, movements, waiting.num_rows)
+
+
+def _taken(lake: Lake, ledger: Ledger) -> int:
+    """Return how many heights of a lake a ledger has. Raises ``InvalidInput`` where it has those of another one."""
+    taken = [each for each in ledger.taken() if each.mapping.startswith(MAPPING)]
+    if not taken:
+        return 0
+    last = max(taken, key=lambda each: each.bytes)
+    of_it = f"{ledger.storage.uri}: holds the heights of the lake {last.file}"
+    if any(each.mapping != MAPPING + lake.identity for each in taken):
+        raise InvalidInput(f"{of_it}, and {lake.storage.uri} is another one; give it a ledger of its own")
+    if lake.last_height() < last.bytes - 1 or lake.manifest(last.bytes - 1).digest != last.sha256:
+        raise InvalidInput(f"{of_it} up to {last.bytes - 1}, which are not those of {lake.storage.uri}")
+    return last.bytes
+
+
+def _buckets_for(lake: Lake) -> int:
+    """Return how many buckets a new ledger gets: a power of two."""
+    newest = lake.newest()
+    totals = {} if newest is None else newest.totals
+    rows = sum(totals.get(table, 0) * many for table, many in _ROWS_OF.items())
+    return min(1 << (rows // _BUCKET_ROWS).bit_length(), _MOST_CHOSEN)
+
+
+@dataclass
+class _Aside:
+    """Rows that are set aside by bucket, in files that hold a range of heights each."""
+
+    folder: str
+    buckets: int
+    movements: int = 0
+    _files: list[dict[int, int]] = field(default_factory=list)
+
+    def add(self, rows: pa.Table, value: pa.Table) -> None:
+        """Set the rows of a range aside."""
+        of_rows = buckets_of(rows, self.buckets)
+        order = np.argsort(of_rows, kind="stable")
+        ordered = rows.take(pa.array(order)).combine_chunks()
+        present, starts = np.unique(of_rows[order], return_index=True)
+        ends = [*starts[1:].tolist(), rows.num_rows]
+        batches: dict[int, int] = {}
+        with ipc.new_file(f"{self.folder}/{len(self._files)}", LEDGER_SCHEMA) as sink:
+            for bucket, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
+                batches[bucket] = len(batches)
+                sink.write_table(ordered.slice(start, end - start))
+        if value.num_rows:
+            with ipc.new_file(f"{self.folder}/{len(self._files)}-value", VALUE_SCHEMA) as sink:
+                sink.write_table(value.combine_chunks())
+            self.movements += value.num_rows
+        self._files.append(batches)
+
+    def rows(self, bucket: int) -> pa.Table:
+        """Return the rows of a bucket."""
+        parts = [LEDGER_SCHEMA.empty_table()]
+        for number, batches in enumerate(self._files):
+            if bucket in batches:
+                with pa.memory_map(f"{self.folder}/{number}") as source:
+                    parts.append(pa.Table.from_batches([ipc.open_file(source).get_batch(batches[bucket])]))
+        return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+
+    def write(self, writer: LedgerWriter) -> int:
+        """Write the rows of every bucket as a file of the ledger; return how many there are."""
+
+        def store(bucket: int) -> int:
+            return writer.write("ledger", sorted_rows(self.rows(bucket)), bucket)
+
+        present = sorted({bucket for batches in self._files for bucket in batches})
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "causeway-sort") as pool:
+            return sum(pool.map(store, present))
+
+    def value(self) -> Iterator[pa.Table]:
+        """Yield the movements of value, ascending by height."""
+        held = VALUE_SCHEMA.empty_table()
+        for number in range(len(self._files)):
+            path = f"{self.folder}/{number}-value"
+            if os.path.exists(path):
+                with pa.memory_map(path) as source:
+                    held = pa.concat_tables([held, ipc.open_file(source).read_all()])
+                held = held.unify_dictionaries().combine_chunks()
+                whole = held.num_rows - held.num_rows % ROW_GROUP
+                if whole:
+                    yield held.slice(0, whole)
+                    held = held.slice(whole)
+        yield held
+
+
+def _windows(derived: LakeLedger, end: int) -> list[dict[str, Any]]:
+    """Return the windows of the chains that a lake runs: all of its heights."""
+    first, last = (_time(derived, derived.logs.tick(height)) for height in (0, end - 1))
+    window = {"first_height": 0, "last_height": end - 1, "first_time": first, "last_time": last}
+    rest = {"how": DECLARED, "stated_by": STATED_BY}
+    return [{**window, **rest, "chain": chain} for chain in derived.own_chains()]
+
+
+def _time(derived: LakeLedger, tick: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=tick * derived.names.tick_micros)
+
+
+def _promises(derived: LakeLedger) -> list[dict[str, Any]]:
+    """Return what the lanes that messages used promise."""
+    about, names = derived.lake.about(), derived.names
+    info = protocol(names.protocol)
+    promised = info.part("promises")
+    if promised is None:
+        return []
+    options = info.load_options().model_validate(about["scenario"]["options"])
+    roles = {item["name"]: item["role"] for item in about["chains"] if item.get("role")}
+    lanes = Lanes(options, names.chains, roles, names.tick_micros, tuple(sorted(derived.substreams)))
+    return [
+        {
+            "protocol": names.protocol,
+            "source": each.source,
+            "destination": None,
+            "lane": None if each.substream is None else lane_name(each.substream, each.own),
+            "promise": each.promise,
+            "number": each.number,
+            "stated_by": STATED_BY,
+        }
+        for each in promised(lanes)
+    ]
+
+
+def _others(
+    ledger: Ledger, table: str, schema: pa.Schema, own: list[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """Return what others state in a table, and what a run has stated with what is its ``own`` now."""
+    before: list[dict[str, Any]] = ledger.table(table).to_pylist()
+    if own is None:
+        return [row for row in before if row["stated_by"] != STATED_BY]
+    return before + [row for row in own if row not in before]
+
+
+def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    texts = pa.schema([(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema])
+    return pa.Table.from_pylist(rows, texts).cast(schema)
+
+
+__all__ = ["MAPPING", "Taken", "is_lake", "ledger_of", "take_lake"]
