@@ -31,7 +31,10 @@ from causeway.service.keys import Key, write_key
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TWO = str(EXAMPLES / "two_subnets.toml")
-COMMANDS = ["demo", "run", "state", "prove", "verify", "audit", "check", "ingest", "vacuum", "serve", "relay", "send"]
+COMMANDS = [
+    *("demo", "run", "state", "prove", "verify", "audit", "trace", "check", "ingest", "vacuum", "serve", "relay"),
+    "send",
+]
 
 IDLE_WORKERS = re.compile(
     r"Traceback \(most recent call last\):\n(?:  .*\n)*?.*pyspark/daemon\.py(?:.*\n)*?BrokenPipeError: .*\n"

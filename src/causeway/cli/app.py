@@ -7,7 +7,23 @@ from typing import Annotated
 import typer
 
 import causeway
-from causeway.cli import audit, check, demo, gossip, ingest, key, prove, relay, run, send, serve, state, vacuum, verify
+from causeway.cli import (
+    audit,
+    check,
+    demo,
+    gossip,
+    ingest,
+    key,
+    prove,
+    relay,
+    run,
+    send,
+    serve,
+    state,
+    trace,
+    vacuum,
+    verify,
+)
 from causeway.cli.shell import EPILOG
 
 
@@ -47,6 +63,7 @@ def build() -> typer.Typer:
     app.command("prove", epilog=EPILOG)(prove.build())
     app.command("verify", epilog=EPILOG)(verify.command)
     app.command("audit", epilog=EPILOG)(audit.command)
+    app.command("trace", epilog=EPILOG)(trace.command)
     app.command("check", epilog=EPILOG)(check.command)
     app.command("ingest", epilog=EPILOG)(ingest.command)
     app.command("vacuum", epilog=EPILOG)(vacuum.command)

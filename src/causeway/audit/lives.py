@@ -1,0 +1,174 @@
+"""The lives of messages: what happened to each, in order, from its rows of a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from causeway.audit.columns import Columns, Messages
+from causeway.audit.parts import READ, Run, TablePart
+from causeway.ledger.limbs import amount_texts
+from causeway.ledger.order import EVENTS
+from causeway.ledger.schema import LANE, LIMBS, Event
+
+OTHER_CONTENT, AGAIN, TAKEN_BACK = "another content", "again", "taken back"
+"""Notes of a step: what was received is not what was sent; the event happened before; a fork took it back."""
+
+_OUTCOMES = (
+    (Event.ACKNOWLEDGED, "acknowledged"), (Event.TIMED_OUT, "timed out"), (Event.ANSWERED, "answered"),
+    (Event.REJECTED, "rejected"), (Event.DROPPED, "dropped"), (Event.EXECUTED, "executed"),
+    (Event.RECEIVED, "received"),
+)  # fmt: skip
+"""What a message has come to: the first of these that happened to it."""
+
+SENT_ONLY, NEVER_SENT, NOTHING = "under way", "never sent, as far as the input shows", "nothing of it counts"
+GIVEN_UP = "given up by who recorded it"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One row of a message's life. ``since``: the time since its first step, where both times were seen; ``notes``: of
+    ``OTHER_CONTENT``, ``AGAIN``, ``TAKEN_BACK``; ``row``: all columns of the ledger."""
+
+    event: str
+    chain: str | None
+    height: int | None
+    time: datetime | None
+    since: timedelta | None
+    notes: tuple[str, ...]
+    row: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Life:
+    """A message and what happened to it. ``lane``: protocol, source, destination and lane; ``outcome``: what it has
+    come to, in words; ``contents``: how many contents were sent under its number; ``amount``: decimal digits."""
+
+    lane: tuple[str | None, ...]
+    index: int | None
+    message_id: str | None
+    answers: str | None
+    journey: str | None
+    kind: str
+    sender: str | None
+    receiver: str | None
+    asset: str | None
+    amount: str | None
+    outcome: str
+    steps: tuple[Step, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether nothing says that it came, or that it will not."""
+        return self.outcome in (SENT_ONLY, NEVER_SENT, NOTHING, GIVEN_UP)
+
+    @property
+    def took(self) -> timedelta | None:
+        """Return the time from the first step to the last one, where it was seen."""
+        seen = [step.since for step in self.steps if step.since is not None]
+        return max(seen, default=None)
+
+
+def lives_of(rows: pa.Table) -> list[Life]:
+    """Return the lives of the messages that rows are about, those first that began first.
+
+    Args:
+        rows: of ``LEDGER_SCHEMA``, in its order; all of each message. Rows without index and ``message_id`` are passed
+            over.
+
+    Raises:
+        InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
+    """
+    if not rows.num_rows:
+        return []
+    columns = Columns.of(Run(rows.select(READ).combine_chunks(), ((TablePart(rows), 0, rows.num_rows),)))
+    messages = Messages.of(columns)
+    content = rows.to_pylist()
+    for row, amount in zip(content, amount_texts([rows[name] for name in LIMBS]).to_pylist(), strict=True):
+        row["amount"] = amount
+    found = []
+    for start, stop in zip(columns.starts[:-1].tolist(), columns.starts[1:].tolist(), strict=True):
+        own = content[start:stop]
+        if own[0]["index"] is None and own[0]["message_id"] is None:
+            continue
+        alive, again = columns.alive[start:stop].tolist(), messages.again[start:stop].tolist()
+        found.append(_life(own, alive, again, messages.status[start:stop].tolist()))
+    return sorted(found, key=_beginning)
+
+
+def _life(rows: list[dict[str, Any]], alive: list[int], again: list[int], status: list[int]) -> Life:
+    from causeway.audit.message_loops import DIFFERS
+
+    notes = [
+        tuple(
+            note
+            for note, holds in (
+                (TAKEN_BACK, not lives and row["event"] != Event.REVERTED),
+                (AGAIN, lives and repeats),
+                (OTHER_CONTENT, lives and what == DIFFERS),
+            )
+            if holds
+        )
+        for row, lives, repeats, what in zip(rows, alive, again, status, strict=True)
+    ]
+    counting = [row for row, lives, each in zip(rows, alive, notes, strict=True) if lives and OTHER_CONTENT not in each]
+    order = sorted(range(len(rows)), key=lambda number: _place(rows, number))
+    times = [row["time"] for row in rows if row["time"] is not None]
+    begin = min(times, default=None)
+    steps = tuple(
+        Step(
+            rows[number]["event"],
+            rows[number]["chain"],
+            rows[number]["height"],
+            rows[number]["time"],
+            None if begin is None or rows[number]["time"] is None else rows[number]["time"] - begin,
+            notes[number],
+            rows[number],
+        )
+        for number in order
+    )
+    first = min(counting or rows, key=lambda row: EVENTS.index(row["event"]))
+    names = ("message_id", "answers", "journey", "sender", "receiver", "asset", "amount")
+    said = {name: _first_seen([first, *counting, *rows], name) for name in names}
+    lane = tuple(first[name] for name in LANE)
+    return Life(lane, first["index"], kind=first["kind"], outcome=_outcome(counting), steps=steps, **said)
+
+
+def _place(rows: list[dict[str, Any]], number: int) -> tuple[Any, ...]:
+    """Return where a row stands in a life: by time where all have one, else by what happens before what."""
+    row = rows[number]
+    rank = EVENTS.index(row["event"])
+    at = (row["height"] is None, row["height"] or 0, row["position"] is None, row["position"] or 0, number)
+    if all(other["time"] is not None for other in rows):
+        return (row["time"], rank, *at)
+    return (rank, *at)
+
+
+def _outcome(counting: list[dict[str, Any]]) -> str:
+    events = {row["event"] for row in counting}
+    for event, text in _OUTCOMES:
+        if event in events:
+            sent = Event.SENT in events or Event.COMMITTED in events
+            return text if sent else f"{text}; {NEVER_SENT}"
+    if Event.SENT in events or Event.COMMITTED in events or Event.RELAYED in events:
+        return SENT_ONLY
+    if Event.OBSERVED in events:
+        return GIVEN_UP
+    return NEVER_SENT if events else NOTHING
+
+
+def _first_seen(rows: list[dict[str, Any]], name: str) -> Any:
+    return next((row[name] for row in rows if row[name] is not None), None)
+
+
+def _beginning(life: Life) -> tuple[Any, ...]:
+    time = next((step.time for step in life.steps if step.time is not None), None)
+    names = tuple((name is not None, name or "") for name in (*life.lane, life.message_id))
+    return (time is None, time.timestamp() if time is not None else 0.0, names, life.index or 0)
+
+
+__all__ = ["AGAIN", "OTHER_CONTENT", "TAKEN_BACK", "Life", "Step", "lives_of"]

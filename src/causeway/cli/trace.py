@@ -1,0 +1,291 @@
+"""``causeway trace``: the life of one message over chains and hops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from causeway.cli import shell
+from causeway.cli.compiling import compile_first
+from causeway.cli.watch import results, waiting
+from causeway.model.errors import InvalidInput
+from causeway.model.text import readable
+
+if TYPE_CHECKING:
+    from causeway.audit.lives import Life, Step
+    from causeway.pipeline.ledger_search import Condition, MessageKey
+
+SHOWN_STEPS = 60
+"""Steps of one message that are shown; of more the first ones and the last."""
+
+LISTED = 20
+"""Messages that are listed where several are meant."""
+
+FOLLOWED = 64
+"""Messages of one journey that are shown."""
+
+TOGETHER = 8
+"""Messages of one transaction that are shown; more are listed."""
+
+_MOST_INDEX = (1 << 64) - 1
+_COLOURS = {"another content": "bold red", "again": "bold red", "taken back": "yellow"}
+
+
+def command(
+    lake: Annotated[str, typer.Argument(help="Folder or URI of a ledger, or of a lake of a run.", show_default=False)],
+    message: Annotated[
+        str | None,
+        typer.Argument(
+            help="Its id, its lane and index (channel-141/123), its journey, or the hash of a transaction.",
+            show_default=False,
+        ),
+    ] = None,
+    lane: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The lane, with --index.", show_default=False)
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="CHAIN", help="The chain that it comes from.", show_default=False)
+    ] = None,
+    destination: Annotated[
+        str | None, typer.Option(metavar="CHAIN", help="The chain that it goes to.", show_default=False)
+    ] = None,
+    sender: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who sent it, with --index.", show_default=False)
+    ] = None,
+    index: Annotated[
+        int | None,
+        typer.Option(min=0, max=_MOST_INDEX, metavar="N", help="Its number in the lane.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Show the life of one message: when it was sent, received, answered, on which chains, and how long it took.
+
+    The messages that it answers, that answer it, and those of its journey over several hops are shown with it. Exit
+    code 2 when no message is found, or several are that do not belong together.
+
+    [bold]Example[/bold]: causeway trace my-ledger channel-141/3951625
+    """
+    from causeway.audit.lives import lives_of
+    from causeway.pipeline.lake_taking import ledger_of
+    from causeway.pipeline.ledger_search import find, headers_at, related, rows_of
+
+    narrowed: dict[str, tuple[str | int, ...]] = {
+        name: (value,)
+        for name, value in (("lane", lane), ("source", source), ("destination", destination), ("sender", sender))
+        if value is not None
+    }
+    if index is not None:
+        narrowed["index"] = (index,)
+    conditions = _conditions(message, narrowed)
+    compile_first()
+    with waiting("searching"), ledger_of(lake) as ledger:
+        found = find(ledger, conditions)
+        if not found:
+            raise InvalidInput(f"{lake}: {_sought(message, narrowed)}: no such message")
+        rows = rows_of(ledger, found[: LISTED + 1] if len(found) > FOLLOWED else found)
+        if len(found) > 1 and not _belong_together(rows, message, len(found)):
+            _several(lake, found, as_json)
+            return shell.BAD_INPUT
+        keys = dict.fromkeys([*found, *related(ledger, rows, FOLLOWED)])
+        # What answers an answer, and journeys of what was found then, are hops further on.
+        lives = lives_of(rows_of(ledger, [*keys][:FOLLOWED]))
+        roots = headers_at(ledger, _places(lives))
+    if as_json:
+        print(json.dumps({"lake": lake, "messages": [_as_dict(life, roots) for life in lives]}))
+    else:
+        _show(lives, roots, len(keys) - len(lives))
+    return shell.OK
+
+
+def _conditions(message: str | None, narrowed: Mapping[str, tuple[str | int, ...]]) -> list[Condition]:
+    """Return the conditions of which a row of the message fulfils one. Raises ``InvalidInput``."""
+    if message is None:
+        if "index" not in narrowed and "sender" not in narrowed:
+            raise InvalidInput("MESSAGE: missing; name it, or give --index with --lane, --sender or --source")
+        return [narrowed]
+    conditions: list[Condition] = [{**narrowed, name: (message,)} for name in ("message_id", "transaction", "journey")]
+    before, _, number = message.rpartition("/")
+    if before and number.isascii() and number.isdecimal() and int(number[:21]) <= _MOST_INDEX:
+        conditions += [{**narrowed, name: (before,), "index": (int(number[:21]),)} for name in ("lane", "source")]
+    return conditions
+
+
+def _sought(message: str | None, narrowed: Mapping[str, tuple[str | int, ...]]) -> str:
+    said = [f"--{name} {values[0]}" for name, values in narrowed.items()]
+    return readable(" ".join([*([] if message is None else [message]), *said]))
+
+
+def _belong_together(rows: Any, message: str | None, count: int) -> bool:
+    """Return whether messages are of one journey, or a few of one transaction."""
+    journeys = set(rows["journey"].to_pylist())
+    if len(journeys) == 1 and None not in journeys:
+        return True
+    return count <= TOGETHER and message is not None and message in rows["transaction"].to_pylist()
+
+
+def _several(lake: str, found: Sequence[MessageKey], as_json: bool) -> None:
+    names = [_name(key.lane, key.index, key.message_id) for key in found]
+    if as_json:
+        keys = [dict(zip(_KEY, (*key.lane, key.index, key.message_id), strict=True)) for key in found]
+        print(json.dumps({"lake": lake, "matches": keys}))
+    more = "" if len(found) <= LISTED else f", and {len(found) - LISTED:,} more"
+    listed = "; ".join(names[:LISTED])
+    shell.tell(
+        f"{len(found):,} messages are meant; choose one with --lane, --source, --destination, --index: {listed}{more}"
+    )
+
+
+_KEY = ("protocol", "source", "destination", "lane", "index", "message_id")
+
+
+def _name(lane: Sequence[str | None], index: int | None, message_id: str | None) -> str:
+    protocol, source, destination, name = lane
+    ends = f"{source or '?'} -> {destination or '?'}"
+    parts = [protocol, ends, name if name != ends.replace(" ", "") else None]
+    parts.append(f"{index}" if index is not None else message_id)
+    return readable(" ".join(part for part in parts if part))
+
+
+def _places(lives: Sequence[Life]) -> set[tuple[str, int]]:
+    steps = [step for life in lives for step in _chosen(life)[0]]
+    return {(step.chain, step.height) for step in steps if step.chain is not None and step.height is not None}
+
+
+def _chosen(life: Life) -> tuple[list[Step], int]:
+    """Return the steps of a life that are shown, and how many are left out before the last of them."""
+    steps = [*life.steps]
+    if len(steps) <= SHOWN_STEPS:
+        return steps, 0
+    half = SHOWN_STEPS // 2
+    return steps[:half] + steps[-half:], len(steps) - SHOWN_STEPS
+
+
+def _show(lives: Sequence[Life], roots: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]], more: int) -> None:
+    console = results()
+    for number, life in enumerate(lives):
+        if number:
+            console.print()
+        _show_life(console, life, roots)
+    if more > 0:
+        console.print(f"\n{more:,} more messages belong to them", highlight=False)
+
+
+def _show_life(console: Console, life: Life, roots: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]) -> None:
+    took = "" if life.took is None or life.is_open else f" after {_delay(life.took)}"
+    name = escape(_name(life.lane, life.index, life.message_id))
+    console.print(f"[bold]{escape(life.kind)}[/bold] {name}: [bold]{escape(life.outcome)}[/bold]{took}")
+    about = [
+        (what, readable(str(value)))
+        for what, value in (
+            ("id", life.message_id if life.index is not None else None),
+            ("answers", life.answers),
+            ("journey", life.journey if life.journey != life.message_id else None),
+            ("from", life.sender),
+            ("to", life.receiver),
+            ("value", None if life.amount is None else f"{int(life.amount):,} {life.asset or ''}".strip()),
+        )
+        if value is not None
+    ]
+    if about:
+        console.print(escape("  " + ", ".join(f"{what} {value}" for what, value in about)), soft_wrap=True)
+    steps, left_out = _chosen(life)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    columns: list[tuple[str, list[str]]] = [
+        ("  time (UTC)", ["  " + _time(step.time) for step in steps]),
+        ("after", ["" if step.since is None else _delay(step.since) for step in steps]),
+        ("event", [_event(step) for step in steps]),
+        ("chain", [escape(readable(step.chain or "")) for step in steps]),
+        ("block", ["" if step.height is None else f"{step.height:,}" for step in steps]),
+        ("root", [_root(step, roots) for step in steps]),
+        ("transaction", [escape(readable(step.row["transaction"] or "")) for step in steps]),
+        ("because", [_because(step) for step in steps]),
+    ]
+    shown = [(title, cells) for title, cells in columns if any(cell.strip() for cell in cells)]
+    for title, _ in shown:
+        table.add_column(title, justify="right" if title in ("after", "block") else "left", overflow="fold")
+    for number in range(len(steps)):
+        if left_out and number == len(steps) // 2:
+            table.add_row(f"  ... {left_out:,} more")
+        table.add_row(*(cells[number] for _, cells in shown))
+    console.print(table)
+
+
+def _event(step: Step) -> str:
+    notes = "".join(f" [{_COLOURS[note]}]{note}[/]" for note in step.notes)
+    return f"{escape(step.event.replace('_', ' '))}{notes}"
+
+
+def _because(step: Step) -> str:
+    code, detail = step.row["code"], step.row["detail"]
+    said = [readable(detail)] if detail else []
+    return escape(", ".join(said + ([f"code {code}"] if code else [])))
+
+
+def _root(step: Step, roots: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]) -> str:
+    if step.chain is None or step.height is None:
+        return ""
+    found = {row["root"] or row["hash"] for row in roots.get((step.chain, step.height), ())} - {None}
+    return escape(readable(" or ".join(sorted(found))))
+
+
+def _time(time: datetime | None) -> str:
+    if time is None:
+        return ""
+    text = time.strftime("%Y-%m-%d %H:%M:%S")
+    return f"{text}.{time.microsecond // 1000:03}" if time.microsecond else text
+
+
+def _delay(delay: timedelta) -> str:
+    seconds = delay.total_seconds()
+    if seconds < 120:
+        return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def _as_dict(life: Life, roots: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return a life as ``--json`` prints it."""
+    names = dict(zip(_KEY, (*life.lane, life.index, life.message_id), strict=True))
+    return {
+        **names,
+        **{name: getattr(life, name) for name in ("answers", "journey", "kind", "sender", "receiver", "asset")},
+        "amount": life.amount,
+        "outcome": life.outcome,
+        "seconds": None if life.took is None else life.took.total_seconds(),
+        "events": [_step_as_dict(step, roots) for step in life.steps],
+    }
+
+
+def _step_as_dict(step: Step, roots: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    row = step.row
+    hashed = row["payload_hash"]
+    return {
+        "event": step.event,
+        "chain": step.chain,
+        "height": step.height,
+        "position": row["position"],
+        "tick": row["tick"],
+        "time": None if step.time is None else step.time.isoformat(),
+        "seconds": None if step.since is None else step.since.total_seconds(),
+        "transaction": row["transaction"],
+        "payload_hash": None if hashed is None else hashed.hex(),
+        "amount": row["amount"],
+        "code": row["code"],
+        "detail": row["detail"],
+        "notes": [*step.notes],
+        "roots": [
+            each["root"] or each["hash"]
+            for each in roots.get((step.chain or "", -1 if step.height is None else step.height), ())
+        ],
+        "stated_by": row["stated_by"],
+        "source_file": row["source_file"],
+        "source_row": row["source_row"],
+    }

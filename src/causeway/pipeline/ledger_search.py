@@ -1,0 +1,189 @@
+"""Messages of a stored ledger, found by what a user knows of them, without reading the whole of it.
+
+Of each row group the least and the largest value of a column are in its file: only those that may have what is sought
+are read, and of these only the columns that are compared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from causeway.ledger.chain_order import header_buckets
+from causeway.ledger.order import bucket_of, without_repeats
+from causeway.ledger.schema import HEADERS_SCHEMA, LANE, LEDGER_SCHEMA
+from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
+from causeway.pipeline.sealed import FileDamaged
+
+MOST_FOUND = 1_000
+"""So many messages are found at most."""
+
+Condition = Mapping[str, Collection[str | int | None]]
+"""Columns, and the values of which a row has one in each."""
+
+_KEY = (*LANE, "index", "message_id")
+_THREADS = 4
+
+
+@dataclass(frozen=True)
+class MessageKey:
+    """What names a message: its lane (protocol, source, destination, lane) and index, or without index its
+    ``message_id``."""
+
+    lane: tuple[str | None, ...]
+    index: int | None
+    message_id: str | None
+
+
+def find(ledger: Ledger, any_of: Sequence[Condition], most: int = MOST_FOUND) -> list[MessageKey]:
+    """Return the messages of which a row fulfils one of some conditions, in the order of the ledger's files.
+
+    ``most``: so many at the most. Raises ``LedgerDamaged``.
+    """
+    found: dict[MessageKey, None] = {}
+    files = ledger.files("ledger")
+
+    def look(file: StoredFile) -> pa.Table:
+        return pa.concat_tables([_matching(ledger, file, condition, _KEY, most) for condition in any_of])
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, _THREADS), "causeway-search") as threads:
+        for first in range(0, len(files), _THREADS):  # a few at a time, so that what is found early ends the search
+            for rows in threads.map(look, files[first : first + _THREADS]):
+                found |= dict.fromkeys(keys_of(rows))
+            if len(found) >= most:
+                break
+    return [*found][:most]
+
+
+def keys_of(rows: pa.Table) -> list[MessageKey]:
+    """Return the messages that rows of the ledger are about, in their order."""
+    columns = [rows[name].to_pylist() for name in _KEY]
+    found: dict[MessageKey, None] = {}
+    for *lane, index, ident in zip(*columns, strict=True):
+        if index is not None or ident is not None:
+            found[MessageKey(tuple(lane), index, ident if index is None else None)] = None
+    return [*found]
+
+
+def rows_of(ledger: Ledger, messages: Iterable[MessageKey]) -> pa.Table:
+    """Return all rows of some messages, in the order of the ledger. Raises ``LedgerDamaged``."""
+    parts = [LEDGER_SCHEMA.empty_table()]
+    for message in messages:
+        condition: dict[str, Collection[str | int | None]] = {
+            name: (value,) for name, value in zip(LANE, message.lane, strict=True)
+        }
+        condition["index"] = (message.index,)
+        if message.index is None:
+            condition["message_id"] = (message.message_id,)
+        bucket = bucket_of(message.lane, message.index, message.message_id, ledger.buckets)
+        for file in ledger.files("ledger", bucket):
+            parts.append(_matching(ledger, file, condition, LEDGER_SCHEMA.names).cast(LEDGER_SCHEMA))
+    return without_repeats(pa.concat_tables(parts).unify_dictionaries().combine_chunks())
+
+
+def related(ledger: Ledger, rows: pa.Table, most: int = MOST_FOUND) -> list[MessageKey]:
+    """Return the messages that belong to those of some rows: of the same journey, answers to them, what they answer.
+
+    Raises ``LedgerDamaged``.
+    """
+    seen = {name: sorted({value for value in rows[name].to_pylist() if value is not None}) for name in _RELATED}
+    conditions: list[Condition] = []
+    for own, other in (("journey", "journey"), ("message_id", "answers"), ("answers", "message_id")):
+        if seen[own]:
+            conditions.append({other: seen[own][:most]})
+    return find(ledger, conditions, most) if conditions else []
+
+
+_RELATED = ("journey", "message_id", "answers")
+
+
+def headers_at(ledger: Ledger, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """Return the headers of some chains at some heights, as the ledger has them. Raises ``LedgerDamaged``."""
+    chosen = sorted(places)
+    if not chosen or not ledger.files("headers"):
+        return {}
+    named = pa.table(
+        {
+            "chain": pa.array([chain for chain, _ in chosen], pa.string()),
+            "height": pa.array([height for _, height in chosen], pa.uint64()),
+        }
+    )
+    wanted: dict[int, list[tuple[str, int]]] = {}
+    for bucket, place in zip(header_buckets(named, ledger.buckets).tolist(), chosen, strict=True):
+        wanted.setdefault(bucket, []).append(place)
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for bucket, own in wanted.items():
+        condition: Condition = {"chain": [chain for chain, _ in own], "height": [height for _, height in own]}
+        for file in ledger.files("headers", bucket):
+            for row in _matching(ledger, file, condition, HEADERS_SCHEMA.names).to_pylist():
+                if (row["chain"], row["height"]) in places:
+                    found.setdefault((row["chain"], row["height"]), []).append(row)
+    return found
+
+
+def _matching(
+    ledger: Ledger, file: StoredFile, condition: Condition, names: Sequence[str], most: int | None = None
+) -> pa.Table:
+    """Return some columns of the rows of a file that fulfil a condition."""
+    parts: list[pa.Table] = []
+    count = 0
+    try:
+        with ledger.storage.parquet_file(file.path, file.seal) as opened:
+            schema = opened.schema_arrow
+            for group in range(opened.num_row_groups):
+                if not _may_have(opened.metadata.row_group(group), schema, condition):
+                    continue
+                tested = opened.read_row_group(group, columns=[*condition], use_threads=False)
+                hits = np.flatnonzero(_fulfil(tested, condition))
+                if len(hits):
+                    own = opened.read_row_group(group, columns=[*names], use_threads=False).select([*names])
+                    parts.append(own.take(pa.array(hits)))
+                    count += len(hits)
+                if most is not None and count >= most:
+                    break
+            if not parts:
+                parts.append(pa.schema([schema.field(name) for name in names]).empty_table())
+    except (FileDamaged, FileNotFoundError) as error:
+        raise LedgerDamaged(str(error)) from None
+    return pa.concat_tables(parts)
+
+
+def _fulfil(rows: pa.Table, condition: Condition) -> npt.NDArray[np.bool_]:
+    found = np.ones(rows.num_rows, dtype=bool)
+    for name, values in condition.items():
+        column = rows[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        found &= np.asarray(pc.is_in(column, pa.array([*values], column.type)))
+    return found
+
+
+def _may_have(group: pq.RowGroupMetaData, schema: pa.Schema, condition: Condition) -> bool:
+    """Return whether a row group may have a row that fulfils a condition, by the bounds of its columns."""
+    for name, values in condition.items():
+        statistics = group.column(schema.get_field_index(name)).statistics
+        if statistics is None:
+            continue
+        if not statistics.has_min_max:
+            if statistics.has_null_count and statistics.null_count == group.num_rows and None not in values:
+                return False
+            continue
+        least, most = statistics.min, statistics.max
+        if isinstance(least, int) and (least < 0 or most < 0):
+            continue  # unsigned words that were taken for signed ones
+        nulls = not statistics.has_null_count or statistics.null_count > 0
+        if not any(nulls if value is None else least <= value <= most for value in values):
+            return False
+    return True
+
+
+__all__ = ["MOST_FOUND", "Condition", "MessageKey", "find", "headers_at", "keys_of", "related", "rows_of"]

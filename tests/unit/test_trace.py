@@ -1,0 +1,189 @@
+"""``causeway trace``: the life of a message is found without reading the ledger, and shows what is wrong with it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from causeway.audit.lives import AGAIN, OTHER_CONTENT, TAKEN_BACK, lives_of
+from causeway.cli.app import build
+from causeway.cli.shell import BAD_INPUT, OK, execute
+from causeway.ledger.order import sorted_rows
+from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.pipeline.ledger_search import MessageKey, find, related, rows_of
+from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
+from tests.property.audit_ledgers import table
+
+LANE = {"protocol": "p", "source": "a", "destination": "b", "lane": "l"}
+BACK = {"protocol": "p", "source": "b", "destination": "a", "lane": "l"}
+Row = dict[str, Any]
+
+
+def row(event: str, chain: str, seconds: int | None, **more: Any) -> Row:
+    time = None if seconds is None else seconds * 1_000_000
+    return {**LANE, "kind": "request", "event": event, "chain": chain, "time": time, "stated_by": "t", **more}
+
+
+def stored(place: Path, commits: list[list[Row]], buckets: int = 4) -> Ledger:
+    ledger = create_ledger(str(place), buckets)
+    for rows in commits:
+        writer = LedgerWriter(ledger)
+        for bucket, own in by_bucket(table(rows, LEDGER_SCHEMA), buckets).items():
+            writer.write("ledger", sorted_rows(own), bucket)
+        ledger = ledger.after(writer.commit([], {}))
+    return open_ledger(str(place))
+
+
+def steps(rows: list[Row]) -> list[tuple[str, tuple[str, ...]]]:
+    (life,) = lives_of(sorted_rows(table(rows, LEDGER_SCHEMA)))
+    return [(step.event, step.notes) for step in life.steps]
+
+
+def test_a_life_is_in_order_of_time_and_marks_what_does_not_count() -> None:
+    one, other = b"1" * 32, b"2" * 32
+    sent = row("sent", "a", 10, index=5, payload_hash=one)
+    forged = row("received", "b", 20, index=5, payload_hash=other)
+    first = row("received", "b", 30, index=5, payload_hash=one)
+    second = row("received", "b", 40, index=5, payload_hash=one)
+    assert steps([second, forged, first, sent]) == [
+        ("sent", ()),
+        ("received", (OTHER_CONTENT,)),
+        ("received", ()),
+        ("received", (AGAIN,)),
+    ]
+    back = row("reverted", "b", 35, index=5, detail="received")
+    assert steps([sent, first, back]) == [("sent", ()), ("received", (TAKEN_BACK,)), ("reverted", ())]
+    (life,) = lives_of(sorted_rows(table([sent, first, back], LEDGER_SCHEMA)))
+    assert (life.outcome, life.is_open, life.took) == ("under way", True, dt.timedelta(seconds=25))
+
+
+def test_without_times_a_life_is_in_the_order_in_which_things_happen() -> None:
+    rows = [
+        row(event, chain, None, index=1) for event, chain in (("acknowledged", "a"), ("sent", "a"), ("received", "b"))
+    ]
+    assert [event for event, _ in steps(rows)] == ["sent", "received", "acknowledged"]
+
+
+def test_what_nobody_sent_says_so() -> None:
+    (life,) = lives_of(sorted_rows(table([row("received", "b", 1, index=1)], LEDGER_SCHEMA)))
+    assert life.outcome == "received; never sent, as far as the input shows"
+
+
+def test_messages_are_found_by_anything_that_names_them_over_files_and_row_groups(tmp_path: Path) -> None:
+    draw, rows = Random(3), []
+    lanes: list[Row] = [LANE, BACK, {**LANE, "lane": None}]
+    for number in range(3_000):
+        lane = draw.choice(lanes)
+        named: Row = {"message_id": f"m{number}"} if draw.random() < 0.3 else {"index": draw.randrange(2**20)}
+        for event, chain in (("sent", "a"), ("received", "b")):
+            more = {"transaction": f"{event}-{number % 700}", "sender": f"s{number % 9}"}
+            rows.append({**row(event, chain, number), **lane, **named, **more})
+    draw.shuffle(rows)
+    ledger = stored(tmp_path / "l", [rows[:4_000], rows[4_000:]])
+
+    def naive(wanted: dict[str, Any]) -> set[MessageKey]:
+        found = set()
+        for each in rows:
+            if all(each.get(name) == value for name, value in wanted.items()):
+                lane = tuple(each[name] for name in LANE)
+                found.add(MessageKey(lane, each.get("index"), each.get("message_id")))
+        return found
+
+    conditions: list[Row] = [
+        {"transaction": "sent-17"},
+        {"message_id": "m5"},
+        {"index": rows[0].get("index", 7), "lane": None},
+        {"sender": "s3", "source": "b"},
+        {"transaction": "nothing"},
+    ]
+    for sought in conditions:
+        found = find(ledger, [{name: (value,) for name, value in sought.items()}])
+        assert set(found) == naive(sought) and len(found) == len(set(found))
+        for key in found[:20]:
+            own = rows_of(ledger, [key])
+            same = [r for r in rows if tuple(r[name] for name in LANE) == key.lane and r.get("index") == key.index]
+            same = same if key.index is not None else [r for r in same if r.get("message_id") == key.message_id]
+            assert own.num_rows == len(same) >= 1
+
+
+def test_an_answer_and_a_further_hop_belong_to_their_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hop = {"protocol": "p", "source": "b", "destination": "c", "lane": "l"}
+    rows = [
+        row("sent", "a", 1, index=1, message_id="q", journey="j"),
+        row("received", "b", 2, index=1, message_id="q", journey="j"),
+        {**row("sent", "b", 3, index=9, message_id="h", journey="j"), **hop},
+        {**row("sent", "b", 4, index=3, message_id="r", answers="q"), **BACK, "kind": "response"},
+        row("sent", "a", 1, index=2, message_id="other"),
+    ]
+    ledger = stored(tmp_path / "l", [rows])
+    assert {key.index for key in related(ledger, rows_of(ledger, find(ledger, [{"message_id": ("q",)}])))} == {1, 9, 3}
+    assert execute(["trace", str(tmp_path / "l"), "q", "--json"], build, "causeway") == OK
+    said = json.loads(capsys.readouterr().out)
+    assert [(m["message_id"], m["outcome"]) for m in said["messages"]] == [
+        ("q", "received"),
+        ("h", "under way"),
+        ("r", "under way"),
+    ]
+    assert execute(["trace", str(tmp_path / "l"), "j"], build, "causeway") == OK
+
+
+def test_several_messages_are_listed_and_nothing_of_them_reaches_the_terminal_raw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "\x1b[31m[bold]"
+    rows = [row("sent", "a", 1, index=number, transaction=evil, message_id=f"{evil}{number}") for number in range(30)]
+    stored(tmp_path / "l", [rows])
+    place = str(tmp_path / "l")
+    assert execute(["trace", place, evil], build, "causeway") == BAD_INPUT
+    err = capsys.readouterr().err
+    assert "30 messages are meant" in err and "and 10 more" in err and "\x1b" not in err
+    assert execute(["trace", place, f"{evil}7"], build, "causeway") == OK
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "[bold]7" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "MESSAGE: missing"),
+        (["nothing"], "nothing: no such message"),
+        (["l/99999999999999999999999999"], "no such message"),
+        (["--index", "-1"], "--index"),
+        (["--index", str(2**64)], "--index"),
+    ],
+)
+def test_what_is_not_there_ends_in_one_line(
+    tmp_path: Path, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(tmp_path / "l", [[row("sent", "a", 1, index=2**64 - 1)]])
+    assert execute(["trace", str(tmp_path / "l"), *arguments], build, "causeway") == BAD_INPUT
+    err = capsys.readouterr().err
+    assert text in err and err.count("\n") == 1
+
+
+def test_the_largest_index_is_found(tmp_path: Path) -> None:
+    ledger = stored(tmp_path / "l", [[row("sent", "a", 1, index=2**64 - 1), row("sent", "a", 1, index=1)]], 1)
+    assert [key.index for key in find(ledger, [{"lane": ("l",), "index": (2**64 - 1,)}])] == [2**64 - 1]
+
+
+def test_recorded_packets_and_journeys(shared_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = str(tmp_path / "l")
+    source = str(shared_folder / "data" / "xcm_journeys.jsonl")
+    assert execute(["ingest", "xcm-journeys", source, "--lake", place], build, "causeway") == OK
+    with open(source, encoding="utf-8") as file:
+        ids = {record["messageId"] for record in map(json.loads, file)}
+    capsys.readouterr()
+    found = {}
+    for each in sorted(ids):
+        assert execute(["trace", place, each, "--json"], build, "causeway") == OK
+        (message,) = json.loads(capsys.readouterr().out)["messages"]
+        found[each] = message["outcome"]
+    assert sorted(found.values()).count("received") == 15 and sorted(found.values()).count("under way") == 1
+    assert sorted(found.values()).count("given up by who recorded it") == 2
