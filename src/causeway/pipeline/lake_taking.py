@@ -25,7 +25,9 @@ from causeway.ingest.windows import DECLARED
 from causeway.ledger.order import buckets_of, sorted_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.aside import Aside
 from causeway.pipeline.lake import Lake, LakeError
+from causeway.pipeline.lake_chains import LakeChains
 from causeway.pipeline.lake_ledger import LakeLedger, Progress
 from causeway.pipeline.layout import LAKE_FILE
 from causeway.pipeline.ledger_store import (
@@ -115,7 +117,7 @@ def take_lake(source: str, target: str, *, buckets: int | None = None, progress:
 
 def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progress: Progress | None) -> Taken:
     lake, ledger = derived.lake, writer.ledger
-    before = ledger.table("waiting")
+    before, chains = ledger.table("waiting"), LakeChains(derived.logs, derived.names)
     with tempfile.TemporaryDirectory(prefix="causeway-rows-") as folder:
         aside = _Aside(folder, ledger.buckets)
         for part in derived.rows(first, end, waiting_drafts(before, derived.names)):
@@ -124,12 +126,17 @@ def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progr
                 progress(part.heights.stop - first, end - first)
         rows = aside.write(writer)
         movements = writer.write("value", aside.value()) if aside.movements else 0
+        for table, states in (("headers", chains.headers), ("watermarks", chains.watermarks)):
+            stated = Aside(folder, table, ledger.buckets)
+            stated.add_all(states(first, end))
+            stated.write(writer)
     waiting = sorted_rows(derived.as_rows(derived.waiting()))
     if not waiting.equals(before):
         writer.write("waiting", waiting)
     last = lake.manifest(end - 1)
+    windows = _windows(derived, end) + chains.windows(ledger.table("observed"))
     for table, now in (
-        ("observed", _others(ledger, "observed", OBSERVED_SCHEMA) + _windows(derived, end)),
+        ("observed", _others(ledger, "observed", OBSERVED_SCHEMA) + windows),
         ("promises", _others(ledger, "promises", PROMISES_SCHEMA, _promises(derived))),
     ):
         schema = OBSERVED_SCHEMA if table == "observed" else PROMISES_SCHEMA

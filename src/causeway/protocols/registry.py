@@ -51,7 +51,8 @@ class ProtocolInfo:
     ``remark``: a function of a scenario's options that gives the sentence which every summary of a run says, or None.
     ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
     of a simulation, a function that makes of its log tables what was found. ``promises``: yields what lanes promise
-    (``protocols.promised``). ``expired``: reasons of rejects that a message came after its time, so that it counts as
+    (``protocols.promised``); ``watermarks``: the numbers in its state tables that never fall
+    (``protocols.watermarks``). ``expired``: reasons of rejects that a message came after its time, so that it counts as
     not received; ``paired``: a function of substreams, for a protocol in which a response has the index of its request:
     returns that of the one beside each of the other, and which are those of responses.
     """
@@ -85,6 +86,7 @@ class ProtocolInfo:
     loops: tuple[str, ...] = ()
     results: str | None = None
     promises: str | None = None
+    watermarks: str | None = None
     expired: tuple[str, ...] = ()
     paired: str | None = None
 
@@ -138,6 +140,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.ic.kernel:IcKernel",
             options="causeway.protocols.ic.options:IcOptions",
             promises="causeway.protocols.ic.promises:promises",
+            watermarks="causeway.protocols.ic.watermarks:WATERMARKS",
             asset="cycles",
             reject_codes="causeway.protocols.ic.portable:portable",
             moves=True,
@@ -161,6 +164,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.ibc.kernel:IbcKernel",
             options="causeway.protocols.ibc.options:IbcOptions",
             promises="causeway.protocols.ibc.promises:promises",
+            watermarks="causeway.protocols.ibc.watermarks:WATERMARKS",
             expired=("TIMEOUT",),
             asset="units",
             reject_codes="causeway.protocols.ibc.portable:portable",
@@ -179,6 +183,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.xdm.kernel:XdmKernel",
             options="causeway.protocols.xdm.options:XdmOptions",
             promises="causeway.protocols.xdm.promises:promises",
+            watermarks="causeway.protocols.xdm.watermarks:WATERMARKS",
             paired="causeway.protocols.xdm.promises:paired",
             asset="units",
             reject_codes="causeway.protocols.xdm.portable:portable",
@@ -210,6 +215,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.icmp.kernels:kernel",
             options="causeway.protocols.icmp.options:IcmpOptions",
             promises="causeway.protocols.icmp.promises:promises",
+            watermarks="causeway.protocols.icmp.watermarks:WATERMARKS",
             asset="units",
             reject_codes="causeway.protocols.icmp.portable:portable",
             changes_programs=True,
