@@ -1,7 +1,7 @@
 """Causeway routes messages between chains and proves that they arrived.
 
-``import causeway as cw``: ``cw.Network`` runs a scenario, ``cw.Program`` and ``cw.VectorProgram`` are what programs
-subclass, ``cw.Trial`` tests one of them alone.
+``import causeway as cw``: ``cw.Program`` and ``cw.VectorProgram`` are what programs subclass, ``cw.Trial`` tests one of
+them alone, ``cw.Network`` is a network of chains for tests, or runs a scenario.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from causeway.model.frame import Frame
     from causeway.model.ledger import Kind
     from causeway.model.reject_codes import RejectCode
-    from causeway.network.network import Network
     from causeway.programs import Effects, Program, Reject, VectorProgram
     from causeway.programs.naming import UnknownProgram, ref
     from causeway.programs.scalar import (
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     )
     from causeway.programs.trial import HandlerFailed, Trial
     from causeway.programs.vector import method_is, rows_of
+    from causeway.testing.deploys import Deploy
+    from causeway.testing.errors import NoAnswer, Rejected, Undone
+    from causeway.testing.network import Network
 
 __version__ = "0.1.0"
 
@@ -36,7 +38,6 @@ _HOMES = {
     "causeway.model.frame": ("Frame",),
     "causeway.model.ledger": ("Kind",),
     "causeway.model.reject_codes": ("RejectCode",),
-    "causeway.network.network": ("Network",),
     "causeway.programs": ("Effects", "Program", "Reject", "VectorProgram"),
     "causeway.programs.naming": ("UnknownProgram", "ref"),
     "causeway.programs.scalar": (
@@ -44,6 +45,9 @@ _HOMES = {
     ),
     "causeway.programs.trial": ("HandlerFailed", "Trial"),
     "causeway.programs.vector": ("method_is", "rows_of"),
+    "causeway.testing.deploys": ("Deploy",),
+    "causeway.testing.errors": ("NoAnswer", "Rejected", "Undone"),
+    "causeway.testing.network": ("Network",),
 }
 """Where the public names are, by module."""
 
@@ -55,6 +59,7 @@ __all__ = [
     "CausewayError",
     "Context",
     "CyclesOverflow",
+    "Deploy",
     "Effects",
     "Frame",
     "HandlerFailed",
@@ -63,12 +68,15 @@ __all__ = [
     "InvalidInput",
     "Kind",
     "Network",
+    "NoAnswer",
     "Program",
     "Reject",
     "RejectCode",
+    "Rejected",
     "Reply",
     "Request",
     "Trial",
+    "Undone",
     "UnknownProgram",
     "VectorProgram",
     "__version__",

@@ -83,7 +83,15 @@ def deploy(
     numbers = kernel.numbers()
     if buckets is None:
         buckets = cut(kernel.weights(), scenario.network.partitions or buckets_for(traffic.rows_a_tick(), cores))
-    about = {
+    about = about_of(scenario, kernel, topology, buckets)
+    return Deployed(Deployment(kernel, traffic, buckets, numbers, Record(Lake.at(lake))), topology, about)
+
+
+def about_of(
+    scenario: Scenario, kernel: AnyKernel, topology: Topology, buckets: Sequence[tuple[int, int]]
+) -> dict[str, Any]:
+    """Return what readers of a lake need to know of its network; ``buckets``: the cut of its chains."""
+    return {
         "protocol": scenario.network.protocol,
         "asset": scenario.protocol.asset,
         "scenario": scenario.identity(),
@@ -96,13 +104,12 @@ def deploy(
                 "role": topology.roles.get(int(number), ""),
                 "external": int(number) in topology.external,
             }
-            for number, name in zip(numbers, kernel.chains(), strict=True)
+            for number, name in zip(kernel.numbers(), kernel.chains(), strict=True)
         ],
         "membership": topology.membership.encoded(),
         "past_heights": kernel.past_heights,
         "tables": TableSchemas.of(kernel).encoded(),
     }
-    return Deployed(Deployment(kernel, traffic, buckets, numbers, Record(Lake.at(lake))), topology, about)
 
 
 def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -> AnyKernel:
@@ -111,15 +118,23 @@ def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -
     return kernel_of_stages(scenario, [Stage(0, topology, scenario.faults(topology))], secrets)
 
 
-def kernel_of_stages(scenario: Scenario, stages: Sequence[Stage], secrets: Secrets = NONE) -> AnyKernel:
-    """Return the kernel of a network that has ``stages``; raises as ``kernel_of`` does."""
+def kernel_of_stages(
+    scenario: Scenario,
+    stages: Sequence[Stage],
+    secrets: Secrets = NONE,
+    *,
+    known: Sequence[AnyKernel] = (),
+    runner: type[Programs] = Programs,
+) -> AnyKernel:
+    """Return the kernel of a network that has ``stages``; raises as ``kernel_of`` does. ``known``: the kernels of the
+    first stages, where they were made before; ``runner``: runs the programs."""
     _require_programs(scenario)
     options = validated(scenario.protocol.load_options(), scenario.options, str(scenario.path), ("options",))
-    kernels: list[AnyKernel] = []
-    programs: Programs | None = None
-    for stage in stages:
+    kernels: list[AnyKernel] = list(known)
+    programs: Programs | None = kernels[-1].programs if kernels else None  # type: ignore[attr-defined]
+    for stage in stages[len(kernels) :]:
         try:
-            programs = Programs(stage.topology, scenario.protocol.portable_code(), programs)
+            programs = runner(stage.topology, scenario.protocol.portable_code(), programs)
             kernels.append(_kernel(scenario, stage, programs, options, secrets))
         except InvalidInput as error:
             if type(error) is not InvalidInput:

@@ -182,6 +182,11 @@ def load_scenario(
 
     Raises ``InvalidInput``, one line that names the file, the key, the value and what is allowed.
     """
+    return scenario_from(document_of(path, overrides), str(path), programs=programs)
+
+
+def document_of(path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the tables of a scenario's file; ``overrides`` and errors as of ``load_scenario``."""
     document = read_document(Path(path))
     for keys in _PATHS:
         _from_folder(document, keys, Path(path).parent)
@@ -189,7 +194,13 @@ def load_scenario(
         override(document, key, text)
         if tuple(parse_key(key)) in _PATHS:
             _from_folder(document, tuple(str(step) for step in parse_key(key)), Path.cwd())
-    scenario = Scenario(str(path), validated(_document_of(_protocol_in(document, str(path))), document, str(path)))
+    return document
+
+
+def scenario_from(document: Mapping[str, Any], path: str, *, programs: Collection[str] | None = None) -> Scenario:
+    """Return the scenario of the tables that a file has; ``path``: of the file, for errors, and to find modules beside
+    it. ``programs``: as of ``load_scenario``. Raises ``InvalidInput``."""
+    scenario = Scenario(path, validated(_document_of(_protocol_in(document, path)), dict(document), path))
     _check(scenario, programs)
     return scenario
 
@@ -304,4 +315,4 @@ def _from_folder(document: dict[str, Any], keys: tuple[str, ...], folder: Path) 
         node[keys[-1]] = str(folder / Path(text).expanduser())
 
 
-__all__ = ["Scenario", "ScenarioDocument", "load_scenario", "scenario_of"]
+__all__ = ["Scenario", "ScenarioDocument", "document_of", "load_scenario", "scenario_from", "scenario_of"]

@@ -136,12 +136,21 @@ def _run_group(reader: Reader, group: Group) -> Written:
             break
         tick, outside = tick_after(rounds.line, following, deployment.traffic), NOTHING
     made = [rounds.made[tick.height] for tick, _ in said]
-    writer = _Writer(deployment, lake, reader.bucket, made)
     stored = _Stored(files, began.frames())
-    written = writer.write(rounds.states[reader.bucket], said, stored, before.files, None)
+    written = _Writer(deployment, lake, reader.bucket, made).write(
+        rounds.states[reader.bucket], said, stored, before.files, None
+    )
     rounds.forget(rounds.line.height)
     _keep(lake, reader.bucket, _Kept(rounds.line.height, written.state, rounds.states[reader.bucket], rounds))
     return replace(written, warm=kept is not None)
+
+
+def write_heights(
+    deployment: Deployment, lake: Lake, made: Sequence[Made], said: Sequence[tuple[Tick, Said]], state: Any
+) -> Written:
+    """Write what the only bucket made at heights that follow each other, in whole, and its ``state`` after the last.
+    ``said``: of each height."""
+    return _Writer(deployment, lake, 0, made).write(state, said, _NOTHING_BEFORE, {}, None)
 
 
 @dataclass(frozen=True)

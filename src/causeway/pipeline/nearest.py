@@ -73,7 +73,7 @@ def _of(rows: Frame, chains: Chains) -> Frame:
 def _at_hand(reader: Reader, height: int) -> _AtHand:
     """Return the last height up to one whose state is in memory, or in a file."""
     held = max((other for other in reader.held if other <= height), default=-1)
-    if held < height:
+    if held < min(height, reader.base.height):  # a file may have a later one
         manifest = _in_files(reader, height)
         if manifest.height > held:
             return _AtHand(manifest.height, manifest.tick, reader.state_at(manifest))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,12 @@ def root_of(lake: Lake, manifest: Manifest) -> str:
     missing = {chain for table in lake.log_rows("headers", lake.manifest(0)) for chain, _ in _rows(table)} - chains
     for chain, root in _last_of(lake, manifest, missing) if missing else ():
         found.append((chain, root))
-    return hashlib.sha256(b"".join(root for _, root in sorted(found))).hexdigest()
+    return digest_of(found)
+
+
+def digest_of(roots: Iterable[Root]) -> str:
+    """Return one digest over roots of chains, as hex."""
+    return hashlib.sha256(b"".join(root for _, root in sorted(roots))).hexdigest()
 
 
 def _last_of(lake: Lake, manifest: Manifest, missing: set[int]) -> Iterator[Root]:

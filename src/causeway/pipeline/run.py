@@ -43,7 +43,22 @@ def run_group(
     ``before`` says. ``check``: is given what is to be committed, and raises if it must not be.
     """
     written = executor.run(before, group)
-    manifest = _exchanged(lake, assembled(before.number + 1, written, group.outside), written)
+    return commit_written(lake, before, written, group.outside, claim=claim, compacted=compacted, check=check)
+
+
+def commit_written(
+    lake: Lake,
+    before: Manifest,
+    written: Sequence[Written],
+    outside: Outside = NOTHING,
+    *,
+    claim: WriterClaim | None = None,
+    compacted: Compacted | None = None,
+    check: Callable[[Manifest], None] | None = None,
+) -> Manifest:
+    """Commit what all buckets wrote as the next heights; the others are as of ``run_group``. ``outside``: what was
+    recorded for the first of them."""
+    manifest = _exchanged(lake, assembled(before.number + 1, written, outside), written)
     totals = dict(before.totals)
     for line in manifest.lines:
         for name, count in line.rows.items():

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from functools import reduce
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.programs.caller import Caller, PingPong
@@ -34,6 +37,31 @@ class ProgramNotFound(InvalidInput):
     """The module of a program cannot be loaded, or has no such class."""
 
 
+_OF_THIS_PROCESS: dict[str, type[Program] | type[VectorProgram]] = {}
+"""Classes that were given as such and that no import finds, such as those of a function, by ``module:Class``."""
+
+
+def name_of_class(found: object) -> str:
+    """Return the name under which a class is found from now on: its own in the catalogue, or ``module:Class``.
+
+    One that is defined in a function is found in this process only. Raises ``InvalidInput`` for what is no program.
+    """
+    if not (isinstance(found, type) and issubclass(found, Program | VectorProgram)):
+        raise InvalidInput(f"program {found!r} is not a subclass of Program or VectorProgram")
+    for known, other in PROGRAMS.items():
+        if other is found:
+            return known
+    name = f"{found.__module__}:{found.__qualname__}"
+    there: Any = sys.modules.get(found.__module__)
+    for part in found.__qualname__.split("."):
+        there = getattr(there, part, None)
+    if there is found:
+        _OF_THIS_PROCESS.pop(name, None)
+    else:
+        _OF_THIS_PROCESS[name] = found
+    return name
+
+
 def program_class(name: str) -> type[Program] | type[VectorProgram]:
     """Return the class of a program: a name of the catalogue, or ``module:Class``.
 
@@ -41,12 +69,15 @@ def program_class(name: str) -> type[Program] | type[VectorProgram]:
     """
     if name in PROGRAMS:
         return PROGRAMS[name]
+    if name in _OF_THIS_PROCESS:
+        return _OF_THIS_PROCESS[name]
     module, separator, attribute = name.partition(":")
     if not separator:
         known = ", ".join(sorted(PROGRAMS))
         raise InvalidInput(f'program "{name}" is unknown; allowed: {known}, or "module:Class" of your own')
+    found: Any
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found = reduce(getattr, attribute.split("."), importlib.import_module(module))
     except (Exception, SystemExit) as error:  # whatever a user's module does when it is loaded
         text = f"{type(error).__name__}: {error}{_place_of(error)}"
         raise ProgramNotFound(f'program "{name}" cannot be loaded: {" ".join(text.split())}') from error

@@ -1,0 +1,202 @@
+"""A scenario that runs in memory, and that a test changes while it runs.
+
+All that a test does is written into the scenario: what it sends as a script, all else as ``[[changes]]``. So the file
+or the lake that comes of it runs again, anywhere, to the same roots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.topology import Topology
+from causeway.network.deploy import about_of, kernel_of_stages
+from causeway.network.scenario import Scenario, scenario_from
+from causeway.network.traffic_settings import NoTrafficSection, ScriptSection
+from causeway.pipeline.deployment import Deployment
+from causeway.pipeline.heights import next_tick
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.memory import Memory
+from causeway.programs.own import look_beside
+from causeway.protocols.changing import ChangingKernel
+from causeway.protocols.contract import AnyKernel
+from causeway.testing.log import Log, Place
+from causeway.testing.tracing import Round, TracedPrograms, handled_in, listening
+from causeway.testing.traffic import LiveTraffic
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Running:
+    """What a network runs by: its scenario as it was given and as it was checked, and the topology after all
+    changes."""
+
+    document: Document
+    scenario: Scenario
+    topology: Topology
+
+
+class Engine:
+    """A network of a scenario in memory. ``clock``: the next tick; all before it have run."""
+
+    def __init__(self, running: _Running, memory: Memory, traffic: LiveTraffic) -> None:
+        """For ``begun`` and ``copy``."""
+        self._running, self.memory, self.traffic = running, memory, traffic
+        self.clock = 0
+        self.sends: list[Document] = []
+        self._rounds: dict[int, Round] = {}
+        self._changed: int | None = None
+        self._log: tuple[int, Log] | None = None
+
+    @classmethod
+    def begun(cls, document: Document, path: str) -> Engine:
+        """Return the network of a scenario at height 0. Raises ``InvalidInput``, which names the key."""
+        scenario = scenario_from(document, path)
+        if not isinstance(scenario.document.traffic, NoTrafficSection | ScriptSection):
+            source = scenario.document.traffic.source
+            raise InvalidInput(f"{path}: traffic.source: {source}: a network in memory has none, or a script")
+        look_beside(path)
+        base = scenario.traffic()
+        stages = scenario.stages(base)
+        topology = stages[-1].topology
+        if topology.external:
+            raise InvalidInput(f"{path}: chains: a network in memory runs all of its chains")
+        traffic = LiveTraffic(base)
+        kernel = kernel_of_stages(scenario, stages, runner=TracedPrograms)
+        numbers = kernel.numbers()
+        deployment = Deployment(kernel, traffic, ((0, len(numbers)),), numbers)
+        return cls(_Running(document, scenario, topology), Memory.begun(deployment), traffic)
+
+    # ---- what the network is
+
+    @property
+    def scenario(self) -> Scenario:
+        """Return the scenario with all changes so far, without what was sent."""
+        return self._running.scenario
+
+    @property
+    def topology(self) -> Topology:
+        """Return the chains, and the programs after all changes."""
+        return self._running.topology
+
+    @property
+    def kernel(self) -> AnyKernel:
+        """Return what runs the chains."""
+        return self.memory.deployment.kernel
+
+    @property
+    def log(self) -> Log:
+        """Return what happened to every message up to the last height."""
+        numbers = self.memory.deployment.numbers
+        if self._log is None:
+            self._log = 0, Log({int(number): position for position, number in enumerate(numbers)})
+        height, log = self._log
+        for following in range(height + 1, self.memory.line.height + 1):
+            made = self.memory.made[following]
+            log.take(made, self.traffic.rows(made.tick.tick, numbers), handled_in(self._rounds[following]))
+        self._log = self.memory.line.height, log
+        return log
+
+    # ---- time
+
+    def due(self) -> int | None:
+        """Return the next tick at which anything happens, None when nothing will of itself."""
+        due = next_tick(self.memory.line, self.traffic)
+        if self._changed is not None:
+            due = self._changed if due is None else min(due, self._changed)
+        return due if due is None else max(due, self.clock)
+
+    def step(self, until: int | None = None) -> bool:
+        """Run the next tick at which anything happens, if there is one before ``until``; return whether there was."""
+        tick = self.due()
+        if tick is None or (until is not None and tick >= until):
+            return False
+        with listening() as found:
+            self.memory.run(tick)
+        self._rounds[self.memory.line.height] = found
+        self.clock, self._changed = tick + 1, None
+        return True
+
+    def advance(self, ticks: int) -> None:
+        """Let ``ticks`` ticks pass; those at which nothing happens cost nothing."""
+        until = self.clock + ticks
+        while self.step(until):
+            pass
+        self.clock = until
+
+    # ---- what a test does
+
+    def send(self, section: Document, row: Document) -> Place:
+        """Send a message in the next tick: ``row`` (``INGRESS_SCHEMA``), as ``section`` says in a scenario."""
+        position = self.traffic.add(self.clock, row)
+        self.sends.append({"tick": self.clock, **section})
+        return Place(self.clock, row["chain"], position)
+
+    def change(self, make: Callable[[Document], None]) -> None:
+        """Change the network from the next tick on: ``make`` adds to the keys of a change (``[[changes]]``).
+
+        Raises ``InvalidInput``, and then nothing has changed.
+        """
+        document = dict(self._running.document)
+        changes = [dict(change) for change in document.get("changes", ())]
+        if changes and changes[-1]["tick"] > self.clock:
+            tick = changes[-1]["tick"]
+            raise InvalidInput(f"{self.scenario.path}: changes: one is planned for tick {tick}; let that pass first")
+        if not changes or changes[-1]["tick"] != self.clock:
+            changes.append({"tick": self.clock})
+        before = len(changes)
+        make(changes[-1])
+        if changes[-1].keys() == {"tick"}:
+            changes.pop()
+        document["changes"] = changes
+        scenario = scenario_from(document, self.scenario.path)
+        stages = scenario.stages(scenario.traffic())
+        known = self.kernel.kernels if isinstance(self.kernel, ChangingKernel) else (self.kernel,)
+        kernel = kernel_of_stages(scenario, stages, known=known[:before], runner=TracedPrograms)
+        self._running = _Running(document, scenario, stages[-1].topology)
+        self._changed = self.clock if len(changes) == before else None
+        self.memory.change(replace(self.memory.deployment, kernel=kernel))
+
+    def copy(self) -> Engine:
+        """Return a network that goes on from here by itself."""
+        memory, traffic = self.memory.copy(), self.traffic.copy()
+        memory.change(replace(memory.deployment, traffic=traffic))
+        other = Engine(self._running, memory, traffic)
+        other.clock, other.sends, other._changed = self.clock, list(self.sends), self._changed
+        other._rounds = dict(self._rounds)
+        return other
+
+    # ---- what comes of it
+
+    def document(self) -> Document:
+        """Return the scenario of all that was done: run from its beginning, it comes to the same roots."""
+        document = dict(self._running.document)
+        traffic = dict(document.get("traffic", {}))
+        if self.sends:
+            traffic = {"source": "script", "send": [*traffic.get("send", ()), *self.sends]}
+        if traffic:
+            document["traffic"] = traffic
+        return document
+
+    def write(self, place: str) -> Lake:
+        """Write a lake of all heights, which must not exist; return it. Raises ``LakeError``."""
+        scenario = scenario_from(self.document(), self.scenario.path)
+        deployment, topology = self.memory.deployment, self.topology
+        about = about_of(scenario, deployment.kernel, topology, deployment.buckets)
+        tables: Mapping[str, pa.Table] = {
+            "chains": topology.chains,
+            "programs": topology.programs,
+            "registry": topology.moves,
+        }
+        return self.memory.write(Lake.at(place), about, tables)
+
+    def host_of(self, program: int) -> int | None:
+        """Return the number of the chain that hosts a program in the next tick, None where none does."""
+        position = int(self.kernel.hosts(np.array([program], dtype=np.uint64), self.clock)[0])
+        return None if position < 0 else int(self.memory.deployment.numbers[position])

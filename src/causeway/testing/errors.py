@@ -1,0 +1,37 @@
+"""What goes wrong with a message that a test sends, and with what it asks of its network."""
+
+from __future__ import annotations
+
+from causeway.model.errors import CausewayError
+from causeway.model.reject_codes import RejectCode
+
+
+class NoAnswer(CausewayError):
+    """A call has no answer: ``status`` says whether it is still ``pending``, was ``refused``, ``failed`` at the caller,
+    or is ``lost``; or no condition came true in time."""
+
+    def __init__(self, text: str, status: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type[NoAnswer], tuple[str, str]]:
+        return NoAnswer, (str(self), self.status)
+
+
+class Rejected(CausewayError):
+    """A call was answered with a reject. ``reject``: what it means, under any protocol; ``code``: the protocol's code;
+    ``text``: of the reject."""
+
+    def __init__(self, call: str, reject: RejectCode, code: int, text: str) -> None:
+        super().__init__(f"{call}: rejected, {reject.name} (code {code}): {text}")
+        self.call, self.reject, self.code, self.text = call, reject, code, text
+
+    def __reduce__(self) -> tuple[type[Rejected], tuple[str, RejectCode, int, str]]:
+        return Rejected, (self.call, self.reject, self.code, self.text)
+
+
+class Undone(CausewayError):
+    """A message was sent after the snapshot that its network was put back to."""
+
+
+__all__ = ["NoAnswer", "Rejected", "Undone"]

@@ -1,0 +1,207 @@
+"""What a test holds of a message that it has sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from causeway.model.ledger import Kind
+from causeway.model.reject_codes import RejectCode
+from causeway.testing.errors import NoAnswer, Rejected, Undone
+from causeway.testing.log import Log, Message, Place, Refused
+from causeway.testing.timeline import Names
+from causeway.testing.tracing import Key
+
+PATIENCE = 500
+"""Rounds that are run for an answer, at most, unless a test says otherwise."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a test has sent: where it came in, and in words."""
+
+    place: Place
+    text: str
+
+
+class Home(Protocol):
+    """The network in which a message was sent."""
+
+    def _holds(self, record: Record) -> bool:
+        """Return whether it has a message."""
+        ...
+
+    def _read_log(self) -> Log:
+        """Return what happened to all messages up to now."""
+        ...
+
+    def _names(self) -> Names:
+        """Return what numbers are called."""
+        ...
+
+    def _meaning(self, code: int, text: bytes) -> RejectCode:
+        """Return what a reject code means."""
+        ...
+
+    def _run_until(self, is_true: Callable[[], bool], rounds: int) -> bool:
+        """Run until something is true, at most so many rounds; return whether the network came to rest without it."""
+        ...
+
+
+class Sent:
+    """A message from a user to a program (``Network.send``). It has no answer: what came of it is in the program's
+    state."""
+
+    def __init__(self, network: Home, record: Record) -> None:
+        """For ``Network``."""
+        self._network, self.record = network, record
+
+    def __repr__(self) -> str:
+        """Return the message and how it is, on one line."""
+        return f"<{self.record.text}: {self.status}>"
+
+    @property
+    def status(self) -> str:
+        """Return how it is: ``waiting`` to be handled, ``executed``, ``failed`` (its handler raised), ``refused``
+        (it came into no queue), or ``lost``."""
+        found = self._found()
+        if found is None:
+            return "waiting"
+        if isinstance(found, Refused):
+            return "refused"
+        if found.handled is None:
+            return "lost" if found.is_lost else "waiting"
+        return "executed" if found.handled.raised is None else "failed"
+
+    @property
+    def done(self) -> bool:
+        """Return whether nothing more will come of it by itself."""
+        return self.status not in ("waiting", "pending")
+
+    @property
+    def reason(self) -> str:
+        """Return why it was refused or failed; empty where it was not."""
+        found = self._found()
+        if isinstance(found, Refused):
+            return f"{found.reason} (code {found.code})" if found.code else found.reason
+        if found is not None and found.handled is not None:
+            return found.handled.raised or ""
+        return ""
+
+    def trace(self) -> str:
+        """Return what happened to it, and to all messages that were made for it, as a timeline."""
+        found, names = self._found(), self._network._names()
+        root = self._root()
+        if found is None:
+            return f"{self.record.text}: waits for tick {self.record.place.tick}"
+        if isinstance(found, Refused):
+            return f"tick {self.record.place.tick}  {self.record.text}  refused: {self.reason}"
+        return names.timeline(self._log.tree(root or found.key), self._log)
+
+    def _root(self) -> Key | None:
+        """Return the message with which its timeline begins, None for itself."""
+        return None
+
+    @property
+    def _log(self) -> Log:
+        if not self._network._holds(self.record):
+            raise Undone(f"{self.record.text}: was sent after the snapshot that its network was put back to")
+        return self._network._read_log()
+
+    def _found(self) -> Message | Refused | None:
+        log = self._log
+        found = log.users.get(self.record.place)
+        return log.messages[found] if isinstance(found, tuple) else found
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer to a call. ``reject``: what its code means; None where there is data in ``payload``, else the text of
+    the reject is there. ``refund``: what came back of the amount; ``tick``: when it came."""
+
+    payload: bytes
+    code: int
+    reject: RejectCode | None
+    refund: int
+    tick: int
+
+    @property
+    def ok(self) -> bool:
+        """Return whether there is data."""
+        return self.code == 0
+
+
+class Asked(Sent):
+    """A call of a program (``Network.call``)."""
+
+    @property
+    def status(self) -> str:
+        """Return how it is: ``waiting`` for its first round, ``pending``, ``answered``, ``rejected``, ``failed`` (the
+        caller could not make it), ``refused``, or ``lost`` (a message of it was dropped)."""
+        status = super().status
+        if status != "executed":
+            return status
+        request = self._request()
+        if request is None:
+            return "failed"
+        result = self.answer
+        if result is None:
+            return "lost" if self._log.is_lost(request) else "pending"
+        return "answered" if result.ok else "rejected"
+
+    @property
+    def answer(self) -> Result | None:
+        """Return the answer, data or a reject; None as long as there is none. Nothing is run for it."""
+        request = self._request()
+        message = None if request is None else self._log.answer_of(request)
+        if message is None or message.content is None or message.at is None:
+            return None
+        content = message.content
+        reject = self._network._meaning(content.code, content.payload) if content.code else None
+        return Result(content.payload, content.code, reject, content.amount, message.at)
+
+    def wait(self, ticks: int = PATIENCE) -> Result:
+        """Run the network until the answer is there, and return it, data or a reject.
+
+        ``ticks``: rounds that are run, at most. Raises ``NoAnswer`` when none comes: it was refused, lost, the network
+        is at rest without it, or it takes longer.
+        """
+        at_rest = self._network._run_until(lambda: self.done, ticks)
+        result = self.answer
+        if result is not None:
+            return result
+        status = self.status
+        if status in ("waiting", "pending"):
+            why = "the network is at rest without an answer" if at_rest else f"no answer within {ticks} rounds"
+        else:
+            why = f"{status}{': ' + self.reason if self.reason else ''}"
+        raise NoAnswer(f"{self.record.text}: {why}", status)
+
+    def result(self, ticks: int = PATIENCE) -> bytes:
+        """Return the data of the answer, as ``wait`` gets it. Raises ``Rejected`` for a reject, and ``NoAnswer``."""
+        result = self.wait(ticks)
+        if result.reject is not None:
+            text = result.payload.decode(errors="backslashreplace")
+            raise Rejected(self.record.text, result.reject, result.code, text)
+        return result.payload
+
+    @property
+    def reason(self) -> str:
+        """Return why it was refused, failed or rejected; empty where it was not."""
+        result = self.answer
+        if result is not None and result.reject is not None:
+            return result.payload.decode(errors="backslashreplace")
+        return super().reason
+
+    def _root(self) -> Key | None:
+        """Return the call, not what tells its caller to make it."""
+        return self._request()
+
+    def _request(self) -> Key | None:
+        """Return the request that its caller made for it."""
+        found = self._found()
+        if not isinstance(found, Message) or found.handled is None:
+            return None
+        made = [key for key, _ in found.handled.made if key.kind == Kind.REQUEST]
+        return made[0] if made else None

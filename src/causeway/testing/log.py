@@ -1,0 +1,196 @@
+"""What happened to every message of a network in memory: its events, what it says, and what was made for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame
+from causeway.model.ledger import REVERTED, Event, Kind, Via
+from causeway.pipeline.reading import Made
+from causeway.testing.tracing import Content, Handled, Key, messages_of
+
+IDENTITY = ("kind", "sender", "receiver", "callback")
+
+
+class Place(NamedTuple):
+    """Where a message from a user came in: the tick, the number of the chain, and its position there, from 1."""
+
+    tick: int
+    chain: int
+    position: int
+
+
+@dataclass(frozen=True)
+class Happened:
+    """What happened to a message at a height. ``chain``: a position; ``events``: a set of ``Event``."""
+
+    height: int
+    tick: int
+    chain: int
+    events: Event
+    code: int
+    reason: str
+
+
+@dataclass
+class Message:
+    """One message. ``content``: None as long as nobody has made or read it; ``cause``: the message for which it was
+    made; ``handled``: what came of it once its program has handled it, and ``at`` which tick."""
+
+    key: Key
+    content: Content | None = None
+    cause: Key | None = None
+    happened: list[Happened] = field(default_factory=list)
+    handled: Handled | None = None
+    at: int | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether it was dropped, and never handled."""
+        return self.handled is None and any(Event.DROPPED in each.events for each in self.happened)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A message from a user that came into no queue, and why."""
+
+    code: int
+    reason: str
+
+
+class Log:
+    """The messages of a network, height by height."""
+
+    def __init__(self, positions: Mapping[int, int]) -> None:
+        """``positions``: of chains, by their numbers."""
+        self._positions = positions
+        self.messages: dict[Key, Message] = {}
+        self.users: dict[Place, Key | Refused] = {}
+        self.undone: list[tuple[int, int, int]] = []
+        self._waiting: dict[tuple[int, int], deque[Place]] = {}
+        self._known: set[Key] = set()
+
+    def take(self, made: Made, ingress: pa.Table, handled: Mapping[Key, Handled]) -> None:
+        """Take a height: what was made, what users sent in its tick, and what programs handled."""
+        events = made.logs["events"]
+        rows = list(_events(events, made))
+        self._outbound(made)
+        for key, happened, refused in rows:
+            if refused is None:
+                self._message(key).happened.append(happened)
+        for key, one in handled.items():
+            message = self._message(key)
+            message.content, message.handled, message.at = one.content, one, made.tick.tick
+            for other, content in one.made:
+                child = self._message(other)
+                child.content, child.cause = content, key
+        self._users(made.tick.tick, ingress, rows)
+        for chain, first, last in zip(*_columns(made.logs.get(REVERTED), "chain", "first", "last"), strict=True):
+            self.undone.append((chain, first, last))
+
+    def is_undone(self, happened: Happened) -> bool:
+        """Return whether a fork took back what happened."""
+        return any(chain == happened.chain and first <= happened.height <= last for chain, first, last in self.undone)
+
+    def answer_of(self, key: Key) -> Message | None:
+        """Return the answer to a request, None as long as there is none that its program has handled."""
+        message = self.messages.get(Key(int(Kind.RESPONSE), key.receiver, key.sender, key.callback))
+        return message if message is not None and message.handled is not None else None
+
+    def is_lost(self, key: Key) -> bool:
+        """Return whether a request, or its answer, was dropped."""
+        both = (key, Key(int(Kind.RESPONSE), key.receiver, key.sender, key.callback))
+        return any(self.messages[each].is_lost for each in both if each in self.messages)
+
+    def roots(self, hidden: Collection[Key] = ()) -> list[Key]:
+        """Return the messages that were made for no other; in the place of those that are ``hidden`` those that were
+        made for them."""
+        found = [key for key, message in self.messages.items() if message.cause is None and key not in hidden]
+        handled = [self.messages[key].handled for key in hidden if key in self.messages]
+        return found + [key for one in handled if one is not None for key, _ in one.made]
+
+    def tree(self, root: Key) -> Iterator[tuple[int, Message]]:
+        """Yield a message and all that were made for it, and so on, each with its depth."""
+        stack, seen = [(0, root)], set[Key]()
+        while stack:
+            depth, key = stack.pop()
+            message = self.messages.get(key)
+            if message is None or key in seen:
+                continue
+            seen.add(key)
+            yield depth, message
+            made = () if message.handled is None else message.handled.made
+            stack += [(depth + 1, other) for other, _ in reversed(made)]
+
+    def _message(self, key: Key) -> Message:
+        return self.messages.setdefault(key, Message(key))
+
+    def _outbound(self, made: Made) -> None:
+        """Take the messages that came into lanes."""
+        rows = made.outbound
+        if not len(rows):
+            return
+        source = rows["source"].tolist()
+        for (key, content), chain in zip(messages_of(rows), source, strict=True):
+            message = self._message(key)
+            message.content = content if message.content is None else message.content
+            tick = made.tick
+            message.happened.append(Happened(tick.height, tick.tick, chain, Event.COMMITTED, content.code, ""))
+
+    def _users(self, tick: int, ingress: pa.Table, rows: Sequence[_Row]) -> None:
+        """Find out which message is which of those that users sent: refused ones are named by their position among what
+        came to the chain, the others come in their order."""
+        refused = {
+            (happened.chain, position): Refused(happened.code, happened.reason)
+            for _, happened, position in rows
+            if position is not None
+        }
+        place: dict[int, int] = {}
+        columns = (ingress[name].to_pylist() for name in ("chain", "receiver", "sender"))
+        for chain, receiver, sender in zip(*columns, strict=True):
+            place[chain] = place.get(chain, 0) + 1
+            where = Place(tick, chain, place[chain])
+            found = refused.get((self._positions[chain], place[chain]))
+            if found is not None:
+                self.users[where] = found
+            else:
+                self._waiting.setdefault((receiver, sender), deque()).append(where)
+        received = sorted(
+            {key for key, happened, _ in rows if key.kind == Kind.INGRESS and Event.RECEIVED in happened.events}
+        )
+        for key in received:
+            waiting = self._waiting.get((key.receiver, key.sender))
+            if key not in self._known and waiting:
+                self.users[waiting.popleft()] = key
+            self._known.add(key)
+
+
+_Row = tuple[Key, Happened, int | None]
+
+
+def _events(rows: Frame, made: Made) -> Iterator[_Row]:
+    """Yield the event rows of a height: whose message, what happened, and of a user's message that came into no queue
+    its position among what came to the chain."""
+    reasons = rows["reason"].to_pylist()
+    columns = [rows[name].tolist() for name in (*IDENTITY, "chain", "events", "code", "index", "via")]
+    tick = made.tick
+    for kind, sender, receiver, callback, chain, events, code, index, via, reason in zip(
+        *columns, reasons, strict=True
+    ):
+        if kind == Kind.CONTROL:
+            continue
+        happened = Happened(tick.height, tick.tick, chain, Event(events), code, reason)
+        refused = kind == Kind.INGRESS and via == Via.INGRESS and Event.REJECTED in happened.events
+        yield Key(kind, sender, receiver, callback), happened, index if refused else None
+
+
+def _columns(rows: Frame | None, *names: str) -> list[list[Any]]:
+    if rows is None or not len(rows):
+        return [[] for _ in names]
+    return [np.asarray(rows[name]).tolist() for name in names]

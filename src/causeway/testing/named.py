@@ -1,0 +1,91 @@
+"""What the parts of a network in memory share: the engine, what was sent, and names for numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from causeway.model.errors import InvalidInput
+from causeway.model.reject_codes import RejectCode
+from causeway.model.text import unknown
+from causeway.testing.engine import Engine
+from causeway.testing.faults import Fault
+from causeway.testing.handles import Asked, Record, Sent
+from causeway.testing.log import Log
+from causeway.testing.timeline import Names
+from causeway.testing.tracing import Key
+
+
+class Named:
+    """A network in memory: what there is, by name."""
+
+    _engine: Engine
+    _handles: list[Sent]
+    _records: set[Record]
+    _faults: list[Fault]
+
+    def _begin(self, engine: Engine) -> None:
+        self._engine = engine
+        self._handles: list[Sent] = []
+        self._records: set[Record] = set()
+        self._faults: list[Fault] = []
+
+    @property
+    def protocol(self) -> str:
+        """Return the name of its protocol."""
+        return self._engine.scenario.network.protocol
+
+    @property
+    def chains(self) -> list[str]:
+        """Return the names of its chains, in their order."""
+        return list(self._engine.kernel.chains())
+
+    @property
+    def programs(self) -> list[str]:
+        """Return the names of its programs, by number."""
+        names: list[str] = self._engine.topology.programs["name"].to_pylist()
+        return names
+
+    @property
+    def now(self) -> int:
+        """Return the tick that comes next: what is sent now arrives in it."""
+        return self._engine.clock
+
+    def _numbers(self) -> dict[str, int]:
+        programs = self._engine.topology.programs
+        return dict(zip(programs["name"].to_pylist(), programs["number"].to_pylist(), strict=True))
+
+    def _program(self, reference: str | int, key: str) -> int:
+        if isinstance(reference, int):
+            return reference
+        numbers = self._numbers()
+        if reference not in numbers:
+            raise InvalidInput(f"{key}: {unknown('program', reference, numbers)}")
+        return numbers[reference]
+
+    def _holds(self, record: Record) -> bool:
+        return record in self._records
+
+    def _read_log(self) -> Log:
+        return self._engine.log
+
+    def _run_until(self, is_true: Callable[[], bool], rounds: int) -> bool:
+        """Run until something is true, at most so many rounds; return whether the network came to rest without it."""
+        for _ in range(rounds):
+            if is_true():
+                return False
+            if not self._engine.step():
+                return True
+        return False
+
+    def _askings(self) -> list[Key]:
+        """Return the messages by which programs were told to make the calls of a test: nobody wants to see them."""
+        users = self._engine.log.users
+        found = [users.get(handle.record.place) for handle in self._handles if isinstance(handle, Asked)]
+        return [key for key in found if isinstance(key, Key) and self._engine.log.messages[key].handled is not None]
+
+    def _names(self) -> Names:
+        programs = {number: name for name, number in self._numbers().items()}
+        return Names(programs, self.chains, self._meaning)
+
+    def _meaning(self, code: int, text: bytes) -> RejectCode:
+        return self._engine.scenario.protocol.portable_code()(code, text)

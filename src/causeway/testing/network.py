@@ -1,0 +1,282 @@
+"""A network in memory that a test builds, talks to, breaks and looks into: ``causeway.Network``."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import cbor2
+import numpy as np
+
+from causeway.model.errors import InvalidInput
+from causeway.network.scenario import document_of
+from causeway.programs.accounts import BALANCE, balance_of
+from causeway.programs.catalogue import program_class
+from causeway.programs.scalar import Program
+from causeway.protocols.execution import PROGRAM_TABLE
+from causeway.protocols.registry import DEFAULT
+from causeway.testing import toml
+from causeway.testing.asking import Asking
+from causeway.testing.deploys import CALLER_BALANCE, CALLERS, Deploy, chain_sections, names_of, program_sections
+from causeway.testing.engine import Document, Engine
+from causeway.testing.errors import NoAnswer
+from causeway.testing.faults import Fault
+from causeway.testing.handles import PATIENCE, Sent
+from causeway.testing.tables import Messages, rows_of
+
+if TYPE_CHECKING:
+    from causeway.network import network as lakes
+
+HERE = "cw.Network"
+"""What stands in the place of a file in errors about what a test says."""
+
+
+class Network(Asking):
+    """A network of chains in the memory of this process, at the tick that comes next (``now``).
+
+    It runs the kernels that ``causeway run`` runs. The same calls give the same roots.
+    """
+
+    def __init__(
+        self,
+        chains: int | Iterable[str | Mapping[str, Any]] = 2,
+        programs: Iterable[Deploy] = (),
+        *,
+        protocol: str = DEFAULT,
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        faults: Iterable[Mapping[str, Any]] = (),
+        skip: float = 0.0,
+        seconds_per_tick: float = 1.0,
+        callers: int | None = CALLER_BALANCE,
+    ) -> None:
+        """Make a network.
+
+        ``chains``: how many (``chain-0`` and so on), their names, or tables as ``[[chains]]`` of a scenario.
+        ``programs``: what runs on them. ``protocol``, ``options``, ``seed``, ``seconds_per_tick``, ``faults``, ``skip``
+        (of ``[transport]``): as in a scenario. ``callers``: what the programs have at the beginning that ``call`` calls
+        with, one a chain; None for none of them. Raises ``InvalidInput``, which names what is wrong.
+        """
+        sections = chain_sections(chains)
+        document: Document = {
+            "network": {"protocol": protocol, "seed": seed, "seconds_per_tick": seconds_per_tick},
+            "options": dict(options or {}),
+            "chains": sections,
+            "programs": program_sections(programs, names_of(sections), callers),
+        }
+        if skip:
+            document["transport"] = {"skip": skip}
+        if found := [dict(fault) for fault in faults]:
+            document["faults"] = found
+        self._begin(Engine.begun(document, HERE))
+
+    @classmethod
+    def in_memory(cls, path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> Self:
+        """Return the network of a scenario file whose traffic, if any, is a script. ``overrides``: dotted keys of the
+        file with TOML values. Raises ``InvalidInput``."""
+        document = document_of(path, overrides)
+        network = cls.__new__(cls)
+        network._begin(Engine.begun(document, str(path)))
+        return network
+
+    @staticmethod
+    def from_scenario(
+        path: str | os.PathLike[str],
+        overrides: Mapping[str, str] | None = None,
+        *,
+        lake: str | None = None,
+        resume: bool = False,
+        waiting: Callable[[], None] = lambda: None,
+    ) -> lakes.Network:
+        """Return a network of a scenario file on a lake, as ``causeway run`` runs it (on Spark, unless it says
+        otherwise): any traffic, any size, and no test's hand in it. ``lake``: a folder or URI; without one a temporary
+        folder. ``resume``: go on with the one that it holds. ``waiting``: as of that class. Raises ``InvalidInput``."""
+        from causeway.network.network import Network as OnLake
+
+        return OnLake.from_scenario(path, overrides, lake=lake, resume=resume, waiting=waiting)
+
+    # ---- what there is
+
+    def __repr__(self) -> str:
+        """Return what it is and how far, on one line."""
+        own = [name for name in self.programs if not name.startswith(CALLERS)]
+        size = f"{len(self.chains)} chains, {len(own)} programs"
+        return f"<Network {self.protocol}: {size}, height {self.height}, next tick {self.now}>"
+
+    @property
+    def height(self) -> int:
+        """Return how many ticks have run: those in which anything happened."""
+        return self._engine.memory.line.height
+
+    def number_of(self, program: str) -> int:
+        """Return the number of a program. Raises ``InvalidInput``."""
+        return self._program(program, "program")
+
+    def state_of(self, program: str) -> Any:
+        """Return the state of a program: what a scalar one keeps, the columns of a vectorised one's row; None where
+        there is none. Raises ``InvalidInput`` for an unknown name."""
+        number = self._program(program, "program")
+        for name, frame in self._engine.memory.frames.items():
+            if not name.startswith(PROGRAM_TABLE) or not (found := frame["program"] == np.uint64(number)).any():
+                continue
+            schema = self._engine.kernel.tables()[name].schema
+            (row,) = frame.filter(found).to_table(schema).to_pylist()
+            scalar = issubclass(program_class(name.removeprefix(PROGRAM_TABLE)), Program)
+            return cbor2.loads(row["state"])[0] if scalar else row
+        return None
+
+    program_state = state_of
+
+    def balance(self, program: str) -> int:
+        """Return what a program has; 0 where nothing is installed. Raises ``InvalidInput`` for an unknown name."""
+        accounts = self._engine.memory.frames["accounts"]
+        found = accounts.filter(accounts["program"] == np.uint64(self._program(program, "program")))
+        return balance_of(*(found[name][0] for name in BALANCE)) if len(found) else 0
+
+    def messages(
+        self,
+        *,
+        kind: str | None = None,
+        sender: str | None = None,
+        receiver: str | None = None,
+        method: str | None = None,
+        status: str | None = None,
+        since: int | None = None,
+    ) -> Messages:
+        """Return all messages so far as a table, those that have all of what is given. ``since``: a tick; the others
+        are columns of the table (``tables.Row``)."""
+        wanted = {"kind": kind, "sender": sender, "receiver": receiver, "method": method, "status": status}
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        rows = rows_of(self._engine.log, self._names(), self._askings())
+        rows = [row for row in rows if all(getattr(row, name) == value for name, value in asked.items())]
+        return Messages([row for row in rows if since is None or (row.tick is not None and row.tick >= since)])
+
+    def trace(self) -> str:
+        """Return what happened to all messages as a timeline."""
+        log = self._engine.log
+        return self._names().timeline([each for root in log.roots(self._askings()) for each in log.tree(root)], log)
+
+    def root(self) -> str:
+        """Return one digest over the last roots of all chains: equal networks have equal ones."""
+        return self._engine.memory.root()
+
+    # ---- time
+
+    def tick(self, ticks: int = 1) -> int:
+        """Let ticks pass, and return the one that comes next. Ticks in which nothing happens cost nothing."""
+        if ticks < 0:
+            raise InvalidInput(f"tick: {ticks}: must not be negative")
+        self._engine.advance(ticks)
+        return self.now
+
+    def run(self) -> int:
+        """Run until nothing is left to do, and return the height. What waits for a chain that is halted for good is
+        given up after a while."""
+        while self._engine.step():
+            pass
+        return self.height
+
+    def until(self, predicate: Callable[[Network], object], *, ticks: int = PATIENCE) -> int:
+        """Run until ``predicate`` of this network is true, and return the tick that comes next.
+
+        ``ticks``: rounds that are run, at most. Raises ``NoAnswer`` where it does not become true.
+        """
+        at_rest = self._run_until(lambda: bool(predicate(self)), ticks)
+        if not predicate(self):
+            why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
+            raise NoAnswer(f"until: the condition is not true at tick {self.now}, and {why}", "pending")
+        return self.now
+
+    def await_all(self, *, ticks: int = PATIENCE) -> list[Sent]:
+        """Run until everything that was sent and called has come to its end, and return all of that.
+
+        ``ticks``: rounds that are run, at most. Raises ``NoAnswer``, which names what has not.
+        """
+        at_rest = self._run_until(lambda: all(handle.done for handle in self._handles), ticks)
+        left = [handle.record.text for handle in self._handles if not handle.done]
+        if left:
+            more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+            why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
+            raise NoAnswer(f"await_all: {why}, and there is no end of {'; '.join(left[:3])}{more}", "pending")
+        return list(self._handles)
+
+    # ---- copies
+
+    def snapshot(self) -> Snapshot:
+        """Return what the network is now, to be put back to."""
+        return Snapshot(self._engine.copy(), tuple(self._handles), tuple(self._faults))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put the network back to what it was. What was sent since never was."""
+        self._engine = snapshot.engine.copy()
+        self._handles, self._faults = list(snapshot.handles), list(snapshot.faults)
+        self._records = {handle.record for handle in self._handles}
+
+    def fork(self) -> Network:
+        """Return a network that goes on from here by itself. With the same calls both have the same roots."""
+        other = Network.__new__(Network)
+        other._begin(self._engine.copy())
+        other._handles = [type(handle)(other, handle.record) for handle in self._handles]
+        other._records, other._faults = set(self._records), list(self._faults)
+        return other
+
+    def of(self, handle: Sent) -> Any:
+        """Return what a message that was sent in another network is in this one, a copy of it. Raises
+        ``InvalidInput``."""
+        found = next((own for own in self._handles if own.record == handle.record), None)
+        if found is None:
+            raise InvalidInput(f"of: {handle.record.text}: this network has no such message")
+        return found
+
+    # ---- what comes of it
+
+    def export(self, lake: str | os.PathLike[str]) -> str:
+        """Write a lake of all heights, and return where: ``causeway check LAKE --execute`` executes it again.
+
+        Classes must be importable there; their modules may lie beside a scenario (``write_scenario``). Raises
+        ``InvalidInput`` where there is a lake already.
+        """
+        self._engine.write(os.fspath(lake))
+        return os.fspath(lake)
+
+    def scenario(self) -> str:
+        """Return the scenario of all that was done, as the text of a file: ``causeway run`` runs it again."""
+        return toml.text_of(self._engine.document())
+
+    def write_scenario(self, path: str | os.PathLike[str]) -> None:
+        """Write ``scenario`` to a file."""
+        Path(path).write_text(self.scenario())
+
+    def summary(self) -> dict[str, Any]:
+        """Return what became of all messages, as ``causeway run`` counts it."""
+        from causeway.pipeline.summary import summary_in_process
+
+        with tempfile.TemporaryDirectory(prefix="causeway-") as folder:
+            lake = self._engine.write(os.path.join(folder, "lake"))
+            return summary_in_process(lake, lake.last_manifest())
+
+    def close(self) -> None:
+        """Do nothing: it is all in memory. Networks on lakes have something to let go of."""
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """What a network was when it was taken."""
+
+    engine: Engine
+    handles: tuple[Sent, ...]
+    faults: tuple[Fault, ...]
+
+
+__all__ = ["Network", "Snapshot"]

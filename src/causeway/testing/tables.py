@@ -1,0 +1,171 @@
+"""The messages of a network as a small table."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from causeway.model.ledger import Event, Kind
+from causeway.testing.log import Log, Message
+from causeway.testing.timeline import Names, shown_payload
+from causeway.testing.tracing import Key
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN_ROWS = 60
+"""Rows that the table shows when it is printed."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One message.
+
+    Attributes:
+        tick: when it was made, or came in; None where that is not known.
+        kind: ``ingress`` (from a user), ``request`` or ``response``.
+        sender, receiver: names of programs; of a user ``user N``.
+        method, payload: of an answer the method is empty; the payload of a reject is its text.
+        amount: attached to a request, given back with an answer.
+        status: ``waiting``, ``executed``, ``failed`` or ``lost``; of a request also ``answered`` or ``rejected``.
+        code: of an answer, 0 for data.
+        reject: what that code means, empty for data.
+        ended: when it was handled.
+    """
+
+    tick: int | None
+    kind: str
+    sender: str
+    receiver: str
+    method: str
+    payload: bytes
+    amount: int
+    status: str
+    code: int
+    reject: str
+    ended: int | None
+
+
+COLUMNS = [column.name for column in fields(Row)]
+
+SCHEMA = pa.schema(
+    [
+        ("tick", pa.uint64()),
+        ("kind", pa.string()),
+        ("sender", pa.string()),
+        ("receiver", pa.string()),
+        ("method", pa.string()),
+        ("payload", pa.binary()),
+        ("amount", pa.string()),
+        ("status", pa.string()),
+        ("code", pa.uint8()),
+        ("reject", pa.string()),
+        ("ended", pa.uint64()),
+    ]
+)
+"""``amount`` as decimal digits: it has up to 128 bits."""
+
+
+class Messages(Sequence[Row]):
+    """Messages in the order in which they were made. It is a sequence of ``Row``, and shows itself as a table."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        """For ``Network.messages``."""
+        self._rows = list(rows)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        """Return one of them, or some as a table."""
+        return Messages(self._rows[place]) if isinstance(place, slice) else self._rows[place]
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield them."""
+        return iter(self._rows)
+
+    def arrow(self) -> pa.Table:
+        """Return them as an Arrow table (``SCHEMA``)."""
+        columns = {
+            name: [str(row.amount) if name == "amount" else getattr(row, name) for row in self] for name in COLUMNS
+        }
+        return pa.table(columns, schema=SCHEMA)
+
+    def pandas(self) -> pd.DataFrame:
+        """Return them as a DataFrame of pandas."""
+        frame: pd.DataFrame = self.arrow().to_pandas()
+        return frame
+
+    def __repr__(self) -> str:
+        """Return the table as text."""
+        lines = [[name.upper() for name in COLUMNS], *(_cells(row) for row in self._rows[:SHOWN_ROWS])]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
+        text = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        ]
+        more = len(self) - SHOWN_ROWS
+        return "\n".join([*text, *([f"... {more} more"] if more > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        """Return the table as HTML, for notebooks."""
+        head = "".join(f"<th>{name}</th>" for name in COLUMNS)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in _cells(row))}</tr>" for row in self[:SHOWN_ROWS]
+        )
+        more = len(self) - SHOWN_ROWS
+        rest = f"<p>... {more} more</p>" if more > 0 else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+
+
+def _cells(row: Row) -> list[str]:
+    cells = []
+    for name in COLUMNS:
+        value = getattr(row, name)
+        cells.append("" if value is None else shown_payload(value) if isinstance(value, bytes) else str(value))
+    return cells
+
+
+def rows_of(log: Log, names: Names, hidden: Collection[Key] = ()) -> list[Row]:
+    """Return all messages of a log but those that are ``hidden``, by the tick in which they were made."""
+    rows = [_row(message, log, names) for key, message in log.messages.items() if key not in hidden]
+    return sorted(rows, key=lambda row: 2**64 if row.tick is None else row.tick)
+
+
+def _row(message: Message, log: Log, names: Names) -> Row:
+    key, content = message.key, message.content
+    cause = None if message.cause is None else log.messages[message.cause]
+    tick = cause.at if cause is not None else min((each.tick for each in message.happened), default=None)
+    code = 0 if content is None else content.code
+    return Row(
+        tick=tick,
+        kind=Kind(key.kind).name.lower(),
+        sender=names.sender(key),
+        receiver=names.program(key.receiver),
+        method="" if content is None else content.method,
+        payload=b"" if content is None else content.payload,
+        amount=0 if content is None else content.amount,
+        status=_status(message, log),
+        code=code,
+        reject=names.meaning(code, b"" if content is None else content.payload).name if code else "",
+        ended=message.at,
+    )
+
+
+def _status(message: Message, log: Log) -> str:
+    if message.key.kind == Kind.REQUEST:
+        answer = log.answer_of(message.key)
+        if answer is not None and answer.content is not None:
+            return "rejected" if answer.content.code else "answered"
+        if log.is_lost(message.key):
+            return "lost"
+    if message.handled is not None:
+        return "executed" if message.handled.raised is None else "failed"
+    if message.is_lost:
+        return "lost"
+    refused = any(Event.REJECTED in each.events for each in message.happened)
+    return "rejected" if refused and message.key.kind == Kind.REQUEST else "waiting"

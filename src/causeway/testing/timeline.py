@@ -1,0 +1,128 @@
+"""Messages as text: one line a message and height, in the order in which it happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from causeway.model.ledger import Event, Kind
+from causeway.model.reject_codes import PortableCode
+from causeway.model.text import readable
+from causeway.testing.log import Happened, Log, Message
+from causeway.testing.tracing import Content, Key
+
+SHOWN_BYTES = 48
+"""Bytes of a payload that a line shows."""
+
+SHOWN_LINES = 400
+"""Lines of a timeline; of longer ones the last."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """What numbers are called. ``programs``: by number; ``chains``: by position; ``meaning``: of reject codes."""
+
+    programs: Mapping[int, str]
+    chains: Sequence[str]
+    meaning: PortableCode
+
+    def sender(self, key: Key) -> str:
+        """Return who sent a message."""
+        return f"user {key.sender}" if key.kind == Kind.INGRESS else self.program(key.sender)
+
+    def program(self, number: int) -> str:
+        """Return the name of a program, its number where it has none."""
+        return self.programs.get(number, f"program {number}")
+
+    def timeline(self, messages: Iterable[tuple[int, Message]], log: Log) -> str:
+        """Return what happened to messages, as ``timeline`` says it."""
+        return timeline(messages, log, self)
+
+    def message_of_user(self, user: int, receiver: int, method: str, payload: bytes) -> str:
+        """Return a message from a user in a few words."""
+        return self.message(Key(int(Kind.INGRESS), user, receiver, 0), Content(method, payload, 0, 0))
+
+    def call(self, caller: int, receiver: int, method: str, payload: bytes, amount: int) -> str:
+        """Return a call in a few words."""
+        return self.message(Key(int(Kind.REQUEST), caller, receiver, 0), Content(method, payload, amount, 0))
+
+    def message(self, key: Key, content: Content | None) -> str:
+        """Return a message in a few words."""
+        if key.kind == Kind.RESPONSE:
+            text = f"{self.program(key.receiver)} <- {self.program(key.sender)}"
+            return text if content is None else f"{text} {self._answer(content)}"
+        text = f"{self.sender(key)} -> {self.program(key.receiver)}"
+        if content is None:
+            return text
+        amount = f", amount {content.amount}" if content.amount else ""
+        return f"{text} {content.method}({shown_payload(content.payload) if content.payload else ''}{amount})"
+
+    def _answer(self, content: Content) -> str:
+        back = f", {content.amount} back" if content.amount else ""
+        if content.code == 0:
+            return f"{shown_payload(content.payload)}{back}"
+        text = readable(content.payload.decode(errors="backslashreplace"))
+        return f"{self.meaning(content.code, content.payload).name} (code {content.code}): {text}{back}"
+
+
+def shown_payload(payload: bytes) -> str:
+    """Return a payload as a short literal."""
+    if len(payload) <= SHOWN_BYTES:
+        return repr(payload)
+    return f"{payload[:SHOWN_BYTES]!r}... {len(payload)} bytes"
+
+
+def timeline(messages: Iterable[tuple[int, Message]], log: Log, names: Names) -> str:
+    """Return what happened to messages as lines: tick, chain, message, events. ``messages``: each with how far it is
+    indented; ``log``: that they are of."""
+    rows: list[tuple[tuple[int, int, int], tuple[str, str, str, str]]] = []
+    for place, (depth, message) in enumerate(messages):
+        what = "  " * depth + names.message(message.key, message.content)
+        for step, happened in enumerate(_joined(message.happened)):
+            said = _said(happened, message, names)
+            if log.is_undone(happened):
+                said += " (taken back by a fork)"
+            row = (str(happened.tick), names.chains[happened.chain], what, said)
+            rows.append(((happened.height, place, step), row))
+        if not message.happened:
+            rows.append(((2**62, place, 0), ("", "", what, "made, and not sent yet")))
+    lines = [row for _, row in sorted(rows)]
+    left_out = len(lines) - SHOWN_LINES
+    lines = lines[-SHOWN_LINES:]
+    widths = [max((len(line[column]) for line in lines), default=0) for column in range(3)]
+    text = [
+        f"tick {tick:>{widths[0]}}  {chain:<{widths[1]}}  {what:<{widths[2]}}  {said}".rstrip()
+        for tick, chain, what, said in lines
+    ]
+    return "\n".join(([f"... {left_out} lines before"] if left_out > 0 else []) + text) or "no messages"
+
+
+def _joined(happened: Sequence[Happened]) -> list[Happened]:
+    """Return what happened at one height on one chain as one."""
+    found: dict[tuple[int, int], Happened] = {}
+    for each in happened:
+        known = found.get((each.height, each.chain))
+        if known is None:
+            found[each.height, each.chain] = each
+        else:
+            events, code, reason = known.events | each.events, known.code or each.code, known.reason or each.reason
+            found[each.height, each.chain] = replace(known, events=events, code=code, reason=reason)
+    return list(found.values())
+
+
+_SENT = Event.SENT | Event.COMMITTED
+
+
+def _said(happened: Happened, message: Message, names: Names) -> str:
+    events = happened.events
+    words = ["sent"] if events & _SENT else []
+    words += [(event.name or "").lower().replace("_", " ") for event in Event if event in events & ~_SENT]
+    text = ", ".join(words)
+    handled = message.handled
+    if handled is not None and handled.raised is not None and message.at == happened.tick:
+        return f"{text}: raised {readable(handled.raised)}"
+    reason = readable(happened.reason)
+    refused = Event.REJECTED in events and happened.code and message.key.kind != Kind.RESPONSE
+    if refused:
+        reason = f"{reason} (code {happened.code})".strip()
+    return f"{text}: {reason}" if reason else text
