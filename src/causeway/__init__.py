@@ -1,7 +1,7 @@
 """Causeway routes messages between chains and proves that they arrived.
 
 ``import causeway as cw``: ``cw.Program`` and ``cw.VectorProgram`` are what programs subclass, ``cw.Trial`` tests one of
-them alone, ``cw.Network`` is a network of chains for tests, or runs a scenario.
+them alone, ``cw.Network`` is a network of chains for tests, or runs a scenario. ``cw.open`` reads a ledger or a lake.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from causeway.model.frame import Frame
     from causeway.model.ledger import Kind
     from causeway.model.reject_codes import RejectCode
+    from causeway.network.ledgers import open_place as open
     from causeway.programs import Effects, Program, Reject, VectorProgram
     from causeway.programs.naming import UnknownProgram, ref
     from causeway.programs.scalar import (
@@ -45,11 +46,15 @@ _HOMES = {
     ),
     "causeway.programs.trial": ("HandlerFailed", "Trial"),
     "causeway.programs.vector": ("method_is", "rows_of"),
+    "causeway.network.ledgers": ("open",),
     "causeway.testing.deploys": ("Deploy",),
     "causeway.testing.errors": ("NoAnswer", "Rejected", "Undone"),
     "causeway.testing.network": ("Network",),
 }
 """Where the public names are, by module."""
+
+_CALLED = {"open": "open_place"}
+"""Public names that are others in their modules, where they would hide what Python has."""
 
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -81,6 +86,7 @@ __all__ = [
     "VectorProgram",
     "__version__",
     "method_is",
+    "open",
     "ref",
     "rows_of",
 ]
@@ -92,4 +98,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module causeway has no attribute {name}")
     import importlib
 
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), _CALLED.get(name, name))

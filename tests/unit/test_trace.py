@@ -152,7 +152,7 @@ def test_several_messages_are_listed_and_nothing_of_them_reaches_the_terminal_ra
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "MESSAGE: missing"),
+        ([], "message: missing"),
         (["nothing"], "nothing: no such message"),
         (["l/99999999999999999999999999"], "no such message"),
         (["--index", "-1"], "--index"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,24 +15,18 @@ from rich.table import Table
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.watch import results, waiting
-from causeway.model.errors import InvalidInput
 from causeway.model.text import readable
 
 if TYPE_CHECKING:
     from causeway.audit.lives import Life, Step
-    from causeway.pipeline.ledger_search import Condition, MessageKey
+    from causeway.network.tracing import Traced
+    from causeway.pipeline.ledger_search import MessageKey
 
 SHOWN_STEPS = 60
 """Steps of one message that are shown; of more the first ones and the last."""
 
 LISTED = 20
 """Messages that are listed where several are meant."""
-
-FOLLOWED = 64
-"""Messages of one journey that are shown."""
-
-TOGETHER = 8
-"""Messages of one transaction that are shown; more are listed."""
 
 _MOST_INDEX = (1 << 64) - 1
 _COLOURS = {"another content": "bold red", "again": "bold red", "taken back": "yellow"}
@@ -72,62 +66,23 @@ def command(
 
     [bold]Example[/bold]: causeway trace my-ledger channel-141/3951625
     """
-    from causeway.audit.lives import lives_of
+    from causeway.network.tracing import SeveralMessages, trace
     from causeway.pipeline.lake_taking import ledger_of
-    from causeway.pipeline.ledger_search import find, headers_at, related, rows_of
 
-    narrowed: dict[str, tuple[str | int, ...]] = {
-        name: (value,)
-        for name, value in (("lane", lane), ("source", source), ("destination", destination), ("sender", sender))
-        if value is not None
-    }
-    if index is not None:
-        narrowed["index"] = (index,)
-    conditions = _conditions(message, narrowed)
     compile_first()
-    with waiting("searching"), ledger_of(lake) as ledger:
-        found = find(ledger, conditions)
-        if not found:
-            raise InvalidInput(f"{lake}: {_sought(message, narrowed)}: no such message")
-        rows = rows_of(ledger, found[: LISTED + 1] if len(found) > FOLLOWED else found)
-        if len(found) > 1 and not _belong_together(rows, message, len(found)):
-            _several(lake, found, as_json)
-            return shell.BAD_INPUT
-        keys = dict.fromkeys([*found, *related(ledger, rows, FOLLOWED)])
-        # What answers an answer, and journeys of what was found then, are hops further on.
-        lives = lives_of(rows_of(ledger, [*keys][:FOLLOWED]))
-        roots = headers_at(ledger, _places(lives))
+    try:
+        with waiting("searching"), ledger_of(lake) as ledger:
+            found = trace(
+                ledger, message, lane=lane, source=source, destination=destination, sender=sender, index=index
+            )
+    except SeveralMessages as error:
+        _several(lake, error.keys, as_json)
+        return shell.BAD_INPUT
     if as_json:
-        print(json.dumps({"lake": lake, "messages": [_as_dict(life, roots) for life in lives]}))
+        print(json.dumps({"lake": lake, "messages": [_as_dict(life, found) for life in found.lives]}))
     else:
-        _show(lives, roots, len(keys) - len(lives))
+        _show(found)
     return shell.OK
-
-
-def _conditions(message: str | None, narrowed: Mapping[str, tuple[str | int, ...]]) -> list[Condition]:
-    """Return the conditions of which a row of the message fulfils one. Raises ``InvalidInput``."""
-    if message is None:
-        if "index" not in narrowed and "sender" not in narrowed:
-            raise InvalidInput("MESSAGE: missing; name it, or give --index with --lane, --sender or --source")
-        return [narrowed]
-    conditions: list[Condition] = [{**narrowed, name: (message,)} for name in ("message_id", "transaction", "journey")]
-    before, _, number = message.rpartition("/")
-    if before and number.isascii() and number.isdecimal() and int(number[:21]) <= _MOST_INDEX:
-        conditions += [{**narrowed, name: (before,), "index": (int(number[:21]),)} for name in ("lane", "source")]
-    return conditions
-
-
-def _sought(message: str | None, narrowed: Mapping[str, tuple[str | int, ...]]) -> str:
-    said = [f"--{name} {values[0]}" for name, values in narrowed.items()]
-    return readable(" ".join([*([] if message is None else [message]), *said]))
-
-
-def _belong_together(rows: Any, message: str | None, count: int) -> bool:
-    """Return whether messages are of one journey, or a few of one transaction."""
-    journeys = set(rows["journey"].to_pylist())
-    if len(journeys) == 1 and None not in journeys:
-        return True
-    return count <= TOGETHER and message is not None and message in rows["transaction"].to_pylist()
 
 
 def _several(lake: str, found: Sequence[MessageKey], as_json: bool) -> None:
@@ -153,11 +108,6 @@ def _name(lane: Sequence[str | None], index: int | None, message_id: str | None)
     return readable(" ".join(part for part in parts if part))
 
 
-def _places(lives: Sequence[Life]) -> set[tuple[str, int]]:
-    steps = [step for life in lives for step in _chosen(life)[0]]
-    return {(step.chain, step.height) for step in steps if step.chain is not None and step.height is not None}
-
-
 def _chosen(life: Life) -> tuple[list[Step], int]:
     """Return the steps of a life that are shown, and how many are left out before the last of them."""
     steps = [*life.steps]
@@ -167,17 +117,17 @@ def _chosen(life: Life) -> tuple[list[Step], int]:
     return steps[:half] + steps[-half:], len(steps) - SHOWN_STEPS
 
 
-def _show(lives: Sequence[Life], roots: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]], more: int) -> None:
+def _show(found: Traced) -> None:
     console = results()
-    for number, life in enumerate(lives):
+    for number, life in enumerate(found.lives):
         if number:
             console.print()
-        _show_life(console, life, roots)
-    if more > 0:
-        console.print(f"\n{more:,} more messages belong to them", highlight=False)
+        _show_life(console, life, found)
+    if found.more > 0:
+        console.print(f"\n{found.more:,} more messages belong to them")
 
 
-def _show_life(console: Console, life: Life, roots: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]) -> None:
+def _show_life(console: Console, life: Life, found: Traced) -> None:
     took = "" if life.took is None or life.is_open else f" after {_delay(life.took)}"
     name = escape(_name(life.lane, life.index, life.message_id))
     console.print(f"[bold]{escape(life.kind)}[/bold] {name}: [bold]{escape(life.outcome)}[/bold]{took}")
@@ -203,7 +153,7 @@ def _show_life(console: Console, life: Life, roots: Mapping[tuple[str, int], Seq
         ("event", [_event(step) for step in steps]),
         ("chain", [escape(readable(step.chain or "")) for step in steps]),
         ("block", ["" if step.height is None else f"{step.height:,}" for step in steps]),
-        ("root", [_root(step, roots) for step in steps]),
+        ("root", [escape(readable(" or ".join(found.roots(step)))) for step in steps]),
         ("transaction", [escape(readable(step.row["transaction"] or "")) for step in steps]),
         ("because", [_because(step) for step in steps]),
     ]
@@ -228,13 +178,6 @@ def _because(step: Step) -> str:
     return escape(", ".join(said + ([f"code {code}"] if code else [])))
 
 
-def _root(step: Step, roots: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]) -> str:
-    if step.chain is None or step.height is None:
-        return ""
-    found = {row["root"] or row["hash"] for row in roots.get((step.chain, step.height), ())} - {None}
-    return escape(readable(" or ".join(sorted(found))))
-
-
 def _time(time: datetime | None) -> str:
     if time is None:
         return ""
@@ -251,7 +194,7 @@ def _delay(delay: timedelta) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
-def _as_dict(life: Life, roots: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def _as_dict(life: Life, found: Traced) -> dict[str, Any]:
     """Return a life as ``--json`` prints it."""
     names = dict(zip(_KEY, (*life.lane, life.index, life.message_id), strict=True))
     return {
@@ -260,11 +203,11 @@ def _as_dict(life: Life, roots: Mapping[tuple[str, int], Sequence[Mapping[str, A
         "amount": life.amount,
         "outcome": life.outcome,
         "seconds": None if life.took is None else life.took.total_seconds(),
-        "events": [_step_as_dict(step, roots) for step in life.steps],
+        "events": [_step_as_dict(step, found) for step in life.steps],
     }
 
 
-def _step_as_dict(step: Step, roots: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def _step_as_dict(step: Step, found: Traced) -> dict[str, Any]:
     row = step.row
     hashed = row["payload_hash"]
     return {
@@ -281,10 +224,7 @@ def _step_as_dict(step: Step, roots: Mapping[tuple[str, int], Sequence[Mapping[s
         "code": row["code"],
         "detail": row["detail"],
         "notes": [*step.notes],
-        "roots": [
-            each["root"] or each["hash"]
-            for each in roots.get((step.chain or "", -1 if step.height is None else step.height), ())
-        ],
+        "roots": found.roots(step),
         "stated_by": row["stated_by"],
         "source_file": row["source_file"],
         "source_row": row["source_row"],

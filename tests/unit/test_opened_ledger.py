@@ -1,0 +1,91 @@
+"""``cw.open``: a ledger, or a lake of a run, read from Python without a scenario."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import causeway as cw
+from causeway.cli.app import build
+from causeway.cli.shell import OK, execute
+from causeway.network.network import Network
+
+HEAD = "direction,side,chain,timestamp,tx_hash,nonce,token_dst,beneficiary,amount\n"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def ingested(folder: Path, nonces: range, *, twice: bool = False) -> str:
+    rows = []
+    for nonce in nonces:
+        for side, chain, at in (("send", "ethereum", 10_000), ("recv", "moonbeam", 20_000)):
+            amount = 7 if (side, nonce) == ("recv", 3) else 2**100
+            rows.append(f"eth->moonbeam,{side},{chain},{at + nonce},0x{side}{nonce},{nonce},gold,me,{amount}\n")
+    place = str(folder / "ledger")
+    for name, text in (("a.csv", HEAD + "".join(rows)), ("b.csv", HEAD + "".join(reversed(rows)))):
+        if name == "a.csv" or twice:
+            (folder / name).write_text(text)
+            assert execute(["ingest", "bridge-events", str(folder / name), "--lake", place], build, "causeway") == OK
+    return place
+
+
+def test_a_ledger_is_audited_traced_and_read_as_tables(tmp_path: Path) -> None:
+    with cw.open(ingested(tmp_path, range(5), twice=True)) as ledger:
+        found = ledger.audit()
+        assert not found.holds and found.checks["authenticity"].violated == 1
+        assert ledger.audit("finality").holds and [*ledger.audit("finality").checks] == ["finality"]
+        assert ledger.audit("finality").violations.arrow().num_rows == 0
+        assert found.violations.pandas()["index"].tolist() == [3, 3]
+        assert "authenticity" in repr(found) and "<table>" in found._repr_html_()
+        (life,) = ledger.trace("0xsend2").lives
+        assert (life.index, life.outcome) == (2, "received")
+        assert ledger.ledger.arrow().num_rows == 10  # each event once, though two files state it
+        assert "&lt;" in ledger.observed._repr_html_() or "ethereum" in ledger.observed._repr_html_()
+        assert "quarantine" in dir(ledger) and repr(ledger).startswith("<ledger ")
+        with pytest.raises(AttributeError, match="its tables are ledger"):
+            _ = ledger.packets
+        with pytest.raises(cw.InvalidInput, match="check: honesty: must be one of"):
+            ledger.audit("honesty")
+
+
+def test_what_is_committed_meanwhile_is_there_after_a_reload(tmp_path: Path) -> None:
+    with cw.open(ingested(tmp_path, range(3))) as ledger:
+        (tmp_path / "more").mkdir()
+        (tmp_path / "more" / "c.csv").write_text(HEAD + "eth->moonbeam,send,ethereum,9,0xnew,9,gold,me,1\n")
+        more = ["ingest", "bridge-events", str(tmp_path / "more"), "--lake", ledger.place]
+        assert execute(more, build, "causeway") == OK
+        assert ledger.ledger.arrow().num_rows == 6
+        ledger.reload()
+        assert ledger.ledger.arrow().num_rows == 7
+
+
+def test_a_lake_of_a_run_is_a_ledger_too_and_stays_as_it_was(tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    with Network.from_scenario(EXAMPLES / "auction.toml", {"network.executor": "in_process"}, lake=str(place)) as net:
+        net.run()
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
+    with cw.open(place) as ledger:
+        found = ledger.audit()
+        assert found.holds and found.checks["conservation"].examined > 20 and found.checks["headers"].examined > 0
+        derived = Path(ledger._ledger.storage.uri)
+        assert derived.exists() and not str(derived).startswith(str(place))
+        rows = ledger.ledger.arrow()
+    assert not derived.exists() and rows.num_rows > 100
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
+
+
+def test_tables_are_frames_of_the_users_session(tmp_path: Path, spark: SparkSession) -> None:
+    with cw.open(ingested(tmp_path, range(5), twice=True)) as ledger:
+        frame = ledger.ledger.spark(spark)
+        assert frame.where("event = 'sent'").count() == 5
+        assert sorted(int(row["index"]) for row in frame.where("event = 'received'").collect()) == [*range(5)]
+        assert ledger.promises.spark(spark).count() == ledger.promises.arrow().num_rows > 0
+        assert ledger.observed.spark(spark).count() == 2
+        found = ledger.audit(executor="spark", session=spark)
+        assert found.violations.arrow().equals(ledger.audit(executor="in_process").violations.arrow())
+
+
+def test_where_nothing_is_one_line_says_so(tmp_path: Path) -> None:
+    with pytest.raises(cw.InvalidInput, match="no ledger is there"):
+        cw.open(tmp_path)
