@@ -114,7 +114,7 @@ def test_a_timeline_says_what_happened_where_and_when(name: str) -> None:
     net.await_all()
     lines = asked.trace().splitlines()
     assert len(lines) == 4 and lines[0].startswith("tick") and "alice -> shop fail(, amount 15)" in lines[0]
-    assert "raised ValueError: asked to" in lines[1] and "test_testing.py, line" in lines[1]
+    assert "received, raised ValueError: asked to" in lines[1] and "test_testing.py, line" in lines[1]
     assert "  alice <- shop FAILED (code" in lines[2] and lines[3].endswith("answered")
     assert [line.split()[2] for line in lines] == ["right", "left", "left", "right"]
     net.until(lambda net: net.state_of("shop")["told"])

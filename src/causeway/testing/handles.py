@@ -167,6 +167,7 @@ class Asked(Sent):
         ``ticks``: rounds that are run, at most. Raises ``NoAnswer`` when none comes: it was refused, lost, the network
         is at rest without it, or it takes longer.
         """
+        __tracebackhide__ = True
         at_rest = self._network._run_until(lambda: self.done, ticks)
         result = self.answer
         if result is not None:
@@ -180,6 +181,7 @@ class Asked(Sent):
 
     def result(self, ticks: int = PATIENCE) -> bytes:
         """Return the data of the answer, as ``wait`` gets it. Raises ``Rejected`` for a reject, and ``NoAnswer``."""
+        __tracebackhide__ = True
         result = self.wait(ticks)
         if result.reject is not None:
             text = result.payload.decode(errors="backslashreplace")

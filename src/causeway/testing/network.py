@@ -185,6 +185,7 @@ class Network(Asking):
 
         ``ticks``: rounds that are run, at most. Raises ``NoAnswer`` where it does not become true.
         """
+        __tracebackhide__ = True
         at_rest = self._run_until(lambda: bool(predicate(self)), ticks)
         if not predicate(self):
             why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
@@ -196,6 +197,7 @@ class Network(Asking):
 
         ``ticks``: rounds that are run, at most. Raises ``NoAnswer``, which names what has not.
         """
+        __tracebackhide__ = True
         at_rest = self._run_until(lambda: all(handle.done for handle in self._handles), ticks)
         left = [handle.record.text for handle in self._handles if not handle.done]
         if left:

@@ -117,10 +117,11 @@ def _said(happened: Happened, message: Message, names: Names) -> str:
     events = happened.events
     words = ["sent"] if events & _SENT else []
     words += [(event.name or "").lower().replace("_", " ") for event in Event if event in events & ~_SENT]
-    text = ", ".join(words)
     handled = message.handled
     if handled is not None and handled.raised is not None and message.at == happened.tick:
-        return f"{text}: raised {readable(handled.raised)}"
+        words = [word for word in words if word not in ("executed", "rejected")]
+        return ", ".join([*words, f"raised {readable(handled.raised)}"])
+    text = ", ".join(words)
     reason = readable(happened.reason)
     refused = Event.REJECTED in events and happened.code and message.key.kind != Kind.RESPONSE
     if refused:

@@ -5,6 +5,7 @@ No log of a network says that. ``TracedPrograms`` run as ``Programs`` do, and te
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -107,4 +108,8 @@ def _raised(execution: Execution) -> dict[int, str]:
         return {}
     texts = [rows[name].to_pylist() for name in ("handler", "error", "file")]
     lines = zip(rows["row"].tolist(), *texts, rows["line"].tolist(), strict=True)
-    return {row: f"{error} ({file}, line {line}, in {handler})" for row, handler, error, file, line in lines}
+    here = f"{os.getcwd()}{os.sep}"
+    return {
+        row: f"{error} ({file.removeprefix(here)}, line {line}, in {handler})"
+        for row, handler, error, file, line in lines
+    }

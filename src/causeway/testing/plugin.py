@@ -1,0 +1,110 @@
+"""The pytest plugin: networks for tests, under several protocols, and what their messages did where a test fails.
+
+It is there in every run of pytest where Causeway is installed, so it imports nothing of it until a test asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from causeway.testing.network import Network
+
+MARK = "causeway"
+FIXTURE = "causeway_network"
+PROTOCOL = "causeway_protocol"
+ALL = "all"
+
+_NETWORKS = pytest.StashKey[list["Network"]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark."""
+    line = (
+        f"{MARK}(protocols=None, options=None): run the test once under each of these protocols ({ALL!r}: under all), "
+        f"with these options by protocol, in the networks that the fixture {FIXTURE} makes"
+    )
+    config.addinivalue_line("markers", line)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for a network or its protocol once under each protocol of its mark."""
+    if PROTOCOL not in metafunc.fixturenames:
+        return
+    mark = metafunc.definition.get_closest_marker(MARK)
+    if mark is None:
+        return
+    _check(mark)
+    asked = mark.kwargs.get("protocols")
+    if asked is not None:
+        metafunc.parametrize(PROTOCOL, _protocols(asked), indirect=True)
+
+
+def _check(mark: pytest.Mark) -> None:
+    unknown = sorted(set(mark.kwargs) - {"protocols", "options"})
+    if mark.args or unknown:
+        what = f"an argument {mark.args[0]!r} without a name" if mark.args else f"an argument {unknown[0]}"
+        raise pytest.UsageError(f"mark {MARK}: {what}; allowed: protocols, options")
+
+
+def _protocols(asked: object) -> list[str]:
+    """Return the names of protocols that a mark asks for."""
+    from causeway.protocols.registry import names
+
+    known = names()
+    if asked == ALL:
+        return known
+    if isinstance(asked, str) or not isinstance(asked, Iterable):
+        raise pytest.UsageError(f"mark {MARK}: protocols = {asked!r}: must be a list of names, or {ALL!r}")
+    found = list(asked)
+    for name in found:
+        if name not in known:
+            raise pytest.UsageError(f"mark {MARK}: protocols: {name!r}: no such protocol; allowed: {', '.join(known)}")
+    return found
+
+
+@pytest.fixture
+def causeway_protocol(request: pytest.FixtureRequest) -> str:
+    """Return the name of the protocol that the test runs under: of its mark, or the one that scenarios have."""
+    from causeway.protocols.registry import DEFAULT
+
+    name: str = getattr(request, "param", DEFAULT)
+    return name
+
+
+@pytest.fixture
+def causeway_network(request: pytest.FixtureRequest, causeway_protocol: str) -> Callable[..., Network]:
+    """Return what makes networks as ``causeway.Network`` does, under the protocol of the test.
+
+    ``options`` of the mark, by protocol, are theirs unless the test gives others. Where the test fails, the timelines
+    of their messages are shown.
+    """
+    from causeway.testing.network import Network
+
+    mark = request.node.get_closest_marker(MARK)
+    options: Mapping[str, Mapping[str, Any]] = {} if mark is None else mark.kwargs.get("options") or {}
+    made = request.node.stash.setdefault(_NETWORKS, [])
+
+    def make(*args: Any, **kwargs: Any) -> Network:
+        kwargs = {"protocol": causeway_protocol, **kwargs}
+        kwargs.setdefault("options", options.get(kwargs["protocol"]))
+        network = Network(*args, **kwargs)
+        made.append(network)
+        return network
+
+    return make
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the timelines of a test's networks to its report where it failed."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for network in item.stash.get(_NETWORKS, []):
+            report.sections.append((f"messages of {network!r}", network.trace()))
+    return report
