@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.arrays import Array
-from causeway.audit.checks import ORDERED, UNKNOWN, VIOLATED, Bucket, Checked, Finding
+from causeway.audit.checks import ENDED_AT_DESTINATION, ORDERED, UNKNOWN, VIOLATED, Bucket, Checked, Finding
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools, Columns
 from causeway.audit.windows import Lane
 from causeway.ledger.schema import Event
@@ -80,13 +80,14 @@ class Along:
         self.raised = np.zeros((int(inside.sum()), 3), np.int32)
         self.raising = np.zeros((*self.raised.shape, RAISING), np.int32)
         self._slots = slots
-        gaps, skips = np.empty((messages, 2), np.int64), np.empty((messages, 4), np.int64)
-        self.lead, self.tail = np.empty((count, 3), np.int64), np.empty((count, 3), np.int64)
+        gaps, skips = np.empty((messages, 2), np.int64), np.empty((messages, 5), np.int64)
+        self.lead, self.tail = np.empty((count, 4), np.int64), np.empty((count, 4), np.int64)
         sizes = np.zeros(2, np.int64)
         sent, received, acknowledged = (bucket.first(event) for event in ORDERED.values())
         walk(
             *(starts, stops, columns.index[columns.starts[:-1]], sent, received, acknowledged),
-            *(columns.height, columns.position, columns.time, bucket.is_open.view(np.uint8)),
+            *(columns.height, columns.position, columns.time),
+            *(bucket.is_open.view(np.uint8), bucket.surely_open.view(np.uint8)),
             *(self.top, self.top_position, self.has_top, self.top_time, self.least, self.least_time, self.below),
             *(self.ends, gaps, skips, self.lead, self.tail, sizes, slots, self.raised, self.raising),
         )
@@ -135,7 +136,9 @@ class Along:
         index = columns.index[one] + np.uint64(1)
         ordered = bucket.promised("ordered_receives")
         skips = self.skips[ordered[bucket.lane[self.skips[:, 0]]]]
-        covered = bucket.together(received[skips[:, 0]], received[skips[:, 1]], Event.RECEIVED)
+        covered = skips[:, 4] == skips[:, 3]
+        for event in ENDED_AT_DESTINATION:
+            covered &= bucket.together(received[skips[:, 0]], received[skips[:, 1]], event)
         rows, many = sent[skips[:, 2]], skips[:, 3].astype(np.float64)
         found = []
         for reason, chosen in (("missing_inside_window", inside), ("missing_outside_windows", ~inside)):
@@ -163,7 +166,8 @@ class Along:
         )
         for name, (of, message) in zip(ENDS, rows, strict=True):
             table |= _row_columns(columns, name, np.where(message >= 0, of[message], -1))
-        table["lead_count"], table["tail_count"] = pa.array(self.lead[:, 1]), pa.array(self.tail[:, 1])
+        for name, of in (("lead", self.lead), ("tail", self.tail)):
+            table[f"{name}_count"], table[f"{name}_unended"] = pa.array(of[:, 1]), pa.array(of[:, 3])
         for number, promise in enumerate(ORDERED):
             for name in ("top", "top_position", "has_top", "top_time", "least", "least_time"):
                 table[f"{name}_{promise}"] = pa.array(np.ascontiguousarray(getattr(self, name)[:, number]))

@@ -22,6 +22,10 @@ VIOLATED, UNKNOWN = "violated", "unknown"
 ONCE = (Event.SENT, Event.RECEIVED, Event.EXECUTED, Event.ANSWERED, Event.ACKNOWLEDGED, Event.TIMED_OUT)
 """What happens to a message at most once."""
 
+ENDED_AT_SOURCE = (Event.TIMED_OUT, Event.DROPPED, Event.REJECTED)
+ENDED_AT_DESTINATION = (Event.RECEIVED, Event.DROPPED, Event.REJECTED)
+"""How a message may end on its two chains: where one that looks open would show it, the windows must have these."""
+
 ORDERED = {
     "ordered_sends": Event.SENT,
     "ordered_receives": Event.RECEIVED,
@@ -136,6 +140,21 @@ class Bucket:
         time = self.columns.time
         between = time[other].astype(np.float64) - time[one].astype(np.float64)
         return np.where((time[one] == NO_TIME) | (time[other] == NO_TIME), np.nan, between)
+
+    @cached_property
+    def surely_open(self) -> Bools:
+        """Which open messages of lanes with ordered receives ended nowhere on the chain that sent them: the last window
+        of each event that would say so has their sending."""
+        found = self.is_open & self.promised("ordered_receives")[self.lane]
+        chosen = np.flatnonzero(found)
+        rows = self.first(Event.SENT)[chosen]
+        for event in ENDED_AT_SOURCE if len(rows) else ():
+            for places, spans, _ in self.spans(rows, self.columns.chain[rows], event):
+                height, time = self.columns.height[rows[places]], self.columns.time[rows[places]]
+                by_height = (height != NO_HEIGHT) & bool(len(spans.heights[0]))
+                by_time = (time != NO_TIME) & spans.in_last_time(time)
+                found[chosen[places]] &= np.where(by_height, spans.in_last_height(height), by_time)
+        return found
 
     def spans(self, rows: Array, chains: Array | None, event: Event) -> Iterator[tuple[Array, Spans, Lane]]:
         """Yield where rows stand that have one lane and chain (``chains``: codes; None: the lane's source), and the

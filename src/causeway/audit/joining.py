@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.along import RAISING, Before, PieceKey
-from causeway.audit.checks import ORDERED, UNKNOWN, VIOLATED, Known, SentEnds
+from causeway.audit.checks import ENDED_AT_DESTINATION, ORDERED, UNKNOWN, VIOLATED, Known, SentEnds
 from causeway.audit.columns import NO_HEIGHT, NO_TIME
 from causeway.audit.passing import VIOLATIONS_SCHEMA, as_findings
 from causeway.audit.windows import Lane, Spans
@@ -78,7 +78,7 @@ def _one_lane(
     last_sent: dict[str, Any] | None = None
     last_received: dict[str, Any] | None = None
     waiting: dict[str, Any] | None = None
-    many = 0
+    many = unended = 0
     missing = [0, 0, 0]
     top = Before((0, 0, 0), (int(NO_HEIGHT),) * 3, (0, 0, 0), (_NEVER,) * 3)
     for row, piece in zip(rows, pieces, strict=True):
@@ -105,15 +105,18 @@ def _one_lane(
             joined.sent[lane] = SentEnds(before.first if before else ends[0]["index"], ends[1]["index"], time)
         if piece["lead_count"]:
             waiting = waiting or _end(piece, "lead")
-            many += piece["lead_count"]
+            many, unended = many + piece["lead_count"], unended + piece["lead_unended"]
         received = _end(piece, "first_received")
         if received is not None:
             if many and waiting is not None and "ordered_receives" in promised:
-                covered = _together(known, lane, last_received, received, Event.RECEIVED)
+                covered = unended == many and all(
+                    _together(known, lane, last_received, received, event) for event in ENDED_AT_DESTINATION
+                )
                 reason = "skipped" if covered else "skipped_not_covered"
                 yield _gap(lane, VIOLATED if covered else UNKNOWN, reason, waiting["index"], many)
             last_received = _end(piece, "last_received")
-            waiting, many = _end(piece, "tail"), piece["tail_count"]
+            waiting = _end(piece, "tail")
+            many, unended = piece["tail_count"], piece["tail_unended"]
     if missing[1]:
         joined.missing[lane] = (missing[0], missing[1], missing[2])
 

@@ -41,6 +41,14 @@ class Spans:
         """Return whether one window has both times."""
         return _together(self.times, first, last)
 
+    def in_last_height(self, height: npt.NDArray[Any]) -> Bools:
+        """Return whether the last window in heights has each height."""
+        return _in_last(self.heights, height)
+
+    def in_last_time(self, time: npt.NDArray[Any]) -> Bools:
+        """Return whether the last window in times has each time."""
+        return _in_last(self.times, time)
+
     def end_of(self, time: int) -> int | None:
         """Return the last time of the window that a time is in, None if it is in none."""
         firsts, lasts = self.times
@@ -62,6 +70,12 @@ def _together(spans: tuple[npt.NDArray[Any], npt.NDArray[Any]], first: Any, last
     low, high = np.minimum(first, last), np.maximum(first, last)
     at = np.searchsorted(firsts, low, side="right") - 1
     return np.asarray((at >= 0) & (high <= lasts[np.maximum(at, 0)]))
+
+
+def _in_last(spans: tuple[npt.NDArray[Any], npt.NDArray[Any]], values: npt.NDArray[Any]) -> Bools:
+    if not len(spans[0]):
+        return np.zeros(len(values), dtype=bool)
+    return np.asarray((values >= spans[0][-1]) & (values <= spans[1][-1]))
 
 
 class Windows:

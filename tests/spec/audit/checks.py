@@ -101,9 +101,14 @@ def out_of_order(ledger: Ledger, lane: Lane, event: str) -> list[Row]:
     return [row for number, row in enumerate(rows) if any(before(row, lower) for lower in rows[:number])]
 
 
+ENDED_AT_SOURCE = ("timed_out", "dropped", "rejected")
+ENDED_AT_DESTINATION = ("received", "dropped", "rejected")
+
+
 def gaps(ledger: Ledger) -> Checked:
     """A numbered lane shows all indices between the first and the last sent: what is missing is missing in the input.
-    A lane with ordered receives skips no message: what is received after an open message shows that it was lost."""
+    A lane with ordered receives skips no message: what is received after an open message shows that it was lost, if the
+    input would show that it ended in another way."""
     examined, found = 0, []
     for lane in ledger.lanes:
         numbered, ordered = ledger.promised(lane, "numbered"), ledger.promised(lane, "ordered_receives")
@@ -122,7 +127,12 @@ def gaps(ledger: Ledger) -> Checked:
             row = message.first("received")
             if row:
                 if waiting:
-                    covered = ledger.together(receipt, row, lane, "received")
+                    covered = all(ledger.together(receipt, row, lane, event) for event in ENDED_AT_DESTINATION)
+                    covered &= all(
+                        ledger.in_last_window(message.first("sent"), lane, event)
+                        for message in waiting
+                        for event in ENDED_AT_SOURCE
+                    )
                     verdict, reason = ("violated", "skipped") if covered else ("unknown", "skipped_not_covered")
                     first = waiting[0].index
                     found.append(Finding("gaps", verdict, reason, lane, first, None, len(waiting)))

@@ -176,6 +176,14 @@ class Ledger:
                 return any(first <= low and high <= last for first, last in spans)
         return False
 
+    def in_last_window(self, row: Row, lane: Lane, event: str) -> bool:
+        """Whether a row is in its chain's last window, in heights if it has one and there are any, else in times."""
+        for kind in ("height", "time"):
+            spans = self.windows(row["chain"], lane, event, kind)
+            if row[kind] is not None and spans:
+                return bool(spans[-1][0] <= row[kind] <= spans[-1][1])
+        return False
+
     def all_until(self, chain: str | None, lane: Lane) -> int | None:
         """Until which time all that a chain sent since its first block is covered."""
         ends = [

@@ -1,0 +1,60 @@
+"""The audit of small ledgers, written by hand: of each it is plain what it should say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from causeway.audit.auditing import Audit, audit_rows
+from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
+from tests.property.audit_ledgers import content, table
+
+Row = dict[str, Any]
+LANE = {"protocol": "p", "source": "a", "destination": "b", "lane": "x"}
+AT_DESTINATION = ("received", "executed", "answered", "rejected")
+
+
+def happened(index: int | None, event: str, at: int, **known: Any) -> Row:
+    """An event at height ``at`` of the chain that it belongs to, and at so many seconds."""
+    chain = "b" if event in AT_DESTINATION else "a"
+    row = {**LANE, "index": index, "kind": "request", "event": event, "chain": chain, "height": at, "stated_by": "test"}
+    return {**row, "time": at * 1_000_000, "payload_hash": content(1), **known}
+
+
+def window(chain: str, first: int, last: int, **known: Any) -> Row:
+    own = {"first_height": first, "last_height": last, "how": "declared", "stated_by": "test"}
+    return {"chain": chain, **own, "first_time": first * 1_000_000, "last_time": last * 1_000_000, **known}
+
+
+WHOLE = (window("a", 1, 1000), window("b", 1, 1000))
+
+
+def promised(*names: str | tuple[str, int]) -> list[Row]:
+    pairs = [(name, None) if isinstance(name, str) else name for name in names]
+    return [{**LANE, "promise": name, "number": number, "stated_by": "test"} for name, number in pairs]
+
+
+def audited(rows: Iterable[Row], promises: Iterable[Row] = (), observed: Iterable[Row] = WHOLE, **tables: Any) -> Audit:
+    numbered = [{**row, "source_row": number} for number, row in enumerate(rows, start=1)]
+    given = table(observed, OBSERVED_SCHEMA), table(promises, PROMISES_SCHEMA)
+    return audit_rows(table(numbered, LEDGER_SCHEMA), *given, **tables)
+
+
+def said(found: Audit, check: str) -> list[tuple[str, str, int | None, int | None]]:
+    """Verdict, reason, index and row of what a check found."""
+    rows = [row for row in found.violations.to_pylist() if row["check"] == check]
+    return [(row["verdict"], row["reason"], row["index"], row["source_row"]) for row in rows]
+
+
+def test_a_message_that_timed_out_in_a_hole_of_the_input_was_not_skipped() -> None:
+    rows = [happened(index, "sent", index) for index in (1, 2, 3)]
+    rows += [happened(index, "received", index + 10) for index in (1, 3)]
+    ordered = promised("ordered_receives")
+    assert said(audited([*rows, happened(2, "timed_out", 20)], ordered), "gaps") == []
+    assert said(audited(rows, ordered), "gaps") == [("violated", "skipped", 2, None)]
+    cut = [window("a", 1, 15), window("a", 25, 1000), window("b", 1, 1000)]
+    assert said(audited(rows, ordered, cut), "gaps") == [("unknown", "skipped_not_covered", 2, None)]
+    cut = [window("a", 1, 1000, events=["sent"]), window("b", 1, 1000)]
+    assert said(audited(rows, ordered, cut), "gaps") == [("unknown", "skipped_not_covered", 2, None)]
+    cut = [window("a", 1, 1000), window("b", 1, 1000, events=["received"])]
+    assert said(audited(rows, ordered, cut), "gaps") == [("unknown", "skipped_not_covered", 2, None)]
