@@ -9,6 +9,7 @@ import pytest
 
 import causeway as cw
 from causeway.protocols.registry import names
+from causeway.testing.plugin import asked_protocols
 
 pytest_plugins = ["pytester"]
 
@@ -32,7 +33,8 @@ def test_all(causeway_network, causeway_protocol):
 @pytest.mark.causeway(protocols=["ibc"])
 def test_one(causeway_network):
     net = causeway_network(1, [cw.Deploy(Echo)])
-    assert net.call("echo", "x", "same").result() == b"other"
+    assert net.call("echo", "x", "same").result() == b"same"
+    net.call("echo", "x", amount=10**30).result()
 
 
 def test_none(causeway_network):
@@ -40,32 +42,30 @@ def test_none(causeway_network):
 """
 
 
-def run(pytester: pytest.Pytester, text: str) -> pytest.RunResult:
-    pytester.makepyfile(text)
-    return pytester.runpytest_inprocess("-p", "causeway.testing.plugin", "-p", "no:cacheprovider", "-p", "no:xdist")
-
-
 def test_a_test_runs_under_each_protocol_and_shows_its_messages_where_it_fails(pytester: pytest.Pytester) -> None:
-    result = run(pytester, TESTS)
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_subprocess("-p", "causeway.testing.plugin", "-p", "no:cacheprovider", timeout=300)
     result.assert_outcomes(passed=len(names()) + 1, failed=1)
     text = result.stdout.str()
     assert "test_one[ibc]" in text
-    assert "messages of <Network ibc: 1 chains, 1 programs, height 3, next tick 3>" in text
+    assert "messages of <Network ibc: 1 chains, 1 programs, height 4, next tick 4>" in text
     assert "caller/chain-0 -> echo x(b'same')" in text and "caller/chain-0 <- echo b'same'" in text
+    assert "handles.py" not in text  # the failure is shown in the test
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("mark", "line"),
     [
-        ('protocols=["icp"]', "mark causeway: protocols: 'icp': no such protocol; allowed: ibc, ic, icmp, xdm"),
-        ('protocols="ic"', "mark causeway: protocols = 'ic': must be a list of names, or 'all'"),
-        ('protocol=["ic"]', "mark causeway: an argument protocol; allowed: protocols, options"),
-        ('"ic"', "mark causeway: an argument 'ic' without a name; allowed: protocols, options"),
+        (pytest.mark.causeway(protocols=["icp"]), "protocols: 'icp': no such protocol; allowed: ibc, ic, icmp, xdm"),
+        (pytest.mark.causeway(protocols="ic"), "protocols = 'ic': must be a list of names, or 'all'"),
+        (pytest.mark.causeway(protocol=["ic"]), "an argument protocol; allowed: protocols, options"),
+        (pytest.mark.causeway("ic"), "an argument 'ic' without a name; allowed: protocols, options"),
     ],
 )
-def test_a_mistake_in_the_mark_is_one_line(pytester: pytest.Pytester, arguments: str, line: str) -> None:
-    text = f"import pytest\n\n@pytest.mark.causeway({arguments})\ndef test_it(causeway_network):\n    pass\n"
-    assert line in run(pytester, text).stdout.str()
+def test_a_mistake_in_the_mark_is_one_line(mark: pytest.MarkDecorator, line: str) -> None:
+    with pytest.raises(pytest.UsageError) as caught:
+        asked_protocols(mark.mark)
+    assert str(caught.value) == f"mark causeway: {line}"
 
 
 @pytest.mark.causeway(protocols=["ic"])

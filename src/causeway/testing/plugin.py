@@ -35,19 +35,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if PROTOCOL not in metafunc.fixturenames:
         return
     mark = metafunc.definition.get_closest_marker(MARK)
-    if mark is None:
-        return
-    _check(mark)
-    asked = mark.kwargs.get("protocols")
-    if asked is not None:
-        metafunc.parametrize(PROTOCOL, _protocols(asked), indirect=True)
+    protocols = None if mark is None else asked_protocols(mark)
+    if protocols is not None:
+        metafunc.parametrize(PROTOCOL, protocols, indirect=True)
 
 
-def _check(mark: pytest.Mark) -> None:
+def asked_protocols(mark: pytest.Mark) -> list[str] | None:
+    """Return the protocols that a mark names, None where it names none. Raises ``pytest.UsageError``."""
     unknown = sorted(set(mark.kwargs) - {"protocols", "options"})
     if mark.args or unknown:
         what = f"an argument {mark.args[0]!r} without a name" if mark.args else f"an argument {unknown[0]}"
         raise pytest.UsageError(f"mark {MARK}: {what}; allowed: protocols, options")
+    asked = mark.kwargs.get("protocols")
+    return None if asked is None else _protocols(asked)
 
 
 def _protocols(asked: object) -> list[str]:
