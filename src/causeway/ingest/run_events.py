@@ -90,7 +90,7 @@ class Telling:
     drafts."""
 
     heights_of: Callable[[U64], U64]
-    expired: tuple[str, ...] = ()
+    expired: tuple[int, ...] = ()
     paired: Callable[[U64], tuple[U64, npt.NDArray[np.bool_]]] | None = None
     reasons: Names = field(default_factory=Names)
 
@@ -150,9 +150,9 @@ class Telling:
         for event, happened in _TOLD.items():
             chosen = has(events, event)
             if event == Event.RECEIVED:
-                late = np.isin(rows["detail"], [self.reasons.code(name) for name in self.expired])
-                late &= has(events, Event.REJECTED)
+                late = chosen & self._expired(events, spoken)
                 parts.append(_happening(rows, chosen & ~ingress & ~late, happened, hashed=True))
+                parts.append(_happening(rows, late & ~has(events, Event.REJECTED), Happened.REJECTED))
                 detail = self.reasons.code(CAME_IN)
                 parts.append(_happening(rows, chosen & ingress, Happened.OBSERVED, detail=detail))
             elif event == Event.STOPPED:
@@ -161,6 +161,13 @@ class Telling:
                 parts.append(_happening(rows, chosen, happened))
         parts.append(_happening(rows, control & has(events, Event.ACKNOWLEDGED), Happened.EXECUTED))
         return parts
+
+    def _expired(self, events: Frame, spoken: Frame) -> npt.NDArray[np.bool_]:
+        """Return which rows take in a message only to say that it has expired. The code of a row says what came of a
+        message, unless it is the message's own."""
+        late = np.isin(events["code"], self.expired) & (events["kind"] != Kind.RESPONSE)
+        found: npt.NDArray[np.bool_] = late & spoken["known"] & (spoken["code"] != events["code"])
+        return found
 
     def _about(
         self, events: Frame, spoken: Frame, in_lane: npt.NDArray[np.bool_], loose: npt.NDArray[np.bool_]
@@ -263,7 +270,7 @@ class Telling:
         told = {name: rows[name] for name in ("number", "tick", "height")}
         drafts = drafts.with_columns(**told, code=code, at=rows["height"], owner=rows["chain"])
         # No program hears what comes of a control message: its end is all that its chain is shown.
-        control = gone["kind"] == Kind.CONTROL
+        control = (gone["kind"] == Kind.CONTROL) & ~_told_at(events.filter(has(events, Event.TIMED_OUT)), places)
         shown = drafts.filter(control).with_columns(event=np.int8(EVENTS.index(Happened.ACKNOWLEDGED)))
         return [drafts, shown]
 

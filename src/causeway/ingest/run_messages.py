@@ -67,7 +67,25 @@ class SpokenOf(NamedTuple):
 
 def run_logs(outbound: pa.Table, events: pa.Table, collected: pa.Table) -> RunLogs:
     """Return log rows, those of one chain and height in the order in which it logged them, with their numbers."""
-    return RunLogs(numbered_rows(outbound, "source"), numbered_rows(events, "chain"), numbered_rows(collected, "chain"))
+    told = _time_outs_told(numbered_rows(events, "chain"))
+    return RunLogs(numbered_rows(outbound, "source"), told, numbered_rows(collected, "chain"))
+
+
+def _time_outs_told(events: Frame) -> Frame:
+    """Return rows of ``events`` in which what says that a message in a lane timed out says just that.
+
+    What its chain is given instead of an answer is received in no lane. Of a control message no program hears, so that
+    this row alone has its place: it is the time-out, and the one beside it without a place says nothing more.
+    """
+    on_lane, control = events["source"] != np.uint32(NO_CHAIN), events["kind"] == Kind.CONTROL
+    given = on_lane & (events["via"] == Via.TIMEOUT) & has(events, Event.RECEIVED)
+    again = control & ~on_lane & has(events, Event.TIMED_OUT)
+    if not (given.any() or again.any()):
+        return events
+    bits = np.where(given & control, np.uint16(Event.TIMED_OUT), events["events"])
+    apart = given & ~control
+    ends = {name: np.where(apart, np.uint32(NO_CHAIN), events[name]) for name in LANE_COLUMNS[:2]}
+    return events.with_columns(events=np.where(again, np.uint16(0), bits), **ends)
 
 
 def numbered_rows(rows: pa.Table, owner: str) -> Frame:
@@ -131,9 +149,10 @@ def is_made(events: Frame) -> Mask:
 
 def of_lanes(events: Frame) -> Mask:
     """Return which rows are about the message at their place in a lane. Of control rows those that tell of a message
-    that was received: others tell of what chains and carriers do."""
+    that was received or timed out: others tell of what chains and carriers do."""
     on_lane = events["source"] != np.uint32(NO_CHAIN)
-    found: Mask = on_lane & ((events["kind"] != Kind.CONTROL) | has(events, Event.RECEIVED))
+    told = has(events, Event.RECEIVED) | has(events, Event.TIMED_OUT)
+    found: Mask = on_lane & ((events["kind"] != Kind.CONTROL) | told)
     return found
 
 

@@ -52,9 +52,9 @@ class ProtocolInfo:
     ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
     of a simulation, a function that makes of its log tables what was found. ``promises``: yields what lanes promise
     (``protocols.promised``); ``watermarks``: the numbers in its state tables that never fall
-    (``protocols.watermarks``). ``expired``: reasons of rejects that a message came after its time, so that it counts as
-    not received; ``paired``: a function of substreams, for a protocol in which a response has the index of its request:
-    returns that of the one beside each of the other, and which are those of responses.
+    (``protocols.watermarks``). ``expired``: codes with which a chain takes in a message only to say that it has
+    expired, so that it counts as not received; ``paired``: a function of substreams, for a protocol in which a response
+    has the index of its request: returns that of the one beside each of the other, and which are those of responses.
     """
 
     name: str
@@ -87,7 +87,7 @@ class ProtocolInfo:
     results: str | None = None
     promises: str | None = None
     watermarks: str | None = None
-    expired: tuple[str, ...] = ()
+    expired: tuple[int, ...] = ()
     paired: str | None = None
 
     def load_kernel(self) -> Any:
@@ -165,7 +165,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             options="causeway.protocols.ibc.options:IbcOptions",
             promises="causeway.protocols.ibc.promises:promises",
             watermarks="causeway.protocols.ibc.watermarks:WATERMARKS",
-            expired=("TIMEOUT",),
+            expired=(2,),
             asset="units",
             reject_codes="causeway.protocols.ibc.portable:portable",
             changes_programs=True,
