@@ -10,11 +10,13 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from causeway.audit.auditing import Audit, audit_rows
+from causeway.audit.passing import FIGURES
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from tests.property.audit_ledgers import table
 
@@ -136,11 +138,20 @@ def test_packets_of_one_side_are_in_order_and_what_is_missing_is_missing_in_the_
     rows = packets(shared_folder / "data" / "ibc_packets_cosmoshub.parquet")
     observed = [{"chain": "cosmoshub-4", "first_height": a, "last_height": b} for a, b in WINDOWS]
     found = audited(rows, observed, [{"promise": name} for name in ("numbered", "ordered_sends", "answered")])
-    total = {name: int(np.sum(found.lanes[name].to_numpy())) for name in found.lanes.column_names[4:]}
+    total = {name: int(np.sum(found.lanes[name].to_numpy())) for name in FIGURES}
     assert found.lanes.num_rows == 55 and total["sent"] == 161_478
     assert found.checks["order"].verdict == "holds" and found.checks["order"].lanes == 55
     assert total["acknowledged_out_of_order"] == 449 and total["sent_out_of_order"] == 0
     assert found.checks["answers"].reasons == {("unknown", "open"): 705}
+    assert total["unacknowledged"] == 705 and total["open"] == 705
+    waiting = rows.to_pandas()
+    last = waiting[waiting["event"] == "acknowledged"][["lane", "index"]]
+    waiting = waiting[waiting["event"] == "sent"].merge(last, on=["lane", "index"], how="left", indicator=True)
+    oldest = waiting[waiting["_merge"] == "left_only"].groupby("lane", observed=True)["time"].min()
+    for lane in found.lanes.select(["lane", "oldest_open", "oldest_unacknowledged"]).to_pylist():
+        expected = oldest.get(lane["lane"])
+        for name in ("oldest_open", "oldest_unacknowledged"):
+            assert lane[name] == (None if pd.isna(expected) else expected), lane
     assert (total["missing_runs_inside_windows"], total["missing_runs"]) == (44, 109)
     inside = [row for row in named(found, "gaps", "unknown") if row["reason"] == "missing_inside_window"]
     assert (len(inside), sum(row["magnitude"] for row in inside)) == (44, 99)

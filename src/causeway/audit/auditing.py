@@ -18,7 +18,7 @@ from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
 from causeway.audit.joining import Joined, Three, join
 from causeway.audit.parts import Part
-from causeway.audit.passing import FIGURES, LIMIT, VIOLATIONS_SCHEMA, Passed, chosen, pass_nothing, pass_over
+from causeway.audit.passing import FIGURES, LIMIT, OLDEST, VIOLATIONS_SCHEMA, Passed, chosen, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import SHOWN_BY
 from causeway.audit.windows import Lane, Promises, Windows
@@ -319,9 +319,11 @@ def _bounded(findings: pa.Table, limit: int) -> pa.Table:
 
 def _lanes(tables: pa.Table, joined: Joined, behind: list[tuple[Lane, Three]]) -> pa.Table:
     """Return the figures of each lane, with what is missing between its pieces or out of order because of others."""
-    summed = tables.group_by(list(LANE)).aggregate([(name, "sum") for name in FIGURES])
+    aggregates = [*((name, "sum") for name in FIGURES), *((name, "min") for name in OLDEST)]
+    summed = tables.group_by(list(LANE)).aggregate(aggregates)
     content: dict[str, Any] = {name: summed[name] for name in LANE}
     content |= {name: summed[f"{name}_sum"].to_numpy().copy() for name in FIGURES}
+    content |= {name: summed[f"{name}_min"] for name in OLDEST}
     if joined.missing or behind:
         rows = summed.select(list(LANE)).to_pylist()
         at: dict[Lane, int] = {_lane(row): number for number, row in enumerate(rows)}

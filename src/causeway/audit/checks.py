@@ -40,6 +40,10 @@ BEFORE = (
 )  # fmt: skip
 """What cannot happen before what."""
 
+DONE = (Event.ACKNOWLEDGED, Event.TIMED_OUT, Event.COLLECTED)
+REFUSED = (Event.DROPPED, Event.REJECTED)
+"""With what the chain that sent a message is done with it: events of that chain, and those that may be of either."""
+
 MICROSECONDS = "microseconds"
 
 UNDECIDED = "undecided"
@@ -127,6 +131,21 @@ class Bucket:
         over = (Event.RECEIVED, Event.EXECUTED, Event.ANSWERED, Event.ACKNOWLEDGED, Event.REJECTED)
         return self.has(Event.SENT) & ~self.has(*over, Event.TIMED_OUT, Event.DROPPED)
 
+    @cached_property
+    def is_unacknowledged(self) -> Bools:
+        """Which messages were sent, and nothing says that the chain that sent them is done with them."""
+        found = self.has(Event.SENT) & ~self.has(*DONE)
+        columns = self.columns
+        rows = np.flatnonzero(np.isin(columns.event, [code_of(event) for event in REFUSED]))
+        if len(rows) and found.any():
+            # Wherever they happen: on the chain that the message goes to they are not known at its source.
+            codes = {name: code for code, name in enumerate(columns.chains)}
+            source = np.array([codes.get(lane[1] or "", -1) for lane in columns.lanes], np.int64)
+            chain = columns.chain[rows]
+            rows = rows[(columns.alive[rows] > 0) & ((chain < 0) | (chain == source[columns.lane[rows]]))]
+            found[columns.message[rows]] = False
+        return found
+
     def count(self, messages: Bools) -> Ints:
         """Return how many of some messages each lane has."""
         return self.total(messages)
@@ -134,6 +153,15 @@ class Bucket:
     def total(self, numbers: Array) -> Ints:
         """Return the sum of the numbers of each lane's messages."""
         return np.add.reduceat(numbers, self.columns.lane_starts, dtype=np.int64) if len(numbers) else _NOTHING
+
+    def first_sent(self, messages: Bools) -> Ints:
+        """Return when the first of some sent messages of each lane was sent, ``NO_TIME``: not seen of any."""
+        if not len(messages):
+            return _NOTHING
+        times = np.full(len(messages), NO_TIME, np.int64)
+        times[messages] = self.columns.time[self.first(Event.SENT)[messages]]
+        found: Ints = np.minimum.reduceat(times, self.columns.lane_starts)
+        return found
 
     def microseconds_between(self, one: Array, other: Array) -> Array:
         """Return the microseconds from rows to others, NaN where a time was not seen."""

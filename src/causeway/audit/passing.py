@@ -56,11 +56,14 @@ _OF_MESSAGE = (*LANE, "index", "message_id")
 _OF_ROW = ("event", "chain", "height", "time", "transaction", "stated_by", "source_file", "source_row")
 
 FIGURES = (
-    *("messages", "sent", "received", "acknowledged", "matched", "open"),
+    *("messages", "sent", "received", "acknowledged", "matched", "open", "unacknowledged"),
     *("sent_out_of_order", "received_out_of_order", "acknowledged_out_of_order"),
     *("missing", "missing_runs", "missing_runs_inside_windows"),
 )
 """Figures of a lane."""
+
+OLDEST = ("oldest_open", "oldest_unacknowledged")
+"""When the first message of a lane was sent that is open, or not acknowledged, of those whose sending has a time."""
 
 TALLIES = (
     *("rows", "without_index", "unnamed", "without_height", "without_time", "without_content", "without_amount"),
@@ -74,8 +77,8 @@ SIDES = ("source", "destination", "elsewhere")
 @dataclass(frozen=True)
 class Passed:
     """What one run shows. ``findings``: as ``VIOLATIONS_SCHEMA`` without ``example``; ``counts``: how many there are
-    of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES``;
-    ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
+    of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES`` and
+    ``OLDEST``; ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
     ``asks``: whether something can be judged only in a second look, when all buckets were seen.
     """
 
@@ -237,12 +240,16 @@ def _figures(bucket: Bucket, along: Along) -> pa.Table:
         bucket.count(bucket.has(Event.ACKNOWLEDGED)),
         bucket.count(bucket.has(Event.SENT) & bucket.has(Event.RECEIVED)),
         bucket.count(bucket.is_open),
+        bucket.count(bucket.is_unacknowledged),
         *(bucket.count(along.out_of_order(number)) for number in range(3)),
         many,
         np.bincount(columns.lane[one], minlength=lanes),
         np.bincount(columns.lane[one[inside]], minlength=lanes),
     )
     content = {name: pa.array(np.asarray(values)) for name, values in zip(FIGURES, figures, strict=True)}
+    for name, chosen in zip(OLDEST, (bucket.is_open, bucket.is_unacknowledged), strict=True):
+        times = bucket.first_sent(chosen)
+        content[name] = pa.array(times, pa.timestamp("us", "UTC"), mask=times == NO_TIME)
     return pa.table(lane_columns(columns, np.arange(lanes)) | content)
 
 
