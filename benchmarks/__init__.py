@@ -1,13 +1,15 @@
 """What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs;
 whole cycles; messages between domains; the whole command on recorded traffic; small ticks in a row; certified slices
 over HTTP; egress queues with their roots; gossip of egress queues; thousands
-of nodes."""
+of nodes; the audit of a ledger."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from benchmarks.audit.bench import bench_audit
+    from benchmarks.audit.nomad import bench_nomad
     from benchmarks.cycles.bench import bench_cycles
     from benchmarks.domains.bench import bench_domains
     from benchmarks.egress import bench_egress
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
     from benchmarks.xnet import bench_xnet
 
 _HOMES = {
+    "bench_audit": "benchmarks.audit.bench",
     "bench_cycles": "benchmarks.cycles.bench",
     "bench_domains": "benchmarks.domains.bench",
     "bench_egress": "benchmarks.egress",
     "bench_exchange": "benchmarks.exchange",
     "bench_floor": "benchmarks.floor",
     "bench_gossip": "benchmarks.gossip.bench",
+    "bench_nomad": "benchmarks.audit.nomad",
     "bench_proofs": "benchmarks.proofs.bench",
     "bench_recorded": "benchmarks.recorded.bench",
     "bench_rounds": "benchmarks.rounds",
@@ -39,12 +43,14 @@ _HOMES = {
 }
 
 __all__ = [
+    "bench_audit",
     "bench_cycles",
     "bench_domains",
     "bench_egress",
     "bench_exchange",
     "bench_floor",
     "bench_gossip",
+    "bench_nomad",
     "bench_proofs",
     "bench_recorded",
     "bench_rounds",

@@ -390,6 +390,92 @@ def gossip(
     return shell.OK
 
 
+@app.command("audit", epilog=shell.EPILOG)
+def audit(
+    rows: Annotated[str, typer.Option(metavar="N", help="Rows of the ledger, about.")] = "1e7",
+    lanes: Annotated[int, typer.Option(min=4, help="Lanes that they are in.")] = 5_000,
+    repeats: Repeats = 3,
+    against: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="Other tools: duckdb, polars; empty for none.")
+    ] = "duckdb,polars",
+    layouts: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="What they read: bucketed, arrived.")
+    ] = "bucketed,arrived",
+    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Audit on Spark, too.")] = True,
+    ingest: Annotated[bool, typer.Option("--ingest/--no-ingest", help="Take the rows as they arrived, too.")] = True,
+    cores: Annotated[int | None, typer.Option(min=1, help="Threads, and Spark tasks at once.")] = None,
+    lake: Folder = None,
+    keep: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Keep files here, and use those that are there.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure the audit of a generated ledger with planted faults, beside other tools with the same checks.
+
+    All must find what was planted, and the same sums.
+
+    [bold]Example[/bold]: python -m benchmarks audit --rows 1e8 --repeats 1 --keep /data/ledgers
+    """
+    from benchmarks import bench_audit, render
+
+    number = _number(rows, "rows")
+    result = _watched(
+        "Measuring audits",
+        lambda tell: bench_audit(
+            number,
+            lanes=lanes,
+            repeats=repeats,
+            against=_names(against),
+            layouts=_names(layouts),
+            spark=spark,
+            ingest=ingest,
+            cores=cores,
+            folder=lake,
+            keep=keep,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
+@app.command("nomad", epilog=shell.EPILOG)
+def nomad(
+    recording: Annotated[
+        str | None,
+        typer.Option("--traffic", metavar="FILE", help="The CSV; default: in CAUSEWAY_SHARED.", show_default=False),
+    ] = None,
+    copies: Annotated[int, typer.Option(min=1, help="How many copies of it, each with lanes of its own.")] = 50,
+    repeats: Repeats = 3,
+    against: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="Other tools: duckdb, polars; empty for none.")
+    ] = "duckdb,polars",
+    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Audit on Spark, too.")] = True,
+    lake: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Measure recorded traffic of a bridge, from CSV to findings: causeway ingest and causeway audit.
+
+    [bold]Example[/bold]: python -m benchmarks nomad --copies 50
+    """
+    from benchmarks import bench_nomad, render
+
+    result = _watched(
+        "Measuring the bridge",
+        lambda tell: bench_nomad(
+            recording,
+            copies=copies,
+            repeats=repeats,
+            against=_names(against),
+            spark=spark,
+            folder=lake,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
 @app.command("recorded", epilog=shell.EPILOG)
 def recorded(
     traffic: Annotated[

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.audit.show import audit, nomad
 from benchmarks.cycles.show import cycles
 from benchmarks.domains.show import domains
 from benchmarks.gossip.show import gossip
@@ -21,6 +22,8 @@ MIB = 2**20
 def render(result: dict[str, Any]) -> RenderableType:
     """Return what one of the ``bench_`` functions gave as what rich prints."""
     shows = {
+        "audit": audit,
+        "nomad": nomad,
         "rounds": _rounds,
         "floor": _floor,
         "simulation": _simulation,

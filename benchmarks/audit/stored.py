@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,22 +22,38 @@ from benchmarks.audit.workload import (
     END,
     FINAL_AFTER,
     GENESIS,
+    PROTOCOLS,
     RECEIVED,
+    SECOND,
     SENT,
     Rows,
     Workload,
 )
+from causeway.ingest.mapping import MappingDocument
 from causeway.ledger.order import SEGMENT_BITS, bucket_of
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, LIMBS, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.pipeline.ledger_store import ROW_GROUP, LedgerWriter, create_ledger
 
 EVENTS = ("sent", "committed", "received", "acknowledged")
 CHAIN_NAMES = tuple(f"chain-{chain:02}" for chain in range(CHAINS))
-ARRIVED = (
-    *("protocol", "source", "destination", "lane", "index", "message_id", "kind", "event", "chain", "height"),
-    *("position", "time", "payload_hash", "asset", *LIMBS, "stated_by"),
+PROMISES: tuple[dict[str, Any], ...] = (
+    *({"promise": name, "number": None} for name in ("numbered", "ordered_sends", "conserved")),
+    {"promise": "final_after", "number": FINAL_AFTER},
+    {"promise": "answered", "number": ANSWERED_WITHIN},
+    *(
+        {"protocol": PROTOCOLS[1], "promise": name, "number": None}
+        for name in ("ordered_receives", "ordered_acknowledgements")
+    ),
 )
-"""The columns of the file of rows as they arrived."""
+"""What lanes promise; without ``protocol``: all of them."""
+
+ARRIVED = (
+    *("protocol", "source", "destination", "lane", "index", "message_id", "event", "chain", "height", "position"),
+    *("time", "payload_hash", "asset"),
+)
+"""The columns of the file of rows as they arrived, beside ``amount``."""
+
+AMOUNT = pa.field("amount", pa.decimal128(38, 0))
 
 _PIECE = ROW_GROUP // 4
 """Messages that are made at once."""
@@ -55,7 +72,7 @@ class Tables:
     def _names(self) -> dict[str, tuple[pa.Array, npt.NDArray[np.int32]]]:
         """Of each name of lanes all there are, and which of them each lane has."""
         columns = dict(zip(LANE, zip(*self.workload.names, strict=True), strict=True))
-        known = {"protocol": [columns["protocol"][0]], "source": CHAIN_NAMES, "destination": CHAIN_NAMES}
+        known = {"protocol": PROTOCOLS, "source": CHAIN_NAMES, "destination": CHAIN_NAMES}
         found = {}
         for name, texts in columns.items():
             every = known.get(name, texts)
@@ -133,25 +150,10 @@ class Tables:
         return _filled(OBSERVED_SCHEMA, content, len(CHAIN_NAMES))
 
     def promises(self) -> pa.Table:
-        """Return what lanes promise: all the same, and every other one to keep order in receiving, too."""
-        every = ("numbered", "ordered_sends", "final_after", "answered", "conserved")
-        numbers = [None, None, FINAL_AFTER, ANSWERED_WITHIN, None]
-        shared = _filled(
-            PROMISES_SCHEMA, {"promise": list(every), "number": numbers, "stated_by": "generator"}, len(every)
-        )
-        lanes = [lane for lane in range(self.workload.lanes) if self.workload.ordered(lane)]
-        own = [
-            _filled(
-                PROMISES_SCHEMA,
-                {
-                    **{name: [self.workload.names[lane][at] for lane in lanes] for at, name in enumerate(LANE)},
-                    **{"promise": promise, "stated_by": "generator"},
-                },
-                len(lanes),
-            )
-            for promise in ("ordered_receives", "ordered_acknowledgements")
-        ]
-        return pa.concat_tables([shared, *own]).unify_dictionaries()
+        """Return what lanes promise."""
+        content = {**dict.fromkeys(LANE), "stated_by": "generator"}
+        rows = [{**content, **promise} for promise in PROMISES]
+        return _filled(PROMISES_SCHEMA, {name: [row.get(name) for row in rows] for name in rows[0]}, len(rows))
 
 
 def _filled(schema: pa.Schema, content: Mapping[str, Any], length: int) -> pa.Table:
@@ -178,6 +180,13 @@ def ids(words: npt.NDArray[np.uint64]) -> pa.Array:
     return pa.StringArray.from_buffers(length, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
+def decimals(words: npt.NDArray[np.uint64], missing: pa.Array) -> pa.Array:
+    """Return numbers of two words as decimals, null where they are ``missing``."""
+    valid = np.packbits(~np.asarray(missing), bitorder="little")
+    content = [pa.py_buffer(valid), pa.py_buffer(np.ascontiguousarray(words))]
+    return pa.Decimal128Array.from_buffers(AMOUNT.type, len(words), content)
+
+
 def write_ledger(workload: Workload, place: str, buckets: int, threads: int) -> int:
     """Write a workload as a stored ledger; return how many rows it has."""
     tables = Tables(workload)
@@ -197,16 +206,48 @@ def write_ledger(workload: Workload, place: str, buckets: int, threads: int) -> 
     return rows
 
 
+def mapping() -> MappingDocument:
+    """Return what the columns of the file of rows as they arrived mean."""
+    names = (*ARRIVED[:-2], "asset", AMOUNT.name)
+    document = {
+        "format": "parquet",
+        "stated_by": "generator",
+        "fields": {**{name: name for name in names}, "kind": {"text": "request"}, "content": ["payload_hash"]},
+        "events": [{}],
+        "observed": [
+            {
+                **{"chain": chain, "first_height": 1, "last_height": END // BLOCK + 1},
+                **{"first_time": _iso(GENESIS), "last_time": _iso(GENESIS + END)},
+            }
+            for chain in CHAIN_NAMES
+        ],
+        "promises": [_declared(promise) for promise in PROMISES],
+    }
+    return MappingDocument.model_validate(document)
+
+
+def _declared(promise: Mapping[str, Any]) -> dict[str, Any]:
+    number = promise["number"]
+    found = {name: value for name, value in promise.items() if name != "number"}
+    return found if number is None else {**found, "seconds": number // SECOND}
+
+
+def _iso(time: int) -> str:
+    return dt.datetime.fromtimestamp(time / SECOND, dt.UTC).isoformat()
+
+
 def write_arrived(workload: Workload, path: str, threads: int) -> int:
     """Write a workload as one Parquet file, its rows in the order in which they arrived; return how many."""
     tables = Tables(workload)
     spans = max(1, workload.rows // (1 << 19))
     first, last = BEGIN - 200_000_000, BEGIN + workload.span + 2 * ANSWERED_WITHIN
     bounds = [0, *(int(bound) for bound in np.linspace(first, last, spans + 1)[1:])]
-    schema = pa.schema([LEDGER_SCHEMA.field(name) for name in ARRIVED])
+    schema = pa.schema([*(LEDGER_SCHEMA.field(name) for name in ARRIVED), AMOUNT])
 
     def made(number: int) -> pa.Table:
-        return tables.table(workload.between(bounds[number], bounds[number + 1])).select(ARRIVED)
+        rows = workload.between(bounds[number], bounds[number + 1])
+        table = tables.table(rows)
+        return table.select(ARRIVED).append_column(AMOUNT, decimals(rows.amount, table["asset"].is_null()))
 
     names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     rows, waiting = 0, deque[Future[pa.Table]]()

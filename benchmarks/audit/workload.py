@@ -23,6 +23,9 @@ SECOND = 1_000_000
 """Times are microseconds."""
 
 CHAINS = 40
+PROTOCOLS = ("bridge", "bridge-in-order")
+"""Of lanes that keep no order in receiving, and of those that do."""
+
 GENESIS = 1_735_689_600 * SECOND
 """When every chain began: 2025-01-01."""
 
@@ -124,7 +127,10 @@ class Workload:
     def names(self) -> list[tuple[str, str, str, str]]:
         """The names of each lane: protocol, source, destination, lane."""
         ends = [(7 * lane % CHAINS, (7 * lane + 1 + lane % (CHAINS - 1)) % CHAINS) for lane in range(self.lanes)]
-        return [("bridge", f"chain-{a:02}", f"chain-{b:02}", f"lane-{lane:05}") for lane, (a, b) in enumerate(ends)]
+        return [
+            (PROTOCOLS[self.ordered(lane)], f"chain-{a:02}", f"chain-{b:02}", f"lane-{lane:05}")
+            for lane, (a, b) in enumerate(ends)
+        ]
 
     @cached_property
     def in_order(self) -> Ints:

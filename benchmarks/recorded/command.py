@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -55,11 +55,13 @@ class Measured:
         return low + (high - low) * (moment - earlier) / (later - earlier)
 
 
-def measure(command: Sequence[str], environment: Mapping[str, str], folder: str) -> Measured:
-    """Run a command that prints one JSON object, in ``folder``, and measure it.
+def measure(
+    command: Sequence[str], environment: Mapping[str, str], folder: str, allowed: Collection[int] = (0,)
+) -> Measured:
+    """Run a command that prints one JSON object, in ``folder``, and measure it. ``allowed``: exit codes.
 
     Raises:
-        BenchmarkFailed: its exit code is not 0, or it prints something else.
+        BenchmarkFailed: its exit code is another one, or it prints something else.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         begun = time.time()
@@ -74,7 +76,7 @@ def measure(command: Sequence[str], environment: Mapping[str, str], folder: str)
             process.terminate()
             process.wait()
             raise
-        if code:
+        if code not in allowed:
             raise BenchmarkFailed(f"{' '.join(command)} ended with exit code {code}: {_last_line(err)}")
         out.seek(0)
         text = out.read().decode(errors="replace")

@@ -1,0 +1,287 @@
+"""``audit``: a stored ledger checked in this process, on Spark, and by other tools, which find what was planted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.audit.workload import Workload
+from benchmarks.machine import machine, peaks, processor_seconds
+from benchmarks.process import BenchmarkFailed, call
+from benchmarks.rounds import work_folder
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.masters import cores_here
+
+Progress = Callable[[str], None]
+
+IN_PROCESS, SPARK, DUCKDB, POLARS = "in process", "spark", "duckdb", "polars"
+OTHERS = (DUCKDB, POLARS)
+LAYOUTS = ("bucketed", "arrived")
+LEDGER, ARRIVED = "ledger", "arrived.parquet"
+BUCKET_ROWS, MOST_BUCKETS = 400_000, 64
+"""How many buckets a ledger has is chosen as ``causeway ingest`` does."""
+
+Run = dict[str, Any]
+
+
+def bench_audit(
+    rows: int,
+    *,
+    lanes: int = 5_000,
+    repeats: int = 3,
+    against: Sequence[str] = OTHERS,
+    layouts: Sequence[str] = LAYOUTS,
+    spark: bool = True,
+    ingest: bool = True,
+    cores: int | None = None,
+    folder: str | None = None,
+    keep: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure the audit of a generated ledger; return figures that fit JSON.
+
+    Args:
+        rows: of the ledger, about.
+        lanes: over how many lanes they are spread, most to few of them.
+        repeats: how often each is measured, in turns.
+        against: some of ``OTHERS``.
+        layouts: what the others read: the files of the ledger, or one file of rows as they arrived.
+        spark: whether the audit is measured on Spark, too.
+        ingest: whether the rows as they arrived are taken into a ledger by ``causeway ingest``, too.
+        cores: threads and Spark tasks at once; by default all cores.
+        folder: where files are made and removed again.
+        keep: a folder in which they stay instead, and are used if they are there.
+        progress: told what is being measured.
+
+    Raises:
+        InvalidInput: a name is unknown, a number out of range.
+        BenchmarkFailed: something found other than what was planted, or failed.
+    """
+    for given, known in ((against, OTHERS), (layouts, LAYOUTS)):
+        for name in given:
+            if name not in known:
+                raise InvalidInput(f'"{name}" is unknown; allowed: {", ".join(known)}')
+    if repeats < 1:
+        raise InvalidInput("repeats: at least 1 is allowed")
+    workload = Workload(rows, lanes)
+    about, tell = machine(), progress if progress is not None else lambda text: None
+    count = cores or cores_here()
+    with work_folder(folder) as made:
+        place = made if keep is None else str(Path(keep).resolve() / f"{rows}-{lanes}")
+        os.makedirs(place, exist_ok=True)
+        arrives = ingest or (bool(against) and "arrived" in layouts)
+        written = _written(workload, place, count, arrives, ingest, tell)
+        contestants = _contestants(place, count, against, layouts, spark)
+        runs: dict[str, list[Run]] = {name: [] for name in contestants}
+        for number in range(repeats):
+            for name, run in contestants.items():
+                tell(f"{name}, {number + 1} of {repeats}")
+                found = run(made)
+                require_planted(name, found.pop("counts"), workload)
+                runs[name].append(found)
+    _require_same_sums(runs)
+    return {
+        "benchmark": "audit",
+        "machine": about,
+        "load_after": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "rows": written["ledger"]["rows"],
+        "lanes": lanes,
+        "cores": count,
+        "planted": {name: list(numbers) for name, numbers in workload.expected.items()},
+        "written": written,
+        "contestants": figures(runs, written["ledger"]["rows"]),
+    }
+
+
+def figures(runs: dict[str, list[Run]], rows: int) -> dict[str, Any]:
+    """Return medians and extremes of runs, and by how much each takes longer than the first contestant."""
+    found: dict[str, Any] = {}
+    first: dict[str, float] = {}
+    for name, of_name in runs.items():
+        own = {
+            "seconds": statistics.median(run["seconds"] for run in of_name),
+            "least_seconds": min(run["seconds"] for run in of_name),
+            "processor_seconds": statistics.median(run["processor_seconds"] for run in of_name),
+        }
+        first = first or own
+        found[name] = {
+            **{key: round(value, 3) for key, value in own.items()},
+            "cold_seconds": of_name[0].get("cold_seconds"),
+            "start_seconds": of_name[0].get("start_seconds"),
+            "rows_per_second": round(rows / own["seconds"]),
+            "rows_per_processor_second": round(rows / own["processor_seconds"]),
+            "peak_bytes": max(run["peak_bytes"] for run in of_name),
+            "java_bytes": max(run.get("java_bytes", 0) for run in of_name),
+            "ratio": round(own["seconds"] / first["seconds"], 2),
+            "ratio_of_processor_time": round(own["processor_seconds"] / first["processor_seconds"], 2),
+            "runs": of_name,
+        }
+    return found
+
+
+def require_planted(name: str, counts: dict[str, int], workload: Workload) -> None:
+    """Raise ``BenchmarkFailed`` where a contestant found other than what was planted. ``counts``: by check violated,
+    and by ``..._unknown`` unknown; what is not there is 0."""
+    for check, expected in workload.expected.items():
+        found = counts.get(check, 0), counts.get(f"{check}_unknown", 0)
+        if found != expected:
+            raise BenchmarkFailed(f"{name}: {check}: found {found}, planted {expected} (violated, unknown)")
+
+
+def _require_same_sums(runs: dict[str, list[Run]]) -> None:
+    totals = {name: {(run["sent"], run["received"]) for run in of_name} for name, of_name in runs.items()}
+    if len(set().union(*totals.values())) > 1:
+        raise BenchmarkFailed(f"the sums of value differ: {totals}")
+
+
+# ---- files
+
+
+def _written(
+    workload: Workload, place: str, threads: int, arrives: bool, ingest: bool, tell: Progress
+) -> dict[str, Any]:
+    """Write what is not there; return what that took."""
+    found: dict[str, Any] = {}
+    if not os.path.exists(os.path.join(place, LEDGER, "ledger.json")):
+        tell("writing the ledger")
+        found["ledger"] = call(_write_ledger, workload, os.path.join(place, LEDGER), threads)
+    else:
+        found["ledger"] = call(_count_ledger, os.path.join(place, LEDGER))
+    if not arrives:
+        return found
+    arrived = os.path.join(place, ARRIVED)
+    if not os.path.exists(arrived):
+        tell("writing the rows as they arrive")
+        found["arrived"] = call(_write_arrived, workload, arrived, threads)
+    if ingest:
+        tell("taking the rows as they arrived into a ledger")
+        taken = os.path.join(place, "taken")
+        shutil.rmtree(taken, ignore_errors=True)
+        found["taken"] = call(_take, workload, arrived, taken)
+        require_planted("causeway ingest", found["taken"].pop("counts"), workload)
+        shutil.rmtree(taken)
+    return found
+
+
+def _buckets(workload: Workload) -> int:
+    return int(min(1 << (workload.rows // BUCKET_ROWS).bit_length(), MOST_BUCKETS))
+
+
+def _measured(work: Callable[[], Any]) -> tuple[Any, Run]:
+    begun, used = time.perf_counter(), processor_seconds()
+    result = work()
+    took = {"seconds": time.perf_counter() - begun, "processor_seconds": processor_seconds() - used}
+    memory = peaks()
+    return result, {**took, "peak_bytes": memory["python"], "java_bytes": memory["java"]}
+
+
+def _write_ledger(workload: Workload, place: str, threads: int) -> Run:
+    from benchmarks.audit.stored import write_ledger
+
+    rows, took = _measured(lambda: write_ledger(workload, place, _buckets(workload), threads))
+    return {"rows": rows, "bytes": _size(place), **took}
+
+
+def _count_ledger(place: str) -> Run:
+    from causeway.pipeline.ledger_store import open_ledger
+
+    return {"rows": sum(file.rows for file in open_ledger(place).files("ledger")), "bytes": _size(place)}
+
+
+def _write_arrived(workload: Workload, path: str, threads: int) -> Run:
+    from benchmarks.audit.stored import write_arrived
+
+    rows, took = _measured(lambda: write_arrived(workload, path, threads))
+    return {"rows": rows, "bytes": os.path.getsize(path), **took}
+
+
+def _take(workload: Workload, arrived: str, place: str) -> Run:
+    from benchmarks.audit.stored import mapping
+    from causeway.pipeline.ledger_audit import audit_ledger
+    from causeway.pipeline.ledger_ingest import ingest
+    from causeway.pipeline.ledger_store import open_ledger
+
+    done, took = _measured(lambda: ingest(arrived, place, mapping(), buckets=_buckets(workload)))
+    ledger = open_ledger(place)
+    files = len(ledger.files("ledger"))
+    return {"rows": done.rows, "files": files, **took, "counts": _counts(audit_ledger(ledger, executor="in_process"))}
+
+
+def _size(place: str) -> int:
+    return sum(path.stat().st_size for path in Path(place).rglob("*") if path.is_file())
+
+
+# ---- contestants
+
+
+def _contestants(
+    place: str, cores: int, against: Sequence[str], layouts: Sequence[str], spark: bool
+) -> dict[str, Callable[[str], Run]]:
+    """Return what runs each contestant once, in a process of its own; it is given a folder for what it writes."""
+    ledger = os.path.join(place, LEDGER)
+    found: dict[str, Callable[[str], Run]] = {IN_PROCESS: lambda _: call(_in_process, ledger)}
+    if spark:
+        found[SPARK] = lambda _: call(_on_spark, ledger, cores)
+    patterns = {"bucketed": os.path.join(ledger, "ledger", "*", "*.parquet"), "arrived": os.path.join(place, ARRIVED)}
+    for layout in layouts:
+        for name in against:
+            found[f"{name}, {layout}"] = _Other(name, patterns[layout], layout, cores)
+    return found
+
+
+class _Other:
+    def __init__(self, name: str, files: str, layout: str, cores: int) -> None:
+        self._name, self._arguments = name, (name, files, layout, cores)
+        self._cores = cores
+
+    def __call__(self, folder: str) -> Run:
+        os.environ["POLARS_MAX_THREADS"] = str(self._cores)  # which the process inherits
+        return dict(call(_other, *self._arguments, folder))
+
+
+def _other(name: str, files: str, layout: str, cores: int, folder: str) -> Run:
+    from benchmarks.audit import duckdb_sql, polars_frames
+
+    check = duckdb_sql.check if name == DUCKDB else polars_frames.check
+    found, took = _measured(lambda: check(files, layout, cores, folder))
+    return {**took, "counts": found["counts"], "sent": found["sent"], "received": found["received"]}
+
+
+def _in_process(place: str) -> Run:
+    from causeway.pipeline.ledger_audit import audit_ledger
+    from causeway.pipeline.ledger_store import open_ledger
+
+    return _audited(lambda: audit_ledger(open_ledger(place), executor="in_process"))
+
+
+def _on_spark(place: str, cores: int) -> Run:
+    from causeway.pipeline.ledger_audit import audit_ledger
+    from causeway.pipeline.ledger_store import open_ledger
+    from causeway.pipeline.session import spark_session
+
+    begun = time.perf_counter()
+    with spark_session(f"local[{cores}]") as session:
+        session.range(1).count()
+        start = time.perf_counter() - begun
+        return {
+            "start_seconds": round(start, 3),
+            **_audited(lambda: audit_ledger(open_ledger(place), executor="spark", session=session)),
+        }
+
+
+def _audited(audit: Callable[[], Any]) -> Run:
+    """Return what the second of two audits took: the first one loads what is compiled."""
+    _, cold = _measured(audit)
+    found, took = _measured(audit)
+    sums = {name: str(sum(map(int, found.sums[name].to_pylist()))) for name in ("sent", "received")}
+    return {"cold_seconds": round(cold["seconds"], 3), **took, **sums, "counts": _counts(found)}
+
+
+def _counts(found: Any) -> dict[str, int]:
+    counts = {name: check.violated for name, check in found.checks.items()}
+    return counts | {f"{name}_unknown": check.unknown for name, check in found.checks.items()}
