@@ -17,9 +17,14 @@ from causeway.cli import ingest_lake, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.watch import notes, results
 from causeway.ingest.kinds import kinds
+from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from causeway.pipeline.ledger_ingest import Ingested
+
+
+SHOWN = 20
+"""So many files that were set aside are named."""
 
 
 def command(
@@ -43,26 +48,40 @@ def command(
         int | None,
         typer.Option(metavar="N", help="Buckets of a new ledger; default: by the size of SOURCE.", show_default=False),
     ] = None,
+    executor: Annotated[
+        str, typer.Option(metavar="HOW", help="in_process, spark, or auto: by the size of SOURCE.")
+    ] = "auto",
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.")
+    ] = "local[*]",
+    set_aside: Annotated[
+        bool, typer.Option("--set-aside", help="Put files that cannot be read at all in quarantine, and go on.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Take recorded traffic into a ledger: one row an event of a message, whoever recorded it.
 
-    Files are taken whole or not at all, and once: those whose content was taken before are skipped, also after a
-    restart. Records that cannot be read are set aside in the table quarantine, with the reason. Of a lake the heights
-    that are new are taken.
+    What is in the files is taken once: those whose content was taken before are skipped, of one that has grown what was
+    appended is taken, also after a restart. Records that cannot be read are set aside in the table quarantine, with the
+    reason. Of a lake the heights that are new are taken.
 
     [bold]Example[/bold]: causeway ingest bridge-events nomad.csv --lake my-ledger
     """
     from causeway.ingest.mapping import load_mapping
-    from causeway.pipeline.ledger_ingest import ingest
+    from causeway.pipeline.ledger_ingest import EXECUTORS, ingest
 
+    if executor not in EXECUTORS:
+        raise InvalidInput(f"--executor {executor}: must be one of {', '.join(EXECUTORS)}")
     if kind == ingest_lake.KIND and mapping is None:
         return ingest_lake.take(source, lake, buckets, as_json)
     declared = load_mapping(kind, mapping)
     compile_first()
     try:
         with _bar() as progress:
-            done = ingest(source, lake, declared, buckets=buckets, progress=progress)
+            done = ingest(
+                source, lake, declared,
+                buckets=buckets, executor=executor, master=master, set_aside=set_aside, progress=progress,
+            )  # fmt: skip
     except KeyboardInterrupt:
         raise shell.Interrupted("interrupted; nothing of it is in the ledger, and it can be run again") from None
     if as_json:
@@ -92,6 +111,10 @@ def _show(lake: str, done: Ingested) -> None:
             console.print(f"  {count:,} {what}")
     for reason, count in done.quarantined.items():
         console.print(f"  [yellow]{count:,} in quarantine[/yellow]: {reason}")
+    for text in [*done.failed.values()][:SHOWN]:
+        console.print(f"  [yellow]set aside[/yellow]: {escape(shell.printable(text))}")
+    if len(done.failed) > SHOWN:
+        console.print(f"  [yellow]{len(done.failed) - SHOWN:,} more files set aside[/yellow]")
 
 
 @contextmanager

@@ -52,11 +52,17 @@ class Rows:
             self.why[bad & (self.why == 0)] = len(self.reasons)
 
     def column(self, field: FieldSection) -> tuple[str, pa.Array]:
-        """Return the name of the column that a field reads, and the column: nulls where it has none."""
-        for name in field.column:
-            if name in self.values:
-                return name, self.values[name]
-        return (field.column or ["text"])[0], pa.nulls(self.count, pa.string())
+        """Return the name of the column that a field reads, and the column: of several that are there, in each row the
+        first that has a value; nulls where there is none."""
+        there = [name for name in field.column if name in self.values]
+        if not there:
+            return (field.column or ["text"])[0], pa.nulls(self.count, pa.string())
+        if len(there) == 1 or not self.values[there[0]].null_count:
+            return there[0], self.values[there[0]]
+        columns = [self.values[name] for name in there]
+        if any(column.type != columns[0].type or pa.types.is_dictionary(column.type) for column in columns):
+            columns = [as_text(column) for column in columns]
+        return there[0], pc.coalesce(*columns)
 
     def texts(self, name: str, field: FieldSection, *, needed: bool = False) -> pa.Array:
         """Return a field as texts: in a dictionary where there are rules of what becomes of values."""
@@ -110,10 +116,22 @@ class Rows:
 
     def u64(self, name: str, field: FieldSection) -> pa.Array:
         """Return a field as whole numbers of 64 bits."""
+        if field.text is None:
+            origin, column = self.column(field)
+            if pa.types.is_integer(column.type):
+                return self._whole(column, name, origin)
         words, found = self.numbers(name, field).u64()
         self.refuse(found == Digits.TOO_LARGE, "too_large", name, (field.column or ["text"])[0])
         missing = found != Digits.GOOD
         return pa.array(words, mask=missing if missing.any() else None)
+
+    def _whole(self, column: pa.Array, name: str, origin: str) -> pa.Array:
+        """Return whole numbers of at most 64 bits as those without a sign."""
+        if pa.types.is_signed_integer(column.type) and column.null_count < len(column) and pc.min(column).as_py() < 0:
+            negative = _mask(pc.less(column, 0))
+            self.refuse(negative, "negative", name, origin)
+            column = pc.if_else(pa.array(negative), pa.scalar(None, column.type), column)
+        return column.cast(pa.uint64())
 
     def code(self, name: str, field: FieldSection) -> pa.Array:
         """Return a field as whole numbers of 63 bits: a code of an answer."""
@@ -228,7 +246,7 @@ def is_one_of(column: pa.Array, texts: Sequence[str]) -> Mask:
 def as_text(column: pa.Array) -> pa.Array:
     """Return a column of Parquet as texts."""
     if pa.types.is_timestamp(column.type):
-        return pc.strftime(column, "%Y-%m-%dT%H:%M:%S")
+        return pc.strftime(column.cast(pa.timestamp("us", column.type.tz), safe=False), "%Y-%m-%dT%H:%M:%S")
     return column.cast(pa.string())
 
 

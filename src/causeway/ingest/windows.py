@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,14 +12,22 @@ import pyarrow as pa
 
 from causeway.ingest.mapping import MappingDocument
 from causeway.ledger.codes import Names
+from causeway.ledger.limbs import valid_rows
 from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.model.errors import InvalidInput
+from causeway.model.order import distinct, groups_of, stable_order
 
 Spans = npt.NDArray[np.int64]
 """First and last of windows that do not touch, ascending: shape (n, 2)."""
 
 DECLARED, INFERRED = "declared", "inferred"
+_FIRST = -(1 << 62)
+_NOTHING: Spans = np.array([[1, 0]], dtype=np.int64)
 _NONE: Spans = np.zeros((0, 2), dtype=np.int64)
+
+
+MOST_WINDOWS = 1 << 20
+"""Windows that are inferred at most: more of them show that ``gap`` is too small."""
 
 
 class Seen:
@@ -34,21 +43,40 @@ class Seen:
         """Take notice of rows of the ledger."""
         if self._inferred is None or not ledger.num_rows:
             return
-        column = ledger["height" if self._inferred.by == "height" else "time"]
-        places = column.combine_chunks()
-        there = np.asarray(places.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        places = ledger["height" if self._inferred.by == "height" else "time"].combine_chunks()
         kind = pa.uint64() if self._inferred.by == "height" else pa.int64()
         values = places.cast(kind).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         names, events = Names(), Names()
         chains, happened = names.codes(ledger["chain"]), events.codes(ledger["event"])
         shown = set(self._inferred.events)
         showing = np.array([not shown or name in shown for name in events.known()], dtype=bool)
-        for code, chain in enumerate(names.known()):
-            mine = chains == code
-            known = self._events.setdefault(chain, set())
-            known.update(name for number, name in enumerate(events.known()) if (happened[mine] == number).any())
-            mine &= there & showing[happened]
-            self.merge(chain, spans_of(values[mine], self._gap))
+        known = names.known()
+        pairs = (chains.astype(np.int64) * len(showing) + happened)[chains >= 0]
+        if len(known) * len(showing) <= len(pairs):
+            present = np.zeros(len(known) * len(showing), dtype=bool)
+            present[pairs] = True
+            pairs = np.flatnonzero(present)
+        for pair in distinct(pairs).tolist():
+            chain, event = divmod(pair, len(showing))
+            self._events.setdefault(known[chain], set()).add(events.known()[event])
+        # A height beyond 63 bits begins no window.
+        mine = np.flatnonzero((chains >= 0) & valid_rows(places) & showing[happened] & (values >= _FIRST))
+        mine = mine[~self._inside(known, chains[mine], values[mine])]
+        for code, spans in _spans_by(chains[mine], values[mine], self._gap):
+            self.merge(known[code], spans)
+        self._check()
+
+    def _inside(
+        self, known: list[str], chains: npt.NDArray[np.int32], values: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Return which rows lie in the first window of their chain, so that they show nothing new."""
+        bounds = np.array([(1, 0), *(self._spans.get(name, _NOTHING)[0] for name in known)], dtype=np.int64)
+        found: npt.NDArray[np.bool_] = (values >= bounds[chains + 1, 0]) & (values <= bounds[chains + 1, 1])
+        return found
+
+    def _check(self) -> None:
+        if sum(len(spans) for spans in self._spans.values()) > MOST_WINDOWS:
+            raise InvalidInput(f"windows.gap: more than {MOST_WINDOWS:,} windows with it; let it be larger")
 
     @property
     def _gap(self) -> int | None:
@@ -60,6 +88,14 @@ class Seen:
     def merge(self, chain: str, spans: Spans) -> None:
         """Add windows to those of a chain."""
         self._spans[chain] = joined(np.concatenate([self._spans.get(chain, _NONE), spans]), self._gap)
+
+    def add_seen(self, other: Seen) -> None:
+        """Take notice of what another one has seen, of the same mapping."""
+        for chain, events in other._events.items():
+            self._events.setdefault(chain, set()).update(events)
+        for chain, spans in other._spans.items():
+            self.merge(chain, spans)
+        self._check()
 
     def resume(self, observed: pa.Table) -> None:
         """Go on from the windows that were inferred before."""
@@ -115,15 +151,31 @@ def promises(mapping: MappingDocument, before: pa.Table) -> pa.Table:
 
 def spans_of(values: Spans, gap: int | None) -> Spans:
     """Return the windows that values show: a new one after more than ``gap`` without any, None: one of all."""
-    if not len(values):
-        return _NONE
-    ordered = np.sort(values)
-    if gap is None:
-        return np.array([[ordered[0], ordered[-1]]], dtype=np.int64)
-    cuts = np.flatnonzero(np.diff(ordered) > gap)
-    firsts = ordered[np.concatenate([[0], cuts + 1])]
-    lasts = ordered[np.concatenate([cuts, [len(ordered) - 1]])]
-    return np.stack([firsts, lasts], axis=1)
+    return next((spans for _, spans in _spans_by(np.zeros(len(values), dtype=np.int32), values, gap)), _NONE)
+
+
+def _spans_by(
+    codes: npt.NDArray[np.int32], values: npt.NDArray[np.int64], gap: int | None
+) -> Iterator[tuple[int, Spans]]:
+    """Yield the windows that values show for each code."""
+    if not len(codes):
+        return
+    low = int(values.min())
+    order = stable_order(codes.astype(np.uint64), (values - low).view(np.uint64))
+    codes, values = codes[order], values[order]
+    groups = groups_of(codes)
+    firsts, lasts = values[groups.starts], values[groups.starts + groups.counts - 1]
+    if gap is not None:
+        cut = values[1:] - values[:-1] > gap
+        cut &= codes[1:] == codes[:-1]
+    for place, code in enumerate(codes[groups.starts].tolist()):
+        begin, end = int(groups.starts[place]), int(groups.starts[place] + groups.counts[place])
+        if gap is None:
+            yield code, np.array([[firsts[place], lasts[place]]], dtype=np.int64)
+            continue
+        cuts = np.flatnonzero(cut[begin : end - 1]) + begin
+        own_firsts, own_lasts = values[np.append(begin, cuts + 1)], values[np.append(cuts, end - 1)]
+        yield code, np.stack([own_firsts, own_lasts], axis=1)
 
 
 def joined(spans: Spans, gap: int | None) -> Spans:

@@ -1,0 +1,281 @@
+"""Who runs the tasks that take files into a ledger: threads of this process, or Spark. Same rows, same files."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from causeway.ingest.chunks import BadFile
+from causeway.ingest.reader import Part
+from causeway.model.errors import CausewayError, InvalidInput
+from causeway.pipeline.executors import TaskFailed, python_error
+from causeway.pipeline.ledger_commits import LedgerDamaged
+from causeway.pipeline.ledger_runs import Run
+from causeway.pipeline.ledger_sources import Source, is_text
+from causeway.pipeline.ledger_store import StoredFile
+from causeway.pipeline.ledger_taking import Job, Progress, Slice, Staged, digest, sort, stage, survey
+from causeway.pipeline.masters import cores_here
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Result = TypeVar("Result")
+
+Digest = str | tuple[str, str]
+"""The SHA-256 of a file, or why it cannot be read: the reason and a text."""
+
+MOST_THREADS = 8
+"""Threads of one process: each has some rows in memory, and they share one interpreter."""
+
+TASKS_A_CORE = 3
+"""So many tasks a core has on Spark at least, so that none waits long for the last ones."""
+
+TASK_BYTES = 256 << 20
+"""Bytes of files that a Spark task reads, at most and about."""
+
+
+class Runner(Protocol):
+    """Runs tasks."""
+
+    def slices(self, job: Job, sources: Sequence[Source]) -> list[Slice]:
+        """Return the parts that files are read in."""
+        ...
+
+    def staged(
+        self, job: Job, slices: Sequence[Slice], digests: Sequence[Source], progress: Progress | None
+    ) -> tuple[list[Staged], list[Digest]]:
+        """Set the rows of files aside; return what was made of them, and the SHA-256 of ``digests``."""
+        ...
+
+    def sorted(self, job: Job, buckets: Sequence[int], runs: Sequence[Run]) -> list[StoredFile]:
+        """Write the rows of buckets as files of the ledger."""
+        ...
+
+
+class InThreads:
+    """Runs tasks in threads of this process."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or min(cores_here(), MOST_THREADS)
+
+    def slices(self, job: Job, sources: Sequence[Source]) -> list[Slice]:
+        """Return the parts that files are read in: those whose parts are known without reading all of them."""
+        found: list[Slice] = []
+        for source in sources:
+            if job.mapping.format == "parquet":
+                found += survey(job, source)
+            else:
+                found.append(whole_slice(job, source))
+        return found
+
+    def staged(
+        self, job: Job, slices: Sequence[Slice], digests: Sequence[Source], progress: Progress | None
+    ) -> tuple[list[Staged], list[Digest]]:
+        """Set the rows of files aside, in memory if there are few."""
+        left = _Shared(sorted(slices, key=lambda each: (-each.bytes, each.source.name, each.part.begin)))
+        workers = max(min(self.threads, len(slices)), 1)
+        threads = max(self.threads // workers, 1)
+
+        def told(count: int) -> None:
+            if left.stopped:
+                raise _Stopped
+            if progress is not None:
+                progress(count)
+
+        with _Pool(workers + 1, left.stop) as pool:
+            found = [pool.submit(stage, job, left, threads, keep=True, progress=told) for _ in range(workers)]
+            known = [pool.submit(digest, source) for source in digests]
+            return pool.results(found), pool.results(known)
+
+    def sorted(self, job: Job, buckets: Sequence[int], runs: Sequence[Run]) -> list[StoredFile]:
+        """Write the rows of buckets as files of the ledger."""
+        left = _Shared(list(buckets))
+
+        def some() -> list[StoredFile]:
+            return [file for bucket in left for file in sort(job, bucket, runs)]
+
+        workers = max(min(self.threads, len(buckets)), 1)
+        with _Pool(workers, left.stop) as pool:
+            return [file for files in pool.results([pool.submit(some) for _ in range(workers)]) for file in files]
+
+
+class _Stopped(Exception):
+    """The work of another thread has failed, or the user has had enough."""
+
+
+class _Shared:
+    """Work that threads take from each other, until it is stopped."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = deque(items)
+        self._lock = threading.Lock()
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Give nothing out any more."""
+        self.stopped = True
+
+    def __iter__(self) -> Iterator[Any]:
+        while not self.stopped:
+            with self._lock:
+                if not self._items:
+                    return
+                item = self._items.popleft()
+            yield item
+
+
+class _Pool:
+    """Threads of which none goes on when one fails."""
+
+    def __init__(self, threads: int, stop: Callable[[], None]) -> None:
+        self._pool, self._stop = ThreadPoolExecutor(threads, "causeway-take"), stop
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if error is not None:
+            self._stop()
+        self._pool.shutdown(cancel_futures=error is not None)
+
+    def submit(self, call: Callable[..., Result], *arguments: Any, **named: Any) -> Future[Result]:
+        """Begin a call."""
+        return self._pool.submit(call, *arguments, **named)
+
+    def results(self, futures: Sequence[Future[Result]]) -> list[Result]:
+        """Return what calls return. Raises what one of them raised."""
+        wait(futures, return_when=FIRST_EXCEPTION)
+        failed = [error for each in futures if each.done() and (error := each.exception()) is not None]
+        for error in sorted(failed, key=lambda each: isinstance(each, _Stopped)):
+            raise error
+        return [each.result() for each in futures]
+
+
+def whole_slice(job: Job, source: Source) -> Slice:
+    """Return all of a file as one part."""
+    part = Part(end=source.size) if is_text(source.path, job.mapping.format) else Part()
+    return Slice(source, part, source.size)
+
+
+class OnSpark:
+    """Runs tasks on Spark: each reads some parts of files, or sorts a bucket. What goes from one to the other are files
+    in the ledger's folder, which all of them reach."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def slices(self, job: Job, sources: Sequence[Source]) -> list[Slice]:
+        """Return the parts that files are read in; those of large ones are looked for by tasks."""
+        large = [source for source in sources if source.size > job.part_bytes]
+        cut = {source.path: parts for source, parts in zip(large, self._run(job, _survey, large), strict=True)}
+        return [each for source in sources for each in cut.get(source.path) or [whole_slice(job, source)]]
+
+    def staged(
+        self, job: Job, slices: Sequence[Slice], digests: Sequence[Source], progress: Progress | None
+    ) -> tuple[list[Staged], list[Digest]]:
+        """Set the rows of files aside, all in files."""
+        total = sum(each.bytes for each in slices)
+        least = TASKS_A_CORE * self._session.sparkContext.defaultParallelism
+        most = max(min(TASK_BYTES, total // max(least, 1)), 1)
+        items: list[Source | list[Slice]] = [*sorted(digests, key=lambda each: -each.size)]
+        items += _grouped(slices, most)
+        found = self._run(job, _stage, items)
+        return found[len(digests) :], found[: len(digests)]
+
+    def sorted(self, job: Job, buckets: Sequence[int], runs: Sequence[Run]) -> list[StoredFile]:
+        """Write the rows of buckets as files of the ledger."""
+        items = [(bucket, [run for run in runs if bucket in run.buckets]) for bucket in buckets]
+        return [file for files in self._run(job, _sort, items) for file in files]
+
+    def _run(self, job: Job, work: Callable[[Job, Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Run a task an item; return what they return. Raises what the first of them raised."""
+        from pyspark.errors import PySparkException
+
+        if not items:
+            return []
+        context = self._session.sparkContext
+        shared = context.broadcast((pickle.dumps(job), [pickle.dumps(item) for item in items]))
+        try:
+            query = self._session.range(0, len(items), 1, len(items)).mapInArrow(_task(work, shared), _SCHEMA)
+            rows = query.toArrow().to_pylist()
+        except PySparkException as error:
+            raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
+        finally:
+            shared.unpersist()
+        found = {row["item"]: pickle.loads(row["result"]) for row in rows}
+        for number in range(len(items)):
+            if isinstance(found[number], _Failed):
+                found[number].again()
+        return [found[number] for number in range(len(items))]
+
+
+_SCHEMA = "item int, result binary"
+
+
+class _Failed:
+    """An error of a task."""
+
+    def __init__(self, error: CausewayError) -> None:
+        self.name, self.text = error.name, str(error)
+        self.reason = error.reason if isinstance(error, BadFile) else None
+
+    def again(self) -> None:
+        """Raise it."""
+        if self.reason is not None:
+            raise BadFile(self.text, self.reason)
+        known = {"InvalidInput": InvalidInput, "LedgerDamaged": LedgerDamaged}
+        raise known[self.name](self.text) if self.name in known else TaskFailed(f"{self.name}: {self.text}")
+
+
+def _survey(job: Job, source: Source) -> list[Slice]:
+    return survey(job, source)
+
+
+def _stage(job: Job, item: Source | list[Slice]) -> Digest | Staged:
+    return digest(item) if isinstance(item, Source) else stage(job, item)
+
+
+def _sort(job: Job, item: tuple[int, list[Run]]) -> list[StoredFile]:
+    return sort(job, *item)
+
+
+def _grouped(slices: Sequence[Slice], most: int) -> list[list[Slice]]:
+    """Return slices in groups of about ``most`` bytes."""
+    found: list[list[Slice]] = []
+    room = 0
+    for each in slices:
+        if not found or room < each.bytes:
+            found.append([])
+            room = most
+        found[-1].append(each)
+        room -= max(each.bytes, 1 << 16)  # a small file takes time, too
+    return found
+
+
+def _task(
+    work: Callable[[Job, Any], Any], shared: Any
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from causeway.pipeline.ledger_tasks import prepare_worker
+
+        prepare_worker()
+        job, items = shared.value
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                try:
+                    result = work(pickle.loads(job), pickle.loads(items[number]))
+                except CausewayError as error:
+                    result = _Failed(error)
+                columns = [pa.array([number], pa.int32()), pa.array([pickle.dumps(result)], pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, ["item", "result"])
+
+    return run
+
+
+__all__ = ["InThreads", "OnSpark", "Runner"]

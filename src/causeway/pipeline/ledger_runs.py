@@ -1,0 +1,193 @@
+"""Rows into the buckets of a ledger: sorted in two passes over files, so that what is in memory is a batch, however
+many rows there are.
+
+In the first pass rows are put in the order of their buckets and set aside, a run at a time; in the second the rows of a
+bucket are read from all runs, sorted and written as a file of the ledger. The tasks of either pass may run anywhere.
+"""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.ledger.order import buckets_of, gathered, whole, without_repeats
+from causeway.ledger.schema import LANE, LEDGER_SCHEMA
+from causeway.pipeline.ledger_store import StoredFile, write_file
+from causeway.pipeline.places import LocalPlace
+from causeway.pipeline.storage import Storage
+
+RUN_BYTES = 160 << 20
+"""Bytes of rows that are set aside together."""
+
+PLAIN_BYTES = 1 << 30
+"""So many bytes are set aside as they are: the system keeps them in memory. What is more is packed."""
+
+SORTED_BYTES = 512 << 20
+"""Bytes of rows of a bucket that are sorted together: with more of them it gets several files."""
+
+
+_NEEDED = {*LANE, "index", "message_id"}
+"""Columns that say in which bucket a row is. Others are left out of a run where nobody saw them."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows in the order of their buckets: of ``buckets`` (ascending) ``counts`` rows each, which take ``bytes``.
+
+    ``path``: of the Arrow file that has them, a batch a bucket; None: they are in memory, ``rows``.
+    """
+
+    buckets: tuple[int, ...]
+    counts: tuple[int, ...]
+    bytes: int
+    path: str | None = None
+    rows: pa.Table | None = None
+
+
+class RunWriter:
+    """Sets rows aside. ``folder``: where, in a storage."""
+
+    def __init__(self, storage: Storage, folder: str, buckets: int, run_bytes: int = RUN_BYTES) -> None:
+        self._storage, self._folder, self._buckets, self._most = storage, folder, buckets, run_bytes
+        self._parts: list[pa.Table] = []
+        self._bytes = self.taken = 0
+        self._runs: list[Run] = []
+        self._aside_bytes = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows of the ledger's table."""
+        if rows.num_rows:
+            self._parts.append(rows)
+            self._bytes += rows.nbytes
+            self.taken += rows.num_rows
+            if self._bytes >= self._most:
+                self._runs.append(self._aside(self._run()))
+
+    def end(self, *, keep: bool) -> list[Run]:
+        """Return all runs. ``keep``: the last one may stay in memory."""
+        if self._parts:
+            run = self._run()
+            self._runs.append(run if keep else self._aside(run))
+        return self._runs
+
+    def _run(self) -> Run:
+        rows = pa.concat_tables(self._parts)
+        self._parts, self._bytes = [], 0
+        names = rows.schema.names
+        rows = whole(rows.select([name for name in names if name in _NEEDED or rows[name].null_count < rows.num_rows]))
+        if self._buckets == 1:
+            return Run((0,), (rows.num_rows,), rows.nbytes, None, rows)
+        of_rows = buckets_of(rows, self._buckets)
+        counts = np.bincount(of_rows, minlength=self._buckets)
+        rows = gathered(rows, np.argsort(of_rows, kind="stable"))
+        present = np.flatnonzero(counts)
+        return Run(tuple(present.tolist()), tuple(counts[present].tolist()), rows.nbytes, None, rows)
+
+    def _aside(self, run: Run) -> Run:
+        assert run.rows is not None
+        storage = self._storage
+        storage.make_folder(self._folder)
+        path = f"{self._folder}/{uuid.uuid4().hex}.arrow"
+        self._aside_bytes += run.bytes
+        packed = "lz4" if self._aside_bytes > PLAIN_BYTES else None
+        options = pa.ipc.IpcWriteOptions(compression=packed, use_threads=False)
+        with (
+            storage.place.writer(path) as file,
+            pa.ipc.new_file(pa.PythonFile(file, mode="w"), run.rows.schema, options=options) as sink,
+        ):
+            start = 0
+            for count in run.counts:
+                sink.write_batch(run.rows.slice(start, count).combine_chunks().to_batches()[0])
+                start += count
+        return Run(run.buckets, run.counts, run.bytes, path)
+
+
+def settle(storage: Storage, name: str, bucket: int, runs: Sequence[Run]) -> list[StoredFile]:
+    """Write the rows of a bucket as files of the ledger, each sorted and without repeats: one, if they are not too
+    many. ``name``: what the files are called, as of ``write_file``."""
+    files = []
+    for number, parts in enumerate(_batches(storage, bucket, runs)):
+        rows = without_repeats(pa.concat_tables([filled(part) for part in parts]))
+        files.append(write_file(storage, f"{name}-{number:03}", "ledger", rows, bucket))
+    return files
+
+
+def _batches(storage: Storage, bucket: int, runs: Sequence[Run]) -> Iterator[list[pa.Table]]:
+    """Yield the rows of a bucket, as much as is sorted together at a time."""
+    held: list[pa.Table] = []
+    size = 0
+    for run in runs:
+        if bucket not in run.buckets:
+            continue
+        part = rows_of(storage, run, bucket)
+        if held and size + part.nbytes > SORTED_BYTES:
+            yield held
+            held, size = [], 0
+        held.append(part)
+        size += part.nbytes
+    if held:
+        yield held
+
+
+def rows_of(storage: Storage, run: Run, bucket: int) -> pa.Table:
+    """Return the rows of a bucket in a run."""
+    place = run.buckets.index(bucket)
+    if run.rows is not None:
+        return run.rows.slice(sum(run.counts[:place]), run.counts[place])
+    assert run.path is not None
+    if isinstance(storage.place, LocalPlace):
+        with pa.OSFile(storage.place.full(run.path)) as file:
+            return pa.Table.from_batches([pa.ipc.open_file(file).get_batch(place)])
+    with Ranged(storage, run.path, storage.size(run.path) or 0) as remote:
+        return pa.Table.from_batches([pa.ipc.open_file(pa.PythonFile(remote, mode="r")).get_batch(place)])
+
+
+def filled(rows: pa.Table) -> pa.Table:
+    """Return rows with all columns of the ledger."""
+    columns = [
+        rows[field.name] if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
+        for field in LEDGER_SCHEMA
+    ]
+    return pa.table(columns, schema=LEDGER_SCHEMA)
+
+
+class Ranged(io.RawIOBase):
+    """A file in a store, read a range at a time."""
+
+    def __init__(self, storage: Storage, path: str, size: int) -> None:
+        super().__init__()
+        self._storage, self._path, self._size, self._at = storage, path, size, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move the position."""
+        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence] + offset
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return the next bytes."""
+        end = self._size if size is None or size < 0 else min(self._at + size, self._size)
+        if end <= self._at:
+            return b""
+        found = self._storage.place.read_range(self._path, self._at, end)
+        self._at += len(found)
+        return found
+
+
+__all__ = ["Ranged", "Run", "RunWriter", "filled", "rows_of", "settle"]

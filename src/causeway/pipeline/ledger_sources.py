@@ -1,0 +1,221 @@
+"""Files that a ledger is made from: which there are, which of them were taken before, and what has changed since."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from causeway.ingest.chunks import BadFile, unpacked_name
+from causeway.ingest.mapping import MappingDocument
+from causeway.ingest.reader import ENDINGS, is_of
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.ledger_commits import Input
+from causeway.pipeline.ledger_runs import Ranged
+from causeway.pipeline.places import LocalPlace
+from causeway.pipeline.storage import Storage
+
+_READ = 8 << 20
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, as it was when it was looked at. ``storage``: what it is in, and its ``path`` there; ``name``: what rows
+    and messages call it. ``modified``: nanoseconds of the Unix epoch; ``inode``: which file it is, 0 in a store."""
+
+    storage: Storage
+    path: str
+    name: str
+    size: int
+    modified: int
+    inode: int = 0
+
+    def open(self) -> IO[bytes] | Ranged:
+        """Open it. Raises ``BadFile`` where it is gone, or no file any more."""
+        place = self.storage.place
+        if not isinstance(place, LocalPlace):
+            return Ranged(self.storage, self.path, self.size)
+        # Without O_NONBLOCK a pipe that has taken its name would never be open.
+        with self.said():
+            descriptor = os.open(place.full(self.path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise BadFile(f"{self.name}: is no file any more", "changed")
+            return open(descriptor, "rb", buffering=0)
+
+    @contextlib.contextmanager
+    def said(self) -> Iterator[None]:
+        """Say of the errors of a file system in the body what is wrong with the file."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise BadFile(f"{self.name}: is gone", "gone") from None
+        except OSError as error:
+            raise BadFile(f"{self.name}: cannot be read: {error.strerror or error}", "not_read") from None
+
+    def check_unchanged(self, *, appended: bool = False) -> None:
+        """Raise ``BadFile`` unless it still holds what it held. ``appended``: that something was is no change."""
+        now = looked_at(self.storage, self.path)
+        if now is None:
+            raise BadFile(f"{self.name}: is gone", "gone")
+        same = (now.size, now.modified) == (self.size, self.modified) or (appended and now.size > self.size)
+        if now.inode != self.inode or not same:
+            raise BadFile(f"{self.name}: changed while it was read; run again", "changed")
+
+    def digest(self, start: int = 0, end: int | None = None, digest: Any = None) -> Any:
+        """Return the SHA-256 of its bytes from one position to another, following on a ``digest``. Raises
+        ``BadFile``."""
+        digest = hashlib.sha256() if digest is None else digest
+        left = (self.size if end is None else end) - start
+        with self.open() as stream, self.said():
+            stream.seek(start)
+            while left:
+                content = stream.read(min(left, _READ))
+                if not content:
+                    raise BadFile(f"{self.name}: became shorter while it was read; run again", "changed")
+                digest.update(content)
+                left -= len(content)
+        return digest
+
+
+@dataclass(frozen=True)
+class Take:
+    """What is to be taken of a file: from ``begin`` on, before which ``first`` records stand. ``digest``: the SHA-256
+    of the whole, where it is known; ``final``: as of ``Part``."""
+
+    source: Source
+    begin: int = 0
+    first: int = 0
+    digest: str | None = None
+    final: bool = True
+
+
+def looked_at(storage: Storage, path: str) -> Source | None:
+    """Return a file as it is now, None where there is none."""
+    name = shown_name(path)
+    if isinstance(storage.place, LocalPlace):
+        try:
+            found = os.stat(storage.place.full(path))
+        except OSError:
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return Source(storage, path, name, found.st_size, found.st_mtime_ns, found.st_ino)
+    size, modified = storage.size(path), storage.modified(path)
+    return None if size is None or modified is None else Source(storage, path, name, size, int(modified * _SECOND))
+
+
+def shown_name(path: str) -> str:
+    """Return a path as a text that is UTF-8 and has no characters that a terminal takes for commands."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def located(source: str) -> tuple[Storage, str | None]:
+    """Return the folder of a file and its name there, or a folder and None. Raises ``InvalidInput``."""
+    whole = Storage(source.rstrip("/") or "/")
+    if isinstance(whole.place, LocalPlace):
+        path = whole.place.root
+        if os.path.isdir(path):
+            return whole, None
+        if not os.path.lexists(path):
+            raise InvalidInput(f"{source}: no such file or folder")
+        parent, name = os.path.split(path)
+        if looked_at(Storage(parent), name) is None:
+            raise InvalidInput(f"{source}: is no file that can be read again: a pipe, a device or a link to nothing")
+        return Storage(parent), name
+    parent, _, name = whole.uri.rpartition("/")
+    if "://" in parent and Storage(parent).size(name) is not None:
+        return Storage(parent), name
+    return whole, None
+
+
+def files_in(folder: Storage, mapping: MappingDocument) -> tuple[list[Source], int]:
+    """Return the files of a folder that a mapping is for, by their names, and how many others there are. Those whose
+    names begin with a point are neither."""
+    found, others = [], 0
+    for name in folder.list(""):
+        if name.startswith("."):
+            continue
+        source = looked_at(folder, name) if is_of(mapping.format, name) else None
+        if source is None:
+            others += 1
+        else:
+            found.append(source)
+    return found, others
+
+
+def sources_of(source: str, mapping: MappingDocument) -> tuple[list[Source], int]:
+    """Return the files to take, by their names, and how many others a folder has. Raises ``InvalidInput``."""
+    folder, name = located(source)
+    if name is not None:
+        found = looked_at(folder, name)
+        if found is None:
+            raise InvalidInput(f"{source}: is gone")
+        return [found], 0
+    files, others = files_in(folder, mapping)
+    if not files:
+        raise InvalidInput(f"{source}: no files of format {mapping.format} ({', '.join(ENDINGS[mapping.format])})")
+    return files, others
+
+
+def is_text(path: str, format_name: str) -> bool:
+    """Return whether a file is text that is not packed, to which more may be appended."""
+    return format_name != "parquet" and unpacked_name(path) == path
+
+
+class Known:
+    """What was taken before by one mapping."""
+
+    def __init__(self, inputs: Iterable[Input], mapping: str) -> None:
+        self._digests: set[str] = set()
+        self._sizes: set[int] = set()
+        self._named: dict[str, list[Input]] = {}
+        self._mapping = mapping
+        for each in inputs:
+            self.add(each)
+
+    def add(self, taken: Input) -> None:
+        """Know one more."""
+        if taken.mapping == self._mapping:
+            self._digests.add(taken.sha256)
+            self._sizes.add(taken.bytes)
+            self._named.setdefault(taken.file, []).append(taken)
+
+    def new_in(self, sources: Sequence[Source], format_name: str) -> tuple[list[Take], dict[str, tuple[str, str]]]:
+        """Return what is new in files: of one that has grown by whole records, what was appended; and by name those
+        that cannot be read, with the reason and a text."""
+        found, failed = list[Take](), dict[str, tuple[str, str]]()
+        seen = set(self._digests)
+        sizes = Counter(source.size for source in sources)
+        for source in sources:
+            try:
+                digest = None
+                if source.size in self._sizes or sizes[source.size] > 1:
+                    digest = source.digest().hexdigest()
+                    if digest in seen:
+                        continue
+                    seen.add(digest)
+                found.append(self._grown(source, format_name, digest))
+            except BadFile as error:
+                failed[source.name] = error.reason, str(error)
+        return found, failed
+
+    def _grown(self, source: Source, format_name: str, digest: str | None) -> Take:
+        if is_text(source.path, format_name):
+            before = [
+                each for each in self._named.get(source.name, ()) if each.ends_record and each.bytes < source.size
+            ]
+            longest = max(before, key=lambda each: each.bytes, default=None)
+            if longest is not None and source.digest(0, longest.bytes).hexdigest() == longest.sha256:
+                return Take(source, longest.bytes, longest.records, digest)
+        return Take(source, 0, 0, digest)
+
+
+__all__ = ["Known", "Source", "Take", "files_in", "is_text", "located", "looked_at", "shown_name", "sources_of"]

@@ -1,0 +1,200 @@
+"""Tasks that take files into a ledger: each reads some parts of files and sets their rows aside by bucket, or sorts the
+rows of a bucket. They may run in threads, or as Spark tasks; what a task wrote counts when a commit names it."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from causeway.ingest.chunks import BadFile
+from causeway.ingest.mapping import MappingDocument
+from causeway.ingest.reader import Part, parts_of, take_file
+from causeway.ingest.taking import Taken
+from causeway.ingest.windows import Seen
+from causeway.ledger.schema import QUARANTINE_SCHEMA
+from causeway.pipeline.ledger_commits import STAGING
+from causeway.pipeline.ledger_runs import RUN_BYTES, Run, RunWriter, settle
+from causeway.pipeline.ledger_sources import Source
+from causeway.pipeline.ledger_store import StoredFile, write_file
+from causeway.pipeline.storage import Storage
+
+PART_BYTES = 64 << 20
+"""Bytes of files that a task reads, of those that can be cut."""
+
+QUARANTINE_BYTES = 32 << 20
+"""Bytes of records that were set aside, before they are written."""
+
+Progress = Callable[[int], None]
+"""Told how many bytes more were read."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the tasks of a commit share. ``lake``: the ledger, with so many ``buckets``; ``prefix``: what the names of
+    the commit's files begin with; ``run_bytes``: of rows that are set aside together; ``part_bytes``: that a file is
+    cut into."""
+
+    lake: Storage
+    mapping: MappingDocument
+    buckets: int
+    prefix: str
+    run_bytes: int = RUN_BYTES
+    part_bytes: int = PART_BYTES
+
+    @property
+    def folder(self) -> str:
+        """Return where rows are set aside."""
+        return f"{STAGING}/{self.prefix}"
+
+    def name(self) -> str:
+        """Return a new name for a file: a task that is tried again writes other files."""
+        return f"{self.prefix}-{uuid.uuid4().hex[:16]}"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a file, of about ``bytes`` bytes."""
+
+    source: Source
+    part: Part
+    bytes: int
+
+
+@dataclass
+class Staged:
+    """What a task made of parts of files. ``runs``: the rows; ``quarantine``: files of it that were written, and
+    ``aside``: rows of it that were not; ``reasons``: how many records were set aside for what; ``counts``: of records,
+    by what became of them; ``of``: by name of a file, how many records it has, and where they end; ``whole``: whether a
+    record ends there; ``failed``: files that cannot be read, with the reason and a text."""
+
+    runs: list[Run]
+    quarantine: list[StoredFile]
+    aside: list[pa.Table]
+    seen: Seen
+    rows: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    records: Counter[str] = field(default_factory=Counter)
+    ends: dict[str, int] = field(default_factory=dict)
+    whole: dict[str, bool] = field(default_factory=dict)
+    failed: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+def survey(job: Job, source: Source) -> list[Slice]:
+    """Return the parts that a file is cut into: one, which has it all, where it cannot be read."""
+    try:
+        with source.open() as stream, source.said():
+            parts = parts_of(stream, source.name, source.size, job.mapping, job.part_bytes)
+    except BadFile:
+        parts = [Part()]  # whoever reads it says why
+    return [Slice(source, part, source.size // len(parts)) for part in parts]
+
+
+def stage(
+    job: Job, slices: Iterable[Slice], threads: int = 1, *, keep: bool = False, progress: Progress | None = None
+) -> Staged:
+    """Set the rows of some parts of files aside. ``threads``: that read records of one part; ``keep``: what is small
+    may stay in memory; ``progress``: is told how far it is."""
+    return _Staging(job, keep, progress).run(slices, threads)
+
+
+class _Staging:
+    def __init__(self, job: Job, keep: bool, progress: Progress | None) -> None:
+        self._job, self._keep, self._progress = job, keep, progress
+        self._rows = RunWriter(job.lake, job.folder, job.buckets, job.run_bytes)
+        self._staged = Staged([], [], [], Seen(job.mapping))
+        self._aside = 0
+
+    def run(self, slices: Iterable[Slice], threads: int) -> Staged:
+        staged = self._staged
+        for each in slices:
+            try:
+                self._take(each, threads)
+            except BadFile as error:
+                staged.failed.append((each.source.name, error.reason, str(error)))
+        if not self._keep:
+            self._set_aside()
+        staged.runs = self._rows.end(keep=self._keep)
+        staged.rows = self._rows.taken
+        return staged
+
+    def _take(self, each: Slice, threads: int) -> None:
+        staged, source, part = self._staged, each.source, each.part
+        records, read, last = 0, 0, None
+        with source.open() as stream, source.said():
+            for taken in take_file(stream, source.name, source.size, self._job.mapping, part=part, threads=threads):
+                self._count(taken)
+                records, last = records + taken.records, taken
+                if self._progress is not None:
+                    done = stream.tell() - part.begin if self._is_text else _share(records, part, each.bytes)
+                    now = max(min(done, each.bytes), read)
+                    self._progress(now - read)
+                    read = now
+        if part.records is not None and part.records != records:
+            raise BadFile(f"{source.name}: changed while it was read; run again", "changed")
+        if self._progress is not None:
+            self._progress(each.bytes - read)
+        staged.records[source.name] += records
+        if last is not None and last.end >= staged.ends.get(source.name, 0):
+            staged.ends[source.name] = last.end
+            staged.whole[source.name] = _ends_whole(last)
+
+    @property
+    def _is_text(self) -> bool:
+        return self._job.mapping.format != "parquet"
+
+    def _count(self, taken: Taken) -> None:
+        staged = self._staged
+        staged.counts.update(
+            records=taken.records, taken=taken.taken, ignored=taken.ignored, blank=taken.blank,
+            quarantined=taken.quarantine.num_rows,
+        )  # fmt: skip
+        if taken.quarantine.num_rows:
+            staged.reasons += taken.reasons()
+            staged.aside.append(taken.quarantine)
+            self._aside += taken.quarantine.nbytes
+            if self._aside >= QUARANTINE_BYTES:
+                self._set_aside()
+        staged.seen.add(taken.ledger)
+        self._rows.add(taken.ledger)
+
+    def _set_aside(self) -> None:
+        """Write what cannot be read."""
+        if self._staged.aside:
+            rows = pa.concat_tables([QUARANTINE_SCHEMA.empty_table(), *self._staged.aside]).unify_dictionaries()
+            file = write_file(self._job.lake, self._job.name(), "quarantine", rows)
+            self._staged.quarantine.append(file)
+            self._staged.aside, self._aside = [], 0
+
+
+def _share(records: int, part: Part, size: int) -> int:
+    return size * records // part.records if part.records else 0
+
+
+def _ends_whole(last: Taken) -> bool:
+    """Return whether the last record needs nothing that may still be appended: that it ended with a line is for who
+    has the file to say."""
+    broken = last.quarantine
+    if not broken.num_rows:
+        return True
+    return str(broken["reason"][-1]) != "open_quote"
+
+
+def sort(job: Job, bucket: int, runs: Sequence[Run]) -> list[StoredFile]:
+    """Write the rows of a bucket as files of the ledger."""
+    return settle(job.lake, job.name(), bucket, runs)
+
+
+def digest(source: Source) -> str | tuple[str, str]:
+    """Return the SHA-256 of a file; of one that cannot be read, the reason and a text."""
+    try:
+        return str(source.digest().hexdigest())
+    except BadFile as error:
+        return error.reason, str(error)
+
+
+__all__ = ["PART_BYTES", "Job", "Progress", "Slice", "Staged", "digest", "sort", "stage", "survey"]

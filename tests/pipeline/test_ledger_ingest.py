@@ -1,0 +1,82 @@
+"""Files become the same ledger whoever runs the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from causeway.ingest.mapping import MappingDocument, load_mapping
+from causeway.model.errors import InvalidInput
+from causeway.pipeline import ledger_commit, ledger_runners
+from causeway.pipeline.ledger_ingest import ingest
+from causeway.pipeline.ledger_store import open_ledger
+from causeway.pipeline.ledger_taking import Job
+from tests.unit.test_ledger_ingest import HEAD, lines, mapping
+
+
+def contents(lake: str) -> dict[str, Any]:
+    """Return what is in a ledger."""
+    ledger = open_ledger(lake)
+    found: dict[str, Any] = {f"bucket {bucket}": ledger.rows(bucket).to_pylist() for bucket in range(ledger.buckets)}
+    for table in ("quarantine", "observed", "promises"):
+        found[table] = sorted(ledger.table(table).to_pylist(), key=str)
+    inputs = sorted((each.file, each.bytes, each.sha256, each.records, each.ends_record) for each in ledger.taken())
+    return {**found, "inputs": inputs, "counts": dict(ledger.counts)}
+
+
+def packets(shared: Path, folder: Path) -> MappingDocument:
+    rows = pq.read_table(shared / "data" / "ibc_packets_cosmoshub.parquet")
+    pq.write_table(rows.slice(0, 3_000), folder / "a.parquet", row_group_size=700)
+    pq.write_table(rows.slice(2_500, 600), folder / "b.parquet")
+    return load_mapping("ibc-packets")
+
+
+def quoted(shared: Path, folder: Path) -> MappingDocument:
+    names = [f'two\nlines "{number}"' if number % 7 == 0 else f"w{number}" for number in range(3_000)]
+    table = {"n": list(range(3_000)), "what": ["s"] * 3_000, "who": names, "at": list(range(3_000))}
+    pa_csv.write_csv(pa.table(table), folder / "a.csv")
+    with (folder / "a.csv").open("a") as file:
+        file.write('5,"open\n' + lines(5000, 5100) + "x\n\n")
+    for number in range(5):
+        (folder / f"small-{number}.csv").write_text(HEAD + lines(9_000 + number, 9_002 + number))
+    return mapping(promises=[{"promise": "numbered"}])
+
+
+@pytest.mark.parametrize("made", [packets, quoted])
+def test_spark_makes_the_same_ledger_as_threads(
+    spark: SparkSession,
+    shared_folder: Path,
+    tmp_path: Path,
+    made: Callable[[Path, Path], MappingDocument],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    of = made(shared_folder, folder)
+    monkeypatch.setattr(ledger_runners, "TASK_BYTES", 1 << 15)
+    small = partial(replace, run_bytes=100_000, part_bytes=20_000)
+    monkeypatch.setattr(ledger_commit, "Job", lambda *given: small(Job(*given)))
+    done = ingest(str(folder), str(tmp_path / "threads"), of, buckets=8, executor="in_process")
+    assert done == ingest(str(folder), str(tmp_path / "spark"), of, buckets=8, session=spark)
+    assert contents(str(tmp_path / "threads")) == contents(str(tmp_path / "spark"))
+    assert not list((tmp_path / "spark" / "staging").iterdir())
+    assert ingest(str(folder), str(tmp_path / "spark"), of, session=spark).commit is None
+
+
+def test_an_error_of_a_task_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("b", "c"):
+        (tmp_path / f"{name}.csv").write_text(f"wrong {name}\n")
+    (tmp_path / "a.csv").write_text(HEAD + lines(0, 3))
+    with pytest.raises(InvalidInput, match=r"^b\.csv: column for index"):
+        ingest(str(tmp_path), str(tmp_path / "ledger"), mapping(), session=spark)
+    done = ingest(str(tmp_path), str(tmp_path / "ledger"), mapping(), session=spark, set_aside=True)
+    assert (done.records, [*done.failed]) == (3, ["b.csv", "c.csv"])
