@@ -23,10 +23,11 @@ class Answer(NamedTuple):
 def asked(message: Message) -> Request | None:
     """What names a message that is a request."""
     sent = message.first("sent")
-    protocol, source, *_ = message.lane
-    if not sent or sent["kind"] != "request" or None in (protocol, source, sent["message_id"]):
+    if not sent or sent["kind"] != "request":
         return None
-    return protocol, source, sent["message_id"]  # type: ignore[return-value]
+    protocol, source, *_ = message.lane
+    name = (protocol, sent["chain"] if source is None else source, sent["message_id"])
+    return None if None in name else name  # type: ignore[return-value]
 
 
 def responses(ledger: Ledger) -> list[Answer]:
