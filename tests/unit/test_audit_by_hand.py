@@ -58,3 +58,32 @@ def test_a_message_that_timed_out_in_a_hole_of_the_input_was_not_skipped() -> No
     assert said(audited(rows, ordered, cut), "gaps") == [("unknown", "skipped_not_covered", 2, None)]
     cut = [window("a", 1, 1000), window("b", 1, 1000, events=["received"])]
     assert said(audited(rows, ordered, cut), "gaps") == [("unknown", "skipped_not_covered", 2, None)]
+
+
+def test_a_number_that_no_row_shows_as_sent_is_received_once_whatever_its_content() -> None:
+    rows = [happened(index, "sent", index) for index in (1, 3)]
+    rows += [happened(2, "received", at, payload_hash=content(number)) for at, number in ((14, 7), (13, 8), (12, None))]
+    found = audited(rows, promised("numbered"))
+    assert said(found, "exactly_once")[:1] == [("violated", "received_again", 2, 3)]
+    assert said(found, "authenticity")[0] == ("violated", "number_reused", 2, None)
+    assert {verdict for verdict, *_ in said(found, "authenticity")[1:]} == {"unknown"}
+    sent = happened(2, "sent", 2, payload_hash=content(7))
+    assert said(audited([*rows, sent], promised("numbered")), "exactly_once") == [
+        ("unknown", "not_received", 1, 1),
+        ("unknown", "not_received", 3, 2),
+    ]
+
+
+def test_a_number_that_its_lane_had_not_come_to_was_not_sent() -> None:
+    for far in (0, 2**18):  # in one segment, and in two
+        rows = [happened(far + index, "sent", 10 * index) for index in (1, 2, 4)]
+        rows += [happened(far + 3, "received", at) for at in (19, 21)]
+        rows += [happened(9, "sent", 5)] if far else []
+        promises = promised("numbered", "ordered_sends")
+        assert said(audited(rows, promises), "authenticity") == [
+            ("violated", "not_sent_yet", far + 3, 4),
+            ("unknown", "missing_in_sequence", far + 3, 5),
+        ]
+        assert said(audited(rows, promised("numbered")), "authenticity")[0][:2] == ("unknown", "missing_in_sequence")
+    last = [happened(7, "sent", 100), happened(2**18 + 7, "received", 50), happened(2**19, "sent", 200)]
+    assert ("violated", "not_sent_yet", 2**18 + 7, 2) in said(audited(last, promised("ordered_sends")), "authenticity")

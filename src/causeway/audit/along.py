@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.arrays import Array
-from causeway.audit.checks import ENDED_AT_DESTINATION, ORDERED, UNKNOWN, VIOLATED, Bucket, Checked, Finding
+from causeway.audit.checks import ENDED_AT_DESTINATION, NEVER, ORDERED, UNKNOWN, VIOLATED, Bucket, Checked, Finding
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools, Columns
 from causeway.audit.windows import Lane
 from causeway.ledger.schema import Event
@@ -91,6 +91,7 @@ class Along:
             *(self.top, self.top_position, self.has_top, self.top_time, self.least, self.least_time, self.below),
             *(self.ends, gaps, skips, self.lead, self.tail, sizes, slots, self.raised, self.raising),
         )
+        self.latest_sent = _latest(columns, sent, starts, stops)
         self.gaps, self.skips = gaps[: sizes[0]].copy(), skips[: sizes[1]].copy()
 
     def order(self) -> Checked:
@@ -166,6 +167,7 @@ class Along:
         )
         for name, (of, message) in zip(ENDS, rows, strict=True):
             table |= _row_columns(columns, name, np.where(message >= 0, of[message], -1))
+        table["latest_sent"] = pa.array(self.latest_sent)
         for name, of in (("lead", self.lead), ("tail", self.tail)):
             table[f"{name}_count"], table[f"{name}_unended"] = pa.array(of[:, 1]), pa.array(of[:, 3])
         for number, promise in enumerate(ORDERED):
@@ -184,6 +186,14 @@ class Along:
         offsets = np.concatenate(([0], np.cumsum(many))).astype(np.int32)
         kept = np.arange(RAISING) < self.raised[:, number, None]
         return self.raising[:, number][kept], pa.array(offsets)
+
+
+def _latest(columns: Columns, rows: Array, starts: Array, stops: Array) -> Array:
+    """Return the latest time of the rows of each piece's messages (-1: none)."""
+    seen = (rows >= 0) & (columns.time[rows] != NO_TIME)
+    times = np.append(np.where(seen, columns.time[rows], NEVER), NEVER)
+    bounds = np.stack((starts, stops), axis=1).reshape(-1)
+    return np.maximum.reduceat(times, bounds)[::2] if len(bounds) else np.zeros(0, np.int64)
 
 
 def lane_columns(columns: Columns, codes: Array) -> dict[str, pa.Array]:

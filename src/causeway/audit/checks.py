@@ -49,15 +49,26 @@ MICROSECONDS = "microseconds"
 UNDECIDED = "undecided"
 """The reason of what is decided when all buckets were seen."""
 
+NOT_SENT_YET = "not_sent_yet"
+
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
+NEVER = np.int64(-0x8000000000000000)
+"""The time before every time."""
+
+
 class SentEnds(NamedTuple):
-    """The first and the last index that a lane is known to have sent, and when the last was sent (``NO_TIME``)."""
+    """The first and the last index that a lane is known to have sent, and when the last was sent (``NO_TIME``).
+
+    ``before``: of each piece of the lane, in their order, its first index and the latest time at which a message of the
+    pieces before it was sent (``NEVER``); empty where there are none.
+    """
 
     first: int
     last: int
     last_time: int
+    before: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -218,20 +229,45 @@ class Bucket:
         look, in which it is not known what lanes sent, else what ``why_unsent`` says."""
         if not len(rows):
             return []
+        early = self._before_lower_ones(rows)
+        found = [Finding(check, VIOLATED, NOT_SENT_YET, rows[early])]
+        rows = rows[~early]
         if not self.known.complete:
-            return [Finding(check, UNKNOWN, UNDECIDED, rows)]
+            return [*found, Finding(check, UNKNOWN, UNDECIDED, rows)]
         columns = self.columns
         places = columns.indexed[rows] == 1, columns.index[rows], columns.time[rows]
         reasons = why_unsent(self.known, columns.lanes, columns.lane[rows], *places)
         return [
-            Finding(check, verdict_of_unsent(reason), reason, rows[reasons == reason])
-            for reason in sorted(set(reasons.tolist()))
+            *found,
+            *(
+                Finding(check, verdict_of_unsent(reason), reason, rows[reasons == reason])
+                for reason in sorted(set(reasons.tolist()))
+            ),
         ]
+
+    def _before_lower_ones(self, rows: Ints) -> Bools:
+        """Return which rows are of a time before a message of this run with a lower index was sent, in lanes with
+        ordered sends."""
+        columns = self.columns
+        early = np.zeros(len(rows), dtype=bool)
+        asked = self.promised("ordered_sends")[columns.lane[rows]] & (columns.indexed[rows] == 1)
+        sent = self.first(Event.SENT)
+        ends = np.append(self.columns.lane_starts, len(sent))
+        for lane in np.unique(columns.lane[rows[asked]]).tolist():
+            messages = np.arange(ends[lane], ends[lane + 1])
+            own = sent[messages]
+            times = np.where((own >= 0) & (columns.time[own] != NO_TIME), columns.time[own], NEVER)
+            latest = np.maximum.accumulate(times)
+            chosen = np.flatnonzero(asked & (columns.lane[rows] == lane))
+            at = columns.message[rows[chosen]] - ends[lane] - 1
+            early[chosen] = (at >= 0) & (columns.time[rows[chosen]] < latest[np.maximum(at, 0)])
+        return early
 
 
 def why_unsent(known: Known, lanes: Sequence[Lane], lane: Array, indexed: Bools, index: Array, time: Array) -> Array:
     """Return why nothing shows that messages were sent of which something else was seen.
 
+    ``not_sent_yet``, where sends are ordered and a message with a lower index was sent later than the time of the row.
     ``not_sent``, where the windows would show the sending: those of the source have everything since its first block
     or, where the lane is numbered and the index above the last one sent, since that one; until the time of the row.
 
@@ -262,12 +298,16 @@ def why_unsent(known: Known, lanes: Sequence[Lane], lane: Array, indexed: Bools,
             inside = is_numbered & (its_index >= np.uint64(sent.first)) & (its_index <= np.uint64(sent.last))
             reasons[places[inside]] = "missing_in_sequence"
             reasons[places[is_numbered & (its_index < np.uint64(sent.first))]] = "before_first_sent"
+            if sent.before and "ordered_sends" in known.promises.of(own):
+                at = np.searchsorted(np.array([first for first, _ in sent.before], np.uint64), its_index, side="right")
+                latest = np.array([NEVER, *(time for _, time in sent.before)], np.int64)[at]
+                reasons[places[indexed[places] & (time[places] < latest)]] = NOT_SENT_YET
     return reasons
 
 
 def verdict_of_unsent(reason: str) -> str:
     """Return the verdict that goes with a reason of ``why_unsent``."""
-    return VIOLATED if reason == "not_sent" else UNKNOWN
+    return VIOLATED if reason in ("not_sent", NOT_SENT_YET) else UNKNOWN
 
 
 def exactly_once(bucket: Bucket) -> Checked:
@@ -296,11 +336,12 @@ def authenticity(bucket: Bucket) -> Checked:
     status = bucket.messages.status
     reused = (bucket.messages.flags & 1) > 0
     sent, received = bucket.first(Event.SENT), bucket.first(Event.RECEIVED)
+    named, too_many = np.where(sent >= 0, sent, received), bucket.messages.contents.astype(np.float64) - 1
     found = [
         Finding("authenticity", VIOLATED, "content_differs", np.flatnonzero(status == 3)),
         Finding("authenticity", UNKNOWN, "content_unseen", np.flatnonzero(status == 2)),
         *bucket.unsent("authenticity", np.flatnonzero(status == 4)),
-        Finding("authenticity", VIOLATED, "number_reused", np.where(sent >= 0, sent, received)[reused], placed=False),
+        Finding("authenticity", VIOLATED, "number_reused", named[reused], too_many[reused], "messages", placed=False),
     ]
     return Checked("authenticity", bucket.total(bucket.messages.receives), found)
 

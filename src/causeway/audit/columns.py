@@ -227,6 +227,7 @@ class Messages:
     receives: Codes
     firsts: dict[int, Codes]
     flags: Bytes
+    contents: Codes
     value: Bytes
     value_by: npt.NDArray[np.float64]
     value_row: Codes
@@ -249,6 +250,7 @@ class Messages:
         slots[present] = np.arange(len(present))
         firsts = np.full((len(present), messages), -1, np.int32)
         receives, flags = np.zeros(messages, np.int32), np.zeros(messages, np.uint8)
+        contents = np.zeros(messages, np.int32)
         value, value_by = np.zeros(messages, np.uint8), np.zeros(messages, np.float64)
         value_row = np.empty(messages, np.int32)
         most = min(rows, len(columns.lanes) * len(columns.assets)) + 1
@@ -259,12 +261,12 @@ class Messages:
             *(columns.lane, columns.starts, columns.alive, columns.event, columns.height, columns.time, codes),
             *(columns.has_content, columns.content, columns.asset, columns.has_amount, *columns.limbs),
             *(columns.stopped_waiting, slots, np.full((code_count, EVENT_COUNT), -1, np.int64)),
-            *(again, status, receives, firsts, flags, value, value_by, value_row),
+            *(again, status, receives, firsts, flags, contents, value, value_by, value_row),
             *(np.full(asset_count, -1, np.int64), np.zeros(asset_count, np.int64), pair_lane, pair_asset, sums),
         )
         found = (pair_lane[:count].copy(), pair_asset[:count].copy(), sums[:count].copy())
         by_event = {event: firsts[slot] for slot, event in enumerate(present)}
-        return cls(again, status, receives, by_event, flags, value, value_by, value_row, *found)
+        return cls(again, status, receives, by_event, flags, contents, value, value_by, value_row, *found)
 
 
 def _content_codes(columns: Columns, small: int) -> tuple[Ints, int]:

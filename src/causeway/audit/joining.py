@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.along import RAISING, Before, PieceKey
-from causeway.audit.checks import ENDED_AT_DESTINATION, ORDERED, UNKNOWN, VIOLATED, Known, SentEnds
+from causeway.audit.checks import ENDED_AT_DESTINATION, NEVER, ORDERED, UNKNOWN, VIOLATED, Known, SentEnds
 from causeway.audit.columns import NO_HEIGHT, NO_TIME
 from causeway.audit.passing import VIOLATIONS_SCHEMA, as_findings
 from causeway.audit.windows import Lane, Spans
@@ -17,8 +17,6 @@ from causeway.ledger.order import lane_numbers
 from causeway.ledger.schema import LANE, Event
 
 Three = tuple[int, int, int]
-
-_NEVER = -(2**63)
 
 
 class Joined(NamedTuple):
@@ -80,10 +78,11 @@ def _one_lane(
     waiting: dict[str, Any] | None = None
     many = unended = 0
     missing = [0, 0, 0]
-    top = Before((0, 0, 0), (int(NO_HEIGHT),) * 3, (0, 0, 0), (_NEVER,) * 3)
+    top = Before((0, 0, 0), (int(NO_HEIGHT),) * 3, (0, 0, 0), (int(NEVER),) * 3)
+    latest, before_pieces = int(NEVER), []
     for row, piece in zip(rows, pieces, strict=True):
         key = (lane, piece["first"])
-        if any(top.has_height) or any(time > _NEVER for time in top.time):
+        if any(top.has_height) or any(time > NEVER for time in top.time):
             joined.before[key] = top
             behind = _behind(top, piece, kept, row)
             if behind is None or any(many and name in promised for many, name in zip(behind, ORDERED, strict=True)):
@@ -91,6 +90,8 @@ def _one_lane(
             elif any(behind):
                 joined.behind[row] = lane, behind
         top = _after(top, piece)
+        before_pieces.append((piece["first"], latest))
+        latest = max(latest, piece["latest_sent"])
         ends = _end(piece, "first_sent"), _end(piece, "last_sent")
         if ends[0] is not None and ends[1] is not None:
             if last_sent is not None and ends[0]["index"] - last_sent["index"] > 1 and "numbered" in promised:
@@ -117,6 +118,8 @@ def _one_lane(
             last_received = _end(piece, "last_received")
             waiting = _end(piece, "tail")
             many, unended = piece["tail_count"], piece["tail_unended"]
+    if lane in joined.sent:
+        joined.sent[lane] = joined.sent[lane]._replace(before=tuple(before_pieces))
     if missing[1]:
         joined.missing[lane] = (missing[0], missing[1], missing[2])
 

@@ -94,7 +94,8 @@ def difference(more: Any, less: Any) -> Any:
 _JUDGE = [
     *(CODES, ROWS, BYTES, CODES, WORDS, ROWS, ROWS, BYTES, WORD_ROWS),
     *(CODES, BYTES, WORDS, WORDS, WORDS, WORDS, BYTES, ROWS, written("int64", 2)),
-    *(BYTES_OUT, BYTES_OUT, CODES_OUT, written("int32", 2), BYTES_OUT, BYTES_OUT, written("float64"), CODES_OUT),
+    *(BYTES_OUT, BYTES_OUT, CODES_OUT, written("int32", 2), BYTES_OUT, CODES_OUT),
+    *(BYTES_OUT, written("float64"), CODES_OUT),
     *(ROWS_OUT, ROWS_OUT, ROWS_OUT, ROWS_OUT, written("uint64", 3)),
 ]
 
@@ -124,6 +125,7 @@ def judge(
     receives: Any,
     firsts: Any,
     flags: Any,
+    contents: Any,
     value: Any,
     value_by: Any,
     value_row: Any,
@@ -137,12 +139,13 @@ def judge(
 
     ``codes``: of rows of messages of more than ``SMALL`` rows the number of (message, content), of others not read;
     from ``SMALL`` on; ``stopped_waiting``: empty where no row does; ``place``: of each event the row of ``firsts`` that
-    it has; ``first``: scratch of a row a number with -1 in it. Written are, of rows: ``again`` (another
-    row of the same event with the same content was before it) and ``status`` (of received rows); of messages: how many
-    received rows there are, the first row of every event (-1: none; of received ones whose content does not differ),
-    ``flags``, ``value`` with the amount ``value_by`` which it is wrong and the row ``value_row`` that shows it.
-    ``stamps``, ``slots``: scratch of an entry an asset, with -1 in ``stamps``; ``slot_lane``, ``slot_asset``, ``sums``:
-    one a pair of lane and asset.
+    it has; ``first``: scratch of a row a number with -1 in it. Written are, of rows: ``again`` (another row of the same
+    event with the same content was before it or, where it is not seen with what content the message was sent, a
+    received one with whatever content) and ``status`` (of received rows); of messages: how many received rows there
+    are, the first row of every event (-1: none; of received ones whose content does not differ), ``flags``, of one
+    whose number was given to several contents how many (``contents``), ``value`` with the amount ``value_by`` which it
+    is wrong and the row ``value_row`` that shows it. ``stamps``, ``slots``: scratch of an entry an asset, with -1 in
+    ``stamps``; ``slot_lane``, ``slot_asset``, ``sums``: one a pair of lane and asset.
     """
     local = np.empty(SMALL, dtype=np.int64)
     sent_total, received_total, nothing = (
@@ -193,7 +196,7 @@ def judge(
                 unseen_sent |= not has_content[row]
             elif len(stopped_waiting) and stopped_waiting[row]:
                 flags[message] |= U8(TIMEOUT_OBSERVED)
-        sent_contents, received_contents, received_rows = 0, 0, 0
+        sent_contents, received_contents, received_rows, first_received = 0, 0, 0, -1
         for row in range(low, high):
             if not alive[row]:
                 continue
@@ -211,6 +214,8 @@ def judge(
                     status[row] = UNSEEN if unseen_sent else DIFFERS
                 if has_content[row] and not again[row]:
                     received_contents += 1
+                    if first_received < 0 or earlier(height, time, row, first_received):
+                        first_received = row
                 if status[row] == DIFFERS:
                     continue
             elif kind == SENT and has_content[row] and not again[row]:
@@ -219,8 +224,15 @@ def judge(
             if best < 0 or earlier(height, time, row, best):
                 firsts[place[kind], message] = row
         receives[message] = received_rows
-        if sent_contents > 1 or (not has_sent and received_contents > 1):
+        if sent_contents > 1:
             flags[message] |= U8(REUSED)
+            contents[message] = sent_contents
+        elif sent_contents == 0 and received_contents > 1:
+            flags[message] |= U8(REUSED)
+            contents[message] = received_contents
+            for row in range(low, high):
+                if alive[row] and event[row] == RECEIVED and has_content[row] and row != first_received:
+                    again[row] = 1
         # Value.
         value_row[message] = -1
         if not has_sent and received_rows == 0:

@@ -23,9 +23,14 @@ def exactly_once(ledger: Ledger) -> Checked:
         given_up = any(row["detail"] == "timeout" for row in message.all("observed"))
         examined += message.has(*ONCE) or given_up
         for event in ONCE:
+            again: list[Row] = []
             for content in {row["payload_hash"] for row in message.all(event)}:
                 same = sorted((r for r in message.all(event) if r["payload_hash"] == content), key=place)
-                found += [named("exactly_once", "violated", f"{event}_again", row) for row in same[1:]]
+                again += same[1:]
+            if event == "received" and not message.contents - {None}:  # which of its contents is right is not known
+                again += sorted((r for r in message.all(event) if r["payload_hash"] is not None), key=place)[1:]
+            rows = {row["source_row"]: row for row in again}.values()
+            found += [named("exactly_once", "violated", f"{event}_again", row) for row in rows]
         receipt, timed_out = message.first("received"), message.first("timed_out")
         if receipt and timed_out:
             found.append(named("exactly_once", "violated", "timed_out_and_received", timed_out))
@@ -57,8 +62,12 @@ def authenticity(ledger: Ledger) -> Checked:
             elif row["payload_hash"] is None or row["payload_hash"] not in contents:
                 found.append(named("authenticity", "unknown", "content_unseen", row))
         received = {row["payload_hash"] for row in message.all("received")}
-        if len((contents or received) - {None}) > 1:
-            found.append(Finding("authenticity", "violated", "number_reused", message.lane, message.index, None))
+        several = contents - {None} or received - {None}
+        if len(several) > 1:
+            too_many = len(several) - 1
+            found.append(
+                Finding("authenticity", "violated", "number_reused", message.lane, message.index, None, too_many)
+            )
     return examined, found
 
 

@@ -205,6 +205,10 @@ class Ledger:
     def unsent(self, lane: Lane, index: int | None, time: int | None) -> tuple[str, str]:
         """Verdict and reason of something that says at a time that a message was sent which no row shows as sent."""
         sent = [message for message in self.numbered(lane) if message.has("sent")]
+        if self.promised(lane, "ordered_sends") and index is not None and time is not None:
+            before = [message.first("sent")["time"] for message in sent if message.index < index]
+            if any(its_time is not None and its_time > time for its_time in before):
+                return "violated", "not_sent_yet"
         numbered = self.promised(lane, "numbered") and index is not None and sent
         if numbered and sent[0].index <= index <= sent[-1].index:
             return "unknown", "missing_in_sequence"
