@@ -193,6 +193,8 @@ class Ledger:
 
 def by_bucket(rows: pa.Table, buckets: int, table: str = "ledger") -> dict[int, pa.Table]:
     """Return rows of a table by their buckets, in the order in which they stand."""
+    if not rows.num_rows:
+        return {}
     of_rows = buckets_of(rows, buckets) if table == "ledger" else LAYOUTS[table].buckets_of(rows, buckets)
     order = np.argsort(of_rows, kind="stable")
     ordered = rows.take(pa.array(order))

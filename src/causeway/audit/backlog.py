@@ -1,0 +1,138 @@
+"""The backlog: what each lane still waits for, how old the oldest of it is, and how far the input shows each chain.
+
+All of it is of the events that the ledger has, whoever delivered the messages, and by the clocks of the data: how old
+something is, the latest time says that the input shows of the two chains of its lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.audit.auditing import Audit
+from causeway.audit.windows import Lane, Spans, Windows
+from causeway.ledger.schema import LANE, Event
+
+
+@dataclass(frozen=True)
+class LaneBacklog:
+    """What a lane waits for.
+
+    ``messages``: those seen; ``open``: sent, and nothing says that they came or will not come; ``unacknowledged``:
+    sent, and nothing says that their source is done with them; ``missing``: indices that the input lacks. ``..._age``:
+    seconds since the oldest such message was sent, None where there is none or no time was seen.
+    """
+
+    lane: Lane
+    messages: int
+    open: int
+    unacknowledged: int
+    missing: int
+    open_age: float | None
+    unacknowledged_age: float | None
+
+
+@dataclass(frozen=True)
+class ChainShown:
+    """How far the input shows a chain.
+
+    ``rows``: of the ledger, on its sides of lanes; ``last_height``, ``last_time``: of a row or window; ``covered``:
+    which share of what lies between the first and the last window is in one, the least of its lanes; None: no windows.
+    """
+
+    chain: str
+    rows: int
+    last_height: int | None
+    last_time: datetime | None
+    covered: float | None
+
+
+def chains_shown(audit: Audit, observed: pa.Table) -> list[ChainShown]:
+    """Return how far the input shows each chain, by name. ``observed``: the windows that the input covers."""
+    windows = Windows(observed)
+    rows: dict[str, int] = {}
+    heights: dict[str, list[int]] = {}
+    times: dict[str, list[datetime]] = {}
+    shares: dict[str, list[float]] = {}
+    for window in observed.select(["chain", "last_height", "last_time"]).to_pylist():
+        if window["chain"] is not None:
+            rows.setdefault(window["chain"], 0)
+            _add(heights, window["chain"], window["last_height"])
+            _add(times, window["chain"], window["last_time"])
+    names = [*LANE, "side", "chain", "rows", "last_height", "last_time"]
+    for side in audit.completeness.select(names).to_pylist():
+        chain = side["chain"]
+        if chain is None:
+            continue
+        rows[chain] = rows.get(chain, 0) + side["rows"]
+        _add(heights, chain, side["last_height"])
+        _add(times, chain, side["last_time"])
+        event = Event.SENT if side["side"] == "source" else Event.RECEIVED
+        _add(shares, chain, covered(windows.of(chain, _lane(side), event.value)))
+    return [
+        ChainShown(
+            chain,
+            rows[chain],
+            max(heights.get(chain, ()), default=None),
+            max(times.get(chain, ()), default=None),
+            min(shares.get(chain, ()), default=None),
+        )
+        for chain in sorted(rows)
+    ]
+
+
+def covered(spans: Spans) -> float | None:
+    """Return which share of what lies between the first and the last window is in one: of heights, where there are
+    windows in heights, else of time. None: there is no window."""
+    firsts, lasts = spans.heights if len(spans.heights[0]) else spans.times
+    if not len(firsts):
+        return None
+    one = int(len(spans.heights[0]) > 0)  # both ends of a window in heights are blocks
+    pairs = [*zip(firsts.tolist(), lasts.tolist(), strict=True)]
+    whole = pairs[-1][1] - pairs[0][0] + one
+    return sum(last - first + one for first, last in pairs) / whole if whole else 1.0
+
+
+def backlogs(audit: Audit, chains: Iterable[ChainShown]) -> list[LaneBacklog]:
+    """Return what each lane waits for, in the order of the table ``lanes``."""
+    last = {each.chain: each.last_time for each in chains}
+    found = []
+    for row in audit.lanes.to_pylist():
+        lane = _lane(row)
+        times = [time for chain in lane[1:3] if chain is not None and (time := last.get(chain)) is not None]
+        now = max(times, default=None)
+        found.append(
+            LaneBacklog(
+                lane,
+                *(int(row[name]) for name in ("messages", "open", "unacknowledged", "missing")),
+                *(_age(now, row[name]) for name in ("oldest_open", "oldest_unacknowledged")),
+            )
+        )
+    return found
+
+
+def one_sided(audit: Audit) -> int:
+    """Return of how many lanes only one end was recorded."""
+    rows = audit.completeness.filter(pc.field("one_sided"))
+    return int(rows.group_by(list(LANE)).aggregate([]).num_rows)
+
+
+def _age(now: datetime | None, sent: datetime | None) -> float | None:
+    return None if now is None or sent is None else max((now - sent).total_seconds(), 0.0)
+
+
+def _add(found: dict[str, list[Any]], chain: str, value: Any) -> None:
+    if value is not None:
+        found.setdefault(chain, []).append(value)
+
+
+def _lane(row: dict[str, Any]) -> Lane:
+    return row["protocol"], row["source"], row["destination"], row["lane"]
+
+
+__all__ = ["ChainShown", "LaneBacklog", "backlogs", "chains_shown", "covered", "one_sided"]

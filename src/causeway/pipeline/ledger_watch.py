@@ -1,0 +1,405 @@
+"""The audit of a ledger that grows: only buckets of which there is something new are passed over again.
+
+What a bucket shows is kept until its files are others. What is known beside its rows are windows and promises: other
+promises change everything, but windows only tell "violated" from "unknown" where something is missing. So a bucket in
+which nothing is stays as it is when windows grow, and the others are judged again a few at a time, until all are.
+
+A bucket that cannot be read counts as it was last read, or has no rows, and is tried again later and later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from threading import Event as Flag
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.audit.along import Before, PieceKey
+from causeway.audit.auditing import Audit, Runs, audit_by
+from causeway.audit.checks import UNDECIDED, UNKNOWN, VIOLATED, Known
+from causeway.audit.passing import Passed, pass_over
+from causeway.audit.stated import Stated, stated_in
+from causeway.audit.windows import Lane, Promises, Windows
+from causeway.ledger.order import buckets_of
+from causeway.ledger.schema import LANE, PROMISES_SCHEMA
+from causeway.model.errors import CausewayError, InvalidInput
+from causeway.pipeline.ledger_commits import LedgerDamaged, StoredFile
+from causeway.pipeline.ledger_following import follow
+from causeway.pipeline.ledger_parts import bucket_parts
+from causeway.pipeline.ledger_store import Ledger
+from causeway.pipeline.masters import cores_here
+
+NAMED = 100
+"""So many findings of one lane, check and reason are named, unless asked otherwise: all are counted."""
+
+ROWS_AGAIN = 2_000_000
+SHARE_AGAIN = 16
+"""Because of windows alone so many rows are judged again at a time, or this part of all if that is more."""
+
+LONGEST_PAUSE = 64
+"""A bucket that cannot be read is tried again at every look, every second one, ... every so many."""
+
+CROSSING = (("answers", "unanswered"), ("answers_without_request", "no_request"))
+"""What is violated because of rows that may be in another bucket: unknown, while one cannot be read."""
+
+OF_ROWS = ("causality", "finality", "order")
+OF_ROWS_ALONE = (
+    *("content_differs", "content_unseen", "number_reused", "timed_out_and_received", "timeout_observed_and_received"),
+    *("asset_differs", "more_received", "less_received", "received_and_refunded", "amount_unseen"),
+    *("time_unseen", "place_unseen", "index_unseen", UNDECIDED),
+)
+"""Checks and reasons in which windows have no part, and what is decided when all buckets were seen."""
+
+_THREADS = 8
+_TRIES = 4
+
+Shown = TypeVar("Shown")
+Progress = Callable[[int, int], None]
+
+
+class Stopped(CausewayError):
+    """A look was told to stop."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a look shows. ``audit``: as of commit ``commit``; ``observed``: the windows that the input covers;
+    ``unread``: buckets that cannot be read, and why; ``behind``: how many buckets are judged with earlier windows;
+    ``counts``: of the ledger, such as ``quarantined``."""
+
+    commit: int
+    audit: Audit
+    observed: pa.Table
+    unread: Mapping[int, str]
+    behind: int
+    counts: Mapping[str, int]
+
+
+class LedgerWatch:
+    """A ledger, or a lake that Causeway runs, looked at again and again.
+
+    Args:
+        uri: where it is.
+        limit: how many findings of one lane, check and reason are named.
+        stop: set by whoever wants a look to end.
+
+    Raises:
+        InvalidInput: there is none.
+        LedgerDamaged, LakeError: it cannot be opened.
+    """
+
+    def __init__(self, uri: str, limit: int = NAMED, stop: Flag | None = None) -> None:
+        self._limit, self._stop = limit, stop or Flag()
+        self._following = follow(uri)
+        self._ledger: Ledger | None = None
+        self._observed: pa.Table | None = None
+        self._promised = PROMISES_SCHEMA.empty_table()
+        self._promises = Promises(self._promised)
+        self._serial = 0
+        self._touched: dict[str, frozenset[int]] = {}
+        self._passes = _Kept[list[Passed]](self._is_open)
+        self._stated = _Kept[Stated](lambda stated: stated.headers.num_rows > 0)
+        self._again: dict[tuple[int, int], tuple[Any, Passed]] = {}
+
+    def look(self, deriving: Progress | None = None, checking: Progress | None = None) -> Watched | None:
+        """Return what the ledger shows now, None if nothing is new: that costs one listing.
+
+        ``deriving``: is told how many heights of a lake are derived, ``checking``: how many rows are looked at; and of
+        how many. Raises ``Stopped``, ``InvalidInput``, ``LedgerDamaged``, ``LakeError``, ``OSError``; what was seen
+        before stays, and the next look goes on from there.
+        """
+        waits = self._passes.waits() | self._stated.waits()
+        for tried in range(_TRIES):
+            ledger = self._following.newest(deriving)
+            if ledger is self._ledger and not waits:
+                return None
+            try:
+                watched = self._watched(ledger, checking)
+            except (LedgerDamaged, InvalidInput):
+                # What all buckets need cannot be read: because files were merged meanwhile?
+                if tried == _TRIES - 1 or self._following.newest(deriving) is ledger:
+                    raise
+                continue
+            if not watched.unread or self._following.newest(deriving) is ledger:
+                break
+        self._ledger = ledger
+        return watched
+
+    def close(self) -> None:
+        """Remove what was made for it."""
+        self._following.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def _watched(self, ledger: Ledger, progress: Progress | None) -> Watched:
+        observed, promises = ledger.table("observed"), ledger.table("promises")
+        if not promises.equals(self._promised):
+            before, now = self._promises, Promises(promises)
+            self._passes.forget(lambda runs: any(before.of(lane) != now.of(lane) for lane in _lanes_of(*runs)))
+            self._promised, self._promises = promises, now
+        if self._observed is None or not observed.equals(self._observed):
+            self._serial += 1
+            self._observed = observed
+        rows = [ledger.files("ledger", bucket) for bucket in range(ledger.buckets)]
+        self._passes.begin(self._ledger_keys(ledger), [_count(files) for files in rows], self._serial)
+        stated = [ledger.files("headers", b) + ledger.files("watermarks", b) for b in range(ledger.buckets)]
+        self._stated.begin([_paths(files) for files in stated], [_count(files) for files in stated], self._serial)
+        told = _Told(progress, sum(self._passes.rows[bucket] for bucket in self._passes.chosen))
+
+        def look(known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Mapping[tuple[int, int], Passed]:
+            def judge(bucket: int) -> list[Passed]:
+                found = pass_over(bucket_parts(ledger, bucket), known, {}, self._limit)
+                told.add(self._passes.rows[bucket])
+                return found
+
+            if only is not None:
+                return self._second_look(ledger, known, before, only)
+            shown = self._passes.run(self._parallel, judge)
+            return {(bucket, run): each for bucket in sorted(shown) for run, each in enumerate(shown[bucket])}
+
+        def look_at_chains(windows: Windows) -> Iterable[Stated]:
+            def judge(bucket: int) -> Stated:
+                headers, watermarks = (ledger.rows(bucket, table=table) for table in ("headers", "watermarks"))
+                return stated_in(headers, watermarks, windows, self._limit)
+
+            shown = self._stated.run(self._parallel, judge)
+            return [shown[bucket] for bucket in sorted(shown)]
+
+        audit = audit_by(look, observed, promises, self._limit, look_at_chains)
+        unread = {**self._stated.unread(), **self._passes.unread()}
+        behind = len(self._passes.behind() | self._stated.behind())
+        counts = dict(ledger.counts)
+        return Watched(ledger.number, _careful(audit) if unread else audit, observed, unread, behind, counts)
+
+    def _is_open(self, runs: list[Passed]) -> bool:
+        """Return whether windows could change what a bucket shows: something in it is missing, or not over."""
+        for run in runs:
+            named = zip(run.counts["check"].to_pylist(), run.counts["reason"].to_pylist(), strict=True)
+            if run.asks or any(_of_windows(check, reason) for check, reason in named):
+                return True
+            waiting = np.flatnonzero(run.lanes["unacknowledged"].to_numpy())
+            lanes = _lanes_of(run)
+            if any("capacity" in self._promises.of(lanes[at]) for at in waiting.tolist()):
+                return True
+        return False
+
+    def _second_look(
+        self, ledger: Ledger, known: Known, before: dict[PieceKey, Before], only: Runs
+    ) -> dict[tuple[int, int], Passed]:
+        """Pass over runs again that ask for it, but for those of which nothing is new since they were."""
+        keys: dict[tuple[int, int], Any] = {}
+        for bucket, runs in only.items():
+            held = self._passes.held[bucket]
+            for run in runs:
+                lanes = _lanes_of(held.shown[run])
+                places = tuple((key, before[key]) for key in _pieces_of(held.shown[run]) if key in before)
+                sent = tuple(known.sent.get(lane) for lane in lanes)
+                keys[bucket, run] = (held.key, held.serial, sent, places)
+        self._again = {at: kept for at, kept in self._again.items() if at in keys and kept[0] == keys[at]}
+        missing: dict[int, list[int]] = {}
+        for bucket, run in keys:
+            if (bucket, run) not in self._again:
+                missing.setdefault(bucket, []).append(run)
+
+        def judge(bucket: int) -> list[Passed]:
+            return pass_over(bucket_parts(ledger, bucket), known, before, self._limit, missing[bucket])
+
+        for bucket, found in self._parallel(judge, sorted(missing)):
+            if isinstance(found, CausewayError):
+                self._passes.fail(bucket, found)
+                continue
+            for run, each in zip(sorted(missing[bucket]), found, strict=True):
+                self._again[bucket, run] = keys[bucket, run], each
+        return {at: each for at, (_, each) in self._again.items()}
+
+    def _ledger_keys(self, ledger: Ledger) -> list[tuple[str, ...]]:
+        """Return of each bucket the files in which rows of it are."""
+        loose = [file for file in ledger.files("ledger") if file.bucket is None]
+        self._touched = {file.path: self._touched.get(file.path) or _touched(ledger, file) for file in loose}
+        keys = []
+        for bucket in range(ledger.buckets):
+            own = [file for file in ledger.files("ledger", bucket) if file.bucket is not None]
+            keys.append(_paths([*own, *(file for file in loose if bucket in self._touched[file.path])]))
+        return keys
+
+    def _parallel(
+        self, judge: Callable[[int], Shown], buckets: Iterable[int]
+    ) -> list[tuple[int, Shown | CausewayError]]:
+        """Return what buckets show, some looked at at once, or the error with which one cannot be read."""
+
+        def one(bucket: int) -> Shown | CausewayError:
+            if self._stop.is_set():
+                raise Stopped("stopped")
+            try:
+                return judge(bucket)
+            except (LedgerDamaged, InvalidInput) as error:
+                return error
+
+        numbers = [*buckets]
+        with ThreadPoolExecutor(min(cores_here(), _THREADS), "causeway-audit") as threads:
+            return [*zip(numbers, threads.map(one, numbers), strict=True)]
+
+
+@dataclass
+class _Held(Generic[Shown]):
+    """What a bucket of some files showed with the windows of a serial number. ``open``: whether other windows could
+    change it."""
+
+    key: tuple[str, ...]
+    serial: int
+    shown: Shown
+    open: bool
+
+
+@dataclass
+class _Failed:
+    """A bucket of some files that cannot be read. ``pause``: so many looks pass until it is tried again, ``left`` of
+    them are still to come."""
+
+    key: tuple[str, ...]
+    text: str
+    pause: int = 1
+    left: int = 0
+
+
+@dataclass
+class _Kept(Generic[Shown]):
+    """What buckets show, as long as it holds. ``is_open``: whether other windows could change what one shows."""
+
+    is_open: Callable[[Shown], bool]
+    held: dict[int, _Held[Shown]] = field(default_factory=dict)
+    failed: dict[int, _Failed] = field(default_factory=dict)
+    chosen: list[int] = field(default_factory=list)
+    keys: list[tuple[str, ...]] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    serial: int = 0
+
+    def forget(self, which: Callable[[Shown], bool]) -> None:
+        """Do not keep what some buckets show."""
+        self.held = {bucket: held for bucket, held in self.held.items() if not which(held.shown)}
+
+    def begin(self, keys: list[tuple[str, ...]], rows: list[int], serial: int) -> None:
+        """Choose which buckets are looked at: those whose files are others, and of those that are behind some that have
+        not been looked at for the longest time. ``keys``, ``rows``: of each; ``serial``: of the windows."""
+        self.keys, self.rows, self.serial = keys, rows, serial
+        self.held = {bucket: held for bucket, held in self.held.items() if bucket < len(keys) and keys[bucket]}
+        self.failed = {
+            bucket: failed
+            for bucket, failed in self.failed.items()
+            if bucket < len(keys) and failed.key == keys[bucket]
+        }
+        due = []
+        for bucket, key in enumerate(keys):
+            held, failed = self.held.get(bucket), self.failed.get(bucket)
+            other = held is None or held.key != key or (held.open and held.serial < serial and failed is not None)
+            if key and other and (failed is None or failed.left <= 0):
+                due.append(bucket)
+        most, chosen = max(ROWS_AGAIN, sum(rows) // SHARE_AGAIN), {*due}
+        for bucket in sorted(self.behind() - chosen, key=lambda bucket: (self.held[bucket].serial, bucket)):
+            if most <= 0:
+                break
+            due.append(bucket)
+            most -= rows[bucket]
+        self.chosen = sorted(due, key=lambda bucket: (-rows[bucket], bucket))
+
+    def run(
+        self,
+        parallel: Callable[[Callable[[int], Shown], Iterable[int]], list[tuple[int, Shown | CausewayError]]],
+        judge: Callable[[int], Shown],
+    ) -> dict[int, Shown]:
+        """Look at the chosen buckets, and return what all of them show."""
+        for bucket, found in parallel(judge, self.chosen):
+            if isinstance(found, CausewayError):
+                self.fail(bucket, found)
+                continue
+            self.failed.pop(bucket, None)
+            self.held[bucket] = _Held(self.keys[bucket], self.serial, found, self.is_open(found))
+        return {bucket: held.shown for bucket, held in self.held.items()}
+
+    def fail(self, bucket: int, error: CausewayError) -> None:
+        """Take notice that a bucket cannot be read."""
+        before = self.failed.get(bucket)
+        pause = 1 if before is None else min(2 * before.pause, LONGEST_PAUSE)
+        self.failed[bucket] = _Failed(self.keys[bucket], str(error), pause, pause)
+
+    def behind(self) -> set[int]:
+        """Return the buckets that other windows could change since they were looked at."""
+        held = self.held.items()
+        return {bucket for bucket, each in held if each.open and each.serial < self.serial} - self.failed.keys()
+
+    def unread(self) -> dict[int, str]:
+        """Return the buckets that cannot be read, and why."""
+        return {bucket: failed.text for bucket, failed in sorted(self.failed.items())}
+
+    def waits(self) -> bool:
+        """Begin a look, and return whether there is something to look at though nothing is new."""
+        for failed in self.failed.values():
+            failed.left -= 1
+        return any(failed.left <= 0 for failed in self.failed.values()) or bool(self.behind())
+
+
+class _Told:
+    """How far a look is."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+
+    def add(self, rows: int) -> None:
+        self._done += rows
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)
+
+
+def _of_windows(check: str, reason: str) -> bool:
+    """Return whether windows may have a part in a finding."""
+    return check not in OF_ROWS and reason not in OF_ROWS_ALONE and not reason.endswith("_again")
+
+
+def _careful(audit: Audit) -> Audit:
+    """Return an audit in which nothing is violated because of rows that may be in a bucket that cannot be read."""
+    checks = dict(audit.checks)
+    for name, reason in CROSSING:
+        check = checks[name]
+        count = check.reasons.get((VIOLATED, reason), 0)
+        if count:
+            reasons = {key: many for key, many in check.reasons.items() if key != (VIOLATED, reason)}
+            reasons[UNKNOWN, reason] = reasons.get((UNKNOWN, reason), 0) + count
+            left, known = check.violated - count, check.unknown + count
+            checks[name] = replace(check, violated=left, unknown=known, reasons=reasons, first=None, worst=None)
+    return replace(audit, checks=checks)
+
+
+def _touched(ledger: Ledger, file: StoredFile) -> frozenset[int]:
+    """Return of which buckets a file has rows, that has rows of several."""
+    rows = ledger.read(file, [*LANE, "index", "message_id"])
+    return frozenset(np.unique(buckets_of(rows, ledger.buckets)).tolist())
+
+
+def _lanes_of(*runs: Passed) -> list[Lane]:
+    lanes = pa.concat_tables([run.lanes.select(list(LANE)) for run in runs])
+    return [*zip(*(lanes[name].to_pylist() for name in LANE), strict=True)]
+
+
+def _pieces_of(passed: Passed) -> list[PieceKey]:
+    pieces = passed.pieces
+    lanes: list[Lane] = [*zip(*(pieces[name].to_pylist() for name in LANE), strict=True)]
+    return [*zip(lanes, pieces["first"].to_pylist(), strict=True)]
+
+
+def _paths(files: Iterable[StoredFile]) -> tuple[str, ...]:
+    return tuple(sorted(file.path for file in files))
+
+
+def _count(files: Iterable[StoredFile]) -> int:
+    return sum(file.rows for file in files)
+
+
+__all__ = ["NAMED", "LedgerWatch", "Stopped", "Watched"]
