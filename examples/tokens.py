@@ -16,7 +16,7 @@ MODULES = ["hub-transfer", "east-transfer", "west-transfer", "north-transfer"]
 EAST = 1
 
 
-def heights(net: cw.Network) -> Iterator[tuple[int, Supply]]:
+def heights(net: cw.LakeNetwork) -> Iterator[tuple[int, Supply]]:
     """Run the network tick by tick; yield each height and where the token of the east is. Raises ``SupplyBroken``."""
     while (tick := net.next_tick()) is not None:
         net.run(tick + 1)

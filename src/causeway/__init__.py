@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from causeway.model.ledger import Kind
     from causeway.model.reject_codes import RejectCode
     from causeway.network.ledgers import open_place as open
+    from causeway.network.network import Network as LakeNetwork
     from causeway.programs import Effects, Program, Reject, VectorProgram
     from causeway.programs.naming import UnknownProgram, ref
     from causeway.programs.scalar import (
@@ -39,6 +40,7 @@ _HOMES = {
     "causeway.model.frame": ("Frame",),
     "causeway.model.ledger": ("Kind",),
     "causeway.model.reject_codes": ("RejectCode",),
+    "causeway.network.network": ("LakeNetwork",),
     "causeway.programs": ("Effects", "Program", "Reject", "VectorProgram"),
     "causeway.programs.naming": ("UnknownProgram", "ref"),
     "causeway.programs.scalar": (
@@ -53,8 +55,8 @@ _HOMES = {
 }
 """Where the public names are, by module."""
 
-_CALLED = {"open": "open_place"}
-"""Public names that are others in their modules, where they would hide what Python has."""
+_CALLED = {"open": "open_place", "LakeNetwork": "Network"}
+"""Public names that are others in their modules, where they would hide what Python has, or another of these."""
 
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -72,6 +74,7 @@ __all__ = [
     "InsufficientCycles",
     "InvalidInput",
     "Kind",
+    "LakeNetwork",
     "Network",
     "NoAnswer",
     "Program",

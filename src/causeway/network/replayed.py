@@ -184,7 +184,7 @@ class Replayed:
     def tables(self, height: int, table: str) -> list[pa.Table]:
         """Return the rows of a state table at a height, a table a bucket; raises as ``states`` does."""
         schema = self.deployment.kernel.tables()[table].schema
-        return [frames[table].to_table(schema) for frames in self.frames(height) if table in frames]
+        return [frames[table].to_table(schema) for frames in self.frames(height)]
 
     def frames(self, height: int) -> Frames:
         """Return the rows of every state table at a height, of each bucket; raises as ``states`` does."""

@@ -255,13 +255,10 @@ class _Writer:
         files: dict[str, Parts] = {}
         frames = state.frames()
         for name, table in self._deployment.kernel.tables().items():
-            frame = frames.get(name)  # None for a table of programs that come with a later change
-            if frame is None:
-                continue
-            if name in before.files and before.frames.get(name) is frame:
+            if name in before.files and before.frames.get(name) is frames[name]:
                 files[name] = before.files[name]
-            elif len(frame):
-                files[name] = self._write_state(name, table, frame, before)
+            elif len(frames[name]):
+                files[name] = self._write_state(name, table, frames[name], before)
         log = self._write_logs(offering)
         written = [*self._seals]
         if offering is not None and (seal := offering.spill(self._storage, self._path("offers", ""))) is not None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64
 from causeway.protocols.contract import (
     AnyKernel,
@@ -33,6 +33,18 @@ from causeway.protocols.contract import (
     View,
 )
 from causeway.protocols.waking import earliest
+
+
+@dataclass(frozen=True)
+class WholeState:
+    """The state of a stage with the tables that come with later ones, all ``empty``."""
+
+    inner: Any
+    empty: Mapping[str, Frame]
+
+    def frames(self) -> Mapping[str, Frame]:
+        """Return the rows of every table by its name."""
+        return {**self.inner.frames(), **self.empty}
 
 
 @dataclass(frozen=True)
@@ -127,13 +139,23 @@ class ChangingKernel:
 
     def fitted(self, state: Any, tick: int) -> Any:
         """Return a state with the tables that there are in the round of ``tick``, the same one where it has them."""
+        state = state.inner if isinstance(state, WholeState) else state
         kernel, frames = self.at(tick), state.frames()
         tables = kernel.tables()
         return state if frames.keys() == tables.keys() else kernel.state({n: frames[n] for n in tables if n in frames})
 
+    def _whole(self, state: Any) -> Any:
+        """Return a state of some stage with the tables of all."""
+        missing = self.tables().keys() - state.frames().keys()
+        return WholeState(state, {name: self._empty[name] for name in sorted(missing)}) if missing else state
+
+    @cached_property
+    def _empty(self) -> dict[str, Frame]:
+        return {name: empty_frame(table.schema) for name, table in self.tables().items()}
+
     def committed(self, state: Any) -> Frame:
         """Return the outbound entries that the roots of a state commit to."""
-        return self.last.committed(state)
+        return self.last.committed(state.inner if isinstance(state, WholeState) else state)
 
     def roots(self, state: Any, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each chain's state, as its header has it."""
@@ -168,6 +190,7 @@ class ChangingKernel:
 
     def _woken(self, result: RoundResult[Any], tick: int) -> RoundResult[Any]:
         """Return a result that wakes for the next change, and gives nothing up before it."""
+        result = replace(result, state=self._whole(result.state))
         place = bisect_right(self.ticks, tick)
         if place == len(self.ticks):
             return result

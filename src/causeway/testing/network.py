@@ -173,10 +173,12 @@ class Network(Asking):
         self._engine.advance(ticks)
         return self.now
 
-    def run(self) -> int:
-        """Run until nothing is left to do, and return the height. What waits for a chain that is halted for good is
-        given up after a while."""
-        while self._engine.step():
+    def run(self, ticks: int | None = None) -> int:
+        """Run until nothing is left to do, at most to tick ``ticks`` (exclusive), and return the height.
+
+        A network that waits for an answer that does not come is given up after a thousand rounds or so.
+        """
+        while self._engine.step(ticks):
             pass
         return self.height
 
