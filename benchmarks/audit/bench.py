@@ -253,9 +253,11 @@ def _other(name: str, files: str, layout: str, cores: int, folder: str) -> Run:
 
 
 def _in_process(place: str) -> Run:
+    from causeway.pipeline.allocator import keep_memory
     from causeway.pipeline.ledger_audit import audit_ledger
     from causeway.pipeline.ledger_store import open_ledger
 
+    keep_memory()  # as the command does
     return _audited(lambda: audit_ledger(open_ledger(place), executor="in_process"))
 
 

@@ -63,6 +63,7 @@ def command(
     [bold]Example[/bold]: causeway audit my-ledger --check authenticity --out findings
     """
     from causeway.audit.auditing import CHECK_NAMES
+    from causeway.pipeline.allocator import keep_memory
     from causeway.pipeline.lake_taking import ledger_of
     from causeway.pipeline.ledger_audit import EXECUTORS, audit_ledger
 
@@ -72,6 +73,7 @@ def command(
     if executor not in EXECUTORS:
         raise InvalidInput(f"--executor {executor}: must be one of {', '.join(EXECUTORS)}")
     compile_first()
+    keep_memory()
     with _bar() as begin, ledger_of(lake, progress=begin("deriving the ledger")) as ledger:
         found = audit_ledger(ledger, executor=executor, master=master, limit=named, progress=begin("checking"))
     checks = [each for name, each in found.checks.items() if not check or name in check]

@@ -19,7 +19,8 @@ KEPT_BYTES = 1 << 30
 
 @functools.cache
 def keep_memory() -> None:
-    """Let this process keep what it frees, where the C library can: for workers, which do the same again every tick.
+    """Let this process keep what it frees, where the C library can: for those that do the same again and again, such as
+    workers every tick.
 
     By default large blocks go back to the system when they are freed and come back as pages to be cleared, which took a
     fifth of the time of a round of a million messages.
