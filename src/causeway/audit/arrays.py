@@ -164,3 +164,19 @@ def ident_codes(rows: Run, indexed: Bytes) -> Codes:
     taken = pc.dictionary_encode(column.take(pa.array(unnumbered))).combine_chunks()
     idents[unnumbered] = taken.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return idents
+
+
+def chosen(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Array]:
+    """Return which findings, in the order of their lanes, are among the first and among the worst of each lane."""
+    count = len(lanes)
+    new = np.ones(count, dtype=bool)
+    new[1:] = lanes[1:] != lanes[:-1]
+    group = np.cumsum(new) - 1
+    firsts = np.flatnonzero(new)
+    first = np.arange(count) - firsts[group] < limit
+    worst = np.zeros(count, dtype=bool)
+    if magnitude is not None:
+        order = np.lexsort((np.arange(count), -np.nan_to_num(magnitude, nan=-1.0), group))
+        worst[order[np.arange(count) - firsts[group] < limit]] = True
+        worst &= ~np.isnan(magnitude)
+    return first, worst

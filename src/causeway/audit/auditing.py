@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causeway.audit import back_pressure
 from causeway.audit.along import Before, PieceKey
+from causeway.audit.arrays import chosen
 from causeway.audit.checks import UNDECIDED, UNKNOWN, VIOLATED, Known, verdict_of_unsent, why_unsent
 from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
 from causeway.audit.joining import Joined, Three, join
 from causeway.audit.parts import Part
-from causeway.audit.passing import FIGURES, LIMIT, OLDEST, VIOLATIONS_SCHEMA, Passed, chosen, pass_nothing, pass_over
+from causeway.audit.passing import FIGURES, LIMIT, OLDEST, VIOLATIONS_SCHEMA, Passed, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import SHOWN_BY
 from causeway.audit.windows import Lane, Promises, Windows
@@ -36,12 +38,13 @@ PROMISED = {
     "finality": ("final_after",),
     "answers": ("answered",),
     "conservation": ("conserved",),
+    "back_pressure": ("capacity",),
 }
 """Checks that look at those lanes only that promise something, and what."""
 
 CHECK_NAMES = (
     *("exactly_once", "authenticity", "order", "gaps", "causality", "finality", "answers"),
-    *("answers_without_request", "conservation", "watermarks", "headers"),
+    *("answers_without_request", "conservation", "back_pressure", "watermarks", "headers"),
 )
 """The checks, in the order in which they are shown."""
 
@@ -179,7 +182,10 @@ def audit_by(
     ends = np.cumsum([each.pieces.num_rows for each in passed.values()])
     again = {runs[int(np.searchsorted(ends, row, side="right"))] for row in joined.again}
     again |= {run for run, each in passed.items() if each.asks}
-    known = Known(known.windows, known.promises, joined.sent, complete=True)
+    flights = back_pressure.together(pa.concat_tables([each.flights for each in passed.values()]), known, limit)
+    flown = np.cumsum([each.flights.num_rows for each in passed.values()])
+    again |= {runs[at] for at in np.unique(np.searchsorted(flown, flights.rows, side="right")).tolist()}
+    known = Known(known.windows, known.promises, joined.sent, complete=True, over=flights.over)
     if again:
         only: dict[int, list[int]] = {}
         for bucket, number in sorted(again):
@@ -188,7 +194,7 @@ def audit_by(
     behind = [
         each for row, each in joined.behind.items() if runs[int(np.searchsorted(ends, row, side="right"))] not in again
     ]
-    return _result([*passed.values()], joined, behind, stated, known, limit)
+    return _result([*passed.values()], joined, behind, flights, stated, known, limit)
 
 
 def numbered_runs(
@@ -206,6 +212,7 @@ def _result(
     passed: list[Passed],
     joined: Joined,
     behind: list[tuple[Lane, Three]],
+    flights: back_pressure.Flights,
     stated: Stated,
     known: Known,
     limit: int,
@@ -216,8 +223,9 @@ def _result(
     violations = _bounded(pa.concat_tables([findings, joined.findings, stated.findings]), limit)
     over_cuts = pa.table({name: joined.findings[name] for name in ("check", "verdict", "reason", *LANE)})
     over_cuts = over_cuts.append_column("count", pa.array(np.ones(over_cuts.num_rows, np.int64)))
-    counts = pa.concat_tables([counts, over_cuts, stated.counts])
-    examined = pa.concat_tables([*(each.examined for each in passed), stated.examined])
+    flown, flying = back_pressure.counted(flights)
+    counts = pa.concat_tables([counts, over_cuts, stated.counts, flown])
+    examined = pa.concat_tables([*(each.examined for each in passed), stated.examined, flying])
     lanes = _lanes(pa.concat_tables([each.lanes for each in passed]), joined, behind)
     sides = pa.concat_tables([each.sides for each in passed])
     return Audit(

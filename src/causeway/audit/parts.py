@@ -89,6 +89,8 @@ class Run:
     def take(self, names: Sequence[str], rows: Rows) -> pa.Table:
         """Return some columns of some rows."""
         known, others = [name for name in names if name in READ], [name for name in names if name not in READ]
+        if not known:
+            return self._take(others, rows)
         found = self.table.select(known).take(pa.array(rows))
         if others:
             taken = self._take(others, rows)

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.along import Along, Before, PieceKey, lane_columns
-from causeway.audit.arrays import Array
+from causeway.audit.arrays import Array, chosen
+from causeway.audit.back_pressure import flights_of, named_in
 from causeway.audit.checks import CHECKS, UNDECIDED, Bucket, Checked, Finding, Known
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
@@ -79,7 +80,8 @@ class Passed:
     """What one run shows. ``findings``: as ``VIOLATIONS_SCHEMA`` without ``example``; ``counts``: how many there are
     of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES`` and
     ``OLDEST``; ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
-    ``asks``: whether something can be judged only in a second look, when all buckets were seen.
+    ``flights``: see ``back_pressure``. ``asks``: whether something can be judged only in a second look, when all
+    buckets were seen.
     """
 
     findings: pa.Table
@@ -89,6 +91,7 @@ class Passed:
     sides: pa.Table
     sums: pa.Table
     pieces: pa.Table
+    flights: pa.Table
     asks: bool
 
 
@@ -133,13 +136,14 @@ def _pass_over(rows: Run, known: Known, before: dict[PieceKey, Before], limit: i
     checked = [check(bucket) for check in CHECKS] + [along.order(), along.gap_check()]
     found = [finding for each in checked for finding in each.found if len(finding.rows)]
     return Passed(
-        findings=_named(columns, found, limit),
+        findings=_named(columns, [*found, *named_in(bucket)], limit),
         counts=_counts(columns, found),
         examined=_examined(columns, checked),
         lanes=_figures(bucket, along),
         sides=_sides(columns),
         sums=_sums(bucket),
         pieces=along.summary(),
+        flights=flights_of(bucket),
         asks=any(_too_many(columns, finding) for finding in found if finding.reason == UNDECIDED),
     )
 
@@ -147,22 +151,6 @@ def _pass_over(rows: Run, known: Known, before: dict[PieceKey, Before], limit: i
 def _too_many(columns: Columns, finding: Finding) -> bool:
     """Return whether more rows wait for a decision than are named of a lane."""
     return bool(np.bincount(columns.lane[finding.rows]).max() > WAITING)
-
-
-def chosen(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Array]:
-    """Return which findings, in the order of their lanes, are among the first and among the worst of each lane."""
-    count = len(lanes)
-    new = np.ones(count, dtype=bool)
-    new[1:] = lanes[1:] != lanes[:-1]
-    group = np.cumsum(new) - 1
-    firsts = np.flatnonzero(new)
-    first = np.arange(count) - firsts[group] < limit
-    worst = np.zeros(count, dtype=bool)
-    if magnitude is not None:
-        order = np.lexsort((np.arange(count), -np.nan_to_num(magnitude, nan=-1.0), group))
-        worst[order[np.arange(count) - firsts[group] < limit]] = True
-        worst &= ~np.isnan(magnitude)
-    return first, worst
 
 
 def _named(columns: Columns, found: list[Finding], limit: int) -> pa.Table:
@@ -247,8 +235,8 @@ def _figures(bucket: Bucket, along: Along) -> pa.Table:
         np.bincount(columns.lane[one[inside]], minlength=lanes),
     )
     content = {name: pa.array(np.asarray(values)) for name, values in zip(FIGURES, figures, strict=True)}
-    for name, chosen in zip(OLDEST, (bucket.is_open, bucket.is_unacknowledged), strict=True):
-        times = bucket.first_sent(chosen)
+    for name, waiting in zip(OLDEST, (bucket.is_open, bucket.is_unacknowledged), strict=True):
+        times = bucket.first_sent(waiting)
         content[name] = pa.array(times, pa.timestamp("us", "UTC"), mask=times == NO_TIME)
     return pa.table(lane_columns(columns, np.arange(lanes)) | content)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by, numbered_runs
-from causeway.audit.checks import Known, SentEnds
+from causeway.audit.checks import Known, Over, SentEnds
 from causeway.audit.passing import LIMIT, Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows
@@ -164,7 +164,17 @@ class _OnSpark:
     def __call__(self, known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Found:
         buckets = _largest_first(self.rows, only)
         runs = None if only is None else {bucket: tuple(only[bucket]) for bucket in buckets}
-        look = _Look(uuid.uuid4().hex, self.ledger, *self.tables, known.sent, known.complete, before, runs, self.limit)
+        look = _Look(
+            uuid.uuid4().hex,
+            self.ledger,
+            *self.tables,
+            known.sent,
+            known.complete,
+            known.over,
+            before,
+            runs,
+            self.limit,
+        )
         shared = self.session.sparkContext.broadcast(look)
         try:
             found = run_buckets(self.session, buckets, _look_at, shared, Passed)
@@ -204,6 +214,7 @@ class _Look:
     promises: pa.Table
     sent: dict[Lane, SentEnds]
     complete: bool
+    over: dict[Lane, Over]
     before: dict[PieceKey, Before]
     only: Mapping[int, tuple[int, ...]] | None
     limit: int
@@ -211,7 +222,9 @@ class _Look:
 
 def _look_at(shared: Shared, bucket: int) -> Iterable[tuple[int, Passed]]:
     look: _Look = shared.value
-    known = once(look.key, lambda: Known(Windows(look.observed), Promises(look.promises), look.sent, look.complete))
+    known = once(
+        look.key, lambda: Known(Windows(look.observed), Promises(look.promises), look.sent, look.complete, look.over)
+    )
     only = None if look.only is None else look.only[bucket]
     parts = bucket_parts(look.ledger, bucket)
     yield from _numbered(pass_over(parts, known, look.before, look.limit, only), only)

@@ -287,22 +287,26 @@ def back_pressure(ledger: Ledger) -> Checked:
         capacity = ledger.number(lane, "capacity")
         if capacity is None:
             continue
-        flights = [(m, m.first("sent"), end_of(m)) for m in ledger.messages if m.lane == lane and m.has("sent")]
+        flights = [(m, m.first("sent"), ends_of(m)) for m in ledger.messages if m.lane == lane and m.has("sent")]
         examined += len(flights)
+        heights = all(row["height"] is not None for _, sent, ends in flights for row in [sent, *ends])
+        kind = "height" if heights else "time"
         for message, sent, _ in flights:
-            if sent["height"] is None and sent["time"] is None:
+            now = sent[kind]
+            if now is None:
                 found.append(named("back_pressure", "unknown", "place_unseen", sent))
                 continue
             certain, possible = 0, 0
-            for other, its_sent, its_end in flights:
-                if not sent_until(other, its_sent, message, sent):
+            for other, its_sent, its_ends in flights:
+                begun, ends = its_sent[kind], [row[kind] for row in its_ends if row[kind] is not None]
+                if begun is None or (begun, behind(other)) > (now, behind(message)):
                     continue
-                if its_end:
-                    flying = earlier(sent, its_end)
+                if ends:
+                    certain += min(ends) > now
                 else:
-                    flying = all(ledger.together(its_sent, sent, lane, event) for event in ENDS)
-                    possible += not flying
-                certain += flying
+                    covered = all(spanned(ledger, lane, event, kind, begun, now) for event in ENDS)
+                    certain += covered
+                    possible += not covered
             possible += certain
             if certain > capacity:
                 found.append(named("back_pressure", "violated", "over_capacity", sent, certain - capacity))
@@ -311,19 +315,14 @@ def back_pressure(ledger: Ledger) -> Checked:
     return examined, found
 
 
-def end_of(message: Message) -> Row | None:
-    """The first row on its source chain that ends a message's flight."""
-    source = message.lane[1]
-    rows = [row for row in message.rows if row["event"] in ENDS and row["chain"] in (source, None)]
-    return min(rows, key=place, default=None)
+def ends_of(message: Message) -> list[Row]:
+    """The rows on its source chain that end a message's flight."""
+    return [row for row in message.rows if row["event"] in ENDS and row["chain"] in (message.lane[1], None)]
 
 
-def sent_until(other: Message, its_sent: Row, message: Message, sent: Row) -> bool:
-    """Whether another message was sent before one, or with it and is not behind it in the lane."""
-    if earlier(its_sent, sent) or earlier(sent, its_sent):
-        return earlier(its_sent, sent)
-    comparable = any(its_sent[kind] is not None and sent[kind] is not None for kind in ("height", "time"))
-    return other is message or (comparable and behind(other) < behind(message))
+def spanned(ledger: Ledger, lane: Lane, event: str, kind: str, first: int, last: int) -> bool:
+    """Whether one window of a lane's source has two places."""
+    return any(low <= first and last <= high for low, high in ledger.windows(lane[1], lane, event, kind))
 
 
 def behind(message: Message) -> tuple[bool, int, str]:

@@ -1,0 +1,60 @@
+"""``back_pressure``: how many messages of a lane are in flight, over cuts of the lane and holes of the input."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from causeway.audit import parts
+from tests.property.audit_ledgers import Case, compare
+
+LANE = {"protocol": "p", "source": "a", "destination": "b", "lane": "x"}
+Row = dict[str, Any]
+
+
+def row(event: str, index: int, height: int | None, **more: Any) -> Row:
+    known = {"message_id": None, "kind": "request", "position": None, "payload_hash": None, "asset": None}
+    at = {"height": height, "time": None, "amount": None, "detail": None, "answers": None}
+    return {**LANE, **known, **at, "index": index, "event": event, "chain": "a", **more}
+
+
+def case(rows: list[Row], last: int, capacity: int) -> Case:
+    observed: list[Row] = [{"chain": "a", "first_height": 1, "last_height": last}]
+    return Case(rows, observed, [{**LANE, "promise": "capacity", "number": capacity}])
+
+
+def test_one_too_many_is_named_and_an_end_at_the_same_height_makes_room() -> None:
+    rows = [row("sent", number, 9 + number) for number in (1, 2, 3)]
+    found = case([*rows, row("acknowledged", 1, 12)], 20, 2).audit()
+    assert found.checks["back_pressure"].verdict == "holds"
+    found = case([*rows, row("acknowledged", 1, 13)], 20, 2).audit()
+    (named,) = [each for each in found.violations.to_pylist() if each["check"] == "back_pressure"]
+    assert (named["reason"], named["index"], named["magnitude"], named["event"]) == ("over_capacity", 3, 1.0, "sent")
+    assert found.checks["back_pressure"].violated == 1
+
+
+def test_where_ends_may_be_missed_it_is_unknown() -> None:
+    rows = [row("sent", number, 9 + number) for number in (1, 2, 3)]
+    found = case(rows, 11, 2).audit()
+    assert found.checks["back_pressure"].reasons == {("unknown", "ends_not_covered"): 1}
+
+
+@pytest.mark.parametrize("parts_of", [100_000, 1, 3])
+def test_a_lane_over_many_pieces_and_buckets_is_one(parts_of: int) -> None:
+    draw, rows = Random(parts_of), []
+    for number in range(60):
+        index = number * 2**16  # four of them a segment
+        sent = 10 + number // 2
+        rows.append(row("sent", index, sent))
+        if draw.random() < 0.9:
+            event = draw.choice(["acknowledged", "collected", "rejected", "timed_out", "dropped"])
+            rows.append(row(event, index, sent + draw.randrange(8)))
+    given = case(rows, 38, 6)
+    with patch.object(parts, "PART_ROWS", parts_of):
+        found = given.audit(5)
+    compare(given, found)
+    assert found.checks["back_pressure"].violated and found.checks["back_pressure"].unknown
+    assert found.violations.equals(given.audit(1).violations)
