@@ -13,7 +13,8 @@ from tests.unit.small_lakes import lake_of
 
 PROTOCOLS = ("ic", "ibc", "xdm", "icmp")
 NAMES = ("left", "right", "far", "near")
-Ends = tuple[str, str]
+Fault = Callable[[Random, list[str], int], str]
+"""A fault of a network by chance: of these chains, in so many ticks."""
 
 
 def section(name: str, /, **keys: object) -> str:
@@ -78,7 +79,7 @@ def ends(random: Random, chains: list[str]) -> dict[str, str]:
     )
 
 
-def carried(kinds: tuple[str, ...]) -> Callable[[Random, list[str], int], str]:
+def carried(kinds: tuple[str, ...]) -> Fault:
     """A fault of what is carried in a tick."""
 
     def one(random: Random, chains: list[str], ticks: int) -> str:
@@ -96,7 +97,7 @@ def halt(random: Random, chains: list[str], ticks: int) -> str:
     return fault("halt", chain=random.choice(chains), **span(random, ticks, 4))
 
 
-def every(kind: str, **choices: tuple[object, ...]) -> Callable[[Random, list[str], int], str]:
+def every(kind: str, **choices: tuple[object, ...]) -> Fault:
     """A fault of every so many that are brought, under xdm."""
 
     def one(random: Random, chains: list[str], ticks: int) -> str:
@@ -106,7 +107,7 @@ def every(kind: str, **choices: tuple[object, ...]) -> Callable[[Random, list[st
     return one
 
 
-def some(random: Random, faults: Sequence[Callable[[Random, list[str], int], str]], chains: list[str], ticks: int) -> str:
+def some(random: Random, faults: Sequence[Fault], chains: list[str], ticks: int) -> str:
     return "".join(random.choice(faults)(random, chains, ticks) for _ in range(random.choice((0, 1, 2, 2, 3))))
 
 
