@@ -137,17 +137,26 @@ def with_positions(rows: Frame) -> Frame:
 
     Of all others no position is known: a log is not in the order of lanes.
     """
-    if len(rows) == 0:
+    words = np.zeros(len(rows), dtype=np.uint64)
+    for name in _SAME:
+        words = (words ^ rows[name].astype(np.uint64)) * _ODD
+        words ^= words >> np.uint64(29)
+    ordered = np.sort(words)
+    alike = np.flatnonzero(np.isin(words, ordered[1:][ordered[1:] == ordered[:-1]]))
+    if len(alike) == 0:
         return rows
-    (key,) = codes(_SAME, rows.with_columns(event=rows["event"].astype(np.uint8)))
+    some = rows.take(alike)
+    (key,) = codes(_SAME, some.with_columns(event=some["event"].astype(np.uint8)))
     order = stable_order(key)
     groups = groups_of(key[order])
-    again = np.zeros(len(rows), dtype=bool)
+    again = np.zeros(len(some), dtype=bool)
     again[order] = groups.spread(groups.counts) > 1
-    again &= rows["position"] == np.uint64(NO_PLACE)
-    return rows.with_columns(position=np.where(again, rows["number"], rows["position"])) if again.any() else rows
+    position = rows["position"].copy()
+    position[alike] = np.where(again & (some["position"] == np.uint64(NO_PLACE)), some["number"], some["position"])
+    return rows.with_columns(position=position)
 
 
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 _SAME = (*LANE_COLUMNS, "named", *CALL, "place", "event", "chain", "height", "position")
 
 

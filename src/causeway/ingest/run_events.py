@@ -23,6 +23,7 @@ from causeway.ingest.run_drafts import (
     drafts_of,
     of_messages,
 )
+from causeway.ingest.run_index import Messages
 from causeway.ingest.run_messages import (
     CALL,
     NO_PLACE,
@@ -34,7 +35,6 @@ from causeway.ingest.run_messages import (
     field_hashes,
     has,
     is_made,
-    last_made,
     of_calls,
     of_lanes,
     requests_of,
@@ -94,14 +94,13 @@ class Telling:
     paired: Callable[[U64], tuple[U64, npt.NDArray[np.bool_]]] | None = None
     reasons: Names = field(default_factory=Names)
 
-    def told(self, logs: RunLogs, new: Frame, earlier: Frame) -> Told:
+    def told(self, logs: RunLogs, new: Frame, messages: Messages) -> Told:
         """Return what log rows tell. ``new``: the messages that they show for the first time (``messages_of``);
-        ``earlier``: others, among them all that they speak of."""
-        messages = concat([new, earlier.select(new.names)])
+        ``messages``: these and others, among them all that they speak of."""
         events = logs.events
         lanes = new.filter(new["form"] == Form.LANE)
         sent, left = self._sent(lanes)
-        spoken = _at(messages, _of_row(events, messages))
+        spoken = _at(messages.rows, _of_row(events, messages))
         queued, ended = self._queued(events, new, spoken)
         parts = [
             sent,
@@ -242,22 +241,21 @@ class Telling:
         tells it too."""
         return [of_messages(made, made["chain"], Happened.SENT, log=EVENTS_LOG)]
 
-    def _acknowledged(self, answers: Frame, messages: Frame) -> list[Frame]:
+    def _acknowledged(self, answers: Frame, messages: Messages) -> list[Frame]:
         """Return that requests are answered, told of the requests on the chains that hear it."""
-        asked = last_made(messages, requests_of(answers), CALL)
+        asked = messages.by_call.last(requests_of(answers))
         known = asked >= 0
-        requests, answers = messages.take(asked[known]), answers.filter(known)
+        requests, answers = messages.rows.take(asked[known]), answers.filter(known)
         drafts = of_messages(requests, answers["chain"], Happened.ACKNOWLEDGED, log=EVENTS_LOG, hashed=False)
         told = {name: answers[name] for name in ("code", "number", "tick", "height")}
         return [drafts.with_columns(**told, at=answers["height"], owner=answers["chain"])]
 
-    def _collected(self, logs: RunLogs, messages: Frame) -> list[Frame]:
+    def _collected(self, logs: RunLogs, messages: Messages) -> list[Frame]:
         """Return what chains removed from their lanes, with the signal that let them, where it was a reject."""
         places, ranges = collected_places(logs.collected)
-        in_lanes = messages.filter(messages["form"] == Form.LANE)
-        found = last_made(in_lanes, places, LANE_COLUMNS)
+        found = messages.by_place.last(places)
         known = found >= 0
-        gone, rows, places = in_lanes.take(found[known]), logs.collected.take(ranges[known]), places.filter(known)
+        gone, rows, places = messages.rows.take(found[known]), logs.collected.take(ranges[known]), places.filter(known)
         events = logs.events
         signal = has(events, Event.ACKNOWLEDGED) & (events["kind"] != Kind.CONTROL)
         signal &= events["source"] != np.uint32(NO_CHAIN)
@@ -300,16 +298,15 @@ class Telling:
             found.append((Frame(turned, len(named)), shown, chain, log))
         return found
 
-    def _unlogged(self, logs: RunLogs, lanes: Frame, messages: Frame) -> list[Frame]:
+    def _unlogged(self, logs: RunLogs, lanes: Frame, messages: Messages) -> list[Frame]:
         """Return the receptions of control messages that no row of ``events`` tells."""
         events = logs.events.filter(of_lanes(logs.events))
-        in_lanes = messages.filter(messages["form"] == Form.LANE)
         parts = []
         for places, shown, chain, log in self._paired(logs, lanes):
-            at = last_made(in_lanes, places, LANE_COLUMNS)
+            at = messages.by_place.last(places)
             silent = (at >= 0) & ~_told_at(events, places)
-            silent[silent] = in_lanes["kind"][at[silent]] == Kind.CONTROL
-            received, rows = in_lanes.take(at[silent]), shown.filter(silent)
+            silent[silent] = messages.rows["kind"][at[silent]] == Kind.CONTROL
+            received, rows = messages.rows.take(at[silent]), shown.filter(silent)
             drafts = of_messages(received, rows[chain], Happened.RECEIVED, log=log)
             told = {name: rows[name] for name in ("number", "tick", "height")}
             parts.append(drafts.with_columns(**told, at=rows["height"], owner=rows[chain]))
@@ -324,20 +321,17 @@ def _told_at(events: Frame, places: Frame) -> npt.NDArray[np.bool_]:
     return np.isin(asked, own)
 
 
-def _of_row(events: Frame, messages: Frame) -> Rows:
+def _of_row(events: Frame, messages: Messages) -> Rows:
     """Return the message that each row of ``events`` speaks of, -1 for none."""
     found = np.full(len(events), -1, dtype=np.int64)
     lanes, calls = of_lanes(events), of_calls(events)
-    in_lanes = np.flatnonzero(messages["form"] == Form.LANE)
-    at = last_made(messages.take(in_lanes), events.filter(lanes), LANE_COLUMNS)
-    found[lanes] = np.where(at >= 0, in_lanes[np.maximum(at, 0)] if len(in_lanes) else -1, -1)
-    found[calls] = last_made(messages, events.filter(calls), CALL)
+    found[lanes] = messages.by_place.last(events.filter(lanes))
+    found[calls] = messages.by_call.last(events.filter(calls))
     # Of the answers to a call its caller executes the one that its own chain made, where there is one.
     answers = calls & (events["kind"] == Kind.RESPONSE) & has(events, Event.EXECUTED)
-    made = np.flatnonzero(messages["form"] == Form.MADE)
-    if answers.any() and len(made):
-        at = last_made(messages.take(made), events.filter(answers), CALL)
-        found[answers] = np.where(at >= 0, made[np.maximum(at, 0)], found[answers])
+    if answers.any():
+        made = messages.made.last(events.filter(answers))
+        found[answers] = np.where(made >= 0, made, found[answers])
     return found
 
 

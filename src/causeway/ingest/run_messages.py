@@ -6,7 +6,6 @@ Both names lead to the message that was made last by then: where chains have for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 
 from causeway.ledger.limbs import slices_of
 from causeway.model.frame import Frame, concat, from_table
-from causeway.model.joins import codes, over
+from causeway.model.joins import over
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.model.order import Rows, groups_of, stable_order
 from causeway.proofs.hashing import HashFunction, digest_rows, digest_slices
@@ -194,57 +193,6 @@ def collected_places(collected: Frame) -> tuple[Frame, Rows]:
     return Frame({**named, "index": index}, len(index)), rows
 
 
-def last_made(messages: Frame, asked: Frame, keys: Sequence[str]) -> Rows:
-    """Return, for each row of ``asked`` (``keys``, ``height``), the row of the message of that name that was made last
-    up to that height, -1 where there is none."""
-    if len(messages) == 0 or len(asked) == 0:
-        return np.full(len(asked), -1, dtype=np.int64)
-    own, wanted = codes((*keys, "height"), messages, asked)
-    order = stable_order(own)
-    at = np.searchsorted(own[order], wanted, side="right") - 1
-    found = order[np.maximum(at, 0)]
-    known = at >= 0
-    for key in keys:
-        known &= messages[key][found] == asked[key]
-    return np.where(known, found, -1)
-
-
-def spoken_of(logs: RunLogs, messages: Frame, own: Mask, further: Sequence[Frame] = ()) -> SpokenOf:
-    """Return what rows speak of that is not among ``messages``. ``own``: which chains, by position, this run has: what
-    others send is in no log of it. ``further``: other places (``LANE_COLUMNS``, ``height``) that are meant."""
-    events = logs.events
-    by_lane = events.filter(of_lanes(events)).select([*LANE_COLUMNS, "height"])
-    places = [collected_places(logs.collected)[0], *further]
-    lanes = concat([by_lane, *(each.select(by_lane.names) for each in places)])
-    lanes = lanes.filter(own[np.minimum(lanes["source"], np.uint32(len(own) - 1))])
-    calls = events.filter(of_calls(events)).select([*CALL, "height"])
-    calls = concat([calls, requests_of(events.filter(answering(events))).select(calls.names)])
-    in_lanes = messages.filter(messages["form"] == Form.LANE)
-    return SpokenOf(
-        lanes.filter(last_made(in_lanes, lanes, LANE_COLUMNS) < 0),
-        calls.filter(last_made(messages, calls, CALL) < 0),
-    )
-
-
-def among(messages: Frame, wanted: SpokenOf) -> Mask:
-    """Return which messages have a name that is wanted."""
-    found = np.zeros(len(messages), dtype=bool)
-    for asked, keys in ((wanted.lanes, LANE_COLUMNS), (wanted.calls, CALL)):
-        if len(asked) and len(messages):
-            own, named = codes(keys, messages, asked)
-            found |= np.isin(own, named)
-    return found
-
-
-def still_wanted(wanted: SpokenOf, messages: Frame) -> SpokenOf:
-    """Return what of ``wanted`` none of ``messages`` is."""
-    in_lanes = messages.filter(messages["form"] == Form.LANE)
-    return SpokenOf(
-        wanted.lanes.filter(last_made(in_lanes, wanted.lanes, LANE_COLUMNS) < 0),
-        wanted.calls.filter(last_made(messages, wanted.calls, CALL) < 0),
-    )
-
-
 def payload_hashes(payload: pa.Array) -> npt.NDArray[np.uint8]:
     """Return the SHA-256 of each payload, shape (n, 32)."""
     data, offsets = slices_of(payload)
@@ -271,7 +219,7 @@ def differing(rows: Frame, messages: Frame) -> Mask:
 
 
 __all__ = [
-    "CALL", "NO_PLACE", "Form", "RunLogs", "SpokenOf", "among", "answering", "collected_places", "differing",
-    "field_hashes", "has", "is_made", "last_made", "messages_of", "numbered_rows", "of_calls", "of_lanes",
-    "payload_hashes", "requests_of", "run_logs", "spoken_of", "still_wanted",
+    "CALL", "NO_PLACE", "Form", "RunLogs", "SpokenOf", "answering", "collected_places", "differing",
+    "field_hashes", "has", "is_made", "messages_of", "numbered_rows", "of_calls", "of_lanes",
+    "payload_hashes", "requests_of", "run_logs",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.ledger.schema import Kind as Stored
 from causeway.model.frame import Frame
 from causeway.model.ledger import NO_CHAIN, Kind
-from causeway.model.order import U64, numbered, positions_in
+from causeway.model.order import U64, positions_in
 
 STATED_BY = "causeway"
 """Whose statement rows of a run are."""
@@ -75,11 +75,12 @@ class RunNames:
 
     def programs_column(self, numbers: U64) -> pa.Array:
         """Return the names of programs, the digits of its number for one without; null for ``NOBODY``."""
-        distinct, at = numbered(numbers)
+        coded = pa.array(np.ascontiguousarray(numbers)).dictionary_encode()
+        distinct = coded.dictionary.to_numpy()
         found = positions_in(self.numbers, distinct)
         names = self.program_names.take(pa.array(np.where(found >= 0, found, len(self.programs))))
-        texts = pc.if_else(pa.array(distinct == np.uint64(NOBODY)), None, pa.array(distinct).cast(pa.string()))
-        return pc.coalesce(names, texts).take(pa.array(at))
+        texts = pc.if_else(pa.array(distinct == np.uint64(NOBODY)), None, coded.dictionary.cast(pa.string()))
+        return pc.coalesce(names, texts).take(coded.indices)
 
 
 def lane_name(substream: int, own: bool) -> str:
@@ -245,8 +246,9 @@ def lane_names(
     source: npt.NDArray[np.uint32], destination: npt.NDArray[np.uint32], substream: U64, there: npt.NDArray[np.bool_]
 ) -> pa.DictionaryArray:
     """Return the names of lanes, null where a row is not in one (``there``)."""
-    distinct, at = numbered(substream)
-    texts = [lane_name(each, own) for own in (False, True) for each in distinct.tolist()]
+    coded_lanes = pa.array(np.ascontiguousarray(substream)).dictionary_encode()
+    distinct, at = coded_lanes.dictionary.to_pylist(), coded_lanes.indices.to_numpy()
+    texts = [lane_name(each, own) for own in (False, True) for each in distinct]
     codes = np.where(there, at + np.where(source == destination, len(distinct), 0), -1)
     return coded(codes, len(texts), texts)
 

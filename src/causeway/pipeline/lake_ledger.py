@@ -15,17 +15,15 @@ import pyarrow as pa
 
 from causeway.ingest.run_drafts import no_drafts, reverted_rows, with_positions
 from causeway.ingest.run_events import Telling, Told
+from causeway.ingest.run_index import Messages, among, spoken_of
 from causeway.ingest.run_messages import (
     CALL,
     NO_PLACE,
     RunLogs,
     SpokenOf,
-    among,
     messages_of,
     numbered_rows,
     run_logs,
-    spoken_of,
-    still_wanted,
 )
 from causeway.ingest.run_names import RunNames, ledger_rows
 from causeway.ingest.run_value import LOG, value_rows
@@ -39,10 +37,10 @@ from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_logs import LakeLogs
 from causeway.protocols.registry import protocol, simulated
 
-RANGE_ROWS = 1 << 20
+RANGE_ROWS = 1 << 18
 """Log rows that are derived at a time, about; a height is never cut."""
 
-MOST_HELD = 1 << 21
+MOST_HELD = 1 << 20
 """Messages that are held for rows of later heights."""
 
 READ = ("outbound", "events", "collected")
@@ -145,14 +143,14 @@ class LakeLedger:
     def _told(self, logs: RunLogs, first: int, held: Frame | None) -> tuple[Told, Frame]:
         """Return what log rows from the height ``first`` on tell, and the messages to hold for those after them."""
         new = messages_of(logs)
-        earlier = new.slice(0, 0) if held is None else held
-        further = self._telling.further(logs, new)
-        found = self._sought(spoken_of(logs, concat([new, earlier]), self._own, further), first)
+        wanted = spoken_of(logs, self._own, self._telling.further(logs, new))
+        messages = Messages.of(new) if held is None else Messages.of(held, new)
+        found = self._sought(messages.missing(wanted), first)
         if len(found):
-            earlier = concat([found, earlier])
-        told = self._telling.told(logs, new, earlier)
-        kept = concat([earlier, new])
-        return told, kept.slice(max(0, len(kept) - self.most_held), len(kept))
+            messages = Messages.of(found, messages.rows)
+        told = self._telling.told(logs, new, messages)
+        count = len(messages)
+        return told, messages.rows.slice(max(0, count - self.most_held), count)
 
     def _sought(self, wanted: SpokenOf, first: int) -> Frame:
         """Return the messages of heights before ``first`` that rows speak of."""
@@ -166,7 +164,7 @@ class LakeLedger:
                 messages = messages_of(logs)
                 messages = messages.filter(among(messages, wanted))
                 found.insert(0, messages)
-                wanted = still_wanted(wanted, messages)
+                wanted = Messages.of(messages).missing(wanted)
                 if not len(wanted):
                     break
         return concat(found) if found else messages_of(_nothing(self.logs))

@@ -63,8 +63,8 @@ class LakeLogs:
             yield range(stop)
 
     def read(self, table: str, heights: range, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of a log table at heights, in their order. ``columns``: those wanted, in their order; default:
-        all. Raises ``LakeError``, ``LakeDamaged``."""
+        """Return the rows of a log table at heights, in their order. ``columns``: those wanted, in their order;
+        default: all. Raises ``LakeError``, ``LakeDamaged``."""
         schema = self.schemas[table]
         names = schema.names if columns is None else list(columns)
         schema = pa.schema([schema.field(name) for name in names])

@@ -1,8 +1,8 @@
 """Lakes that Causeway ran into stored ledgers: each height once, whatever was killed before; and for a while, so that a
 lake can be audited as it is.
 
-One call is one commit. Rows are derived a range of heights at a time, set aside by bucket in files of this machine, and
-sorted and written bucket by bucket: what is in memory is a range, or a bucket.
+One call is one commit. Rows are derived a range of heights at a time, set aside by bucket, and sorted and written
+bucket by bucket (``ledger_runs``): what is in memory is a range, or a part of a bucket.
 """
 
 from __future__ import annotations
@@ -12,33 +12,34 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.ipc as ipc
 
 from causeway.ingest.run_names import STATED_BY, lane_name, waiting_drafts
 from causeway.ingest.windows import DECLARED
-from causeway.ledger.order import buckets_of, sorted_rows
-from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
+from causeway.ledger.order import sorted_rows, without_repeats
+from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.aside import Aside
 from causeway.pipeline.lake import Lake, LakeError
 from causeway.pipeline.lake_chains import LakeChains
 from causeway.pipeline.lake_ledger import LakeLedger, Progress
 from causeway.pipeline.layout import LAKE_FILE
+from causeway.pipeline.ledger_commit import LOOSE_ROWS
+from causeway.pipeline.ledger_commits import STAGING
+from causeway.pipeline.ledger_runs import Run, RunWriter, filled, rows_of, settle
 from causeway.pipeline.ledger_store import (
     LEDGER_FILE,
-    ROW_GROUP,
     Input,
     Ledger,
     LedgerWriter,
     create_ledger,
     open_ledger,
 )
+from causeway.pipeline.ledger_upkeep import in_buckets, keep_up
 from causeway.pipeline.storage import Storage
 from causeway.protocols.promised import Lanes
 from causeway.protocols.registry import protocol
@@ -113,19 +114,22 @@ def take_lake(source: str, target: str, *, buckets: int | None = None, progress:
     except BaseException:
         writer.abandon()
         raise
+    finally:
+        if writer.prefix in ledger.storage.list(STAGING):
+            ledger.storage.remove_folder(f"{STAGING}/{writer.prefix}")
 
 
 def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progress: Progress | None) -> Taken:
     lake, ledger = derived.lake, writer.ledger
     before, chains = ledger.table("waiting"), LakeChains(derived.logs, derived.names)
+    runs, movements = RunWriter(ledger.storage, f"{STAGING}/{writer.prefix}", ledger.buckets), 0
+    for part in derived.rows(first, end, waiting_drafts(before, derived.names)):
+        runs.add(part.rows)
+        movements += writer.write("value", part.value) if part.value.num_rows else 0
+        if progress is not None:
+            progress(part.heights.stop - first, end - first)
+    rows = _sorted(writer, runs.end(keep=True), runs.taken)
     with tempfile.TemporaryDirectory(prefix="causeway-rows-") as folder:
-        aside = _Aside(folder, ledger.buckets)
-        for part in derived.rows(first, end, waiting_drafts(before, derived.names)):
-            aside.add(part.rows, part.value)
-            if progress is not None:
-                progress(part.heights.stop - first, end - first)
-        rows = aside.write(writer)
-        movements = writer.write("value", aside.value()) if aside.movements else 0
         for table, states in (("headers", chains.headers), ("watermarks", chains.watermarks)):
             stated = Aside(folder, table, ledger.buckets)
             stated.add_all(states(first, end))
@@ -148,6 +152,7 @@ def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progr
     taken = Input(name, end, last.digest, records, MAPPING + lake.identity)
     counts = {"heights": end - first, "rows": rows, "movements": movements}
     commit = writer.commit([taken], counts)
+    keep_up(ledger.after(commit))
     return Taken(commit.number, first, end - first, rows, movements, waiting.num_rows)
 
 
@@ -173,66 +178,19 @@ def _buckets_for(lake: Lake) -> int:
     return min(1 << (rows // _BUCKET_ROWS).bit_length(), _MOST_CHOSEN)
 
 
-@dataclass
-class _Aside:
-    """Rows that are set aside by bucket, in files that hold a range of heights each."""
-
-    folder: str
-    buckets: int
-    movements: int = 0
-    _files: list[dict[int, int]] = field(default_factory=list)
-
-    def add(self, rows: pa.Table, value: pa.Table) -> None:
-        """Set the rows of a range aside."""
-        of_rows = buckets_of(rows, self.buckets)
-        order = np.argsort(of_rows, kind="stable")
-        ordered = rows.take(pa.array(order)).combine_chunks()
-        present, starts = np.unique(of_rows[order], return_index=True)
-        ends = [*starts[1:].tolist(), rows.num_rows]
-        batches: dict[int, int] = {}
-        with ipc.new_file(f"{self.folder}/{len(self._files)}", LEDGER_SCHEMA) as sink:
-            for bucket, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
-                batches[bucket] = len(batches)
-                sink.write_table(ordered.slice(start, end - start))
-        if value.num_rows:
-            with ipc.new_file(f"{self.folder}/{len(self._files)}-value", VALUE_SCHEMA) as sink:
-                sink.write_table(value.combine_chunks())
-            self.movements += value.num_rows
-        self._files.append(batches)
-
-    def rows(self, bucket: int) -> pa.Table:
-        """Return the rows of a bucket."""
-        parts = [LEDGER_SCHEMA.empty_table()]
-        for number, batches in enumerate(self._files):
-            if bucket in batches:
-                with pa.memory_map(f"{self.folder}/{number}") as source:
-                    parts.append(pa.Table.from_batches([ipc.open_file(source).get_batch(batches[bucket])]))
-        return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-
-    def write(self, writer: LedgerWriter) -> int:
-        """Write the rows of every bucket as a file of the ledger; return how many there are."""
-
-        def store(bucket: int) -> int:
-            return writer.write("ledger", sorted_rows(self.rows(bucket)), bucket)
-
-        present = sorted({bucket for batches in self._files for bucket in batches})
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "causeway-sort") as pool:
-            return sum(pool.map(store, present))
-
-    def value(self) -> Iterator[pa.Table]:
-        """Yield the movements of value, ascending by height."""
-        held = VALUE_SCHEMA.empty_table()
-        for number in range(len(self._files)):
-            path = f"{self.folder}/{number}-value"
-            if os.path.exists(path):
-                with pa.memory_map(path) as source:
-                    held = pa.concat_tables([held, ipc.open_file(source).read_all()])
-                held = held.unify_dictionaries().combine_chunks()
-                whole = held.num_rows - held.num_rows % ROW_GROUP
-                if whole:
-                    yield held.slice(0, whole)
-                    held = held.slice(whole)
-        yield held
+def _sorted(writer: LedgerWriter, runs: list[Run], rows: int) -> int:
+    """Write the rows of runs as files of the ledger, of few rows as one for all buckets; return how many there are."""
+    storage, buckets = writer.ledger.storage, writer.ledger.buckets
+    if buckets > 1 and rows < LOOSE_ROWS * buckets and all(run.rows is not None for run in runs):
+        parts = [filled(rows_of(storage, run, bucket)) for run in runs for bucket in run.buckets]
+        return writer.write("ledger", in_buckets(without_repeats(pa.concat_tables(parts)), buckets)) if parts else 0
+    present = sorted({bucket for run in runs for bucket in run.buckets})
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "causeway-sort") as pool:
+        settled = pool.map(lambda bucket: settle(storage, f"{writer.prefix}-{bucket:04}", bucket, runs), present)
+        files = [file for each in settled for file in each]
+    for file in files:
+        writer.add(file)
+    return sum(file.rows for file in files)
 
 
 def _windows(derived: LakeLedger, end: int) -> list[dict[str, Any]]:
