@@ -1,0 +1,150 @@
+"""The ledger that is derived from a lake: each message is one, whatever the ranges, and what ran keeps the promises."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from causeway.audit.auditing import Audit, audit
+from causeway.cli.app import build
+from causeway.cli.shell import BAD_INPUT, OK, execute
+from causeway.network.network import Network
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.lake_ledger import LakeLedger
+from causeway.pipeline.lake_taking import ledger_of, take_lake
+from causeway.pipeline.ledger_store import Ledger, open_ledger
+from tests.chance_lakes import chance_lake
+from tests.unit import ic_lake
+
+CHANCES = [
+    *(("ic", 4), ("ic", 12), ("ibc", 1), ("ibc", 4), ("ibc", 10), ("xdm", 11), ("xdm", 12)),
+    *(("icmp", 5), ("icmp", 8)),
+]
+
+STREAM_OF_ONE = 'limits = "deployed"\ntimeouts = "on"\nrequest_lifetime_seconds = 8\nlimit = { stream_messages = 1 }\n'
+"""Options under which messages wait in output queues, and some time out there."""
+
+
+def derived(lake: str, range_rows: int, held: int) -> tuple[list[str], list[str]]:
+    """Return the rows of a lake's ledger and its movements of value, in some order, each as text."""
+    ledger = LakeLedger(Lake.at(lake), range_rows=range_rows, most_held=held)
+    parts = list(ledger.rows(0, ledger.lake.last_height() + 1))
+    rows = pa.concat_tables([*(part.rows for part in parts), ledger.as_rows(ledger.waiting())])
+    value = pa.concat_tables([part.value for part in parts])
+    one, other = (sorted(map(repr, table.to_pylist())) for table in (rows, value))
+    return one, other
+
+
+def audited(ledger: Ledger) -> Audit:
+    readers = [partial(ledger.rows, bucket) for bucket in range(ledger.buckets)]
+    return audit(readers, ledger.table("observed"), ledger.table("promises"))
+
+
+def stored(ledger: Ledger) -> list[dict[str, Any]]:
+    found = pa.concat_tables([ledger.rows(bucket) for bucket in range(ledger.buckets)]).to_pylist()
+    return sorted(found, key=repr)
+
+
+@pytest.mark.parametrize(("protocol", "seed"), CHANCES)
+def test_a_run_with_faults_keeps_its_promises_and_ranges_make_no_difference(
+    protocol: str, seed: int, tmp_path: Path
+) -> None:
+    lake = chance_lake(tmp_path, protocol, seed)
+    assert derived(lake, 1 << 20, 1 << 20) == derived(lake, 40, 3)
+    with ledger_of(lake) as ledger:
+        found = audited(ledger)
+    assert {check.name: check.reasons for check in found.checks.values() if check.violated} == {}
+    for name in ("exactly_once", "authenticity", "order", "causality", "conservation"):
+        assert found.checks[name].examined, name
+
+
+def test_a_lake_that_grew_is_taken_on_and_what_waited_is_one_message(tmp_path: Path) -> None:
+    lake = ic_lake.make_lake(tmp_path, options=STREAM_OF_ONE, certification="off", until=4)
+    target, whole = str(tmp_path / "ledger"), str(tmp_path / "whole")
+    first = take_lake(lake, target)
+    waited = open_ledger(target).table("waiting").to_pylist()
+    assert first.waiting == len(waited) > 0
+    assert all(row["event"] == "sent" and row["source"] is None for row in waited)
+    with Network.from_scenario(tmp_path / "scenario.toml", lake=lake, resume=True) as network:
+        network.run()
+    second = take_lake(lake, target)
+    assert (second.first, second.waiting) == (first.heights, 0)
+    assert take_lake(lake, target).commit is None
+    assert take_lake(lake, whole, buckets=3).heights == first.heights + second.heights
+    assert stored(open_ledger(target)) == stored(open_ledger(whole))
+    rows = stored(open_ledger(target))
+    # Of those that waited some came into a lane, where they were sent before they were committed, and some timed out.
+    sent = {row["message_id"]: row for row in rows if row["event"] == "sent"}
+    late = [row for row in rows if row["event"] == "committed" and row["tick"] > sent[row["message_id"]]["tick"]]
+    timed_out = [row for row in rows if row["event"] == "timed_out"]
+    assert late and timed_out
+    assert {row["message_id"] for row in waited} <= {row["message_id"] for row in (*late, *timed_out)}
+    assert len(sent) == sum(row["event"] == "sent" for row in rows)
+    found = audited(open_ledger(target))
+    assert found.holds and found.checks["answers"].verdict == "holds"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return ic_lake.make_lake(tmp_path_factory.mktemp("lake"), certification="off")
+
+
+def test_a_ledger_is_of_one_lake_and_of_no_other(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = ic_lake.make_lake(tmp_path, ticks=3, certification="off")
+    target = str(tmp_path / "ledger")
+    assert execute(["ingest", "lake", lake, "--lake", target, "--json"], build, "causeway") == OK
+    done = json.loads(capsys.readouterr().out)
+    assert (done["commit"], done["first"], done["waiting"]) == (0, 0, 0) and done["rows"] > 100
+    before = stored(open_ledger(target))
+    assert execute(["ingest", "lake", other, "--lake", target], build, "causeway") == BAD_INPUT
+    assert "is another one" in capsys.readouterr().err
+    assert execute(["ingest", "lake", str(tmp_path / "none"), "--lake", target], build, "causeway") == BAD_INPUT
+    assert "no lake is there" in capsys.readouterr().err
+    assert stored(open_ledger(target)) == before
+
+
+def test_a_damaged_log_is_named_and_nothing_is_taken(lake: str, tmp_path: Path) -> None:
+    copy = str(shutil.copytree(lake, tmp_path / "copy"))
+    (log,) = sorted(Path(copy).glob("heights/*/events-*.parquet"))[:1]
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    target = str(tmp_path / "ledger")
+    with pytest.raises(Exception, match=rf"is damaged: {log.relative_to(copy)}"):
+        take_lake(copy, target)
+    ledger = open_ledger(target)
+    assert not ledger.live and not list(Path(target).rglob("*.parquet"))
+
+
+def test_a_row_says_where_in_the_lake_it_stands(lake: str) -> None:
+    about = json.loads((Path(lake) / "lake.json").read_text())
+    names = [item["name"] for item in about["chains"]]
+    found = Lake.at(lake)
+    logs, heights = LakeLedger(found).logs, range(found.last_height() + 1)
+    rows = {table: logs.read(table, heights).to_pylist() for table in ("outbound", "events", "collected")}
+    with ledger_of(lake) as ledger:
+        for row in stored(ledger):
+            owner = "source" if row["source_file"] == "outbound" else "chain"
+            chain = names.index(row["chain"])
+            own = [each for each in rows[row["source_file"]] if (each[owner], each["height"]) == (chain, row["height"])]
+            log = own[row["source_row"] - 1]
+            if row["source_file"] == "outbound":
+                assert (log["index"], log["callback"]) == (row["index"], int(row["message_id"].rpartition("#")[2]))
+            elif row["source_file"] == "collected":
+                assert log["begin"] <= row["index"] < log["end"]
+            elif row["event"] == "received":
+                assert log["callback"] == int(row["message_id"].rpartition("#")[2]) and log["events"] & 8
+
+
+def test_what_is_derived_for_a_while_leaves_nothing_behind(lake: str) -> None:
+    before = sorted(str(path) for path in Path(lake).rglob("*"))
+    with ledger_of(lake) as ledger:
+        place = Path(ledger.storage.uri.removeprefix("file://"))
+        assert pq.read_table(ledger.uris("ledger")[0]).num_rows and place.exists()
+    assert not place.exists()
+    assert sorted(str(path) for path in Path(lake).rglob("*")) == before
