@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from causeway.ingest.run_names import STATED_BY, lane_name, waiting_drafts
 from causeway.ingest.windows import DECLARED
-from causeway.ledger.order import sorted_rows, without_repeats
+from causeway.ledger.order import EVENTS, sorted_rows, without_repeats
 from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.aside import Aside
@@ -194,10 +194,11 @@ def _sorted(writer: LedgerWriter, runs: list[Run], rows: int) -> int:
 
 
 def _windows(derived: LakeLedger, end: int) -> list[dict[str, Any]]:
-    """Return the windows of the chains that a lake runs: all of its heights."""
+    """Return the windows of the chains that a lake runs: of all events at all of its heights. Headers have windows of
+    their own (``LakeChains``): the numbers of blocks may be others than the heights of a lake."""
     first, last = (_time(derived, derived.logs.tick(height)) for height in (0, end - 1))
     window = {"first_height": 0, "last_height": end - 1, "first_time": first, "last_time": last}
-    rest = {"how": DECLARED, "stated_by": STATED_BY}
+    rest = {"events": EVENTS, "how": DECLARED, "stated_by": STATED_BY}
     return [{**window, **rest, "chain": chain} for chain in derived.own_chains()]
 
 
