@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from causeway.ingest import windows
 from causeway.ingest.mapping import MappingDocument, load_mapping
 from causeway.model.errors import InvalidInput
 from causeway.pipeline import ledger_commit, ledger_runners
+from causeway.pipeline.ledger_follow import Batch, follow
 from causeway.pipeline.ledger_ingest import ingest
 from causeway.pipeline.ledger_store import open_ledger
 from causeway.pipeline.ledger_taking import Job
@@ -80,3 +82,53 @@ def test_an_error_of_a_task_is_one_line(spark: SparkSession, tmp_path: Path) -> 
         ingest(str(tmp_path), str(tmp_path / "ledger"), mapping(), session=spark)
     done = ingest(str(tmp_path), str(tmp_path / "ledger"), mapping(), session=spark, set_aside=True)
     assert (done.records, [*done.failed]) == (3, ["b.csv", "c.csv"])
+
+
+class Enough(Exception):
+    """All that was written was taken."""
+
+
+def test_a_folder_that_is_followed_becomes_what_one_call_makes_of_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, lake = tmp_path / "in", str(tmp_path / "followed")
+    folder.mkdir()
+    (folder / "a.csv").write_text(HEAD + lines(0, 3) + "3,s")
+    (folder / "wrong.csv").write_text("wrong\n")
+    once = follow(str(folder), lake, mapping(), buckets=4, session=spark, once=True)
+    assert (once.commits, once.records, once.waiting) == (1, 3, ["a.csv", "wrong.csv"])
+    records = 0
+
+    def told(batch: Batch) -> None:
+        nonlocal records
+        records += batch.done.records
+        if records == 1:
+            (folder / "b.csv").write_text(HEAD + lines(10, 20))
+            with (folder / "a.csv").open("a") as file:
+                file.write(lines(4, 6))
+        elif records == 13:
+            raise Enough
+
+    with (folder / "a.csv").open("a") as file:
+        file.write(",w3,1000003\n")
+    with pytest.raises(Enough):
+        follow(str(folder), lake, mapping(), session=spark, seconds=0.1, told=told)
+    followed = follow(str(folder), lake, mapping(), session=spark, once=True, settled_seconds=0)
+    assert (followed.records, followed.failed) == (0, 1)
+    ingest(str(folder), str(tmp_path / "whole"), mapping(), buckets=4, executor="in_process", set_aside=True)
+    expected, found = contents(str(tmp_path / "whole")), contents(lake)
+    for name in ("inputs", "counts"):
+        del expected[name], found[name]
+    assert found == expected
+    with pytest.raises(InvalidInput, match="a file; only a folder can be followed"):
+        follow(str(folder / "a.csv"), lake, mapping(), session=spark)
+
+
+def test_what_a_batch_cannot_do_ends_the_stream_in_one_line(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv").write_text(HEAD + lines(0, 3))
+    monkeypatch.setattr(windows, "MOST_WINDOWS", 1)
+    narrow = mapping(windows={"by": "time", "gap": 0})
+    with pytest.raises(InvalidInput, match=r"^windows\.gap: more than 1 windows"):
+        follow(str(tmp_path), str(tmp_path / "ledger"), narrow, session=spark, once=True)

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
-from causeway.cli import ingest_lake, shell
+from causeway.cli import ingest_follow, ingest_lake, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.watch import notes, results
 from causeway.ingest.kinds import kinds
@@ -57,7 +57,16 @@ def command(
     set_aside: Annotated[
         bool, typer.Option("--set-aside", help="Put files that cannot be read at all in quarantine, and go on.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="SOURCE is a folder: go on with what is new there, a commit a batch.")
+    ] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="With --follow: end when all that is there now is taken.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="With --follow: between two looks.")
+    ] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --follow, one a batch.")] = False,
 ) -> int:
     """Take recorded traffic into a ledger: one row an event of a message, whoever recorded it.
 
@@ -66,6 +75,7 @@ def command(
     reason. Of a lake the heights that are new are taken.
 
     [bold]Example[/bold]: causeway ingest bridge-events nomad.csv --lake my-ledger
+    [bold]Example[/bold]: causeway ingest ibc-packets exports/ --lake my-ledger --follow
     """
     from causeway.ingest.mapping import load_mapping
     from causeway.pipeline.ledger_ingest import EXECUTORS, ingest
@@ -76,6 +86,13 @@ def command(
         return ingest_lake.take(source, lake, buckets, as_json)
     declared = load_mapping(kind, mapping)
     compile_first()
+    if follow:
+        return ingest_follow.follow_folder(
+            source, lake, declared,
+            buckets=buckets, executor=executor, master=master, once=once, seconds=interval, as_json=as_json,
+        )  # fmt: skip
+    if once:
+        raise InvalidInput("--once: goes with --follow; without it one call takes what is there")
     try:
         with _bar() as progress:
             done = ingest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -55,6 +55,7 @@ def commit_files(
     runner: Runner,
     *,
     strict: bool,
+    patient: Collection[str] = (),
     progress: Progress | None = None,
     digest: Callable[[Take, int], str] | None = None,
 ) -> Done:
@@ -67,16 +68,17 @@ def commit_files(
         runner: runs the tasks.
         strict: whether a file that cannot be read ends it; if not, it is set aside in the table ``quarantine``, and the
             others are taken.
+        patient: names of files that may be whole later: they are not set aside.
         progress: is told how far it is, from any thread.
         digest: returns the SHA-256 of a file up to a place, for files of which not all is taken.
 
-    Raises ``InvalidInput`` and ``LedgerDamaged``; nothing is committed then. Raises ``CommitLost`` when another process
-    committed.
+    Without anything new there is no commit. Raises ``InvalidInput``, ``LedgerDamaged``: nothing is committed then, and
+    ``CommitLost`` when another process committed.
     """
     writer = LedgerWriter(ledger)
     job = Job(ledger.storage, mapping, ledger.buckets, writer.prefix)
     try:
-        return _Committing(writer, job, known, runner, progress, digest).run(list(takes), strict)
+        return _Committing(writer, job, known, runner, frozenset(patient), progress, digest).run(list(takes), strict)
     except BaseException:
         writer.abandon()
         raise
@@ -91,6 +93,7 @@ class _Committing:
     job: Job
     known: str
     runner: Runner
+    patient: frozenset[str]
     progress: Progress | None
     digest: Callable[[Take, int], str] | None
 
@@ -107,9 +110,12 @@ class _Committing:
             if strict:
                 raise InvalidInput(wrong[min(wrong)][1])
             failed |= wrong  # once more, without them: some of their rows may be among the others
-        inputs = [self._input(take, staged, digests) for take in left]
-        inputs += [each for take in takes if (each := self._bad_input(take, failed)) is not None]
-        return self._committed(staged, inputs, failed, len(left))
+        bad = {name: why for name, why in failed.items() if why[0] not in CHANGED and name not in self.patient}
+        inputs = [each for take in left if (each := self._input(take, staged, digests)) is not None]
+        inputs += [each for take in takes if (each := self._bad_input(take, bad)) is not None]
+        if not inputs and not bad:
+            return Done(None, 0, failed=failed)
+        return self._committed(staged, inputs, failed, bad)
 
     def _staged(self, takes: list[Take]) -> tuple[list[Staged], dict[str, str], dict[str, tuple[str, str]]]:
         """Return what was made of files, their digests, and those that cannot be read."""
@@ -156,22 +162,23 @@ class _Committing:
 
         return told
 
-    def _input(self, take: Take, staged: list[Staged], digests: dict[str, str]) -> Input:
-        """Return what was taken of a file."""
+    def _input(self, take: Take, staged: list[Staged], digests: dict[str, str]) -> Input | None:
+        """Return what was taken of a file, None: nothing yet."""
         source, name = take.source, take.source.name
         records = take.first + sum(part.records.get(name, 0) for part in staged)
         text = is_text(source.path, self.job.mapping.format)
         end = max([take.begin, *(part.ends.get(name, 0) for part in staged)])
         size = source.size if take.final else end
+        if not take.final and size == take.begin:
+            return None
         last = next((part for part in staged if part.ends.get(name, -1) == end), None)
         whole = not take.final or (text and (last is None or last.whole[name]) and _ends_line(source))
         digest = take.digest or digests.get(name) or (self.digest(take, size) if self.digest is not None else "")
         return Input(name, size, digest, records, self.known, whole, source.modified, take.begin)
 
-    def _bad_input(self, take: Take, failed: dict[str, tuple[str, str]]) -> Input | None:
+    def _bad_input(self, take: Take, bad: dict[str, tuple[str, str]]) -> Input | None:
         """Return what is known of a file that cannot be read, so that it is not tried again as it is."""
-        reason, _ = failed.get(take.source.name, ("", ""))
-        if not reason or reason in CHANGED:
+        if take.source.name not in bad:
             return None
         try:
             digest = take.digest or take.source.digest().hexdigest()
@@ -180,9 +187,14 @@ class _Committing:
         return Input(take.source.name, take.source.size, digest, 0, self.known, False, take.source.modified, 0)
 
     def _committed(
-        self, staged: list[Staged], inputs: list[Input], failed: dict[str, tuple[str, str]], files: int
+        self,
+        staged: list[Staged],
+        inputs: list[Input],
+        failed: dict[str, tuple[str, str]],
+        bad: dict[str, tuple[str, str]],
     ) -> Done:
         writer, ledger = self.writer, self.writer.ledger
+        files = len(inputs) - len({each.file for each in inputs} & {*bad})
         done = Done(None, files, failed=failed, inputs=inputs)
         runs = [run for part in staged for run in part.runs]
         taken = sum(part.rows for part in staged)
@@ -198,7 +210,6 @@ class _Committing:
             done.reasons.update(part.reasons)
             for file in part.quarantine:
                 writer.add(file)
-        bad = {name: why for name, why in failed.items() if why[0] not in CHANGED}
         if aside or bad:
             rows = pa.concat_tables([QUARANTINE_SCHEMA.empty_table(), *aside, _bad_files(bad)]).unify_dictionaries()
             writer.write("quarantine", rows)

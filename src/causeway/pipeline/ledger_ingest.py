@@ -19,10 +19,11 @@ from causeway.model.errors import InvalidInput
 from causeway.pipeline.allocator import keep_memory
 from causeway.pipeline.ledger_commit import Done, commit_files
 from causeway.pipeline.ledger_commits import LEDGER_FILE
-from causeway.pipeline.ledger_runners import InThreads, OnSpark, Runner
+from causeway.pipeline.ledger_runners import MOST_THREADS, InThreads, OnSpark, Runner
 from causeway.pipeline.ledger_sources import Known, Source, sources_of
 from causeway.pipeline.ledger_store import Ledger, create_ledger, open_ledger
 from causeway.pipeline.ledger_upkeep import keep_up, sweep
+from causeway.pipeline.masters import cores_here
 from causeway.pipeline.storage import Storage
 
 if TYPE_CHECKING:
@@ -128,10 +129,9 @@ def ingest(
         keep_memory()
         runner = InThreads()
     done = commit_files(ledger, takes, mapping, known, runner, strict=not set_aside, progress=progress)
-    assert done.commit is not None
     done.failed |= failed
-    after = keep_up(ledger.after(done.commit))
-    sweep(after)
+    if done.commit is not None:
+        sweep(keep_up(ledger.after(done.commit), min(cores_here(), MOST_THREADS)))
     return ingested(done, skipped, others)
 
 

@@ -136,19 +136,20 @@ def located(source: str) -> tuple[Storage, str | None]:
     return whole, None
 
 
-def files_in(folder: Storage, mapping: MappingDocument) -> tuple[list[Source], int]:
-    """Return the files of a folder that a mapping is for, by their names, and how many others there are. Those whose
+def files_in(folder: Storage, format_name: str) -> tuple[list[Source], int]:
+    """Return the files of a folder that are of a format, by their names, and how many others there are. Those whose
     names begin with a point are neither."""
-    found, others = [], 0
-    for name in folder.list(""):
-        if name.startswith("."):
-            continue
-        source = looked_at(folder, name) if is_of(mapping.format, name) else None
-        if source is None:
-            others += 1
-        else:
-            found.append(source)
-    return found, others
+    if isinstance(folder.place, LocalPlace):
+        names = [name for name in folder.list("") if not name.startswith(".")]
+        looked = [looked_at(folder, name) if is_of(format_name, name) else None for name in names]
+        return [source for source in looked if source is not None], looked.count(None)
+    there = [each for each in folder.place.sizes("") if not each[0].startswith(".")]
+    found = [
+        Source(folder, name, shown_name(name), size, int(modified * _SECOND))
+        for name, size, modified in there
+        if is_of(format_name, name)
+    ]
+    return found, len(there) - len(found)
 
 
 def sources_of(source: str, mapping: MappingDocument) -> tuple[list[Source], int]:
@@ -159,7 +160,7 @@ def sources_of(source: str, mapping: MappingDocument) -> tuple[list[Source], int
         if found is None:
             raise InvalidInput(f"{source}: is gone")
         return [found], 0
-    files, others = files_in(folder, mapping)
+    files, others = files_in(folder, mapping.format)
     if not files:
         raise InvalidInput(f"{source}: no files of format {mapping.format} ({', '.join(ENDINGS[mapping.format])})")
     return files, others
@@ -174,34 +175,49 @@ class Known:
     """What was taken before by one mapping."""
 
     def __init__(self, inputs: Iterable[Input], mapping: str) -> None:
-        self._digests: set[str] = set()
-        self._sizes: set[int] = set()
+        self._digests: set[bytes] = set()
+        self._sizes: Counter[int] = Counter()
         self._named: dict[str, list[Input]] = {}
         self._mapping = mapping
         for each in inputs:
             self.add(each)
 
     def add(self, taken: Input) -> None:
-        """Know one more."""
-        if taken.mapping == self._mapping:
-            self._digests.add(taken.sha256)
-            self._sizes.add(taken.bytes)
-            self._named.setdefault(taken.file, []).append(taken)
+        """Know one more; it takes the place of what the same file was when less of it had been written."""
+        if taken.mapping != self._mapping:
+            return
+        named = self._named.setdefault(taken.file, [])
+        for before in named if taken.goes_on else []:
+            if before.bytes == taken.goes_on:
+                named.remove(before)
+                self._digests.discard(bytes.fromhex(before.sha256))
+                self._sizes[before.bytes] -= 1
+                break
+        named.append(taken)
+        self._digests.add(bytes.fromhex(taken.sha256))
+        self._sizes[taken.bytes] += 1
+
+    def as_it_is(self, source: Source) -> bool:
+        """Return whether a file was taken whole, to judge by its name, length and time."""
+        return any(
+            (each.bytes, each.modified) == (source.size, source.modified) for each in self._named.get(source.name, ())
+        )
 
     def new_in(self, sources: Sequence[Source], format_name: str) -> tuple[list[Take], dict[str, tuple[str, str]]]:
         """Return what is new in files: of one that has grown by whole records, what was appended; and by name those
         that cannot be read, with the reason and a text."""
         found, failed = list[Take](), dict[str, tuple[str, str]]()
-        seen = set(self._digests)
+        seen: set[bytes] = set()
         sizes = Counter(source.size for source in sources)
         for source in sources:
             try:
                 digest = None
-                if source.size in self._sizes or sizes[source.size] > 1:
-                    digest = source.digest().hexdigest()
-                    if digest in seen:
+                if self._sizes[source.size] > 0 or sizes[source.size] > 1:
+                    made = source.digest()
+                    if made.digest() in seen or made.digest() in self._digests:
                         continue
-                    seen.add(digest)
+                    seen.add(made.digest())
+                    digest = made.hexdigest()
                 found.append(self._grown(source, format_name, digest))
             except BadFile as error:
                 failed[source.name] = error.reason, str(error)

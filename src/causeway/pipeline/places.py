@@ -233,6 +233,15 @@ class ObjectPlace:
         names = [item["path"] for item in found["objects"]] + [*found["common_prefixes"]]
         return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in names)
 
+    def sizes(self, folder: str) -> Sequence[tuple[str, int, float]]:
+        """Return the names of the files in a folder, ascending, with their length and when they were written, in
+        seconds of the Unix epoch."""
+        found = _reached(lambda: self._store.list_with_delimiter(f"{folder}/" if folder else None))
+        return sorted(
+            (item["path"].rsplit("/", 1)[-1], int(item["size"]), item["last_modified"].timestamp())
+            for item in found["objects"]
+        )
+
     def walk(self) -> Iterator[str]:
         """Yield the paths of all files."""
         for batch in _reached(lambda: list(self._store.list())):
