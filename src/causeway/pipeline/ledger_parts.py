@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from causeway.audit.parts import Part, parts_of
-from causeway.ledger.schema import LEDGER_SCHEMA
-from causeway.pipeline.ledger_store import Ledger, LedgerDamaged
+from causeway.audit.parts import Part, TablePart
+from causeway.ledger.order import sorted_rows, without_repeats
+from causeway.ledger.schema import LANE, LEDGER_SCHEMA
+from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
 from causeway.pipeline.sealed import FileDamaged
 
 GROUPS = 2
@@ -22,21 +24,102 @@ GROUPS = 2
 
 
 def bucket_parts(ledger: Ledger, bucket: int) -> Iterator[Part]:
-    """Yield the rows of a bucket of the table ``ledger`` in its order, in parts of which columns are read when they are
-    asked for: all that is in memory is what was asked for last. A bucket in several files is read whole.
+    """Yield the rows of a bucket of the table ``ledger``, as ``Ledger.rows`` gives them, in parts: what is in memory is
+    what was asked for of one part; of a bucket in several files, a row group of each and what they have together.
 
-    Raises ``LedgerDamaged``, also when columns are read, ``InvalidInput`` for a bucket that is not there.
+    Raises as ``Ledger.rows``, also when columns are read.
     """
-    found = ledger.files("ledger", bucket)
-    if len(found) != 1 or found[0].bucket != bucket:
-        yield from parts_of(ledger.rows(bucket))
-        return
-    with _said():
-        file = ledger.storage.parquet_file(found[0].path, found[0].seal)
-    with file:
-        counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-        for first in range(0, len(counts), GROUPS):
-            yield StoredPart(file, first, tuple(counts[first : first + GROUPS]))
+    found = [file for file in ledger.files("ledger", bucket) if file.bucket == bucket]
+    loose = ledger.loose(bucket)
+    with contextlib.ExitStack() as files:
+        if len(found) == 1 and loose is None:
+            file = files.enter_context(_opened(ledger, found[0]))
+            counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+            for first in range(0, len(counts), GROUPS):
+                yield StoredPart(file, first, tuple(counts[first : first + GROUPS]))
+            return
+        sources = [_groups_of(files.enter_context(_opened(ledger, file))) for file in found]
+        if loose is not None:
+            sources.append(iter([sorted_rows(loose)]))
+        yield from map(TablePart, merged(sources))
+
+
+def merged(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
+    """Yield the rows of several sorted sources in order, each event once (``order.without_repeats``), a run of whole
+    messages at a time. ``sources``: each its rows, a table after the other."""
+    cursors = [cursor for cursor in map(_Cursor, sources) if cursor.more()]
+    while cursors:
+        # Of the messages before the end that comes first, all rows are at hand.
+        bound = min(cursor.last for cursor in cursors)
+        taken = [cursor.before(bound) for cursor in cursors]
+        rows = [part for part in taken if part.num_rows]
+        if rows:
+            yield without_repeats(pa.concat_tables(rows))
+        for cursor in cursors:
+            if cursor.last == bound:
+                cursor.more()
+        if all(cursor.ended for cursor in cursors):
+            rest = [cursor.rest for cursor in cursors if cursor.rest.num_rows]
+            if rest:
+                yield without_repeats(pa.concat_tables(rest))
+            return
+
+
+class _Cursor:
+    """A sorted source, read so far that ``rest`` is at hand. ``last``: what names the last message of it."""
+
+    def __init__(self, source: Iterator[pa.Table]) -> None:
+        self._source = source
+        self.rest: pa.Table = LEDGER_SCHEMA.empty_table()
+        self.ended = False
+        self.last: Key = ()
+
+    def more(self) -> bool:
+        """Read on; return whether there is any row at hand."""
+        following = next((table for table in self._source if table.num_rows), None)
+        if following is None:
+            self.ended, self.last = True, END
+        else:
+            self.rest = pa.concat_tables([self.rest, following])
+            self.last = _key(self.rest, self.rest.num_rows - 1)
+        return bool(self.rest.num_rows)
+
+    def before(self, bound: Key) -> pa.Table:
+        """Take the messages before a key."""
+        count = bisect.bisect_left(range(self.rest.num_rows), bound, key=lambda row: _key(self.rest, row))
+        taken, self.rest = self.rest.slice(0, count), self.rest.slice(count)
+        return taken
+
+
+Key = tuple[tuple[int, Any], ...]
+END: Key = ((2, None),)
+"""After all messages."""
+
+
+def _key(rows: pa.Table, row: int) -> Key:
+    """Return what orders the message of a row among others."""
+    names = [rows[name][row].as_py() for name in LANE]
+    index = rows["index"][row].as_py()
+    lane = [(0, b"") if name is None else (1, name.encode()) for name in names]
+    if index is not None:
+        return *lane, (0, index)
+    ident = rows["message_id"][row].as_py()
+    return *lane, (1, (0, b"") if ident is None else (1, ident.encode()))
+
+
+def _groups_of(file: pq.ParquetFile) -> Iterator[pa.Table]:
+    for group in range(file.num_row_groups):
+        yield _read(file, LEDGER_SCHEMA.names, [group])
+
+
+def _opened(ledger: Ledger, file: StoredFile) -> pq.ParquetFile:
+    try:
+        return ledger.storage.parquet_file(file.path, file.seal)
+    except FileNotFoundError:
+        ledger.read(file, ("event",))  # which says why it is not there
+        raise
+    except FileDamaged as error:
+        raise LedgerDamaged(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -54,7 +137,7 @@ class StoredPart:
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return some columns of all rows. Raises ``LedgerDamaged``."""
-        return self._read(names, range(self.first, self.first + len(self.counts)))
+        return _read(self.file, names, range(self.first, self.first + len(self.counts)))
 
     def take(self, names: Sequence[str], rows: npt.NDArray[Any]) -> pa.Table:
         """Return some columns of some rows, of whose row groups alone they are read. Raises ``LedgerDamaged``."""
@@ -62,21 +145,16 @@ class StoredPart:
         ends = np.cumsum(counts)
         groups = np.searchsorted(ends, rows, side="right")
         used = np.unique(groups)
-        read = self._read(names, [self.first + group for group in used.tolist()])
+        read = _read(self.file, names, [self.first + group for group in used.tolist()])
         begins = np.zeros(len(counts), dtype=np.int64)
         begins[used] = np.cumsum(counts[used]) - counts[used]
         return read.take(pa.array(begins[groups] + rows - (ends - counts)[groups]))
 
-    def _read(self, names: Sequence[str], groups: Sequence[int]) -> pa.Table:
-        wanted = pa.schema([LEDGER_SCHEMA.field(name) for name in names])
-        with _said():
-            found = self.file.read_row_groups([*groups], columns=[*names], use_threads=False)
-        return found.select(wanted.names).cast(wanted)
 
-
-@contextlib.contextmanager
-def _said() -> Iterator[None]:
+def _read(file: pq.ParquetFile, names: Sequence[str], groups: Sequence[int]) -> pa.Table:
+    wanted = pa.schema([LEDGER_SCHEMA.field(name) for name in names])
     try:
-        yield
+        found = file.read_row_groups([*groups], columns=[*names], use_threads=False)
     except (FileDamaged, FileNotFoundError) as error:
         raise LedgerDamaged(str(error)) from None
+    return found.select(wanted.names).cast(wanted)

@@ -117,6 +117,11 @@ class Ledger:
             rows = without_repeats(pa.concat_tables(parts))
         return rows if columns is None else rows.select(list(columns))
 
+    def loose(self, bucket: int) -> pa.Table | None:
+        """Return the rows of a bucket of the table ``ledger`` that lie in files with rows of all buckets, as they stand
+        there; None: there are none. Raises as ``rows``."""
+        return self._loose.get(bucket)
+
     def table(self, table: str) -> pa.Table:
         """Return all rows of a table that has no buckets. Raises ``LedgerDamaged``."""
         parts = [self.read(file) for file in self.files(table)]
