@@ -148,3 +148,64 @@ def test_what_is_derived_for_a_while_leaves_nothing_behind(lake: str) -> None:
         assert pq.read_table(ledger.uris("ledger")[0]).num_rows and place.exists()
     assert not place.exists()
     assert sorted(str(path) for path in Path(lake).rglob("*")) == before
+
+
+def limbs(row: dict[str, Any]) -> int:
+    return int(row["amount_0"]) + (int(row["amount_1"]) << 64)
+
+
+def balances(lake: str) -> dict[str, int]:
+    """Return what each program has at the end of a lake."""
+    found, names = Lake.at(lake), {}
+    for row in found.topology("programs").to_pylist():
+        names[row["number"]] = row["name"]
+    accounts = pa.concat_tables(found.state(found.last_manifest(), "accounts")).to_pylist()
+    return {names[row["program"]]: (row["balance_high"] << 64) + row["balance_low"] for row in accounts}
+
+
+@pytest.mark.parametrize(("protocol", "seed"), [("ic", 12), ("ibc", 10), ("ibc", 9), ("icmp", 5), ("icmp", 13)])
+def test_what_programs_have_is_what_the_ledger_says_that_they_sent_and_received(
+    protocol: str, seed: int, tmp_path: Path
+) -> None:
+    """Value leaves its program with a call or an answer, and is there with what is received: there is no other way."""
+    lake = chance_lake(tmp_path, protocol, seed)
+    has = {row["name"]: int(row["balance"]) for row in Lake.at(lake).topology("programs").to_pylist()}
+    with ledger_of(lake) as ledger:
+        rows = stored(ledger)
+    taken_back = [
+        (row["message_id"], row["lane"], row["index"], row["detail"], row["chain"], row["position"])
+        for row in rows
+        if row["event"] == "reverted"
+    ]
+    ids: dict[str, set[str]] = {}
+    for row in rows:
+        ids.setdefault(row["event"], set()).add(row["message_id"])
+    # What no program took in is answered by a chain, which gives back what was attached.
+    refused = (ids.get("rejected", set()) | ids.get("timed_out", set())) - ids["executed"]
+    for row in rows:
+        place = (row["message_id"], row["lane"], row["index"], row["event"], row["chain"], row["height"])
+        if row["event"] not in ("sent", "received") or place in taken_back:
+            continue
+        if row["event"] == "sent" and row["sender"] in has and row["answers"] not in refused:
+            has[row["sender"]] -= limbs(row)
+        elif row["event"] == "received" and row["receiver"] in has and row["message_id"] not in refused:
+            has[row["receiver"]] += limbs(row)
+    end = balances(lake)
+    assert {name: has[name] for name in end} == end and len(set(end.values())) > 1
+
+
+@pytest.mark.parametrize("seed", [10, 11])
+def test_movements_of_value_lead_to_what_everybody_has(seed: int, tmp_path: Path) -> None:
+    """Under xdm fees, deposits and operators have a part in it, and forks move value back."""
+    lake = chance_lake(tmp_path, "xdm", seed)
+    with ledger_of(lake) as ledger:
+        value = ledger.table("value").to_pylist()
+    has: dict[str, int] = {}
+    for row in value:
+        if row["asset"] == "units":
+            has[row["from"]] = has.get(row["from"], 0) - limbs(row)
+            has[row["to"]] = has.get(row["to"], 0) + limbs(row)
+    end = balances(lake)
+    assert {name: has[f"account:{name}"] for name in end if end[name]} == {name: end[name] for name in end if end[name]}
+    assert any(row["why"].startswith("fee_") for row in value)
+    assert any(row["why"] == "reverted" for row in value) == (seed == 11)

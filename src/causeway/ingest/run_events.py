@@ -135,8 +135,11 @@ class Telling:
         rows = new.filter(new["form"] == Form.QUEUED)
         drafts = of_messages(rows, rows["chain"], Happened.SENT, log=EVENTS_LOG)
         waits = rows["ended"] == 0
-        ended = spoken.filter(of_calls(events) & (spoken["form"] == Form.QUEUED))
-        return (drafts.filter(~waits), drafts.filter(waits)), ended.select(CALL)
+        # A response that is refused while it waits is sent all the same, as a reject.
+        ends = has(events, Event.TIMED_OUT) | has(events, Event.DROPPED)
+        ends |= has(events, Event.REJECTED) & (events["kind"] == Kind.REQUEST)
+        ends &= of_calls(events) & spoken["known"] & (spoken["form"] == Form.QUEUED)
+        return (drafts.filter(~waits), drafts.filter(waits)), spoken.filter(ends).select(CALL)
 
     def _happened(self, events: Frame, spoken: Frame) -> list[Frame]:
         """Return what happened to messages, a piece an event."""
