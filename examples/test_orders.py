@@ -12,7 +12,7 @@ import causeway as cw
 
 pytestmark = pytest.mark.causeway(
     protocols="all",
-    options={"xdm": {"archiving_depth": 3, "challenge_period": 5}},  # blocks until a message counts there; else hours
+    options={"xdm": {"archiving_depth": 1, "challenge_period": 1}},  # blocks until a message counts there; else hours
 )
 
 Make = Callable[..., cw.Network]
@@ -87,6 +87,7 @@ def test_a_vault_that_stands_still_delays_a_trade_and_settles_it_once(causeway_n
     assert move.status == "answered"
 
 
+@pytest.mark.causeway(protocols=["ic"])
 def test_both_ends_of_a_trade_from_one_point(causeway_network: Make) -> None:
     net = market(causeway_network)
     net.send("ann", "sell", "8")

@@ -179,6 +179,7 @@ def test_the_programs_of_the_how_to_run(tmp_path: Path, own_modules: None) -> No
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
     programs = [block for block in blocks if "class " in block]
     (trial,) = [block for block in blocks if "cw.Trial" in block]
+    (test,) = [block for block in blocks if "cw.Deploy" in block]
     assert len(programs) == 2
     (tmp_path / "counter.py").write_text("\n".join(programs))
     (tmp_path / "scenario.toml").write_text(SCENARIO)
@@ -191,8 +192,9 @@ def test_the_programs_of_the_how_to_run(tmp_path: Path, own_modules: None) -> No
     from counter import Counter  # type: ignore[import-not-found]
 
     names: dict[str, Any] = {"cw": cw, "Counter": Counter}
-    exec(trial, names)
+    exec(trial + test, names)
     names["test_counts_what_it_is_told"]()
+    names["test_on_a_network"]()
 
 
 def test_the_readme_example_says_what_it_says(
@@ -203,8 +205,11 @@ def test_the_readme_example_says_what_it_says(
     (scenario,) = re.findall(r"```toml\n(.*?)```", page, re.S)
     (tmp_path / "hello.py").write_text(module)
     (tmp_path / "hello.toml").write_text(scenario)
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    exec(session.replace("print(", "said = ("), names)
-    assert names["said"] == {"heard": "hello world"}
-    names["net"].close()
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, Any] = {"said": []}
+    exec(session.replace("print(", "said.append("), names)
+    call, state, trace = names["said"]
+    assert (call, state) == (b"hello you", {"heard": "hello world"}) and "visitor <- greeter b'hello world'" in trace
+    with cw.Network.from_scenario(tmp_path / "hello.toml", {"network.executor": "in_process"}) as net:
+        net.run()
+        assert net.program_state("visitor") == state

@@ -2,7 +2,7 @@
 somebody wants one.
 
 All chains are one bucket. What was made at every height stays, so nothing is read back: a network of a few chains takes
-about 20 KiB a height. Copies share what was made and go on by themselves.
+about 30 KiB a height. Copies share what was made and go on by themselves.
 """
 
 from __future__ import annotations
