@@ -123,23 +123,6 @@ class LakeLedger:
             self._seen_lanes(rows)
             yield Derived(heights, self.as_rows(rows), self._value(heights, forks))
 
-    def alone(self, heights: range, end: int) -> Iterator[pa.Table]:
-        """Yield the rows of some heights, whatever is derived of others: so ranges can be derived in any order. What
-        waits for a lane after them is told here, unless it comes into one by the height ``end`` - 1.
-
-        Raises ``LakeError``, ``LakeDamaged``.
-        """
-        for part in self.rows(heights.start, heights.stop):
-            yield part.rows
-        found = []
-        for further in self.logs.ranges(heights.stop, end, self.range_rows, READ):
-            if not len(self.waiting()):
-                break
-            self._until = further.stop - 1
-            told, _ = self._told(self._read(further), further.start, None)
-            found += self._resolved(told._replace(queued=told.queued.slice(0, 0)))
-        yield self.as_rows(concat([*found, self.waiting()]))
-
     def waiting(self) -> Frame:
         """Return drafts of the sendings of messages that wait for a lane after the last range."""
         return no_drafts() if self._waiting is None else self._waiting
