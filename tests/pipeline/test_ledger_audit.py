@@ -22,7 +22,7 @@ from tests.property.audit_ledgers import by_chance, table
 
 WORKLOAD = Workload(16_000, 40)
 BUCKETS = 5
-CHANCE = 4
+CHANCE = 105
 """Headers and watermarks by this chance break their rules."""
 
 

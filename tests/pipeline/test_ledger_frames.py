@@ -41,6 +41,11 @@ def test_a_frame_shows_what_its_rows_show(spark: SparkSession, monkeypatch: pyte
     told = {"kind": "request", "event": "received", "chain": "chain-01", "stated_by": "test"}
     others = [{**lane, **told, "index": 2**64 - 1 - index, "height": 2**63 + index} for index in range(1_003)]
     others += [{**lane, **told, "message_id": name, "event": event} for name in "ba" for event in ("received", "sent")]
+    calls = {**lane, "lane": "calls", "kind": "request", "event": "sent", "chain": "chain-00", "stated_by": "test"}
+    replies = {**lane, "source": "chain-01", "destination": "chain-00", "lane": "replies", "stated_by": "test"}
+    replies |= {"kind": "response", "event": "received", "chain": "chain-00"}
+    others += [{**calls, "index": index << 18, "message_id": f"call {index}", "height": 9} for index in range(5)]
+    others += [{**replies, "index": index << 18, "answers": f"call {index % 3}", "height": 10} for index in range(2, 7)]
     rows = pa.concat_tables([rows, table(others, LEDGER_SCHEMA)]).unify_dictionaries()
     expected = audit_rows(rows, tables.observed(), tables.promises())
     looks: list[Any] = []
@@ -54,6 +59,7 @@ def test_a_frame_shows_what_its_rows_show(spark: SparkSession, monkeypatch: pyte
     given = frame(spark, rows).orderBy(F.rand(1)).withColumn("note", F.lit(1))
     found = audit_frame(given, frame(spark, tables.observed()), tables.promises(), buckets=3)
     assert found.checks == expected.checks and not found.holds
+    assert found.checks["exactly_once"].reasons["violated", "answered_twice"] == 2
     for name in ("violations", "completeness", "lanes", "sums"):
         assert getattr(found.audit, name).equals(getattr(expected, name)), name
     assert found.violations.count() == expected.violations.num_rows

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
+from causeway.audit import meeting
 from causeway.audit.auditing import Audit, audit_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from tests.property.audit_ledgers import content, table
@@ -87,3 +90,69 @@ def test_a_number_that_its_lane_had_not_come_to_was_not_sent() -> None:
         assert said(audited(rows, promised("numbered")), "authenticity")[0][:2] == ("unknown", "missing_in_sequence")
     last = [happened(7, "sent", 100), happened(2**18 + 7, "received", 50), happened(2**19, "sent", 200)]
     assert ("violated", "not_sent_yet", 2**18 + 7, 2) in said(audited(last, promised("ordered_sends")), "authenticity")
+
+
+CALLS = {"protocol": "q", "source": "a", "destination": "b", "lane": "calls"}
+REPLIES = {"protocol": "q", "source": "b", "destination": "a", "lane": "replies"}
+
+
+def asked(index: int, at: int, **known: Any) -> Row:
+    return happened(index, "sent", at, **CALLS, message_id=f"call {index}", **known)
+
+
+def replied(index: int, call: int, at: int, **known: Any) -> Row:
+    own = {"message_id": f"reply {index}", "answers": f"call {call}", "kind": "response", "chain": "a"}
+    return {**happened(index, "received", at), **REPLIES, **own, **known}
+
+
+def in_time(limit: int) -> list[Row]:
+    return [{**CALLS, "promise": "answered", "number": limit * 1_000_000, "stated_by": "test"}]
+
+
+def test_requests_are_answered_over_other_lanes_in_time_or_not() -> None:
+    rows = [asked(1, 10), asked(2, 10), asked(3, 10), asked(4, 990)]
+    rows += [replied(1, 1, 15), replied(2, 2, 40)]
+    found = audited(rows, in_time(20))
+    assert said(found, "answers") == [
+        ("violated", "late", 2, 6),
+        ("violated", "unanswered", 3, 3),
+        ("unknown", "open", 4, 4),
+    ]
+    own = [row for row in found.violations.to_pylist() if row["check"] == "answers"]
+    late, unanswered = (row["magnitude"] for row in own if row["verdict"] == "violated")
+    assert (late, unanswered) == (30_000_000, 990_000_000)
+    assert found.checks["answers"].examined == 4 and found.checks["answers"].violated == 2
+    assert found.checks["answers_without_request"].verdict == "holds"
+    # Who would have seen a response, and who only an acknowledgement?
+    seen = [window("a", 1, 1000, events=["sent", "acknowledged", "timed_out"]), window("b", 1, 1000)]
+    not_seen = [("unknown", "open", 3, 3), ("unknown", "open", 4, 4)]
+    assert said(audited(rows, in_time(20), seen), "answers")[1:] == not_seen
+
+
+def test_of_two_replies_the_first_counts_and_the_later_is_one_too_many() -> None:
+    rows = [asked(1, 10), replied(7, 1, 30), replied(8, 1, 15, kind="reject"), replied(9, 1, 15, chain="b")]
+    found = audited(rows, in_time(10))
+    assert said(found, "answers") == []
+    assert ("violated", "answered_twice", 7, 2) in said(found, "exactly_once")
+    own = happened(1, "acknowledged", 12, **CALLS)
+    assert said(audited([asked(1, 10), replied(7, 1, 30), own], in_time(10)), "answers") == []
+
+
+def test_a_response_to_nothing_is_wrong_where_the_input_would_show_the_request() -> None:
+    rows = [asked(1, 10), replied(1, 1, 20), replied(2, 5, 20)]
+    assert said(audited(rows), "answers_without_request") == [("violated", "no_request", 2, 3)]
+    late = [window("a", 5, 1000), window("b", 1, 1000)]
+    assert said(audited(rows, (), late), "answers_without_request") == [("unknown", "request_not_covered", 2, 3)]
+    other = [asked(1, 10), replied(1, 1, 20), {**asked(5, 10), "protocol": "other"}, replied(2, 5, 20)]
+    assert said(audited(other), "answers_without_request") == [("violated", "no_request", 2, 4)]
+
+
+def test_what_meets_may_wait_in_a_file_and_come_in_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [asked(index, 10) for index in range(200)]
+    rows += [replied(1000 + index, index % 150, 15 + index) for index in range(199, 0, -1)]
+    whole = audited(rows, in_time(100))
+    monkeypatch.setattr(meeting, "HELD_BYTES", 1000)
+    monkeypatch.setattr(meeting, "PART_RECORDS", 10)
+    apart = audited(rows, in_time(100))
+    assert apart.checks == whole.checks and apart.violations.equals(whole.violations)
+    assert apart.checks["exactly_once"].reasons["violated", "answered_twice"] == 49

@@ -19,6 +19,7 @@ from causeway.audit.checks import UNDECIDED, UNKNOWN, VIOLATED, Known, verdict_o
 from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
 from causeway.audit.joining import Joined, Three, join
+from causeway.audit.meeting import Answered, Here, Meet, meeting_of
 from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, VIOLATIONS_SCHEMA, Passed, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
@@ -144,7 +145,11 @@ def audit(
         with ThreadPoolExecutor(THREADS) as threads:
             return [*threads.map(partial(_stated_of, windows=windows, limit=limit), stated)]
 
-    return audit_by(look, observed, promises, limit, look_at_chains)
+    return audit_by(look, observed, promises, limit, look_at_chains, Here(lambda bucket: buckets[bucket](), _threads))
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS)
 
 
 def _stated_of(read: Callable[[], tuple[pa.Table, pa.Table]], windows: Windows, limit: int) -> Stated:
@@ -169,10 +174,16 @@ def audit_rows(
 
 
 def audit_by(
-    look: Look, observed: pa.Table, promises: pa.Table, limit: int = LIMIT, look_at_chains: LookAtChains | None = None
+    look: Look,
+    observed: pa.Table,
+    promises: pa.Table,
+    limit: int = LIMIT,
+    look_at_chains: LookAtChains | None = None,
+    meet: Meet | None = None,
 ) -> Audit:
     """Check a ledger of which ``look`` passes over the buckets, and ``look_at_chains`` over their headers and
-    watermarks, wherever they are; otherwise as ``audit``."""
+    watermarks, wherever they are; ``meet``: lets rows of different buckets meet (None: nothing is answered over lanes);
+    otherwise as ``audit``."""
     known = Known(Windows(observed), Promises(promises))
     parts = () if look_at_chains is None else look_at_chains(known.windows)
     stated = stated_together([*parts], known.windows, limit)
@@ -185,6 +196,8 @@ def audit_by(
     flights = back_pressure.together(pa.concat_tables([each.flights for each in passed.values()]), known, limit)
     flown = np.cumsum([each.flights.num_rows for each in passed.values()])
     again |= {runs[at] for at in np.unique(np.searchsorted(flown, flights.rows, side="right")).tolist()}
+    meeting = None if meet is None else meeting_of(passed, known, limit)
+    met = Answered.of(meeting, meet, limit) if meeting is not None and meet is not None else Answered.nothing()
     known = Known(known.windows, known.promises, joined.sent, complete=True, over=flights.over)
     if again:
         only: dict[int, list[int]] = {}
@@ -194,7 +207,7 @@ def audit_by(
     behind = [
         each for row, each in joined.behind.items() if runs[int(np.searchsorted(ends, row, side="right"))] not in again
     ]
-    return _result([*passed.values()], joined, behind, flights, stated, known, limit)
+    return _result([*passed.values()], joined, behind, flights, stated, met, known, limit)
 
 
 def numbered_runs(
@@ -214,18 +227,20 @@ def _result(
     behind: list[tuple[Lane, Three]],
     flights: back_pressure.Flights,
     stated: Stated,
+    met: Answered,
     known: Known,
     limit: int,
 ) -> Audit:
     findings, counts = _decided(
         pa.concat_tables([each.findings for each in passed]), pa.concat_tables([each.counts for each in passed]), known
     )
-    violations = _bounded(pa.concat_tables([findings, joined.findings, stated.findings]), limit)
+    findings, counts = met.without(findings), met.without(counts)
+    violations = _bounded(pa.concat_tables([findings, joined.findings, stated.findings, met.findings]), limit)
     over_cuts = pa.table({name: joined.findings[name] for name in ("check", "verdict", "reason", *LANE)})
     over_cuts = over_cuts.append_column("count", pa.array(np.ones(over_cuts.num_rows, np.int64)))
     flown, flying = back_pressure.counted(flights)
-    counts = pa.concat_tables([counts, over_cuts, stated.counts, flown])
-    examined = pa.concat_tables([*(each.examined for each in passed), stated.examined, flying])
+    counts = pa.concat_tables([counts, over_cuts, stated.counts, flown, met.counts])
+    examined = pa.concat_tables([*(each.examined for each in passed), stated.examined, flying, met.examined])
     lanes = _lanes(pa.concat_tables([each.lanes for each in passed]), joined, behind)
     sides = pa.concat_tables([each.sides for each in passed])
     return Audit(

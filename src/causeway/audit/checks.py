@@ -14,7 +14,7 @@ import numpy as np
 
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, REQUEST, Bools, Columns, Messages, code_of
-from causeway.audit.windows import Lane, Promises, Spans, Windows
+from causeway.audit.windows import EVERY, Lane, Promises, Spans, Windows
 from causeway.ledger.schema import Event
 
 VIOLATED, UNKNOWN = "violated", "unknown"
@@ -200,9 +200,11 @@ class Bucket:
                 found[chosen[places]] &= np.where(by_height, spans.in_last_height(height), by_time)
         return found
 
-    def spans(self, rows: Array, chains: Array | None, event: Event) -> Iterator[tuple[Array, Spans, Lane]]:
+    def spans(
+        self, rows: Array, chains: Array | None, event: Event, *, every: bool = False
+    ) -> Iterator[tuple[Array, Spans, Lane]]:
         """Yield where rows stand that have one lane and chain (``chains``: codes; None: the lane's source), and the
-        windows of that chain."""
+        windows of that chain; ``every``: those of all lanes."""
         columns = self.columns
         lanes = columns.lane[rows]
         codes = np.zeros(len(rows), np.int64) if chains is None else chains.astype(np.int64)
@@ -213,7 +215,7 @@ class Bucket:
             lane = columns.lanes[lane_code]
             chain = lane[1] if chains is None else (columns.chains[code] if code >= 0 else None)
             places = order[bounds[number] : bounds[number + 1]]
-            yield places, self.known.windows.of(chain, lane, event.value), lane
+            yield places, self.known.windows.of(chain, EVERY if every else lane, event.value), lane
 
     def together(self, one: Array, other: Array, event: Event) -> Bools:
         """Return whether pairs of rows are on one chain and in one of its windows."""
@@ -388,38 +390,75 @@ def finality(bucket: Bucket) -> Checked:
     return Checked("finality", bucket.count(both), found)
 
 
-def answers(bucket: Bucket) -> Checked:
-    """Every request of a lane that promises it gets its answer, within the time promised."""
+class Replies(NamedTuple):
+    """What came of each message as a request: whether its lane promises an answer (``asked``), the row of its own lane
+    that is its ``reply`` (-1: none), one of ``OUTCOMES`` with the ``row`` that it names and its ``magnitude``."""
+
+    asked: Bools
+    reply: Array
+    outcome: Array
+    row: Array
+    magnitude: Array
+
+
+NO_FINDING, LATE, WITHOUT_TIME, UNANSWERED, OPEN = range(5)
+OUTCOMES = {LATE: "late", WITHOUT_TIME: "time_unseen", UNANSWERED: "unanswered", OPEN: "open"}
+"""What may be found of a request."""
+
+
+def own_replies(bucket: Bucket, over_lanes: Bools | None = None) -> Replies:
+    """Return what came of requests in their own lanes. ``over_lanes``: to which messages responses may come over other
+    lanes; None: to none."""
     columns = bucket.columns
     sent = bucket.first(Event.SENT)
     asked = bucket.promised("answered")[bucket.lane] & (sent >= 0)
     asked &= columns.kind[np.maximum(sent, 0)] == REQUEST
     has_limit, limits = bucket.numbers("answered")
-    limited, limit = has_limit[bucket.lane], limits[bucket.lane]
+    limited, limit = asked & has_limit[bucket.lane], limits[bucket.lane]
     acknowledged, timed_out = bucket.first(Event.ACKNOWLEDGED), bucket.first(Event.TIMED_OUT)
     reply = np.where(acknowledged >= 0, acknowledged, timed_out)
-    came = asked & (reply >= 0) & limited
+    outcome = np.where(asked & (reply < 0), OPEN, NO_FINDING)
+    row, magnitude = np.where(reply >= 0, reply, sent), np.full(len(sent), np.nan)
+    came = np.flatnonzero(limited & (reply >= 0))
     delay = bucket.microseconds_between(sent[came], reply[came])
-    late = delay > limit[came]
-    waiting = asked & (reply < 0)
-    rows = sent[waiting]
-    over = np.full(len(rows), np.nan)
+    outcome[came[delay > limit[came]]] = LATE
+    outcome[came[np.isnan(delay)]] = WITHOUT_TIME
+    magnitude[came] = delay
+    waiting = np.flatnonzero(limited & (reply < 0))
+    age = _age(bucket, sent[waiting], None if over_lanes is None else over_lanes[waiting])
+    over = waiting[age > limit[waiting]]
+    outcome[over] = UNANSWERED
+    magnitude[waiting] = age
+    return Replies(asked, reply, outcome, row, magnitude)
+
+
+def _age(bucket: Bucket, rows: Array, over_lanes: Bools | None) -> Array:
+    """Return how old requests without reply are, at the end of the windows that have their sending and would show a
+    reply: microseconds, NaN for one whose reply may have been missed."""
+    columns = bucket.columns
     times = columns.time[rows]
-    for places, spans, _ in bucket.spans(rows, columns.chain[rows], Event.ACKNOWLEDGED):
-        firsts, lasts = spans.times
-        if len(firsts):
-            at = np.searchsorted(firsts, times[places], side="right") - 1
-            end = np.where(at >= 0, lasts[np.maximum(at, 0)], times[places])
-            age = end.astype(np.float64) - times[places]
-            over[places] = np.where((times[places] != NO_TIME) & (age > limit[waiting][places]), age, np.nan)
-    unanswered = limited[waiting] & ~np.isnan(over)
-    found = [
-        Finding("answers", VIOLATED, "late", reply[came][late], delay[late], MICROSECONDS),
-        Finding("answers", UNKNOWN, "time_unseen", reply[came][np.isnan(delay)]),
-        Finding("answers", VIOLATED, "unanswered", rows[unanswered], over[unanswered], MICROSECONDS),
-        Finding("answers", UNKNOWN, "open", rows[~unanswered]),
-    ]
-    return Checked("answers", bucket.count(asked), found)
+    ends = np.full(len(rows), NO_TIME)
+    shown_by = [(Event.ACKNOWLEDGED, np.arange(len(rows))), (Event.TIMED_OUT, np.arange(len(rows)))]
+    if over_lanes is not None:
+        shown_by.append((Event.RECEIVED, np.flatnonzero(over_lanes)))
+    for event, which in shown_by:
+        every = event is Event.RECEIVED
+        for places, spans, _ in bucket.spans(rows[which], columns.chain[rows[which]], event, every=every):
+            own = which[places]
+            ends[own] = np.minimum(ends[own], spans.ends_of(times[own]))
+    return np.where((times == NO_TIME) | (ends < times), np.nan, ends.astype(np.float64) - times)
+
+
+def answers(bucket: Bucket) -> Checked:
+    """Every request of a lane that promises it gets its answer, within the time promised."""
+    own = own_replies(bucket)
+    found = []
+    for code, reason in OUTCOMES.items():
+        chosen = own.outcome == code
+        verdict = VIOLATED if code in (LATE, UNANSWERED) else UNKNOWN
+        size = (own.magnitude[chosen], MICROSECONDS) if verdict == VIOLATED else (None, None)
+        found.append(Finding("answers", verdict, reason, own.row[chosen], *size))
+    return Checked("answers", bucket.count(own.asked), found)
 
 
 def answers_without_request(bucket: Bucket) -> Checked:

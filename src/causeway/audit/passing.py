@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.along import Along, Before, PieceKey, lane_columns
+from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.back_pressure import flights_of, named_in
 from causeway.audit.checks import CHECKS, UNDECIDED, Bucket, Checked, Finding, Known
@@ -53,8 +54,8 @@ null where the finding is about a message or a run of them. ``magnitude``: how b
 (``microseconds``, ``messages``, ``units`` of an asset, rounded); null: it has none. From ``stated_by`` on: where the
 row stands in the input. ``example``: ``first`` of its lane and reason, ``worst``, or ``both``."""
 
-_OF_MESSAGE = (*LANE, "index", "message_id")
-_OF_ROW = ("event", "chain", "height", "time", "transaction", "stated_by", "source_file", "source_row")
+OF_MESSAGE = (*LANE, "index", "message_id")
+OF_ROW = ("event", "chain", "height", "time", "transaction", "stated_by", "source_file", "source_row")
 
 FIGURES = (
     *("messages", "sent", "received", "acknowledged", "matched", "open", "unacknowledged"),
@@ -80,8 +81,8 @@ class Passed:
     """What one run shows. ``findings``: as ``VIOLATIONS_SCHEMA`` without ``example``; ``counts``: how many there are
     of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES`` and
     ``OLDEST``; ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
-    ``flights``: see ``back_pressure``. ``asks``: whether something can be judged only in a second look, when all
-    buckets were seen.
+    ``flights``: see ``back_pressure``; ``replies``: see ``answering``. ``asks``: whether something can be judged only
+    in a second look, when all buckets were seen.
     """
 
     findings: pa.Table
@@ -92,6 +93,7 @@ class Passed:
     sums: pa.Table
     pieces: pa.Table
     flights: pa.Table
+    replies: pa.Table
     asks: bool
 
 
@@ -144,6 +146,7 @@ def _pass_over(rows: Run, known: Known, before: dict[PieceKey, Before], limit: i
         sums=_sums(bucket),
         pieces=along.summary(),
         flights=flights_of(bucket),
+        replies=replies_in(bucket),
         asks=any(_too_many(columns, finding) for finding in found if finding.reason == UNDECIDED),
     )
 
@@ -164,7 +167,7 @@ def _named(columns: Columns, found: list[Finding], limit: int) -> pa.Table:
     if not found:
         return tables[0]
     every = [finding.rows[which] for finding, which in zip(found, picked, strict=True)]
-    rows = columns.rows.take((*_OF_MESSAGE, *_OF_ROW), np.concatenate(every))
+    rows = columns.rows.take((*OF_MESSAGE, *OF_ROW), np.concatenate(every))
     begin = 0
     for finding, which in zip(found, picked, strict=True):
         count = len(which)
@@ -172,7 +175,7 @@ def _named(columns: Columns, found: list[Finding], limit: int) -> pa.Table:
         begin += count
         content |= {name: pa.array([getattr(finding, name)] * count) for name in ("check", "verdict", "reason")}
         if not finding.placed:
-            content |= dict.fromkeys(_OF_ROW, pa.nulls(count))
+            content |= dict.fromkeys(OF_ROW, pa.nulls(count))
         if finding.from_index is not None:
             content["index"] = pa.array(finding.from_index[which])
             content["message_id"] = pa.nulls(count)

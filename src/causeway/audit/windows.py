@@ -55,6 +55,25 @@ class Spans:
         at = int(np.searchsorted(firsts, time, side="right")) - 1
         return int(lasts[at]) if at >= 0 and time <= lasts[at] else None
 
+    def ends_of(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the last time of the window that each time is in, the least number where it is in none."""
+        firsts, lasts = self.times
+        never = np.iinfo(np.int64).min
+        if not len(firsts):
+            return np.full(len(times), never)
+        at = np.searchsorted(firsts, times, side="right") - 1
+        last = lasts[np.maximum(at, 0)]
+        return np.where((at >= 0) & (times <= last), last, never)
+
+    def ends_of_heights(self, heights: npt.NDArray[np.uint64]) -> tuple[Bools, npt.NDArray[np.uint64]]:
+        """Return which heights are in a window, and the last one of that."""
+        firsts, lasts = self.heights
+        if not len(firsts):
+            return np.zeros(len(heights), dtype=bool), np.zeros(len(heights), dtype=np.uint64)
+        at = np.searchsorted(firsts, heights, side="right") - 1
+        last = lasts[np.maximum(at, 0)]
+        return np.asarray((at >= 0) & (heights <= last)), last
+
     def since_genesis(self, height: npt.NDArray[Any]) -> Bools:
         """Return whether one window has a height and the chain's first block."""
         firsts, lasts = self.heights

@@ -15,6 +15,7 @@ import pyarrow as pa
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by, numbered_runs
 from causeway.audit.checks import Known, Over, SentEnds
+from causeway.audit.meeting import Here
 from causeway.audit.passing import LIMIT, Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows
@@ -79,13 +80,14 @@ def audit_ledger(
     on_spark = executor == "spark" or (executor == "auto" and (session is not None or sum(rows) >= SPARK_ROWS))
     observed, promises = ledger.table("observed"), ledger.table("promises")
     told = _Told(progress, rows)
+    meet = Here(lambda bucket: bucket_parts(ledger, bucket), _threads)
     if not on_spark:
         here = _InProcess(ledger, rows, limit, told)
-        return audit_by(here, observed, promises, limit, here.look_at_chains)
+        return audit_by(here, observed, promises, limit, here.look_at_chains, meet)
     if session is None:
         session = _session(master, settings, len(rows))
     there = _OnSpark(session, ledger, rows, (observed, promises), limit, told)
-    return audit_by(there, observed, promises, limit, there.look_at_chains)
+    return audit_by(there, observed, promises, limit, there.look_at_chains, meet)
 
 
 def _session(master: str, settings: Mapping[str, str], tasks: int) -> SparkSession:

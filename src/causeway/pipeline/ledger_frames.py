@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Check, Runs, audit_by
+from causeway.audit.candidates import Met
 from causeway.audit.checks import Known
+from causeway.audit.meeting import RECORDS, Meeting, Waiting, rows_at
 from causeway.audit.parts import PART_ROWS, Part, TablePart
 from causeway.audit.passing import LIMIT, Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
@@ -33,7 +36,7 @@ from causeway.ledger.schema import (
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.executors import TaskFailed, python_error
 from causeway.pipeline.ledger_columns import as_table, chosen_columns, given_table
-from causeway.pipeline.ledger_tasks import TASK_SCHEMA, Tables, prepare_worker, rows_of, shown_in
+from causeway.pipeline.ledger_tasks import ARROW_SCHEMA, TASK_SCHEMA, Tables, prepare_worker, rows_of, shown_in
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -144,15 +147,88 @@ def audit_frame(
             )
             yield from _collected(whole.mapInArrow(task, TASK_SCHEMA), Stated).values()
 
-    return FrameAudit(audit_by(look, windows, promised, limit, look_at_chains), session)
+    meet = _Meet(carried, buckets)
+    return FrameAudit(audit_by(look, windows, promised, limit, look_at_chains, meet), session)
 
 
 def _look(carried: DataFrame, buckets: int, task: _Pass) -> dict[tuple[int, int], Passed]:
+    query = _in_buckets(carried, buckets, None if task.only is None else sorted(task.only))
+    return _collected(query.mapInArrow(task, TASK_SCHEMA), Passed)
+
+
+def _in_buckets(carried: DataFrame, buckets: int, only: list[int] | None) -> DataFrame:
     from pyspark.sql import functions as F
 
-    rows = carried if task.only is None else carried.filter(F.col("bucket").isin(sorted(task.only)))
-    query = rows.repartitionById(buckets, F.col("bucket")).sortWithinPartitions(*_order())
-    return _collected(query.mapInArrow(task, TASK_SCHEMA), Passed)
+    rows = carried if only is None else carried.filter(F.col("bucket").isin(only))
+    return rows.repartitionById(buckets, F.col("bucket")).sortWithinPartitions(*_order())
+
+
+@dataclass(frozen=True)
+class _Meet:
+    """Lets rows of buckets meet: tasks give their records, this process joins them a part at a time."""
+
+    carried: DataFrame
+    buckets: int
+
+    def met(self, meeting: Meeting) -> list[Met]:
+        """Return what meets, a part each."""
+        query = _in_buckets(self.carried, self.buckets, sorted(meeting.runs)).mapInArrow(_Give(meeting), TASK_SCHEMA)
+        kinds = [*RECORDS]
+        with Waiting() as waiting:
+            for row in _rows_of(query):
+                waiting.add((row["bucket"], kinds[row["run"]], pa.ipc.open_stream(row["shown"]).read_all()))
+            return [meeting.met(waiting.of(part)) for part in range(meeting.answering.parts)]
+
+    def rows(self, wanted: Mapping[int, npt.NDArray[np.int64]]) -> Mapping[int, pa.Table]:
+        """Return rows of buckets by where they stand there, ascending."""
+        query = _in_buckets(self.carried, self.buckets, sorted(wanted)).mapInArrow(_Take(wanted), TASK_SCHEMA)
+        return {row["bucket"]: pa.ipc.open_stream(row["shown"]).read_all() for row in _rows_of(query)}
+
+
+@dataclass(frozen=True)
+class _Give:
+    """Gives the records of buckets in a task: a row a piece, ``bucket`` its part, ``run`` its kind."""
+
+    meeting: Meeting
+
+    def __call__(self, batches: Batches) -> Batches:
+        prepare_worker()
+        kinds = [*RECORDS]
+        for bucket, parts in _by_bucket(batches):
+            for part, kind, records in self.meeting.pieces(bucket, parts):
+                yield _blob(part, kinds.index(kind), records)
+
+
+@dataclass(frozen=True)
+class _Take:
+    """Takes rows of buckets in a task."""
+
+    wanted: Mapping[int, npt.NDArray[np.int64]]
+
+    def __call__(self, batches: Batches) -> Batches:
+        prepare_worker()
+        for bucket, parts in _by_bucket(batches):
+            every = [*parts]
+            yield _blob(bucket, 0, rows_at(every, self.wanted[bucket]))
+
+
+def _blob(bucket: int, run: int, rows: pa.Table) -> pa.RecordBatch:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    row = {"bucket": bucket, "run": run, "error": None, "shown": sink.getvalue().to_pybytes()}
+    return pa.RecordBatch.from_pylist([row], ARROW_SCHEMA)
+
+
+def _rows_of(query: DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield rows of ``TASK_SCHEMA``, a batch of them at a time in memory."""
+    from pyspark.errors import PySparkException
+
+    try:
+        for row in query.toLocalIterator():
+            yield row.asDict()
+    except PySparkException as error:
+        raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
 
 
 def _collected(query: DataFrame, kind: type[Tables]) -> dict[tuple[int, int], Tables]:

@@ -21,6 +21,8 @@ import pyarrow as pa
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by
 from causeway.audit.checks import UNDECIDED, UNKNOWN, VIOLATED, Known
+from causeway.audit.meeting import Here
+from causeway.audit.parts import Part
 from causeway.audit.passing import Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows
@@ -173,11 +175,24 @@ class LedgerWatch:
             shown = self._stated.run(self._parallel, judge)
             return [shown[bucket] for bucket in sorted(shown)]
 
-        audit = audit_by(look, observed, promises, self._limit, look_at_chains)
+        meet = Here(lambda bucket: self._parts(ledger, bucket), self._threads)
+        audit = audit_by(look, observed, promises, self._limit, look_at_chains, meet)
         unread = {**self._stated.unread(), **self._passes.unread()}
         behind = len(self._passes.behind() | self._stated.behind())
         counts = dict(ledger.counts)
         return Watched(ledger.number, _careful(audit) if unread else audit, observed, unread, behind, counts)
+
+    def _parts(self, ledger: Ledger, bucket: int) -> Iterable[Part]:
+        """Return the rows of a bucket, none where they cannot be read."""
+        if self._stop.is_set():
+            raise Stopped("stopped")
+        if bucket in self._passes.failed:
+            return []
+        return bucket_parts(ledger, bucket)
+
+    @staticmethod
+    def _threads() -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(min(cores_here(), _THREADS), "causeway-audit")
 
     def _is_open(self, runs: list[Passed]) -> bool:
         """Return whether windows could change what a bucket shows: something in it is missing, or not over."""

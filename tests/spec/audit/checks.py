@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tests.spec.audit.answering import asked, earlier, first_answers, responses
-from tests.spec.audit.ledger import Finding, Lane, Ledger, Message, Row, lane_of, place
+from tests.spec.audit.ledger import EVERY, Finding, Lane, Ledger, Message, Row, lane_of, place
 from tests.spec.audit.stated import headers, watermarks
 
 Checked = tuple[int, list[Finding]]
@@ -201,6 +201,7 @@ def answers(ledger: Ledger) -> Checked:
     """Every request of a lane that promises it is acknowledged or times out, within the time promised."""
     examined, found = 0, []
     over_lanes = first_answers(responses(ledger))
+    callers = {request[:2] for request in over_lanes}
     for message in ledger.messages:
         sent = message.first("sent")
         if not sent or sent["kind"] != "request" or not ledger.promised(message.lane, "answered"):
@@ -216,14 +217,22 @@ def answers(ledger: Ledger) -> Checked:
             elif reply["time"] - sent["time"] > limit:
                 found.append(named("answers", "violated", "late", reply, reply["time"] - sent["time"]))
         elif not reply:
-            window = sent["time"] is not None and ledger.window(
-                sent["chain"], message.lane, "acknowledged", sent["time"]
-            )
-            if limit is not None and window and window[1] - sent["time"] > limit:
-                found.append(named("answers", "violated", "unanswered", sent, window[1] - sent["time"]))
+            source = sent["chain"] if message.lane[1] is None else message.lane[1]
+            others = (message.lane[0], source) in callers
+            age = age_of(ledger, sent, over_lanes=others)
+            if limit is not None and age is not None and age > limit:
+                found.append(named("answers", "violated", "unanswered", sent, age))
             else:
                 found.append(named("answers", "unknown", "open", sent))
     return examined, found
+
+
+def age_of(ledger: Ledger, sent: Row, *, over_lanes: bool) -> int | None:
+    """How old a request is at the end of the windows that would show a reply to it."""
+    lane, time = lane_of(sent), sent["time"]
+    shown_by = [(lane, "acknowledged"), (lane, "timed_out"), *([(EVERY, "received")] if over_lanes else [])]
+    windows = [time is not None and ledger.window(sent["chain"], of, event, time) for of, event in shown_by]
+    return min(window[1] for window in windows) - time if all(windows) else None  # type: ignore[index]
 
 
 def answers_without_request(ledger: Ledger) -> Checked:
