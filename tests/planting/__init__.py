@@ -1,0 +1,78 @@
+"""Violations planted in honest traffic, one kind each, at places by chance, and what an audit must say of them.
+
+``traffic``: tables in which something is planted. ``messages``, ``lanes``, ``stated``: the kinds. ``windows``: a part
+of the input that is taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+from tests.planting.lanes import (
+    BEFORE,
+    answered_twice,
+    before,
+    late,
+    no_request,
+    over_capacity,
+    overtakes,
+    skipped,
+    unanswered,
+)
+from tests.planting.messages import Kind, again, altered, amount, early, forged_too, reused, timed_out_too, unsent
+from tests.planting.stated import fell, header, two_values
+from tests.planting.traffic import Named, Planted, Traffic
+from tests.property.audit_ledgers import Case
+
+KINDS: dict[str, Kind] = {
+    **{f"{e}_again": again(e) for e in ("sent", "received", "executed", "answered", "acknowledged", "timed_out")},
+    "received_unsent": unsent("received", "authenticity"),
+    "acknowledged_unsent": unsent("acknowledged", "answers_without_request"),
+    "altered": altered,
+    "forged_too": forged_too,
+    "reused": reused,
+    **{f"{event}_overtakes": overtakes(event) for event in ("sent", "received", "acknowledged")},
+    "skipped": skipped,
+    **{f"{effect}_before_{cause}": before(cause, effect) for cause, effect in BEFORE},
+    "early": early,
+    "unanswered": unanswered,
+    "late": late,
+    "answered_twice": answered_twice,
+    "no_request": no_request,
+    "timed_out_too": timed_out_too,
+    "more": amount("more"),
+    "less": amount("less"),
+    "asset": amount("asset"),
+    "over_capacity": over_capacity,
+    "watermark_fell": fell,
+    "watermark_two_values": two_values,
+    **{kind: header(kind) for kind in ("two_headers", "parent_differs", "time_fell")},
+}
+"""A function each that plants one violation, or says that this traffic has no room for it (None)."""
+
+__all__ = ["KINDS", "Named", "Planted", "Traffic", "plant", "plant_all"]
+
+
+def plant(traffic: Traffic, kind: str, random: Random) -> Planted | None:
+    """Plant one violation at a place by chance; None: there is no place for it."""
+    planted = KINDS[kind](traffic, random)
+    if planted:
+        assert planted.kind == kind
+        traffic.index()
+    return planted
+
+
+def plant_all(case: Case, random: Random, kinds: Iterable[str] = KINDS) -> list[tuple[Case, list[Planted]]]:
+    """Plant one violation of each kind for which there is a place, in as few ledgers as there is room for."""
+    left, made = sorted(kinds), []
+    while left:
+        traffic, done = Traffic(case), []
+        for kind in random.sample(left, len(left)):
+            planted = plant(traffic, kind, random)
+            done += [planted] if planted else []
+        if not done:
+            break
+        left = [kind for kind in left if kind not in {planted.kind for planted in done}]
+        made.append((traffic.case(), done))
+    return made

@@ -1,0 +1,67 @@
+"""Whether an audit names what was planted and nothing else, also where a part of the input is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from causeway.audit.auditing import Audit
+from tests.planting.traffic import Named, Planted
+from tests.planting.windows import Cut, without
+from tests.property.audit_ledgers import Case, compare
+from tests.spec.audit.ledger import NAMES, Row, lane_of
+
+LIMIT = 100_000
+"""So many findings of each lane, check and reason are named: all."""
+
+
+def named(found: Audit, verdict: str) -> set[Named]:
+    """What an audit names with this verdict."""
+    rows = [row for row in found.violations.to_pylist() if row["verdict"] == verdict]
+    return {(row["check"], verdict, row["reason"], tuple(row[name] for name in NAMES), message_of(row)) for row in rows}
+
+
+def message_of(row: Row) -> Any:
+    return row["index"] if row["index"] is not None else row["message_id"]
+
+
+def judge(case: Case, before: Case, planted: Iterable[Planted], buckets: int = 1, *, oracle: bool = True) -> Audit:
+    """Audit, compare the violations with what was planted and before, and every finding with the ``oracle``."""
+    found, honest = case.audit(buckets, LIMIT), named(before.audit(1, LIMIT), "violated")
+    if oracle:
+        compare(case, found)
+    violated = named(found, "violated")
+    expected = {each for one in planted for each in one.violated}
+    assert violated - honest == expected, (violated - honest - expected, expected - violated)
+    assert honest <= violated
+    return found
+
+
+def judge_cut(case: Case, whole: Audit, planted: Iterable[Planted], cut: Cut) -> Audit:
+    """Audit without a part of the input: nothing is violated of a message of which nothing was, what was planted
+    elsewhere is found, and what is unknown now is so because of what is missing."""
+    left, gone = without(case, cut)
+    found = left.audit(1, LIMIT)
+    compare(left, found)
+    violated, before = named(found, "violated"), named(whole, "violated")
+    was = {each[3:] for each in before}
+    assert {each[3:] for each in violated} <= was, (cut, violated - before)
+    first, last = cut.heights or (0, 2**64)
+    for one in planted:
+        if all(place[0] != cut.chain or place[2] < first or last < place[1] for place in one.evidence):
+            assert one.violated <= violated, one
+    missing = touched(case, gone)
+    for each in named(found, "unknown") - named(whole, "unknown"):
+        check, _, _, lane, message = each
+        of_chain = check in ("back_pressure", "headers") and lane[1] == cut.chain
+        assert of_chain or (lane, message) in was | missing, each
+    return found
+
+
+def touched(case: Case, gone: list[Row]) -> set[tuple[Any, ...]]:
+    """The messages of missing rows, and those that ask or answer one of them."""
+    found = {(lane_of(row), message_of(row)) for row in gone}
+    names = {row[name] for row in gone for name in ("message_id", "answers")} - {None}
+    return found | {
+        (lane_of(row), message_of(row)) for row in case.rows if row["message_id"] in names or row["answers"] in names
+    }

@@ -1,0 +1,76 @@
+"""A part of the input that is taken away, and that the input says is missing."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.property.audit_ledgers import Case
+from tests.spec.audit.ledger import Row
+
+Ends = tuple[int, int]
+
+
+class Cut(NamedTuple):
+    """Heights and times of a chain, both included; without ``heights`` those of its rows are not known."""
+
+    chain: str
+    heights: Ends | None
+    times: Ends
+
+
+def cut_by_chance(random: Random, case: Case) -> Cut:
+    """A few neighbouring blocks of a chain, of which the input has some."""
+    rows = [row for row in (*case.rows, *case.watermarks) if row["time"] is not None]
+    chain = random.choice(sorted({row["chain"] for row in case.observed} & {row["chain"] for row in rows}))
+    rows = [row for row in rows if row["chain"] == chain]
+    if any(row["height"] is None for row in rows):
+        times = sorted({row["time"] for row in rows})
+        first = random.randrange(len(times))
+        return Cut(chain, None, (times[first], times[min(len(times) - 1, first + random.choice((0, 10, 1000)))]))
+    low = random.choice(rows)["height"]
+    high = low + random.choice((0, 1, 3, 8))
+    times = [row["time"] for row in rows if low <= row["height"] <= high]
+    return Cut(chain, (low, high), (min(times), max(times)))
+
+
+def without(case: Case, cut: Cut) -> tuple[Case, list[Row]]:
+    """The input without what a chain did in some blocks, and the rows of messages that are missing then."""
+
+    def inside(row: Row) -> bool:
+        kind, ends = ("time", cut.times) if row["height"] is None else ("height", cut.heights)
+        own = row[kind]
+        return row["chain"] == cut.chain and ends is not None and own is not None and ends[0] <= own <= ends[1]
+
+    def in_time(row: Row) -> bool:
+        own = row["time"]
+        return row["chain"] == cut.chain and own is not None and cut.times[0] <= own <= cut.times[1]
+
+    blocks = [row["height"] for row in case.headers if in_time(row)]  # a chain may number its blocks in its own way
+    of_headers = (min(blocks), max(blocks)) if blocks else None
+    observed: list[Row] = []
+    for row in case.observed:
+        if row["chain"] != cut.chain:
+            observed.append(row)
+            continue
+        ends = of_headers if row["events"] == ["header"] else cut.heights
+        heights = pieces(row["first_height"], row["last_height"], ends)
+        times = pieces(row["first_time"], row["last_time"], cut.times)
+        for height, time in zip(heights, times, strict=True):
+            if height is not None or time is not None:
+                names = ("first_height", "last_height", "first_time", "last_time")
+                both = (height or (None, None)) + (time or (None, None))
+                observed.append({**row, **dict(zip(names, both, strict=True))})
+    rows, watermarks = ([row for row in rows if not inside(row)] for rows in (case.rows, case.watermarks))
+    headers = [row for row in case.headers if not in_time(row)]
+    return Case(rows, observed, case.promises, watermarks, headers), [row for row in case.rows if inside(row)]
+
+
+def pieces(begin: Any, end: Any, cut: Ends | None) -> list[Ends | None]:
+    """What is left of a window on both sides of a cut; None: nothing, or it has no such ends."""
+    if begin is None or end is None:
+        return [None, None]
+    if cut is None:
+        return [(begin, end), None]
+    sides = ((begin, min(end, cut[0] - 1)), (max(begin, cut[1] + 1), end))
+    return [side if side[0] <= side[1] else None for side in sides]
