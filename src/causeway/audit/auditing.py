@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -280,26 +281,43 @@ def _check(name: str, counts: pa.Table, examined: pa.Table, violations: pa.Table
     own = counts.filter(pc.equal(counts["check"], name)).group_by(["verdict", "reason"]).aggregate([("count", "sum")])
     reasons = {(row["verdict"], row["reason"]): row["count_sum"] for row in own.to_pylist()}
     looked = examined.filter(pc.equal(examined["check"], name))
-    named = violations.filter(pc.equal(violations["check"], name))
+    lanes = looked.group_by(list(LANE)).aggregate([]).num_rows
+    return _with_reasons(Check(name, pc.sum(looked["count"]).as_py() or 0, lanes, 0, 0), reasons, violations)
+
+
+def _with_reasons(check: Check, reasons: Mapping[tuple[str, str], int], violations: pa.Table) -> Check:
+    named = violations.filter(pc.equal(violations["check"], check.name))
     for verdict in (VIOLATED, UNKNOWN):
         rows = named.filter(pc.equal(named["verdict"], verdict))
         if rows.num_rows:
             break
-    totals = {
-        each: sum(many for (verdict, _), many in reasons.items() if verdict == each) for each in (VIOLATED, UNKNOWN)
-    }
     first = rows.slice(0, 1).to_pylist()
     sizes = rows["magnitude"]
     worst = None
     if sizes.null_count < rows.num_rows:
         worst = rows.slice(int(np.nanargmax(sizes.to_numpy())), 1).to_pylist()[0]
-    return Check(
-        name,
-        pc.sum(looked["count"]).as_py() or 0,
-        looked.group_by(list(LANE)).aggregate([]).num_rows,
-        *(totals[VIOLATED], totals[UNKNOWN], dict(sorted(reasons.items(), reverse=True))),
-        *(first[0] if first else None, worst),
-    )
+    violated, unknown = (sum(n for (of, _), n in reasons.items() if of == each) for each in (VIOLATED, UNKNOWN))
+    in_order = dict(sorted(reasons.items(), reverse=True))
+    example = first[0] if first else None
+    return replace(check, violated=violated, unknown=unknown, reasons=in_order, first=example, worst=worst)
+
+
+def with_findings(found: Audit, more: pa.Table, limit: int = LIMIT) -> Audit:
+    """Return an audit with more findings, all of which count: ``more`` has the columns of ``VIOLATIONS_SCHEMA`` but for
+    ``example``."""
+    before = found.violations.select(VIOLATIONS_SCHEMA.names[:-1])
+    violations = _bounded(pa.concat_tables([before, more.cast(before.schema)]), limit)
+    checks = dict(found.checks)
+    for name, reasons in _reasons_of(more).items():
+        checks[name] = _with_reasons(checks[name], reasons + Counter(checks[name].reasons), violations)
+    return replace(found, checks=checks, violations=violations)
+
+
+def _reasons_of(findings: pa.Table) -> dict[str, Counter[tuple[str, str]]]:
+    reasons: dict[str, Counter[tuple[str, str]]] = {}
+    for row in findings.select(["check", "verdict", "reason"]).to_pylist():
+        reasons.setdefault(row["check"], Counter())[row["verdict"], row["reason"]] += 1
+    return reasons
 
 
 def _bounded(findings: pa.Table, limit: int) -> pa.Table:

@@ -17,8 +17,9 @@ from causeway.cli.compiling import compile_first
 from causeway.cli.watch import notes, results, waiting
 
 if TYPE_CHECKING:
+    from causeway.network.again import Different
     from causeway.network.opened import OpenedLake
-    from causeway.network.recheck import Different, Recheck
+    from causeway.network.recheck import Executed, Recheck
     from causeway.pipeline.check import Checked
     from causeway.pipeline.lake import LakeDamaged
     from causeway.protocols.secrets import Secrets
@@ -37,6 +38,15 @@ def command(
     ] = None,
     last: Annotated[
         int | None, typer.Option("--to", help="Last height to execute; default: the last.", show_default=False)
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Execute so many ranges of heights at once; default: by the work.",
+            show_default=False,
+        ),
     ] = None,
     scenario: Annotated[
         Path | None,
@@ -59,12 +69,12 @@ def command(
 
     Nothing is changed, and the lake may be in use. Found are bytes that are not those that were written, missing files,
     states that do not have the roots in their headers, and files that nothing names. With --execute the heights run
-    again from what the lake holds, also those whose state is in no file, and must give the same roots.
+    again from what the lake holds, also those whose state is in no file, and must give the same roots, rows and states.
 
     Of a lake whose tables are others now (a program has changed since, or Causeway) the files are verified, the roots
     are not.
 
-    Exit code 2 when the lake is damaged, 1 when executing it again gives other roots.
+    Exit code 2 when the lake is damaged, 1 when executing it again gives something else.
 
     [bold]Example[/bold]: causeway check my-lake --execute --from 10
     """
@@ -78,8 +88,7 @@ def command(
     compile_first()
     with _bar("files") as progress:
         checked = check(Lake.at(lake), progress)
-    different: Different | None = None
-    executed: tuple[int, int] | None = None
+    executed: Executed | None = None
     found = list(checked.damaged)
     states, other = 0, ""
     if not found and checked.heights:
@@ -100,16 +109,16 @@ def command(
             with _bar("roots") as progress:
                 states, found = _wrong_roots(opened, again, progress)
         if again is not None and execute and not found:
-            executed = (first or 0, checked.heights - 1 if last is None else last)
+            end = checked.heights - 1 if last is None else last
             with _bar("heights") as progress:
-                different = again.execute(*executed, progress)
+                executed = again.ranges(first or 0, end, processes=processes, progress=progress)
     if as_json:
-        print(json.dumps(_as_json(checked, states, other, found, executed, different)))
+        print(json.dumps(_as_json(checked, states, other, found, executed)))
     else:
-        _show(lake, checked, states, other, found, executed, different)
+        _show(lake, checked, states, other, found, executed)
     if found:
         return shell.BAD_INPUT
-    return shell.OK if different is None else shell.BROKEN
+    return shell.BROKEN if executed is not None and executed.different else shell.OK
 
 
 def _secrets(files: Sequence[Path]) -> Secrets:
@@ -144,8 +153,7 @@ def _show(
     states: int,
     other: str,
     damaged: list[LakeDamaged],
-    executed: tuple[int, int] | None,
-    different: Different | None,
+    executed: Executed | None,
 ) -> None:
     from causeway.pipeline.check import strays_of
 
@@ -172,13 +180,24 @@ def _show(
         )
         return
     console.print(f"Every file is what was written, and {_kept(checked, states)} has the roots in its headers.")
-    if different is not None:
-        names = ", ".join(different.chains)
-        console.print(f"[red]Executed again, height {different.height} comes out differently[/red]: {escape(names)}")
+    if executed is not None and executed.different:
+        for each in executed.different[:SHOWN]:
+            console.print(f"[red]Executed again, {_what(each)} differently[/red]: {escape(', '.join(each.chains))}")
+        if len(executed.different) > SHOWN:
+            console.print(f"  ... and {len(executed.different) - SHOWN:,} more; --json has all of them")
     elif executed is not None:
-        console.print(f"Executed again, heights {executed[0]:,} to {executed[1]:,} come out the same.")
+        console.print(f"Executed again, heights {executed.first:,} to {executed.last:,} come out the same.")
     elif states + checked.freed < checked.heights:
         console.print("The state of the heights between is in no file: --execute executes them again.")
+
+
+def _what(each: Different) -> str:
+    from causeway.network.again import Reason
+
+    if each.reason == Reason.ROOT:
+        return f"height {each.height} comes out"
+    what = "rows" if each.reason == Reason.ROWS else "state in files"
+    return f"height {each.height}, {what} of {each.what}, come out"
 
 
 def _kept(checked: Checked, states: int) -> str:
@@ -195,9 +214,12 @@ def _as_json(
     states: int,
     other: str,
     damaged: list[LakeDamaged],
-    executed: tuple[int, int] | None,
-    different: Different | None,
+    executed: Executed | None,
 ) -> dict[str, object]:
+    differences = [
+        {"height": each.height, "chains": list(each.chains), "reason": each.reason.value, "what": each.what}
+        for each in (() if executed is None else executed.different)
+    ]
     return {
         "heights": checked.heights,
         "freed": checked.freed,
@@ -208,8 +230,9 @@ def _as_json(
         "whole": min((error.whole for error in damaged), default=checked.heights - 1),
         "damaged": [{"path": error.path, "what": error.what, "whole": error.whole} for error in damaged],
         "strays": list(checked.strays),
-        "executed": None if executed is None else list(executed),
-        "different": None if different is None else {"height": different.height, "chains": list(different.chains)},
+        "executed": None if executed is None else [executed.first, executed.last],
+        "different": next(iter(differences), None),
+        "differences": differences,
     }
 
 

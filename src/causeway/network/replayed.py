@@ -116,10 +116,14 @@ def _certifications(lake: Lake, height: int) -> dict[int, bytes]:
     return {row["chain"]: row["certification"] for table in rows for row in table.to_pylist()}
 
 
+class MissingKeys(InvalidInput):
+    """Validators sign with keys in files, and none are given."""
+
+
 def require_keys(about: Mapping[str, Any], secrets: Secrets) -> None:
-    """Check that there are keys where validators sign with some that are not drawn. Raises ``InvalidInput``."""
+    """Check that there are keys where validators sign with some that are not drawn. Raises ``MissingKeys``."""
     if LISTED in about["scenario"]["options"] and not secrets.seeds:
-        raise InvalidInput("--validator-key: missing; the validators of this lake sign with keys in files")
+        raise MissingKeys("--validator-key: missing; the validators of this lake sign with keys in files")
 
 
 class ReplayBusy(CausewayError):

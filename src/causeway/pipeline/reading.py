@@ -116,6 +116,14 @@ class Reader:
 
     def check_roots(self, bucket: int, state: Any) -> None:
         """Compare the roots of a bucket's state with the headers of the height before. Raises ``LakeDamaged``."""
+        wrong, manifest = self.wrong_roots(bucket, state), self.before
+        if len(wrong):
+            name = self.deployment.kernel.chains()[int(wrong[0])]
+            what = f"gives the state of {name} at height {manifest.height} another root than its header has"
+            raise self.lake.damaged(manifest_path(manifest.number), what, manifest.first - 1)
+
+    def wrong_roots(self, bucket: int, state: Any) -> npt.NDArray[np.uint32]:
+        """Return the chains of a bucket whose roots in a state are not those in the headers of the height before."""
         chains, manifest = self.deployment.chains(bucket), self.before
         logged = self.lake.log_rows("headers", manifest, bucket)
         headers = concat(
@@ -125,11 +133,7 @@ class Reader:
         kernel = self.deployment.kernel
         entries = self._ranges(kernel.committed(state), exchanged=False)
         found = kernel.roots(state, chains, Tick(manifest.height, manifest.tick), entries)
-        wrong = different_chains(headers, found)
-        if len(wrong):
-            name = self.deployment.kernel.chains()[int(wrong[0])]
-            what = f"gives the state of {name} at height {manifest.height} another root than its header has"
-            raise self.lake.damaged(manifest_path(manifest.number), what, manifest.first - 1)
+        return different_chains(headers, found)
 
     def view(self, own: Mapping[str, Frame]) -> View:
         """Return what the bucket's chains see of the height before; ``own``: the frames of their state."""
