@@ -1,0 +1,77 @@
+"""Lakes of all protocols, of networks by chance with faults: honest as they are, and with violations planted in them.
+
+``CAUSEWAY_PLANTS=100``: so many lakes of each protocol, instead of a few.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from causeway.pipeline.lake_taking import ledger_of
+from tests.chance_lakes import PROTOCOLS, chance_lake
+from tests.planting import plant_all
+from tests.planting.judging import LIMIT, judge, judge_cut, named
+from tests.planting.traffic import rows_of
+from tests.planting.windows import cut_by_chance
+from tests.property.audit_ledgers import Case, compare
+from tests.spec.audit.ledger import Row
+
+MORE = int(os.environ.get("CAUSEWAY_PLANTS", "0"))
+
+EVERYWHERE = {
+    *("sent_again", "received_again", "executed_again", "received_unsent", "altered", "forged_too", "reused"),
+    *("received_overtakes", "skipped", "committed_before_sent", "received_before_sent"),
+    *("executed_before_received", "timed_out_too", "more", "less", "asset", "no_request", "answered_twice"),
+    *("watermark_fell", "watermark_two_values", "two_headers", "time_fell"),
+}
+"""What can be planted in lakes of every protocol."""
+
+
+def derived(lake: str) -> Case:
+    """The ledger of a lake; ``log_row``: the ``source_row`` that it has there."""
+    with ledger_of(lake) as ledger:
+
+        def table(name: str) -> list[Row]:
+            rows = rows_of(pa.concat_tables([ledger.rows(bucket, table=name) for bucket in range(ledger.buckets)]))
+            return [{**row, "log_row": row["source_row"]} for row in rows]
+
+        windows, promises = (rows_of(ledger.table(name)) for name in ("observed", "promises"))
+        return Case(table("ledger"), windows, promises, table("watermarks"), table("headers"))
+
+
+def honest_and_planted(lake: str, random: Random) -> set[str]:
+    """Judge the ledger of a lake as it is, with one violation of each kind, and each with a part cut out; what was
+    planted."""
+    honest = derived(lake)
+    found = honest.audit(random.choice((1, 3)), LIMIT)
+    compare(honest, found)
+    assert not named(found, "violated")
+    judge_cut(honest, found, [], cut_by_chance(random, honest))
+    done = set()
+    for case, planted in plant_all(honest, random):
+        whole = judge(case, honest, planted, random.choice((1, 3)))
+        judge_cut(case, whole, planted, cut_by_chance(random, honest))
+        done |= {one.kind for one in planted}
+    return done
+
+
+@pytest.mark.parametrize("protocol", ["ic", "icmp"])
+def test_an_honest_lake_holds_and_what_is_planted_in_its_ledger_is_named(protocol: str, tmp_path: Path) -> None:
+    done = honest_and_planted(chance_lake(tmp_path, protocol, 2), Random(protocol))
+    assert done >= EVERYWHERE, EVERYWHERE - done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_many_lakes(protocol: str, tmp_path: Path) -> None:
+    done = set()
+    for seed in range(100, 100 + max(2, MORE)):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        done |= honest_and_planted(chance_lake(folder, protocol, seed), Random(f"{protocol} {seed}"))
+    assert done >= EVERYWHERE
