@@ -60,3 +60,19 @@ def test_bad_arguments_end_in_one_line(
     assert execute(["audit", lake, *arguments], build, "causeway") == BAD_INPUT
     err = capsys.readouterr().err
     assert text in err and err.count("\n") == 1
+
+
+def test_a_lake_is_executed_again_and_a_ledger_cannot_be(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = Path(__file__).resolve().parents[2] / "examples" / "auction.toml"
+    place = str(tmp_path / "run")
+    run = ["run", str(scenario), "--lake", place, "--executor", "in_process"]
+    assert execute(run, build, "causeway") == OK
+    capsys.readouterr()
+    assert execute(["audit", place, "--reexecute", "--scenario", str(scenario), "--json"], build, "causeway") == OK
+    said = json.loads(capsys.readouterr().out)
+    headers = next(check for check in said["checks"] if check["check"] == "headers")
+    assert said["holds"] and headers["verdict"] == "holds" and headers["examined"] > 100
+    assert execute(["audit", lake, "--reexecute"], build, "causeway") == BAD_INPUT
+    assert "only such a lake is executed again" in capsys.readouterr().err

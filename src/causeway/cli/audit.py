@@ -21,6 +21,7 @@ from causeway.model.text import readable
 
 if TYPE_CHECKING:
     from causeway.audit.auditing import Audit, Check
+    from causeway.network.recheck import Executed
 
 COLOURS = {"holds": "bold green", "violated": "bold red", "unknown": "yellow"}
 NAMED = 10_000
@@ -53,6 +54,26 @@ def command(
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.")
     ] = "local[*]",
+    reexecute: Annotated[
+        bool, typer.Option("--reexecute", help="Of a lake, also execute all heights again, and compare every root.")
+    ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="With --reexecute: so many ranges of heights at once; default: by the work.",
+            show_default=False,
+        ),
+    ] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --reexecute: the scenario of the lake, when programs of its own lie beside it.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Check a ledger: was everything sent received once, as it was sent, in order, in time?
@@ -64,7 +85,7 @@ def command(
     """
     from causeway.audit.auditing import CHECK_NAMES
     from causeway.pipeline.allocator import keep_memory
-    from causeway.pipeline.lake_taking import ledger_of
+    from causeway.pipeline.lake_taking import is_lake, ledger_of
     from causeway.pipeline.ledger_audit import EXECUTORS, audit_ledger
 
     for name in check or ():
@@ -72,10 +93,14 @@ def command(
             raise InvalidInput(f"--check {name}: must be one of {', '.join(CHECK_NAMES)}")
     if executor not in EXECUTORS:
         raise InvalidInput(f"--executor {executor}: must be one of {', '.join(EXECUTORS)}")
+    if reexecute and not is_lake(lake):
+        raise InvalidInput(f"--reexecute: {lake} is no lake that Causeway ran; only such a lake is executed again")
     compile_first()
     keep_memory()
     with _bar() as begin, ledger_of(lake, progress=begin("deriving the ledger")) as ledger:
         found = audit_ledger(ledger, executor=executor, master=master, limit=named, progress=begin("checking"))
+        if reexecute:
+            found = _executed_again(lake, scenario, processes, begin("executing again")).added_to(found, named)
     checks = [each for name, each in found.checks.items() if not check or name in check]
     if out is not None:
         _write(found, out)
@@ -86,6 +111,17 @@ def command(
         if out is not None:
             notes().print(f"tables written to {escape(str(out))}", soft_wrap=True)
     return shell.OK if _holds(checks) else shell.BROKEN
+
+
+def _executed_again(
+    lake: str, scenario: Path | None, processes: int | None, progress: Callable[[int, int], None]
+) -> Executed:
+    from causeway.network.recheck import reexecute
+
+    done = reexecute(lake, None if scenario is None else str(scenario), processes=processes, progress=progress)
+    if done.other is not None:
+        shell.tell(f"{lake}: not executed again: {done.other}")
+    return done
 
 
 @contextmanager
