@@ -63,7 +63,7 @@ def test_who_looks_at_the_buckets_makes_no_difference(
         looks.append(buckets)
         return run(session, buckets, *more)
 
-    monkeypatch.setattr(ledger_audit, "run_buckets", watched)
+    monkeypatch.setattr(ledger_tasks, "run_buckets", watched)
     found = audit_ledger(ledger, session=spark, progress=lambda done, of: told.append((done, of)))
     assert len(looks[0]) > 1  # buckets that have headers or watermarks
     assert sorted(looks[1]) == list(range(BUCKETS)) and looks[2] == [2]  # too many wait for a decision there

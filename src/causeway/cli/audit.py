@@ -22,6 +22,7 @@ from causeway.model.text import readable
 if TYPE_CHECKING:
     from causeway.audit.auditing import Audit, Check
     from causeway.network.recheck import Executed
+    from causeway.pipeline.ledger_store import Ledger
 
 COLOURS = {"holds": "bold green", "violated": "bold red", "unknown": "yellow"}
 NAMED = 10_000
@@ -85,7 +86,6 @@ def command(
     """
     from causeway.audit.auditing import CHECK_NAMES
     from causeway.pipeline.allocator import keep_memory
-    from causeway.pipeline.lake_taking import is_lake, ledger_of
     from causeway.pipeline.ledger_audit import EXECUTORS, audit_ledger
 
     for name in check or ():
@@ -93,11 +93,11 @@ def command(
             raise InvalidInput(f"--check {name}: must be one of {', '.join(CHECK_NAMES)}")
     if executor not in EXECUTORS:
         raise InvalidInput(f"--executor {executor}: must be one of {', '.join(EXECUTORS)}")
-    if reexecute and not is_lake(lake):
-        raise InvalidInput(f"--reexecute: {lake} is no lake that Causeway ran; only such a lake is executed again")
+    if reexecute:
+        _require_lake(lake)
     compile_first()
     keep_memory()
-    with _bar() as begin, ledger_of(lake, progress=begin("deriving the ledger")) as ledger:
+    with _bar() as begin, _ledger(lake, begin("deriving the ledger")) as ledger:
         found = audit_ledger(ledger, executor=executor, master=master, limit=named, progress=begin("checking"))
         if reexecute:
             found = _executed_again(lake, scenario, processes, begin("executing again")).added_to(found, named)
@@ -122,6 +122,28 @@ def _executed_again(
     if done.other is not None:
         shell.tell(f"{lake}: not executed again: {done.other}")
     return done
+
+
+def _require_lake(lake: str) -> None:
+    from causeway.pipeline.lake_taking import is_lake
+
+    if not is_lake(lake):
+        raise InvalidInput(f"--reexecute: {lake} is no lake that Causeway ran; only such a lake is executed again")
+
+
+@contextmanager
+def _ledger(lake: str, progress: Callable[[int, int], None]) -> Iterator[Ledger]:
+    """Give the ledger at a path or URI, of a lake that Causeway ran one that is derived from it."""
+    from causeway.pipeline.ledger_store import LEDGER_FILE, open_ledger
+    from causeway.pipeline.storage import Storage
+
+    if Storage(lake).exists(LEDGER_FILE):
+        yield open_ledger(lake)
+        return
+    from causeway.pipeline.lake_taking import ledger_of
+
+    with ledger_of(lake, progress=progress) as derived:
+        yield derived
 
 
 @contextmanager

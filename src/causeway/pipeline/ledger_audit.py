@@ -22,9 +22,7 @@ from causeway.audit.windows import Lane, Promises, Windows
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_parts import bucket_parts
 from causeway.pipeline.ledger_store import Ledger
-from causeway.pipeline.ledger_tasks import MODULES, once, run_buckets
 from causeway.pipeline.masters import cores_here
-from causeway.pipeline.session import begin_session, open_session, prepare_workers, tasks_asked, workers_prepared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,6 +89,9 @@ def audit_ledger(
 
 
 def _session(master: str, settings: Mapping[str, str], tasks: int) -> SparkSession:
+    from causeway.pipeline.ledger_tasks import MODULES
+    from causeway.pipeline.session import begin_session, open_session, prepare_workers, tasks_asked, workers_prepared
+
     begin_session(master, extra=settings)
     prepare_workers(min(tasks, tasks_asked(master, settings)), MODULES)
     session = open_session(master, extra=settings)
@@ -164,6 +165,8 @@ class _OnSpark:
     told: _Told
 
     def __call__(self, known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Found:
+        from causeway.pipeline.ledger_tasks import run_buckets
+
         buckets = _largest_first(self.rows, only)
         runs = None if only is None else {bucket: tuple(only[bucket]) for bucket in buckets}
         look = _Look(
@@ -190,6 +193,8 @@ class _OnSpark:
         buckets = _stating(self.ledger)
         if not buckets:
             return []
+        from causeway.pipeline.ledger_tasks import run_buckets
+
         shared = self.session.sparkContext.broadcast((self.ledger, windows, self.limit))
         try:
             return run_buckets(self.session, buckets, _look_at_chains, shared, Stated).values()
@@ -223,6 +228,8 @@ class _Look:
 
 
 def _look_at(shared: Shared, bucket: int) -> Iterable[tuple[int, Passed]]:
+    from causeway.pipeline.ledger_tasks import once
+
     look: _Look = shared.value
     known = once(
         look.key, lambda: Known(Windows(look.observed), Promises(look.promises), look.sent, look.complete, look.over)
