@@ -21,6 +21,7 @@ from causeway.pipeline.lake_ledger import run_names
 from causeway.pipeline.lake_logs import LakeLogs
 from causeway.pipeline.lake_taking import ledger_of
 from causeway.pipeline.ledger_audit import audit_ledger
+from tests.chance_lakes import chance_lake
 from tests.resealed import altered, log_file, replace
 from tests.unit.forked_lakes import SCENARIOS, forked_lake
 
@@ -98,6 +99,15 @@ def test_what_chains_have_in_the_end_is_stated_and_holds(opened: OpenedLake) -> 
     assert judged.findings.num_rows == 0
     assert len({row["name"] for row in taken.watermarks.to_pylist()} - {"sent", "collected", "forgotten"}) >= 3
     assert sum(judged.examined["count"].to_pylist()) == taken.headers.num_rows + taken.watermarks.num_rows
+
+
+def test_what_is_collected_in_any_order_is_no_watermark(tmp_path: Path) -> None:
+    lake = Lake.at(chance_lake(tmp_path, "ibc", 10))  # its queues are unordered
+    runs = [row for row in rows_of(lake, "collected") if (row["source"], row["substream"]) == (0, 1)]
+    assert [row["begin"] for row in runs] != sorted(row["begin"] for row in runs)
+    taken = Taken(lake)
+    assert "collected" not in {row["name"] for row in taken.watermarks.to_pylist() if row["lane"] == "1"}
+    assert taken.judged.findings.num_rows == 0
 
 
 def test_a_lake_that_is_taken_in_parts_states_the_same(opened: OpenedLake) -> None:

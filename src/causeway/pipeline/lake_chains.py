@@ -6,7 +6,7 @@ may have stated more: then rows say what a fork took back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,9 +23,11 @@ from causeway.model.joins import codes
 from causeway.model.ledger import REVERTED
 from causeway.model.order import groups_of
 from causeway.pipeline.descent import COLUMNS, Bools, Descent, by_chain
+from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_logs import LakeLogs
 from causeway.pipeline.manifests import Manifest
 from causeway.pipeline.reverted import Reverted, reverted
+from causeway.protocols.promised import Lanes
 from causeway.protocols.registry import protocol
 from causeway.protocols.watermarks import StateWatermark
 
@@ -54,6 +56,7 @@ class LakeChains:
     logs: LakeLogs
     names: RunNames
     top: dict[str, int] = field(default_factory=dict)
+    _ordered: dict[tuple[int, bool], bool] = field(default_factory=dict)
 
     def headers(self, first: int, end: int) -> Iterator[pa.Table]:
         """Yield the headers that chains have after the height ``end`` - 1 (``HEADERS_SCHEMA``), of those that they made
@@ -167,7 +170,26 @@ class LakeChains:
         """Return the watermarks of a range of heights (``MARKS_SCHEMA``)."""
         outbound = self.logs.read("outbound", heights, (*LANE_COLUMNS, "index"))
         collected = self.logs.read("collected", heights, (*LANE_COLUMNS, "chain", "what", "begin", "end"))
+        collected = self._in_order(collected)
         return pa.concat_tables([log_watermarks(outbound, collected), *self._of_states(heights)]).unify_dictionaries()
+
+    def _in_order(self, collected: pa.Table) -> pa.Table:
+        """Return the collections in lanes that promise to be received in order: others are collected in any."""
+        own = collected["source"].to_numpy() == collected["destination"].to_numpy()
+        lanes = np.stack((collected["substream"].to_numpy(), own.astype(np.uint64)), axis=1)
+        distinct, at = np.unique(lanes, axis=0, return_inverse=True)
+        ordered = [self._promises_order(substream, bool(own)) for substream, own in distinct.tolist()]
+        return collected.filter(pa.array(np.array(ordered, dtype=bool)[at.reshape(-1)]))
+
+    def _promises_order(self, substream: int, own: bool) -> bool:
+        if (substream, own) not in self._ordered:
+            promised = protocol(self.names.protocol).part("promises")
+            lanes = lanes_of(self.logs.lake, self.names, [(substream, own)])
+            self._ordered[substream, own] = promised is not None and any(
+                each.promise == "ordered_receives" and (each.substream is None or each.own == own)
+                for each in promised(lanes)
+            )
+        return self._ordered[substream, own]
 
     def _of_states(self, heights: range) -> Iterator[pa.Table]:
         """Yield the watermarks in state tables at the ends of commits, where they are not those of the commit before
@@ -214,6 +236,14 @@ class LakeChains:
         return [each for each in declared if each.table in tables]
 
 
+def lanes_of(lake: Lake, names: RunNames, substreams: Iterable[tuple[int, bool]]) -> Lanes[Any]:
+    """Return the lanes of a lake's network that use some substreams, as its protocol says what they promise."""
+    about = lake.about()
+    options = protocol(names.protocol).load_options().model_validate(about["scenario"]["options"])
+    roles = {item["name"]: item["role"] for item in about["chains"] if item.get("role")}
+    return Lanes(options, names.chains, roles, names.tick_micros, tuple(sorted(substreams)))
+
+
 def _looked_at(number: int) -> bool:
     return number < EVERY_COMMIT or number % EVERY == 0
 
@@ -232,4 +262,4 @@ def _without(now: pa.Table, before: pa.Table) -> pa.Table:
     return now.filter(pa.array(~np.isin(own, known)))
 
 
-__all__ = ["LakeChains"]
+__all__ = ["LakeChains", "lanes_of"]

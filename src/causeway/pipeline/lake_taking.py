@@ -25,7 +25,7 @@ from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.aside import Aside
 from causeway.pipeline.lake import Lake, LakeError
-from causeway.pipeline.lake_chains import LakeChains
+from causeway.pipeline.lake_chains import LakeChains, lanes_of
 from causeway.pipeline.lake_ledger import LakeLedger, Progress
 from causeway.pipeline.layout import LAKE_FILE
 from causeway.pipeline.ledger_commit import LOOSE_ROWS
@@ -41,7 +41,6 @@ from causeway.pipeline.ledger_store import (
 )
 from causeway.pipeline.ledger_upkeep import in_buckets, keep_up
 from causeway.pipeline.storage import Storage
-from causeway.protocols.promised import Lanes
 from causeway.protocols.registry import protocol
 
 MAPPING = "lake:"
@@ -208,14 +207,11 @@ def _time(derived: LakeLedger, tick: int) -> datetime:
 
 def _promises(derived: LakeLedger) -> list[dict[str, Any]]:
     """Return what the lanes that messages used promise."""
-    about, names = derived.lake.about(), derived.names
-    info = protocol(names.protocol)
-    promised = info.part("promises")
+    names = derived.names
+    promised = protocol(names.protocol).part("promises")
     if promised is None:
         return []
-    options = info.load_options().model_validate(about["scenario"]["options"])
-    roles = {item["name"]: item["role"] for item in about["chains"] if item.get("role")}
-    lanes = Lanes(options, names.chains, roles, names.tick_micros, tuple(sorted(derived.substreams)))
+    lanes = lanes_of(derived.lake, names, derived.substreams)
     return [
         {
             "protocol": names.protocol,
