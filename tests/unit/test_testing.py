@@ -185,6 +185,21 @@ def test_the_same_calls_give_the_same_roots_and_all_of_it_can_be_executed_again(
     recheck(net, tmp_path)
 
 
+@pytest.mark.parametrize("name", [name for name, (kind, _) in BREAKS.items() if kind in ("fork", "reorg")])
+def test_a_fork_does_not_mix_up_messages(name: str) -> None:
+    net = network(name)
+    net.tick(4)
+    calls = []
+    for word in "abcd":
+        calls.append((word, net.call("shop", "buy", word, amount=10, sender="alice")))
+        if word == "b":
+            kind, keys = BREAKS[name]
+            net.inject(kind, **keys, **({"until": net.now + 4} if kind == "fork" else {"tick": net.now + 1}))
+        net.tick()
+    assert [call.result().decode() for _, call in calls] == [f"sold {word}" for word, _ in calls]
+    assert net.state_of("shop")["sold"] == 4
+
+
 @pytest.mark.parametrize("name", names())
 def test_copies_go_on_by_themselves_and_a_network_can_be_put_back(name: str) -> None:
     net = network(name)

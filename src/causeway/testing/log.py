@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -73,8 +73,8 @@ class Log:
         self.messages: dict[Key, Message] = {}
         self.users: dict[Place, Key | Refused] = {}
         self.undone: list[tuple[int, int, int]] = []
-        self._waiting: dict[tuple[int, int], deque[Place]] = {}
-        self._known: set[Key] = set()
+        self._waiting: dict[_Said, list[Place]] = {}
+        self._taken: list[tuple[Place, _Said, int, int]] = []
 
     def take(self, made: Made, ingress: pa.Table, handled: Mapping[Key, Handled]) -> None:
         """Take a height: what was made, what users sent in its tick, and what programs handled."""
@@ -90,9 +90,13 @@ class Log:
             for other, content in one.made:
                 child = self._message(other)
                 child.content, child.cause = content, key
-        self._users(made.tick.tick, ingress, rows)
         for chain, first, last in zip(*_columns(made.logs.get(REVERTED), "chain", "first", "last"), strict=True):
             self.undone.append((chain, first, last))
+            self._wait_again(chain, first, last)
+        self._users(made.tick.tick, ingress, rows)
+        for key, happened, _ in rows:
+            if key.kind == Kind.INGRESS and key in handled and Event.EXECUTED in happened.events:
+                self._user(key, handled[key].content, happened)
 
     def is_undone(self, happened: Happened) -> bool:
         """Return whether a fork took back what happened."""
@@ -144,32 +148,44 @@ class Log:
             message.happened.append(Happened(tick.height, tick.tick, chain, Event.COMMITTED, content.code, ""))
 
     def _users(self, tick: int, ingress: pa.Table, rows: Sequence[_Row]) -> None:
-        """Find out which message is which of those that users sent: refused ones are named by their position among what
-        came to the chain, the others come in their order."""
+        """Take what users sent: refused messages are named by their position among what came to the chain, the others
+        wait to be executed."""
         refused = {
             (happened.chain, position): Refused(happened.code, happened.reason)
             for _, happened, position in rows
             if position is not None
         }
         place: dict[int, int] = {}
-        columns = (ingress[name].to_pylist() for name in ("chain", "receiver", "sender"))
-        for chain, receiver, sender in zip(*columns, strict=True):
+        columns = (ingress[name].to_pylist() for name in ("chain", "receiver", "sender", "method", "payload"))
+        for chain, *said in zip(*columns, strict=True):
             place[chain] = place.get(chain, 0) + 1
             where = Place(tick, chain, place[chain])
             found = refused.get((self._positions[chain], place[chain]))
             if found is not None:
                 self.users[where] = found
             else:
-                self._waiting.setdefault((receiver, sender), deque()).append(where)
-        received = sorted(
-            {key for key, happened, _ in rows if key.kind == Kind.INGRESS and Event.RECEIVED in happened.events}
-        )
-        for key in received:
-            waiting = self._waiting.get((key.receiver, key.sender))
-            if key not in self._known and waiting:
-                self.users[waiting.popleft()] = key
-            self._known.add(key)
+                self._waiting.setdefault(tuple(said), []).append(where)
 
+    def _user(self, key: Key, content: Content, happened: Happened) -> None:
+        """Find out which message from a user was executed: of those that say the same, the first that waits."""
+        said = key.receiver, key.sender, content.method, content.payload
+        waiting = self._waiting.get(said)
+        if waiting:
+            place = waiting.pop(0)
+            self.users[place] = key
+            self._taken.append((place, said, happened.chain, happened.height))
+
+    def _wait_again(self, chain: int, first: int, last: int) -> None:
+        """Let messages from users that were executed in blocks that a fork took back wait again, in their order."""
+        for taken in [taken for taken in self._taken if taken[2] == chain and first <= taken[3] <= last]:
+            place, said, _, _ = taken
+            self._taken.remove(taken)
+            del self.users[place]
+            insort(self._waiting[said], place)
+
+
+_Said = tuple[Any, ...]
+"""What a message from a user says: receiver, sender, method, payload."""
 
 _Row = tuple[Key, Happened, int | None]
 
