@@ -243,7 +243,9 @@ def no_request(net: Traffic, random: Random) -> Planted | None:
     """A response comes to something that nobody asked."""
     for message in responses(net, random):
         caller = message.lane[2]
-        if not net.window(caller, "height", 1, 1, "sent"):
+        rows = (row for other in net.by_lane[message.lane] for row in other.rows if row["chain"] == caller)
+        last = max((row["height"] or 0 for row in rows), default=0)
+        if not net.window(caller, "height", 1, last, "sent"):
             continue
         new = behind_all(net, message, answers=f"nothing {len(net.rows)}")
         if new is None:

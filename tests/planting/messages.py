@@ -232,7 +232,7 @@ def amount(kind: str) -> Kind:
             if kind == "asset":
                 row["asset"] = "something else"
             else:
-                row["amount"] += random.randrange(1, 2**70) if kind == "more" else -1
+                row["amount"] += random.randrange(1, 2**40) << random.randrange(60) if kind == "more" else -1
             found = {named("conservation", reasons[kind], message)}
             return Planted(kind, frozenset(found), spans(message.first("sent"), row))
         return None

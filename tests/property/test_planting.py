@@ -27,7 +27,7 @@ def test_a_planted_violation_is_named_and_nothing_else(kind: str) -> None:
         traffic = Traffic(honest)
         planted = plant(traffic, kind, random)
         if planted is not None:
-            judge(traffic.case(), honest, [planted], random.choice((1, 3)), oracle=bool(MORE))
+            judge(traffic.case(), [planted], random.choice((1, 3)), oracle=bool(MORE))
             done += 1
         if done and not MORE:
             break
@@ -40,7 +40,7 @@ def test_what_is_cut_out_of_the_input_is_unknown_there_and_there_only(seed: int)
     random = Random(seed)
     honest = Network(random).case()
     case, planted = plant_all(honest, random)[0]
-    whole = judge(case, honest, planted)
+    whole = judge(case, planted)
     cut = cut_by_chance(random, honest)
     judge_cut(case, whole, planted, cut)
     judge_cut(honest, honest.audit(1, LIMIT), [], cut)

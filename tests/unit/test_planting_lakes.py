@@ -54,7 +54,7 @@ def honest_and_planted(lake: str, random: Random) -> set[str]:
     judge_cut(honest, found, [], cut_by_chance(random, honest))
     done = set()
     for case, planted in plant_all(honest, random):
-        whole = judge(case, honest, planted, random.choice((1, 3)))
+        whole = judge(case, planted, random.choice((1, 3)))
         judge_cut(case, whole, planted, cut_by_chance(random, honest))
         done |= {one.kind for one in planted}
     return done
