@@ -156,3 +156,12 @@ def test_what_meets_may_wait_in_a_file_and_come_in_many_parts(monkeypatch: pytes
     apart = audited(rows, in_time(100))
     assert apart.checks == whole.checks and apart.violations.equals(whole.violations)
     assert apart.checks["exactly_once"].reasons["violated", "answered_twice"] == 49
+
+
+def test_what_is_in_no_lane_has_no_end_that_was_not_recorded() -> None:
+    """A lane of which one end is all that is known has another one, also where that has no name."""
+    nowhere = {"source": None, "destination": None, "lane": None, "message_id": "m"}
+    rows = [happened(None, "executed", 3, **nowhere), happened(1, "sent", 1)]
+    rows += [happened(None, "executed", 4, **{**nowhere, "destination": "b"})]
+    shown = [(row["source"], row["destination"], row["one_sided"]) for row in audited(rows).completeness.to_pylist()]
+    assert shown == [(None, None, False), (None, "b", True), ("a", "b", True)]

@@ -35,7 +35,8 @@ COMPLETENESS_SCHEMA = pa.schema(
 ``chain``: the chain on that side; ``windows``: how many windows of it there are, put together where they touch.
 ``rows``, and of them those ``without_...``; ``unnamed``: with neither index nor ``message_id``; ``sent_or_received``:
 rows that are compared by content. ``missing``, in so many ``missing_runs``: indices of a numbered lane that were not
-seen as sent between the first and the last one that was. ``one_sided``: the other end of the lane has no rows."""
+seen as sent between the first and the last one that was. ``one_sided``: the other end of the lane has no rows. What is
+in no lane (source, destination and lane are null) has no ends."""
 
 
 def completeness_of(sides: pa.Table, lanes: pa.Table, windows: Windows) -> pa.Table:
@@ -67,7 +68,8 @@ def completeness_of(sides: pa.Table, lanes: pa.Table, windows: Windows) -> pa.Ta
         for name in ("missing", "missing_runs", "missing_runs_inside_windows"):
             own[name] = missing[lane][name] if side == "source" else 0
         other = {"source": "destination", "destination": "source"}.get(side)
-        own["one_sided"] = other is not None and (lane, other) not in seen
+        in_lane = any(name is not None for name in lane[1:])
+        own["one_sided"] = in_lane and other is not None and (lane, other) not in seen
         content.append(own)
     columns = [
         pa.array([own[field.name] for own in content], pa.int64() if field.type == _TIME else field.type).cast(
