@@ -6,8 +6,10 @@ import csv
 import gzip
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.ingest import chunks
+from causeway.ingest import chunks, parquet
 from causeway.ingest.chunks import pieces
 from causeway.ingest.columns import json_columns
 from causeway.ingest.kinds import kinds
-from causeway.ingest.mapping import load_mapping
+from causeway.ingest.mapping import MappingDocument, load_mapping
 from causeway.ingest.reader import take_file
 from causeway.ingest.taking import Taken
 from causeway.ingest.text_loops import read_times
@@ -82,7 +84,7 @@ def test_what_cannot_be_read_is_set_aside_with_a_reason_and_the_rest_is_taken() 
         ROW.replace("1641902381", "yesterday"),
         ROW.replace(",13", f",{2**256}"),
         ROW.replace(",7,", ",,"),
-        ROW.replace("->", " to "),
+        ROW.replace("->", " into "),
         ROW.replace(",13", f",{2**256 - 1}"),
         ROW.replace("0xaa", "x" * 5000),
     ]
@@ -93,7 +95,7 @@ def test_what_cannot_be_read_is_set_aside_with_a_reason_and_the_rest_is_taken() 
         (3, "too_large", "index"),
         (5, "columns", None),
         (6, "not_allowed", "event"),
-        (7, "not_a_number", "time"),
+        (7, "not_a_time", "time"),
         (8, "too_large", "amount"),
         (9, "missing", "index"),
         (10, "not_allowed", "destination"),
@@ -117,7 +119,7 @@ def test_quoted_fields_are_what_the_csv_module_reads(texts: list[str], chunk: in
         [str(n), text] for n, text in enumerate(texts)
     )
     data = b"index,text\n" + out.getvalue().encode()
-    mapping = load_mapping("", OWN).model_copy(update={"format": "csv"})
+    mapping = load_mapping("", OWN).model_copy(update={"format": ["csv"]})
     parts = [part.ledger for part in take_file(io.BytesIO(data), "f.csv", len(data), mapping, chunk=chunk)]
     rows = pa.concat_tables(parts)
     assert rows["index"].to_pylist() == list(range(len(texts)))
@@ -313,9 +315,9 @@ def test_windows_are_cut_where_nothing_happened_for_long() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
-        ('"csv"', '"xml"', "format: \"xml\": must be 'csv', 'jsonl' or 'parquet'"),
+        ('"csv"', '"xml"', "format[0]: \"xml\": must be 'csv', 'jsonl' or 'parquet'"),
         ("[windows]", "[window]", "window: unknown key; did you mean windows?"),
-        ('unit = "s"', 'unit = "h"', 'fields.time.unit: "h": must be'),
+        ('unit = "any"', 'unit = "h"', 'fields.time.unit: "h": must be'),
         ('send = "sent"', 'send = "send"', 'events[0].event: "send": no such event; did you mean sent?'),
         ('index = "nonce"', "", "neither index nor message_id"),
         ("part = 0", "part = -1", "fields.source.part: -1: must be greater than or equal to 0"),
@@ -361,3 +363,141 @@ def test_journeys_have_their_time_outs(shared_folder: Path) -> None:
     }  # fmt: skip
     assert len({row["message_id"] for row in rows_of(found)}) == 18
     assert rows_of(found)[0]["height"] and rows_of(found)[0]["message_id"].startswith("0x")
+
+
+def test_packets_of_other_chains_have_other_columns() -> None:
+    """Without the chain, acknowledgements or times; times as numbers; channels of one name on several chains."""
+    out = io.BytesIO()
+    columns = {"channel_id": ["channel-0", "channel-0"], "sequence": [7.0, None], "send_height": ["5", "6"]}
+    pq.write_table(pa.table({**columns, "send_time": pa.array([1728217897, None])}), out)
+    found = taken(out.getvalue(), "ibc-packets", "osmosis-1.parquet")
+    (row,) = rows_of(found)
+    assert (row["source"], row["chain"], row["event"], row["index"]) == ("osmosis-1", "osmosis-1", "sent", 7)
+    assert row["time"] == datetime(2024, 10, 6, 12, 31, 37, tzinfo=UTC) and why(found) == [(2, "missing", "index")]
+    text = "\n".join(
+        [
+            "source_chain,dst_chain,channel_id,sequence,send_height,send_time,ack_height,recv_height,packet_data",
+            "a-1,b-1,channel-0,1,5.0,2024-10-06T12:31:37Z,9.0,,x",
+            "b-1,a-1,channel-0,1,6.0,1728217897000,,8,x",
+            ",a-1,channel-0,1,6.5,,,,x",
+        ]
+    )
+    found = taken(text, "ibc-packets", "several.csv")
+    assert sorted((row["source"], row["event"], row["chain"], row["height"]) for row in rows_of(found)) == [
+        ("a-1", "acknowledged", "a-1", 9), ("a-1", "sent", "a-1", 5),
+        ("b-1", "received", "a-1", 8), ("b-1", "sent", "b-1", 6),
+    ]  # fmt: skip
+    assert why(found) == [(3, "not_a_number", "height")]
+    with pytest.raises(InvalidInput, match=r"column \(or sent_height\) for height"):
+        taken("channel_id,sequence\n", "ibc-packets", "none.csv")
+
+
+def test_the_other_direction_of_a_bridge_is_a_lane_of_its_own() -> None:
+    back = [
+        "moonbeam->eth,send,moonbeam,5,0xaa,7,0xAb,0xCd,13",
+        "moonbeam_to_Ethereum,recv,eth,6000,0xab,7,0xAb,0xCd,13",
+    ]
+    rows = rows_of(taken("\n".join([HEAD, ROW, *back])))
+    assert {(row["source"], row["destination"]) for row in rows[1:]} == {("moonbeam", "ethereum")}
+    assert [(row["event"], row["chain"]) for row in rows] == [
+        ("sent", "ethereum"), ("sent", "moonbeam"), ("received", "ethereum"),
+    ]  # fmt: skip
+
+
+TIMES_OF_ANY_UNIT = {
+    "1641902381": "2022-01-11T11:59:41+00:00",
+    "1641902381500": "2022-01-11T11:59:41.500000+00:00",
+    "1641902381500001": "2022-01-11T11:59:41.500001+00:00",
+    "1641902381500001999": "2022-01-11T11:59:41.500001+00:00",
+    "2022-01-11T12:59:41+01:00": "2022-01-11T11:59:41+00:00",
+    "1641902381.0": "2022-01-11T11:59:41+00:00",
+    "99999999999": "5138-11-16T09:46:39+00:00",
+}
+
+
+def test_times_of_any_unit_are_told_by_their_size() -> None:
+    lines = [
+        json.dumps({"n": place, "at": text}) for place, text in enumerate([*TIMES_OF_ANY_UNIT, "", "-5", "1" * 30])
+    ]
+    fields = {"protocol": {"text": "p"}, "index": "n", "time": {"column": "at", "unit": "any"}}
+    event = {"event": {"text": "sent"}}
+    given = {"format": "jsonl", "stated_by": "t", "fields": fields, "events": [event]}
+    own = MappingDocument.model_validate(given)
+    data = "\n".join(lines).encode()
+    parts = list(take_file(io.BytesIO(data), "f.jsonl", len(data), own))
+    ledger, quarantine = (
+        pa.concat_tables([getattr(each, name) for each in parts]) for name in ("ledger", "quarantine")
+    )
+    found = replace(parts[0], ledger=ledger, quarantine=quarantine)
+    expected = [*map(datetime.fromisoformat, TIMES_OF_ANY_UNIT.values()), None]
+    assert [row["time"] for row in rows_of(found)] == expected
+    assert why(found) == [(9, "not_a_time", "time"), (10, "not_a_time", "time")]
+
+
+def test_parquet_of_hostile_or_odd_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stored(table: pa.Table, **options: Any) -> bytes:
+        out = io.BytesIO()
+        pq.write_table(table, out, **options)
+        return out.getvalue()
+
+    fields = {
+        "protocol": {"text": "p"}, "source": "from.chain", "index": "n", "amount": {"column": "v", "optional": True},
+        "time": {"column": "t", "optional": True}, "sender": {"column": "who", "optional": True},
+    }  # fmt: skip
+    given = {"format": "parquet", "stated_by": "t", "fields": fields, "events": [{"event": {"text": "sent"}}]}
+    own = MappingDocument.model_validate(given)
+
+    def read(table: pa.Table, **options: Any) -> Taken:
+        data = stored(table, **options)
+        parts = list(take_file(io.BytesIO(data), "f.parquet", len(data), own))
+        whole = [pa.concat_tables([getattr(part, name) for part in parts]) for name in ("ledger", "quarantine")]
+        return replace(parts[0], ledger=whole[0], quarantine=whole[1])
+
+    struct = pa.array([{"chain": "a", "id": 1}, None, {"chain": "c", "id": 3}])
+    years = pa.array([datetime(3000, 1, 1), None, datetime(1, 1, 1)], pa.timestamp("us"))
+    table = pa.table({"from": struct, "n": pa.array([1, 2, 3], pa.decimal128(38, 0)), "t": years})
+    found = read(
+        table.append_column("v", pa.array([-1, 0, 5], pa.decimal128(20, 2))), use_deprecated_int96_timestamps=True
+    )
+    assert [(row["source"], row["index"], row["amount_0"]) for row in rows_of(found)] == [(None, 2, 0), ("c", 3, 5)]
+    assert [row["time"] for row in rows_of(found)] == [None, datetime(1, 1, 1, tzinfo=UTC)]
+    assert why(found) == [(1, "negative", "amount")]
+    # A time that would wrap around, and one of a unit that is coarser.
+    far = pa.array([2**62, 1000, None], pa.timestamp("ms"))
+    found = read(pa.table({"from": struct, "n": pa.array(["1", " 2", "x"]), "t": far}))
+    assert why(found) == [(1, "not_a_time", "time"), (3, "not_a_number", "index")]
+    assert rows_of(found)[0]["time"] == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    # A text that a dictionary has once, and a thousand rows: only some are made of it at once.
+    long = pa.array(["y" * 100_000] * 1_000 + ["z"])
+    rows = pa.table({"from": pa.array([{"chain": "a"}] * 1_001), "n": list(range(1_001)), "who": long})
+    monkeypatch.setattr(parquet, "MOST_AT_ONCE", 10 << 20)
+    source = parquet.ParquetSource(io.BytesIO(stored(rows)), "f", 1)
+    assert max(part.records for part in source.columns({"who", "n"}, 0, 1)) == (10 << 20) // 100_000
+    found = read(rows)
+    assert found.ledger.num_rows == 1 and found.quarantine.num_rows == 1_000
+    assert {row["reason"] for row in found.quarantine.to_pylist()} == {"too_long"}
+    for wrong, text in (
+        (pa.table([pa.array([1]), pa.array([2]), struct[:1]], ["n", "n", "from"]), 'column "n" is there twice'),
+        (pa.table({"n": pa.array([[1]]), "from": struct[:1]}), "column n is list"),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            read(wrong)
+
+
+def test_damaged_parquet_is_refused_whatever_byte_is_wrong(shared_folder: Path) -> None:
+    rows = pq.read_table(shared_folder / "data" / "ibc_packets_cosmoshub.parquet").slice(0, 200)
+    out = io.BytesIO()
+    pq.write_table(rows, out, compression="zstd")
+    data, mapping, random = out.getvalue(), load_mapping("ibc-packets"), Random(4)
+    said: list[str] = []
+    for _ in range(150):
+        wrong = bytearray(data)
+        for _ in range(random.choice((1, 1, 3))):
+            wrong[random.randrange(len(wrong))] = random.randrange(256)
+        try:
+            parts = list(take_file(io.BytesIO(bytes(wrong)), "f.parquet", len(wrong), mapping))
+        except InvalidInput as error:
+            said.append(str(error))
+        else:
+            assert sum(part.taken + part.quarantine.num_rows for part in parts) == 200
+    assert len(said) > 20 and all(text.startswith("f.parquet: ") and "\n" not in text for text in said)

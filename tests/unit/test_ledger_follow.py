@@ -31,7 +31,7 @@ class Followed:
     def begin(self) -> None:
         """Begin as a new process does."""
         storage = Storage(str(self.folder.path))
-        self.lister = FolderLister(storage, "csv", 60)
+        self.lister = FolderLister(storage, ["csv"], 60)
         self.follower = Follower(storage, self.folder.lake, mapping(), 4)
 
     def batches(self) -> Iterator[Batch]:

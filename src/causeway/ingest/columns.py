@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,13 @@ class Columns:
     records: int
     broken: list[Broken] = field(default_factory=list)
     blank: int = 0
+
+    def moved(self, first: int) -> Columns:
+        """Return the same of records before which ``first`` others stand."""
+        if not first:
+            return self
+        broken = [replace(each, row=each.row + first) for each in self.broken]
+        return replace(self, rows=self.rows + np.uint64(first), broken=broken)
 
 
 def header_of(line: bytes, delimiter: str, where: str) -> list[str]:
@@ -169,7 +176,7 @@ def _csv_table(
     broken = [Broken(row, "columns", _text_of(content, ends, row)) for row in wrong]
     values = {name: table[name].combine_chunks() for name in chosen}
     found = Columns(rows, values, records, broken, len(blank))
-    return found if all(not pa.types.is_binary(value.type) for value in values.values()) else _decoded(found, values)
+    return found if all(not pa.types.is_binary(value.type) for value in values.values()) else decoded(found, values)
 
 
 def _text_of(content: bytes, ends: npt.NDArray[np.int64], row: int) -> str:
@@ -207,13 +214,10 @@ def joined(parts: Iterator[Columns]) -> Columns:
     """Return pieces one after the other as one."""
     every = list(parts)
     before = np.cumsum([0, *(part.records for part in every)])
-    rows = np.concatenate([part.rows + np.uint64(first) for part, first in zip(every, before.tolist(), strict=False)])
+    every = [part.moved(first) for part, first in zip(every, before.tolist(), strict=False)]
+    rows = np.concatenate([part.rows for part in every])
     values = {name: pa.concat_arrays([part.values[name] for part in every]) for name in every[0].values}
-    broken = [
-        Broken(found.row + first, found.reason, found.text, found.field, found.value)
-        for part, first in zip(every, before.tolist(), strict=False)
-        for found in part.broken
-    ]
+    broken = [found for part in every for found in part.broken]
     return Columns(rows, values, int(before[-1]), broken, sum(part.blank for part in every))
 
 
@@ -257,7 +261,7 @@ def json_columns(piece: Piece, wanted: Collection[str]) -> Columns:
             mask[escaped] = True
             column = pa.compute.replace_with_mask(column, pa.array(mask), pa.array(texts, pa.binary()))
         binary[path] = column
-    return _decoded(found, binary)
+    return decoded(found, binary)
 
 
 def _unescaped(value: bytes) -> bytes:
@@ -313,7 +317,7 @@ def _gathered(data: Any, starts: Any, stops: Any, missing: Any) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
 
 
-def _decoded(found: Columns, binary: dict[str, pa.Array]) -> Columns:
+def decoded(found: Columns, binary: dict[str, pa.Array]) -> Columns:
     """Return records with texts for bytes; those that are no UTF-8 are set aside."""
     bad = np.zeros(len(found.rows), dtype=bool)
     reasons: dict[int, str] = {}
@@ -342,4 +346,4 @@ def _set_aside(piece: Piece) -> Columns:
     return Columns(np.zeros(0, dtype=np.uint64), {}, 1, [Broken(1, str(piece.broken), text)])
 
 
-__all__ = ["NAMED", "Broken", "Columns", "csv_columns", "header_of", "json_columns"]
+__all__ = ["NAMED", "Broken", "Columns", "csv_columns", "decoded", "header_of", "json_columns"]

@@ -26,6 +26,7 @@ _FIRST_TIME = -62_135_596_800 * 1_000_000
 """0001-01-01."""
 
 _LAST_TIME = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
+_SIZES = np.array([10**11, 10**14, 10**17], dtype=np.uint64)
 _DIGITS = {
     Digits.NEGATIVE: "negative",
     Digits.NO_NUMBER: "not_a_number",
@@ -153,6 +154,8 @@ class Rows:
             if column.type.tz is None:
                 return self._in_utc(micros, valid_rows(micros), field, origin).cast(kind)
             return micros.cast(pa.int64()).cast(kind)
+        if field.unit == "any":
+            return self._of_any_unit(field, origin, column).cast(kind)
         if field.unit != "iso":
             words, found = self.numbers("time", field).u64()
             good = found == Digits.GOOD
@@ -163,6 +166,26 @@ class Rows:
             seen = good & ~late
             return pa.array(np.where(seen, micros, np.uint64(0)).view(np.int64), mask=~seen).cast(kind)
         return self._written(column if pa.types.is_string(column.type) else as_text(column), field, origin).cast(kind)
+
+    def _of_any_unit(self, field: TimeSection, origin: str, column: pa.Array) -> pa.Array:
+        """Return times that are numbers of whatever unit, which their size tells, or written."""
+        words, found = _numbers_of(column).u64()
+        numbers = found == Digits.GOOD
+        # Up to 1e11 are seconds (the year 5138), up to 1e14 milliseconds, and so on; before 1973 it is ambiguous.
+        factors = np.array([1_000_000, 1000, 1, 0], dtype=np.uint64)[
+            np.searchsorted(_SIZES, np.where(numbers, words, np.uint64(0)), side="right")
+        ]
+        micros = np.where(factors > 0, words * factors, words // np.uint64(1000))
+        late = numbers & (micros > np.uint64(_LAST_TIME))
+        self.refuse(late, "not_a_time", "time", origin)
+        good = numbers & ~late
+        read = pa.array(np.where(good, micros, np.uint64(0)).view(np.int64), mask=~good)
+        read = read.cast(pa.timestamp("us", "UTC"))
+        if numbers.all():
+            return read
+        texts = column if pa.types.is_string(column.type) else as_text(column)
+        others = pc.if_else(pa.array(numbers), pa.scalar(None, pa.string()), texts)
+        return pc.coalesce(read, self._written(others, field, origin))
 
     def _micros(self, column: pa.Array, origin: str) -> pa.Array:
         """Return times of any unit in microseconds, by the clock that they are of."""
@@ -255,7 +278,8 @@ def _ruled(value: str | None, field: FieldSection) -> tuple[str | None, bool]:
     if value is None:
         return None, True
     if field.split is not None and field.part is not None:
-        parts = value.split(field.split)
+        by = next((each for each in field.split if each in value), field.split[0])
+        parts = value.split(by)
         if field.part >= len(parts):
             return None, False
         value = parts[field.part]
@@ -276,9 +300,17 @@ def _mask(found: pa.Array) -> Mask:
     return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
+_ZEROS = r"^([ \t]*\+?[0-9]+)\.0+([ \t]*)$"
+"""A whole number with a fraction of nothing: what writes columns with gaps makes such of whole numbers."""
+
+
 def _numbers_of(column: pa.Array) -> Numbers:
     if not pa.types.is_integer(column.type):
-        return read_numbers(column if pa.types.is_string(column.type) else as_text(column))
+        texts = column if pa.types.is_string(column.type) else as_text(column)
+        read = read_numbers(texts)
+        if not (read.found == Digits.NO_NUMBER).any():
+            return read
+        return read_numbers(pc.replace_substring_regex(texts, _ZEROS, r"\1\2"))
     valid = valid_rows(column)
     wide = column.fill_null(0)
     words = np.zeros((len(column), 4), dtype=np.uint64)

@@ -6,12 +6,13 @@ Built in are those in ``mappings/``; a user's own file has the same form. ``docs
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from causeway.ingest.chunks import unpacked_name
 from causeway.ingest.kinds import folder, kinds
 from causeway.ledger.schema import Event, Kind
 from causeway.model.document import read_document, validated
@@ -19,12 +20,22 @@ from causeway.model.errors import InvalidInput
 from causeway.model.section import U64, Section
 from causeway.model.text import unknown
 
+ENDINGS = {"csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json"), "parquet": (".parquet",)}
+"""How names of files of a format end, that are packed in addition with .gz, .bz2 or .zst."""
+
+FILE = "{file}"
+"""What stands in ``otherwise`` for the name of the file, without its endings."""
+
 LISTED = 64
 """Events, windows and promises of a mapping, each."""
 
 
 def _short(value: object) -> object:
     return {"column": value} if isinstance(value, str | list) else value
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
 
 
 def _timezone(value: str) -> str:
@@ -41,8 +52,16 @@ def _event(value: str) -> str:
 
 EventName = Annotated[str, AfterValidator(_event)]
 Text = Annotated[str, Field(min_length=1, max_length=256)]
-Columns = Annotated[list[Text], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+Columns = Annotated[list[Text], BeforeValidator(_listed)]
 Values = dict[Text, str]
+
+
+Format = Literal["csv", "jsonl", "parquet"]
+
+
+def is_of(formats: Sequence[str], file: str) -> bool:
+    """Return whether a file is of one of some formats, by its name."""
+    return unpacked_name(file).lower().endswith(tuple(ending for each in formats for ending in ENDINGS[each]))
 
 
 class FieldSection(Section):
@@ -50,11 +69,11 @@ class FieldSection(Section):
 
     column: Columns = Field(default_factory=list, description="The column, or several: the first that is there.")
     text: Text | None = Field(None, description="A text that stands for every row.")
-    split: Text | None = Field(None, description="What the value is cut at; with part.")
+    split: Columns | None = Field(None, description="What the value is cut at, or several; with part.")
     part: Annotated[int, Field(ge=0, le=99)] | None = Field(None, description="Which part is taken, from 0.")
     values: Values = Field(default_factory=dict, description="Other texts for some values.")
     others: Literal["keep", "refuse", "null"] = Field("keep", description="What becomes of a value not in values.")
-    otherwise: Text | None = Field(None, description="What stands where the value, or the column, is missing.")
+    otherwise: Text | None = Field(None, description="What stands where the value is missing; {file}: the file.")
     optional: bool = Field(False, description="Whether the column may be missing; the field is then not seen.")
 
     @model_validator(mode="after")
@@ -69,13 +88,15 @@ class FieldSection(Section):
 class TimeSection(FieldSection):
     """A time: of which unit, by which clock."""
 
-    unit: Literal["iso", "s", "ms", "us", "ns"] = Field("iso", description="ISO 8601, or a number since 1970 in UTC.")
+    unit: Literal["iso", "s", "ms", "us", "ns", "any"] = Field(
+        "iso", description="ISO 8601, or a number since 1970 in UTC; any: what it is, numbers by their size."
+    )
     timezone: Annotated[str, AfterValidator(_timezone)] = Field("UTC", description="Of texts that name none.")
 
 
 AField = Annotated[FieldSection, BeforeValidator(_short)]
 ATime = Annotated[TimeSection, BeforeValidator(_short)]
-Condition = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+Condition = Annotated[list[str], BeforeValidator(_listed)]
 
 
 class FieldsSection(Section):
@@ -109,7 +130,9 @@ class EventSection(FieldsSection):
     """``[[events]]``: which rows are which event, and what of its fields differs from ``[fields]``."""
 
     where: dict[Text, Condition] = Field(default_factory=dict, description="Columns, and the values they must have.")
-    present: list[Text] = Field(default_factory=list, description="Columns that must not be empty.")
+    present: list[Columns] = Field(
+        default_factory=list, description="Columns that must not be empty; of a list in it, one of them."
+    )
     file: Text = Field("*", description="Names of files that have such rows, with * and ?.")
 
 
@@ -168,7 +191,9 @@ class MappingDocument(Section):
     """The whole file."""
 
     about: str = Field("", description="What the traffic is, in a sentence.")
-    format: Literal["csv", "jsonl", "parquet"] = Field(..., description="Of the files.")
+    format: Annotated[list[Format], BeforeValidator(_listed), Field(min_length=1)] = Field(
+        ..., description="Of the files, or several: which one of them a file's name says, the first if it does not."
+    )
     delimiter: Annotated[str, Field(pattern=r"^[,;|\t]$")] = Field(",", description="Between fields of CSV.")
     stated_by: Text = Field(..., description="Whose statement the rows are.")
     fields: FieldsSection = Field(default_factory=lambda: FieldsSection.model_validate({}))
@@ -179,6 +204,15 @@ class MappingDocument(Section):
     windows: InferredSection | None = None
     observed: Annotated[list[WindowSection], Field(max_length=LISTED)] = Field(default_factory=list)
     promises: Annotated[list[PromiseSection], Field(max_length=LISTED)] = Field(default_factory=list)
+
+    def format_of(self, file: str) -> str:
+        """Return the format of a file, by its name."""
+        name = unpacked_name(file).lower()
+        return next((each for each in self.format if name.endswith(ENDINGS[each])), self.format[0])
+
+    def is_of(self, file: str) -> bool:
+        """Return whether a file of a folder is of one of the formats, by its name."""
+        return is_of(self.format, file)
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -225,4 +259,7 @@ def fields_of(event: FieldsSection) -> Iterator[tuple[str, FieldSection]]:
             yield name, value
 
 
-__all__ = ["EventSection", "FieldSection", "MappingDocument", "TimeSection", "fields_of", "load_mapping"]
+__all__ = [
+    "ENDINGS", "FILE", "EventSection", "FieldSection", "MappingDocument", "TimeSection", "fields_of", "is_of",
+    "load_mapping",
+]  # fmt: skip

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from causeway.ingest.chunks import BadFile, Stream
-from causeway.ingest.columns import Columns
+from causeway.ingest.columns import Columns, decoded
 from causeway.ledger.limbs import slices_of, valid_rows
 from causeway.model.text import shown
 
@@ -104,12 +104,12 @@ class ParquetSource:
                 promised = self.rows(group, group + 1)
                 read = 0
                 for columns in self._group(group, chosen):
-                    yield Columns(columns.rows + np.uint64(before + read), columns.values, columns.records)
+                    yield columns.moved(before + read)
                     read += columns.records
                 if read != promised:
                     raise _unreadable(self.where, f"{read:,} rows where it says {promised:,}")
                 before += read
-        except (pa.ArrowException, OSError, OverflowError) as error:
+        except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
             raise _unreadable(self.where, str(error)) from None
 
     def _group(self, group: int, chosen: list[str]) -> Iterator[Columns]:
@@ -117,15 +117,13 @@ class ParquetSource:
             count = self.rows(group, group + 1)
             for start in range(0, count, ROWS_AT_ONCE):
                 some = min(count - start, ROWS_AT_ONCE)
-                yield Columns(np.arange(start + 1, start + some + 1, dtype=np.uint64), {}, some)
+                yield Columns(np.arange(1, some + 1, dtype=np.uint64), {}, some)
             return
         at_once = self._rows_at_once(group, chosen)
-        start = 1
         for batch in self.file.iter_batches(at_once, row_groups=[group], columns=chosen, use_threads=False):
-            rows = np.arange(start, start + batch.num_rows, dtype=np.uint64)
-            start += batch.num_rows
+            rows = np.arange(1, batch.num_rows + 1, dtype=np.uint64)
             values = {name: plain(_within(batch, name)) for name in chosen}
-            yield Columns(rows, values, batch.num_rows)
+            yield _checked(Columns(rows, values, batch.num_rows))
 
     def _rows_at_once(self, group: int, chosen: list[str]) -> int:
         """Return how many rows may be read at once, so that no dictionary becomes more texts than fit in memory."""
@@ -195,6 +193,33 @@ def _within(batch: pa.RecordBatch, path: str) -> pa.Array:
             step = f"{step}.{others.pop(0)}"
         column = pc.struct_field(column, [column.type.get_field_index(step)])
     return column
+
+
+def _checked(found: Columns) -> Columns:
+    """Return rows of which all texts are UTF-8; those of which some is not are set aside."""
+    texts = {name: column for name, column in found.values.items() if _is_text(_value_type(column))}
+    if all(_is_utf8(column) for column in texts.values()):
+        return found
+    octets = {name: column.cast(pa.string()).cast(pa.binary()) for name, column in texts.items()}
+    others = {name: column for name, column in found.values.items() if name not in texts}
+    before = found.rows
+    checked = decoded(Columns(before, {}, found.records), octets)
+    left = pa.array(np.flatnonzero(np.isin(before, checked.rows)))
+    checked.values |= {name: column.take(left) for name, column in others.items()}
+    return checked
+
+
+def _value_type(column: pa.Array) -> pa.DataType:
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+
+
+def _is_utf8(column: pa.Array) -> bool:
+    values = column.dictionary if pa.types.is_dictionary(column.type) else column
+    try:
+        values.cast(pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def plain(column: pa.Array) -> pa.Array:

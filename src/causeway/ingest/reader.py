@@ -29,9 +29,6 @@ from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.parquet import ParquetSource
 from causeway.ingest.taking import Plan, Taken, named_columns, plan_for
 
-ENDINGS = {"csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json"), "parquet": (".parquet",)}
-"""How names of files of a format end, that are packed in addition with .gz, .bz2 or .zst."""
-
 THREADS = min(os.cpu_count() or 1, 8)
 
 _MARK = b"\xef\xbb\xbf"
@@ -56,14 +53,14 @@ class Part:
 WHOLE = Part()
 
 
-def is_of(format_name: str, file: str) -> bool:
-    """Return whether a file of a folder is of a format, by its name."""
-    return unpacked_name(file).lower().endswith(ENDINGS[format_name])
-
-
-def is_divisible(format_name: str, file: str) -> bool:
-    """Return whether parts of a file can be read by themselves."""
+def is_divisible(file: str) -> bool:
+    """Return whether parts of a file can be read by themselves: it is not packed."""
     return unpacked_name(file) == file
+
+
+def is_text(file: str, mapping: MappingDocument) -> bool:
+    """Return whether a file is text that is not packed, to which more may be appended."""
+    return mapping.format_of(file) != "parquet" and is_divisible(file)
 
 
 def take_file(
@@ -80,7 +77,7 @@ def take_file(
     ``stream``: its bytes, from the beginning on (of Parquet, and of a part: one that can be moved in); ``file``: its
     name; ``size``: its length. Raises ``BadFile`` for a file that is not of the mapping's format, or lacks a column.
     """
-    if mapping.format == "parquet":
+    if mapping.format_of(file) == "parquet":
         source = ParquetSource(stream, file, size, named_columns(mapping))
         plan = plan_for(mapping, file, source.names)
         before = part.first
@@ -90,7 +87,7 @@ def take_file(
             before += taken.records
         return
     content = unpacked(stream, file, size)
-    separator = None if mapping.format == "jsonl" else mapping.delimiter.encode()
+    separator = _separator(file, mapping)
     names, rest, begin = _header(content, file, mapping)
     plan = plan_for(mapping, file, names)
     columns = _columns_of(plan, names)
@@ -115,11 +112,11 @@ def parts_of(stream: Stream, file: str, size: int, mapping: MappingDocument, mos
     Arguments and errors as of ``take_file``. All of a text is read for it, and nothing of it is looked at but where its
     records end.
     """
-    if size <= most or not is_divisible(mapping.format, file):
+    if size <= most or not is_divisible(file):
         return [WHOLE]
-    if mapping.format == "parquet":
+    if mapping.format_of(file) == "parquet":
         return _groups_of(ParquetSource(stream, file, size), most)
-    separator = None if mapping.format == "jsonl" else mapping.delimiter.encode()
+    separator = _separator(file, mapping)
     _, rest, at = _header(stream, file, mapping)
     parts, begin, first, count = [], 0, 0, 0
     for piece in pieces(_Continued(rest, stream, size - at), separator, at=at):
@@ -142,10 +139,14 @@ def _groups_of(source: ParquetSource, most: int) -> list[Part]:
     return parts or [WHOLE]
 
 
+def _separator(file: str, mapping: MappingDocument) -> bytes | None:
+    return None if mapping.format_of(file) == "jsonl" else mapping.delimiter.encode()
+
+
 def _header(content: Stream, file: str, mapping: MappingDocument) -> tuple[list[str] | None, bytes, int]:
     """Return the names of a file's columns (None: it has no header), what was read behind them, and where that
     begins."""
-    if mapping.format == "jsonl":
+    if mapping.format_of(file) == "jsonl":
         read = content.read(len(_MARK))
         return None, read.removeprefix(_MARK), len(_MARK) if read == _MARK else 0
     read = b""
@@ -213,4 +214,4 @@ class _Continued(io.RawIOBase):
         return found
 
 
-__all__ = ["ENDINGS", "WHOLE", "Part", "is_divisible", "is_of", "parts_of", "take_file"]
+__all__ = ["WHOLE", "Part", "is_divisible", "is_text", "parts_of", "take_file"]

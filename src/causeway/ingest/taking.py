@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from causeway.ingest.chunks import SHOWN, BadFile, unpacked_name
 from causeway.ingest.columns import Broken, Columns
 from causeway.ingest.fields import Rows, constant, is_one_of
-from causeway.ingest.mapping import EventSection, MappingDocument, TimeSection, fields_of
+from causeway.ingest.mapping import FILE, EventSection, MappingDocument, TimeSection, fields_of
+from causeway.ledger.limbs import valid_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, QUARANTINE_SCHEMA, Event
 from causeway.model.text import unknown
 
@@ -77,11 +78,14 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
     Raises ``BadFile``: no event of the mapping is in such a file, or a column that it needs is not there.
     """
     name = unpacked_name(file.rsplit("/", 1)[-1])
-    events = tuple(mapping.of(event) for event in mapping.events if fnmatch.fnmatch(name, event.file))
+    of_name = [event for event in mapping.events if fnmatch.fnmatch(name, event.file)]
+    events = tuple(_named_by_file(mapping.of(event), name) for event in of_name)
     if not events:
         allowed = ", ".join(dict.fromkeys(event.file for event in mapping.events))
         text = f"{file}: the mapping has no event for a file of this name; it has for: {allowed}"
         raise BadFile(text, "no_event")
+    if names is not None:
+        events = tuple(event for event in events if all(_any_of(event, names))) or events
     columns: set[str] = set()
     for event in events:
         for field, section in fields_of(event):
@@ -89,13 +93,30 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
             if section.column and not there and not section.optional and section.otherwise is None:
                 raise _missing(file, section.column, names or (), f"for {field}")
             columns.update(there)
-        for column in (*event.where, *event.present):
-            if names is not None and column not in names:
-                raise _missing(file, [column], names, "to tell events apart")
-        columns.update(event.where, event.present)
+        for wanted in ([[each] for each in event.where], event.present):
+            for several in wanted:
+                if names is not None and not any(column in names for column in several):
+                    raise _missing(file, several, names, "to tell events apart")
+                columns.update(column for column in several if names is None or column in names)
         columns.update(column for column in event.content if names is None or column in names)
     columns.update(column for condition in mapping.ignore for column in condition)
     return Plan(mapping, file, events, frozenset(columns))
+
+
+def _any_of(event: EventSection, names: Collection[str]) -> list[bool]:
+    """Return of each of the columns that must not be empty whether it is there."""
+    return [any(column in names for column in several) for several in event.present]
+
+
+def _named_by_file(event: EventSection, name: str) -> EventSection:
+    """Return an event with the name of a file where it stands for a value that is missing."""
+    stem = name.rsplit(".", 1)[0] or name
+    changed = {
+        field: section.model_copy(update={"otherwise": stem})
+        for field, section in fields_of(event)
+        if section.otherwise == FILE
+    }
+    return event.model_copy(update=changed) if changed else event
 
 
 def named_columns(mapping: MappingDocument) -> frozenset[str]:
@@ -167,11 +188,12 @@ def _where(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], c
 
 def _present(event: EventSection, values: Mapping[str, pa.Array], count: int) -> np.ndarray:
     found = np.ones(count, dtype=bool)
-    for name in event.present:
-        if name not in values:
-            return np.zeros(count, dtype=bool)
-        if values[name].null_count:
-            found &= np.asarray(values[name].is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    for several in event.present:
+        one = np.zeros(count, dtype=bool)
+        for name in several:
+            if name in values:
+                one |= valid_rows(values[name])
+        found &= one
     return found
 
 
@@ -234,12 +256,23 @@ def _check_names(rows: Rows, made: Mapping[str, pa.Array]) -> None:
 
 
 def _broken(records: Columns, row: int, reason: tuple[str, str, str]) -> Broken:
-    values = {name: column[row].as_py() for name, column in records.values.items()}
-    texts = {name: None if value is None else str(value) for name, value in values.items()}
+    texts = {name: _text_of(column[row]) for name, column in records.values.items()}
     what, field, column = reason
     value = texts.get(column)
     text = json.dumps(texts, ensure_ascii=False)[:SHOWN]
     return Broken(int(records.rows[row]), what, text, field or None, None if value is None else value[:SHOWN])
+
+
+def _text_of(value: pa.Scalar) -> str | None:
+    """Return a value as a text, cut off; a time beyond all calendars is a number."""
+    if not value.is_valid:
+        return None
+    if pa.types.is_timestamp(value.type):
+        try:
+            return str(value.as_py())
+        except (OverflowError, ValueError):
+            return str(value.value)
+    return str(value.as_py())[:SHOWN]
 
 
 def _quarantine(file: str, broken: list[Broken]) -> pa.Table:

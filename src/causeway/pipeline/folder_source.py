@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from causeway.ingest.reader import is_of
+from causeway.ingest.mapping import is_of
 from causeway.pipeline.ledger_sources import Source, files_in, looked_at
 from causeway.pipeline.spark_types import spark_schema
 from causeway.pipeline.storage import Storage
@@ -65,8 +65,8 @@ class FolderLister:
     ``seconds``: after which nobody will write to a file any more that nobody has written to.
     """
 
-    def __init__(self, folder: Storage, format_name: str, seconds: float) -> None:
-        self._folder, self._format, self._seconds = folder, format_name, seconds
+    def __init__(self, folder: Storage, formats: Sequence[str], seconds: float) -> None:
+        self._folder, self._formats, self._seconds = folder, tuple(formats), seconds
         self._known: dict[str, Looked] = {}
         self._waiting: list[tuple[Source, bool]] = []
         self._listings = 0
@@ -108,14 +108,14 @@ class FolderLister:
     def _files(self, now: float) -> Iterator[Source]:
         """Yield the files; of those that are old and were offered only now and then."""
         if not self._folder.is_local or self._listings % LOOK_EVERY == 1:
-            found, _ = files_in(self._folder, self._format)
+            found, _ = files_in(self._folder, self._formats)
             there = {source.path for source in found}
             self._known = {path: looked for path, looked in self._known.items() if path in there}
             yield from found
             return
         old = (now - OLD_SECONDS) * 1_000_000_000
         for name in self._folder.list(""):
-            if name.startswith(".") or not is_of(self._format, name):
+            if name.startswith(".") or not is_of(self._formats, name):
                 continue
             before = self._known.get(name)
             if before is not None and before.settled and before.state[1] < old:
@@ -126,8 +126,8 @@ class FolderLister:
 
 
 class FolderSource(DataSource):
-    """The data source. Options: ``path``, a folder or URI; ``files``: the format of files by whose ending they are
-    chosen; ``settledSeconds``."""
+    """The data source. Options: ``path``, a folder or URI; ``files``: the formats by whose endings files are
+    chosen, with commas; ``settledSeconds``."""
 
     options: MutableMapping[str, str]
 
@@ -143,7 +143,7 @@ class FolderSource(DataSource):
     def streamReader(self, schema: StructType) -> FolderStreamReader:  # noqa: N802 - Spark's name
         """Return what looks into the folder."""
         folder, seconds = Storage(self.options["path"]), float(self.options["settledSeconds"])
-        return FolderStreamReader(FolderLister(folder, self.options["files"], seconds))
+        return FolderStreamReader(FolderLister(folder, self.options["files"].split(","), seconds))
 
 
 class FolderStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from causeway.ingest.chunks import BadFile
 from causeway.ingest.mapping import MappingDocument
-from causeway.ingest.reader import Part, is_divisible
+from causeway.ingest.reader import Part, is_divisible, is_text
 from causeway.ingest.windows import Seen, promises
 from causeway.ledger.order import without_repeats
 from causeway.ledger.schema import QUARANTINE_SCHEMA
@@ -18,7 +18,7 @@ from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_commits import STAGING, Input, LedgerCommit
 from causeway.pipeline.ledger_runners import Runner
 from causeway.pipeline.ledger_runs import Run, filled, rows_of
-from causeway.pipeline.ledger_sources import Source, Take, is_text
+from causeway.pipeline.ledger_sources import Source, Take
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter
 from causeway.pipeline.ledger_taking import Job, Slice, Staged
 from causeway.pipeline.ledger_upkeep import in_buckets
@@ -126,7 +126,7 @@ class _Committing:
         for take in takes:
             if take not in cut:
                 part = Part(take.begin, take.source.size, take.first, None, take.final)
-                if not is_text(take.source.path, mapping.format):
+                if not is_text(take.source.path, mapping):
                     part = Part()
                 slices.append(Slice(take.source, part, take.source.size - take.begin))
         wanted = [take.source for take in takes if take.digest is None and (take.final or self.digest is None)]
@@ -141,13 +141,13 @@ class _Committing:
                 wrong.setdefault(source.name, digest)
         for take in takes:
             try:
-                take.source.check_unchanged(appended=is_text(take.source.path, mapping.format))
+                take.source.check_unchanged(appended=is_text(take.source.path, mapping))
             except BadFile as error:
                 wrong.setdefault(take.source.name, (error.reason, str(error)))
         return staged, digests, wrong
 
     def _is_cut(self, source: Source) -> bool:
-        return source.size > self.job.part_bytes and is_divisible(self.job.mapping.format, source.path)
+        return source.size > self.job.part_bytes and is_divisible(source.path)
 
     def _told(self, slices: list[Slice]) -> Callable[[int], None] | None:
         progress = self.progress
@@ -166,7 +166,7 @@ class _Committing:
         """Return what was taken of a file, None: nothing yet."""
         source, name = take.source, take.source.name
         records = take.first + sum(part.records.get(name, 0) for part in staged)
-        text = is_text(source.path, self.job.mapping.format)
+        text = is_text(source.path, self.job.mapping)
         end = max([take.begin, *(part.ends.get(name, 0) for part in staged)])
         size = source.size if take.final else end
         if not take.final and size == take.begin:

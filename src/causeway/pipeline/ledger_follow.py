@@ -22,6 +22,7 @@ import xxhash
 
 from causeway.ingest.chunks import BadFile
 from causeway.ingest.mapping import MappingDocument
+from causeway.ingest.reader import is_text
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.allocator import keep_memory
 from causeway.pipeline.executors import TaskFailed, python_error
@@ -37,7 +38,7 @@ from causeway.pipeline.ledger_ingest import (
     opened,
 )
 from causeway.pipeline.ledger_runners import InThreads, OnSpark, Runner
-from causeway.pipeline.ledger_sources import Known, Source, Take, is_text, located, shown_name
+from causeway.pipeline.ledger_sources import Known, Source, Take, located, shown_name
 from causeway.pipeline.ledger_store import create_ledger, open_ledger
 from causeway.pipeline.ledger_upkeep import keep_up, sweep
 from causeway.pipeline.storage import Storage
@@ -161,10 +162,10 @@ class Follower:
                 fresh.append(source)
             elif take is not None and take.begin < source.size:
                 takes.append(take)
-        new, failed = self._known.new_in(fresh, self._mapping.format)
+        new, failed = self._known.new_in(fresh, self._mapping)
         vanished += failed
         for take in new:
-            text = is_text(take.source.path, self._mapping.format)
+            text = is_text(take.source.path, self._mapping)
             final = offers[take.source.name][1] or not text
             takes.append(Take(take.source, take.begin, take.first, take.digest if final else None, final))
         done = self._committed(takes, {name for name, (_, settled) in offers.items() if not settled}, spark)
@@ -301,7 +302,7 @@ def follow(
     session = session or open_session(master, extra={**_SETTINGS, **settings})
     session.dataSource.register(FolderSource)
     query = _Query(follower, place, told)
-    stream = session.readStream.format(FORMAT).option("files", mapping.format)
+    stream = session.readStream.format(FORMAT).option("files", ",".join(mapping.format))
     offers = stream.option("settledSeconds", str(settled_seconds)).load(place.uri)
     # Spark's own folder goes with Java, also when this process is killed.
     checkpoint = tempfile.mkdtemp(prefix="follow-", dir=session.sparkContext._temp_dir)

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from causeway.ingest.chunks import BadFile, unpacked_name
+from causeway.ingest.chunks import BadFile
 from causeway.ingest.mapping import MappingDocument
-from causeway.ingest.reader import ENDINGS
+from causeway.ingest.reader import is_divisible
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.allocator import keep_memory
 from causeway.pipeline.ledger_commit import Done, commit_files
 from causeway.pipeline.ledger_commits import LEDGER_FILE
 from causeway.pipeline.ledger_runners import MOST_THREADS, InThreads, OnSpark, Runner
-from causeway.pipeline.ledger_sources import Known, Source, sources_of
+from causeway.pipeline.ledger_sources import Known, Source, no_files, sources_of
 from causeway.pipeline.ledger_store import Ledger, create_ledger, open_ledger
 from causeway.pipeline.ledger_upkeep import keep_up, sweep
 from causeway.pipeline.masters import cores_here
@@ -107,13 +107,13 @@ def ingest(
     known = identity(mapping)
     ledger = opened(lake)
     before = Known(() if ledger is None else ledger.taken(), known)
-    takes, failed = before.new_in(found, mapping.format)
+    takes, failed = before.new_in(found, mapping)
     if failed and not set_aside:
         raise InvalidInput(failed[min(failed)][1])
     skipped = len(found) - len(takes) - len(failed)
     if not takes:
         if ledger is None:
-            raise InvalidInput(f"{source}: no files of format {mapping.format} ({', '.join(ENDINGS[mapping.format])})")
+            raise no_files(source, mapping)
         return Ingested(None, 0, 0, 0, 0, 0, 0, 0, {}, {}, skipped, others)
     if ledger is None:
         ledger = create_ledger(lake, buckets or buckets_for(found, mapping))
@@ -167,9 +167,10 @@ def opened(lake: str) -> Ledger | None:
 
 def buckets_for(sources: Sequence[Source], mapping: MappingDocument) -> int:
     """Return how many buckets a new ledger gets: a power of two."""
-    packed = sum(source.size for source in sources if unpacked_name(source.path) != source.path)
-    size = sum(source.size for source in sources) + 4 * packed
-    rows = size // _ROW_BYTES[mapping.format]
+    rows = 0
+    for source in sources:
+        size = source.size if is_divisible(source.path) else 5 * source.size
+        rows += size // _ROW_BYTES[mapping.format_of(source.path)]
     few = min(1 << max(rows // _BUCKET_ROWS, 0).bit_length(), _FEW_BUCKETS)
     return min(max(few, 1 << max(rows // _MOST_ROWS, 0).bit_length()), _MOST_BUCKETS)
 

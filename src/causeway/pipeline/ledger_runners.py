@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pyarrow as pa
 
 from causeway.ingest.chunks import BadFile
-from causeway.ingest.reader import Part
+from causeway.ingest.reader import Part, is_text
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.executors import TaskFailed, python_error
 from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_runs import Run
-from causeway.pipeline.ledger_sources import Source, is_text
+from causeway.pipeline.ledger_sources import Source
 from causeway.pipeline.ledger_store import StoredFile
 from causeway.pipeline.ledger_taking import Job, Progress, Slice, Staged, digest, sort, stage, survey
 from causeway.pipeline.masters import cores_here
@@ -68,7 +68,7 @@ class InThreads:
         """Return the parts that files are read in: those whose parts are known without reading all of them."""
         found: list[Slice] = []
         for source in sources:
-            if job.mapping.format == "parquet":
+            if job.mapping.format_of(source.path) == "parquet":
                 found += survey(job, source)
             else:
                 found.append(whole_slice(job, source))
@@ -159,7 +159,7 @@ class _Pool:
 
 def whole_slice(job: Job, source: Source) -> Slice:
     """Return all of a file as one part."""
-    part = Part(end=source.size) if is_text(source.path, job.mapping.format) else Part()
+    part = Part(end=source.size) if is_text(source.path, job.mapping) else Part()
     return Slice(source, part, source.size)
 
 

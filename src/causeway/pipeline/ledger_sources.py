@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from causeway.ingest.chunks import BadFile, unpacked_name
-from causeway.ingest.mapping import MappingDocument
-from causeway.ingest.reader import ENDINGS, is_of
+from causeway.ingest.chunks import BadFile
+from causeway.ingest.mapping import ENDINGS, MappingDocument, is_of
+from causeway.ingest.reader import is_text
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_commits import Input
 from causeway.pipeline.ledger_runs import Ranged
@@ -136,18 +136,18 @@ def located(source: str) -> tuple[Storage, str | None]:
     return whole, None
 
 
-def files_in(folder: Storage, format_name: str) -> tuple[list[Source], int]:
-    """Return the files of a folder that are of a format, by their names, and how many others there are. Those whose
+def files_in(folder: Storage, formats: Sequence[str]) -> tuple[list[Source], int]:
+    """Return the files of a folder that are of some formats, by their names, and how many others there are. Those whose
     names begin with a point are neither."""
     if isinstance(folder.place, LocalPlace):
         names = [name for name in folder.list("") if not name.startswith(".")]
-        looked = [looked_at(folder, name) if is_of(format_name, name) else None for name in names]
+        looked = [looked_at(folder, name) if is_of(formats, name) else None for name in names]
         return [source for source in looked if source is not None], looked.count(None)
     there = [each for each in folder.place.sizes("") if not each[0].startswith(".")]
     found = [
         Source(folder, name, shown_name(name), size, int(modified * _SECOND))
         for name, size, modified in there
-        if is_of(format_name, name)
+        if is_of(formats, name)
     ]
     return found, len(there) - len(found)
 
@@ -162,13 +162,14 @@ def sources_of(source: str, mapping: MappingDocument) -> tuple[list[Source], int
         return [found], 0
     files, others = files_in(folder, mapping.format)
     if not files:
-        raise InvalidInput(f"{source}: no files of format {mapping.format} ({', '.join(ENDINGS[mapping.format])})")
+        raise no_files(source, mapping)
     return files, others
 
 
-def is_text(path: str, format_name: str) -> bool:
-    """Return whether a file is text that is not packed, to which more may be appended."""
-    return format_name != "parquet" and unpacked_name(path) == path
+def no_files(source: str, mapping: MappingDocument) -> InvalidInput:
+    """Return the error that says that there are none."""
+    endings = ", ".join(ending for each in mapping.format for ending in ENDINGS[each])
+    return InvalidInput(f"{source}: no files of format {' or '.join(mapping.format)} ({endings})")
 
 
 class Known:
@@ -203,7 +204,7 @@ class Known:
             (each.bytes, each.modified) == (source.size, source.modified) for each in self._named.get(source.name, ())
         )
 
-    def new_in(self, sources: Sequence[Source], format_name: str) -> tuple[list[Take], dict[str, tuple[str, str]]]:
+    def new_in(self, sources: Sequence[Source], of: MappingDocument) -> tuple[list[Take], dict[str, tuple[str, str]]]:
         """Return what is new in files: of one that has grown by whole records, what was appended; and by name those
         that cannot be read, with the reason and a text."""
         found, failed = list[Take](), dict[str, tuple[str, str]]()
@@ -218,13 +219,13 @@ class Known:
                         continue
                     seen.add(made.digest())
                     digest = made.hexdigest()
-                found.append(self._grown(source, format_name, digest))
+                found.append(self._grown(source, of, digest))
             except BadFile as error:
                 failed[source.name] = error.reason, str(error)
         return found, failed
 
-    def _grown(self, source: Source, format_name: str, digest: str | None) -> Take:
-        if is_text(source.path, format_name):
+    def _grown(self, source: Source, of: MappingDocument, digest: str | None) -> Take:
+        if is_text(source.path, of):
             before = [
                 each for each in self._named.get(source.name, ()) if each.ends_record and each.bytes < source.size
             ]
@@ -234,4 +235,4 @@ class Known:
         return Take(source, 0, 0, digest)
 
 
-__all__ = ["Known", "Source", "Take", "files_in", "is_text", "located", "looked_at", "shown_name", "sources_of"]
+__all__ = ["Known", "Source", "Take", "files_in", "located", "looked_at", "no_files", "shown_name", "sources_of"]

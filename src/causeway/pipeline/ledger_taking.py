@@ -126,11 +126,12 @@ class _Staging:
         staged, source, part = self._staged, each.source, each.part
         records, read, last = 0, 0, None
         with source.open() as stream, source.said():
+            text = self._job.mapping.format_of(source.path) != "parquet"
             for taken in take_file(stream, source.name, source.size, self._job.mapping, part=part, threads=threads):
                 self._count(taken)
                 records, last = records + taken.records, taken
                 if self._progress is not None:
-                    done = stream.tell() - part.begin if self._is_text else _share(records, part, each.bytes)
+                    done = stream.tell() - part.begin if text else _share(records, part, each.bytes)
                     now = max(min(done, each.bytes), read)
                     self._progress(now - read)
                     read = now
@@ -142,10 +143,6 @@ class _Staging:
         if last is not None and last.end >= staged.ends.get(source.name, 0):
             staged.ends[source.name] = last.end
             staged.whole[source.name] = _ends_whole(last)
-
-    @property
-    def _is_text(self) -> bool:
-        return self._job.mapping.format != "parquet"
 
     def _count(self, taken: Taken) -> None:
         staged = self._staged
