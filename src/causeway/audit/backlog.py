@@ -15,8 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.auditing import Audit
-from causeway.audit.windows import Lane, Spans, Windows
+from causeway.audit.windows import Lane, Promises, Spans, Windows
 from causeway.ledger.schema import LANE, Event
+
+ANSWERING = frozenset(("answered", "capacity"))
+"""Promises with which the source of a lane hears what became of its messages."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,11 @@ class LaneBacklog:
     """What a lane waits for.
 
     ``messages``: those seen; ``open``: sent, and nothing says that they came or will not come; ``unacknowledged``:
-    sent, and nothing says that their source is done with them; ``missing``: indices that the input lacks. ``..._age``:
-    seconds since the oldest such message was sent, None where there is none or no time was seen.
+    sent, and nothing says that their source is done with them, 0 where that is never said: no acknowledgement was seen,
+    and none is promised; ``missing``: indices that the input lacks. ``..._age``: seconds since the oldest such message
+    was sent, None where there is none or no time was seen. ``overdue``: for how many seconds the oldest open one was
+    final (``final_after``; without that promise: sent) and its destination, as far as the input shows that, went on
+    without it; None where the destination was not seen since.
     """
 
     lane: Lane
@@ -35,6 +41,7 @@ class LaneBacklog:
     missing: int
     open_age: float | None
     unacknowledged_age: float | None
+    overdue: float | None
 
 
 @dataclass(frozen=True)
@@ -98,22 +105,36 @@ def covered(spans: Spans) -> float | None:
     return sum(last - first + one for first, last in pairs) / whole if whole else 1.0
 
 
-def backlogs(audit: Audit, chains: Iterable[ChainShown]) -> list[LaneBacklog]:
-    """Return what each lane waits for, in the order of the table ``lanes``."""
+def backlogs(audit: Audit, chains: Iterable[ChainShown], promised: pa.Table) -> list[LaneBacklog]:
+    """Return what each lane waits for, in the order of the table ``lanes``. ``promised``: what lanes promise."""
+    promises = Promises(promised)
     last = {each.chain: each.last_time for each in chains}
     found = []
     for row in audit.lanes.to_pylist():
         lane = _lane(row)
         times = [time for chain in lane[1:3] if chain is not None and (time := last.get(chain)) is not None]
         now = max(times, default=None)
+        promise = promises.of(lane)
+        said = row["acknowledged"] > 0 or not ANSWERING.isdisjoint(promise)
+        there = None if lane[2] is None else last.get(lane[2])
         found.append(
             LaneBacklog(
                 lane,
-                *(int(row[name]) for name in ("messages", "open", "unacknowledged", "missing")),
-                *(_age(now, row[name]) for name in ("oldest_open", "oldest_unacknowledged")),
+                *(int(row["messages"]), int(row["open"]), int(row["unacknowledged"]) if said else 0),
+                *(int(row["missing"]), _age(now, row["oldest_open"])),
+                _age(now, row["oldest_unacknowledged"]) if said else None,
+                _overdue(there, row["oldest_open"], promise.get("final_after") or 0),
             )
         )
     return found
+
+
+def lanes_seen(audit: Audit) -> int:
+    """Return how many lanes there are: what never came into one is in none."""
+    seen = audit.lanes.select(["source", "destination", "lane"])
+    return sum(
+        any(name is not None for name in names) for names in zip(*(each.to_pylist() for each in seen), strict=True)
+    )
 
 
 def one_sided(audit: Audit) -> int:
@@ -126,6 +147,14 @@ def _age(now: datetime | None, sent: datetime | None) -> float | None:
     return None if now is None or sent is None else max((now - sent).total_seconds(), 0.0)
 
 
+def _overdue(there: datetime | None, sent: datetime | None, final_after: int) -> float | None:
+    """Return for how long what was sent could have come, by the time that the input shows of where it was to come."""
+    if there is None or sent is None:
+        return None
+    seconds = (there - sent).total_seconds() - final_after / 1_000_000
+    return seconds if seconds > 0 else None
+
+
 def _add(found: dict[str, list[Any]], chain: str, value: Any) -> None:
     if value is not None:
         found.setdefault(chain, []).append(value)
@@ -135,4 +164,4 @@ def _lane(row: dict[str, Any]) -> Lane:
     return row["protocol"], row["source"], row["destination"], row["lane"]
 
 
-__all__ = ["ChainShown", "LaneBacklog", "backlogs", "chains_shown", "covered", "one_sided"]
+__all__ = ["ChainShown", "LaneBacklog", "backlogs", "chains_shown", "covered", "lanes_seen", "one_sided"]

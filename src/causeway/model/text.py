@@ -27,8 +27,12 @@ def short(digits: str) -> str:
 
 def readable(text: str) -> str:
     """Return a text on one line: long digests shortened, nothing in it that a terminal would act on."""
-    shortened = _LONG_HEX.sub(lambda found: short(found[0]), text)
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in shortened)
+    return escaped(_LONG_HEX.sub(lambda found: short(found[0]), text))
+
+
+def escaped(text: str) -> str:
+    """Return a text on one line, with nothing in it that a terminal would act on."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def shown(value: object) -> str:

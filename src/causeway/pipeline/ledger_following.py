@@ -18,7 +18,10 @@ _COMMITS = 1_000
 
 
 class Following(Protocol):
-    """A ledger of which more is read each time that it is asked."""
+    """A ledger of which more is read each time that it is asked. ``height``: the last one of a lake that it has; None:
+    it is none of a lake, or has none yet."""
+
+    height: int | None
 
     def newest(self, progress: Progress | None = None) -> Ledger:
         """Return the ledger as it is now; the same object where nothing is new, which one listing tells.
@@ -42,25 +45,35 @@ def follow(uri: str) -> Following:
 class _Commits:
     """A stored ledger."""
 
+    height: int | None
+
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._ledger = open_ledger(uri)
+        self.height = None
 
     def newest(self, progress: Progress | None = None) -> Ledger:
         """Return the ledger with the commits that are there now."""
         storage = self._ledger.storage
         numbers = [number_of(name) for name in storage.list(MANIFESTS) if name.endswith(".json")]
         last = max((number for number in numbers if number is not None), default=-1)
-        if last == self._ledger.number:
+        if last == self._ledger.number and (last < 0 or self._is_last(last)):
             return self._ledger
         self._ledger = self._later(last) or open_ledger(self._uri)
         return self._ledger
 
+    def _is_last(self, number: int) -> bool:
+        """Return whether the last commit is still the same one; else another ledger is there now."""
+        try:
+            return read_commit(self._ledger.storage, number).digest == self._ledger.last
+        except FileNotFoundError:
+            return False
+
     def _later(self, last: int) -> Ledger | None:
-        """Return the ledger as of its last commit; None where it is to be opened anew: its manifests were removed
+        """Return the ledger as of a later commit; None where it is to be opened anew: its manifests were removed
         since, another ledger is there now, or there are many commits since the last checkpoint that is known."""
         ledger = self._ledger
-        if last < ledger.number or last - ledger.checkpoint > _COMMITS:
+        if last <= ledger.number or last - ledger.checkpoint > _COMMITS:
             return None
         try:
             while ledger.number < last:
@@ -85,22 +98,24 @@ class _Heights:
         self._stack.close()
         self._folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="causeway-ledger-"))
         self._ledger: Ledger | None = None
-        self._height = -1
+        self.height: int | None = None
         self._identity = Lake.at(self._lake.storage.uri).identified().identity
 
     def newest(self, progress: Progress | None = None) -> Ledger:
         """Return the ledger with the heights that are committed now."""
         lake = Lake.at(self._lake.storage.uri)
-        height = lake.last_height()
-        if self._ledger is not None and height == self._height:
+        height, known = lake.last_height(), -1 if self.height is None else self.height
+        other = height < known or lake.identified().identity != self._identity
+        if self._ledger is not None and height == known and not other:
             return self._ledger
-        if self._ledger is not None and (height < self._height or lake.identified().identity != self._identity):
-            self._begin()  # another lake is there now
+        if other:
+            self._begin()
         taken = take_lake(lake.storage.uri, self._folder, progress=progress)
         if self._ledger is None or taken.commit is not None:
             # Nobody else reads it, so what was merged goes at once.
             self._ledger = keep_up(open_ledger(self._folder), kept=0.0)
-        self._height = taken.first + taken.heights - 1
+        end = taken.first + taken.heights
+        self.height = end - 1 if end else None
         return self._ledger
 
     def close(self) -> None:

@@ -9,11 +9,11 @@ A bucket that cannot be read counts as it was last read, or has no rows, and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from threading import Event as Flag
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,14 @@ from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by
 from causeway.audit.checks import UNDECIDED, UNKNOWN, VIOLATED, Known
 from causeway.audit.meeting import Here
-from causeway.audit.parts import Part
+from causeway.audit.parts import Part, Rows
 from causeway.audit.passing import Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows
 from causeway.ledger.order import buckets_of
 from causeway.ledger.schema import LANE, PROMISES_SCHEMA
 from causeway.model.errors import CausewayError, InvalidInput
+from causeway.pipeline.kept_buckets import Kept, Shown
 from causeway.pipeline.ledger_commits import LedgerDamaged, StoredFile
 from causeway.pipeline.ledger_following import follow
 from causeway.pipeline.ledger_parts import bucket_parts
@@ -37,13 +38,6 @@ from causeway.pipeline.masters import cores_here
 
 NAMED = 100
 """So many findings of one lane, check and reason are named, unless asked otherwise: all are counted."""
-
-ROWS_AGAIN = 2_000_000
-SHARE_AGAIN = 16
-"""Because of windows alone so many rows are judged again at a time, or this part of all if that is more."""
-
-LONGEST_PAUSE = 64
-"""A bucket that cannot be read is tried again at every look, every second one, ... every so many."""
 
 CROSSING = (("answers", "unanswered"), ("answers_without_request", "no_request"))
 """What is violated because of rows that may be in another bucket: unknown, while one cannot be read."""
@@ -59,7 +53,6 @@ OF_ROWS_ALONE = (
 _THREADS = 8
 _TRIES = 4
 
-Shown = TypeVar("Shown")
 Progress = Callable[[int, int], None]
 
 
@@ -69,13 +62,18 @@ class Stopped(CausewayError):
 
 @dataclass(frozen=True)
 class Watched:
-    """What a look shows. ``audit``: as of commit ``commit``; ``observed``: the windows that the input covers;
-    ``unread``: buckets that cannot be read, and why; ``behind``: how many buckets are judged with earlier windows;
-    ``counts``: of the ledger, such as ``quarantined``."""
+    """What a look shows.
+
+    ``audit``: as of the commit number ``commit``, of a lake the height ``height``; ``observed``: the windows that the
+    input covers; ``promises``: what lanes promise; ``unread``: buckets that cannot be read, and why; ``behind``: how
+    many buckets are judged with earlier windows; ``counts``: of the ledger, such as ``quarantined``.
+    """
 
     commit: int
+    height: int | None
     audit: Audit
     observed: pa.Table
+    promises: pa.Table
     unread: Mapping[int, str]
     behind: int
     counts: Mapping[str, int]
@@ -103,8 +101,8 @@ class LedgerWatch:
         self._promises = Promises(self._promised)
         self._serial = 0
         self._touched: dict[str, frozenset[int]] = {}
-        self._passes = _Kept[list[Passed]](self._is_open)
-        self._stated = _Kept[Stated](lambda stated: stated.headers.num_rows > 0)
+        self._passes = Kept[list[Passed]](self._is_open)
+        self._stated = Kept[Stated](lambda stated: stated.headers.num_rows > 0)
         self._again: dict[tuple[int, int], tuple[Any, Passed]] = {}
 
     def look(self, deriving: Progress | None = None, checking: Progress | None = None) -> Watched | None:
@@ -114,13 +112,18 @@ class LedgerWatch:
         how many. Raises ``Stopped``, ``InvalidInput``, ``LedgerDamaged``, ``LakeError``, ``OSError``; what was seen
         before stays, and the next look goes on from there.
         """
-        waits = self._passes.waits() | self._stated.waits()
+        waits, deriving = self._passes.waits() | self._stated.waits(), self._until_stopped(deriving)
         for tried in range(_TRIES):
             ledger = self._following.newest(deriving)
             if ledger is self._ledger and not waits:
                 return None
             try:
                 watched = self._watched(ledger, checking)
+            except _BucketLost:
+                # It was damaged since it was read first, and from now on counts among those that cannot be read.
+                if tried == _TRIES - 1:
+                    raise
+                continue
             except (LedgerDamaged, InvalidInput):
                 # What all buckets need cannot be read: because files were merged meanwhile?
                 if tried == _TRIES - 1 or self._following.newest(deriving) is ledger:
@@ -140,6 +143,15 @@ class LedgerWatch:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
+
+    def _until_stopped(self, progress: Progress | None) -> Progress:
+        def told(done: int, of: int) -> None:
+            if self._stop.is_set():
+                raise Stopped("stopped")
+            if progress is not None:
+                progress(done, of)
+
+        return told
 
     def _watched(self, ledger: Ledger, progress: Progress | None) -> Watched:
         observed, promises = ledger.table("observed"), ledger.table("promises")
@@ -179,16 +191,30 @@ class LedgerWatch:
         audit = audit_by(look, observed, promises, self._limit, look_at_chains, meet)
         unread = {**self._stated.unread(), **self._passes.unread()}
         behind = len(self._passes.behind() | self._stated.behind())
-        counts = dict(ledger.counts)
-        return Watched(ledger.number, _careful(audit) if unread else audit, observed, unread, behind, counts)
+        found = _careful(audit) if unread else audit
+        return Watched(
+            ledger.number, self._following.height, found, observed, promises, unread, behind, dict(ledger.counts)
+        )
 
-    def _parts(self, ledger: Ledger, bucket: int) -> Iterable[Part]:
-        """Return the rows of a bucket, none where they cannot be read."""
+    def _parts(self, ledger: Ledger, bucket: int) -> Iterator[Part]:
+        """Yield the rows of a bucket, none where they cannot be read. Raises ``_BucketLost``, also when columns are
+        read."""
         if self._stop.is_set():
             raise Stopped("stopped")
         if bucket in self._passes.failed:
-            return []
-        return bucket_parts(ledger, bucket)
+            return
+        parts = bucket_parts(ledger, bucket)
+        try:
+            for part in parts:
+                yield _OfBucket(part, lambda error: self._lost(bucket, error))
+        except (LedgerDamaged, InvalidInput) as error:
+            raise self._lost(bucket, error) from None
+
+    def _lost(self, bucket: int, error: CausewayError) -> _BucketLost:
+        """Take notice that a bucket can no longer be read."""
+        if not isinstance(error, _BucketLost):
+            self._passes.fail(bucket, error)
+        return _BucketLost(str(error))
 
     @staticmethod
     def _threads() -> ThreadPoolExecutor:
@@ -216,8 +242,7 @@ class LedgerWatch:
             for run in runs:
                 lanes = _lanes_of(held.shown[run])
                 places = tuple((key, before[key]) for key in _pieces_of(held.shown[run]) if key in before)
-                sent = tuple(known.sent.get(lane) for lane in lanes)
-                keys[bucket, run] = (held.key, held.serial, sent, places)
+                keys[bucket, run] = (held.key, held.serial, _told_of(known, lanes), places)
         self._again = {at: kept for at, kept in self._again.items() if at in keys and kept[0] == keys[at]}
         missing: dict[int, list[int]] = {}
         for bucket, run in keys:
@@ -263,102 +288,32 @@ class LedgerWatch:
             return [*zip(numbers, threads.map(one, numbers), strict=True)]
 
 
-@dataclass
-class _Held(Generic[Shown]):
-    """What a bucket of some files showed with the windows of a serial number. ``open``: whether other windows could
-    change it."""
-
-    key: tuple[str, ...]
-    serial: int
-    shown: Shown
-    open: bool
+class _BucketLost(CausewayError):
+    """A bucket that was read before can no longer be read."""
 
 
-@dataclass
-class _Failed:
-    """A bucket of some files that cannot be read. ``pause``: so many looks pass until it is tried again, ``left`` of
-    them are still to come."""
+@dataclass(frozen=True)
+class _OfBucket:
+    """A part of a bucket. ``lost``: makes the error of one that cannot be read."""
 
-    key: tuple[str, ...]
-    text: str
-    pause: int = 1
-    left: int = 0
+    part: Part
+    lost: Callable[[CausewayError], _BucketLost]
 
+    @property
+    def num_rows(self) -> int:
+        return self.part.num_rows
 
-@dataclass
-class _Kept(Generic[Shown]):
-    """What buckets show, as long as it holds. ``is_open``: whether other windows could change what one shows."""
+    def read(self, names: Sequence[str]) -> pa.Table:
+        try:
+            return self.part.read(names)
+        except LedgerDamaged as error:
+            raise self.lost(error) from None
 
-    is_open: Callable[[Shown], bool]
-    held: dict[int, _Held[Shown]] = field(default_factory=dict)
-    failed: dict[int, _Failed] = field(default_factory=dict)
-    chosen: list[int] = field(default_factory=list)
-    keys: list[tuple[str, ...]] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-    serial: int = 0
-
-    def forget(self, which: Callable[[Shown], bool]) -> None:
-        """Do not keep what some buckets show."""
-        self.held = {bucket: held for bucket, held in self.held.items() if not which(held.shown)}
-
-    def begin(self, keys: list[tuple[str, ...]], rows: list[int], serial: int) -> None:
-        """Choose which buckets are looked at: those whose files are others, and of those that are behind some that have
-        not been looked at for the longest time. ``keys``, ``rows``: of each; ``serial``: of the windows."""
-        self.keys, self.rows, self.serial = keys, rows, serial
-        self.held = {bucket: held for bucket, held in self.held.items() if bucket < len(keys) and keys[bucket]}
-        self.failed = {
-            bucket: failed
-            for bucket, failed in self.failed.items()
-            if bucket < len(keys) and failed.key == keys[bucket]
-        }
-        due = []
-        for bucket, key in enumerate(keys):
-            held, failed = self.held.get(bucket), self.failed.get(bucket)
-            other = held is None or held.key != key or (held.open and held.serial < serial and failed is not None)
-            if key and other and (failed is None or failed.left <= 0):
-                due.append(bucket)
-        most, chosen = max(ROWS_AGAIN, sum(rows) // SHARE_AGAIN), {*due}
-        for bucket in sorted(self.behind() - chosen, key=lambda bucket: (self.held[bucket].serial, bucket)):
-            if most <= 0:
-                break
-            due.append(bucket)
-            most -= rows[bucket]
-        self.chosen = sorted(due, key=lambda bucket: (-rows[bucket], bucket))
-
-    def run(
-        self,
-        parallel: Callable[[Callable[[int], Shown], Iterable[int]], list[tuple[int, Shown | CausewayError]]],
-        judge: Callable[[int], Shown],
-    ) -> dict[int, Shown]:
-        """Look at the chosen buckets, and return what all of them show."""
-        for bucket, found in parallel(judge, self.chosen):
-            if isinstance(found, CausewayError):
-                self.fail(bucket, found)
-                continue
-            self.failed.pop(bucket, None)
-            self.held[bucket] = _Held(self.keys[bucket], self.serial, found, self.is_open(found))
-        return {bucket: held.shown for bucket, held in self.held.items()}
-
-    def fail(self, bucket: int, error: CausewayError) -> None:
-        """Take notice that a bucket cannot be read."""
-        before = self.failed.get(bucket)
-        pause = 1 if before is None else min(2 * before.pause, LONGEST_PAUSE)
-        self.failed[bucket] = _Failed(self.keys[bucket], str(error), pause, pause)
-
-    def behind(self) -> set[int]:
-        """Return the buckets that other windows could change since they were looked at."""
-        held = self.held.items()
-        return {bucket for bucket, each in held if each.open and each.serial < self.serial} - self.failed.keys()
-
-    def unread(self) -> dict[int, str]:
-        """Return the buckets that cannot be read, and why."""
-        return {bucket: failed.text for bucket, failed in sorted(self.failed.items())}
-
-    def waits(self) -> bool:
-        """Begin a look, and return whether there is something to look at though nothing is new."""
-        for failed in self.failed.values():
-            failed.left -= 1
-        return any(failed.left <= 0 for failed in self.failed.values()) or bool(self.behind())
+    def take(self, names: Sequence[str], rows: Rows) -> pa.Table:
+        try:
+            return self.part.take(names, rows)
+        except LedgerDamaged as error:
+            raise self.lost(error) from None
 
 
 class _Told:
@@ -396,6 +351,16 @@ def _touched(ledger: Ledger, file: StoredFile) -> frozenset[int]:
     """Return of which buckets a file has rows, that has rows of several."""
     rows = ledger.read(file, [*LANE, "index", "message_id"])
     return frozenset(np.unique(buckets_of(rows, ledger.buckets)).tolist())
+
+
+def _told_of(known: Known, lanes: list[Lane]) -> list[Any]:
+    """Return what a second look is told of lanes; windows and promises it is told of in the first one, too."""
+    found: list[Any] = []
+    for each in fields(known):
+        value = getattr(known, each.name)
+        if not isinstance(value, Windows | Promises):
+            found.append([value.get(lane) for lane in lanes] if isinstance(value, Mapping) else value)
+    return found
 
 
 def _lanes_of(*runs: Passed) -> list[Lane]:

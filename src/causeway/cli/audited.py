@@ -1,0 +1,167 @@
+"""What ``causeway audit`` shows of an audit: on a terminal, as JSON, as files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from causeway.cli.watch import notes, results
+from causeway.model.text import readable
+
+if TYPE_CHECKING:
+    from causeway.audit.auditing import Audit, Check
+
+COLOURS = {"holds": "bold green", "violated": "bold red", "unknown": "yellow"}
+
+WIDE = 120
+"""A terminal this wide has room for examples beside the figures."""
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """Show how far each step is, on a terminal."""
+    console = notes()
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+
+        def begin(what: str) -> Callable[[int, int], None]:
+            task = progress.add_task(what, total=None, visible=False)
+            return lambda done, of: progress.update(task, completed=done, total=of, visible=True)
+
+        yield begin
+
+
+def holds(checks: list[Check]) -> bool:
+    """Return whether none of some checks is violated."""
+    return not any(each.verdict == "violated" for each in checks)
+
+
+def plain_check(check: Check) -> dict[str, Any]:
+    """Return a check as ``--json`` prints it."""
+    return {
+        "check": check.name,
+        "verdict": check.verdict,
+        "examined": check.examined,
+        "lanes": check.lanes,
+        "violated": check.violated,
+        "unknown": check.unknown,
+        "reasons": [
+            {"verdict": verdict, "reason": reason, "findings": count}
+            for (verdict, reason), count in check.reasons.items()
+        ],
+        "first": _plain(check.first),
+        "worst": _plain(check.worst),
+    }
+
+
+def _plain(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
+
+
+def write_tables(found: Audit, folder: Path) -> None:
+    """Write the tables of an audit as Parquet."""
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("violations", "completeness", "lanes", "sums"):
+        pq.write_table(getattr(found, name), folder / f"{name}.parquet")
+
+
+def show(lake: str, checks: list[Check], found: Audit) -> None:
+    """Print what came of an audit."""
+    console = results()
+    console.print(f"[bold]{escape(readable(lake))}[/bold]: {_verdict(checks)}", soft_wrap=True)
+    for each in checks:
+        if each.violated and each.first is not None:
+            console.print(f"  {each.name}: {escape(earliest(each.first))}", soft_wrap=True)
+    narrow = console.width < WIDE
+    table = Table(box=None, pad_edge=False)
+    for title in ("check", "verdict"):
+        table.add_column(title, no_wrap=True)
+    for title in ("examined", "violated", "unknown"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in ("because",) if narrow else ("because", "first", "worst"):
+        table.add_column(title, overflow="fold")
+    for each in checks:
+        colour = COLOURS[each.verdict]
+        examples = () if narrow else (escape(_example(each.first)), escape(_example(each.worst)))
+        table.add_row(
+            each.name,
+            f"[{colour}]{each.verdict}[/{colour}]",
+            *(f"{number:,}" for number in (each.examined, each.violated, each.unknown)),
+            escape(_because(each)),
+            *examples,
+        )
+    console.print(table)
+    lanes, one_sided, missing = figures(found).values()
+    console.print(
+        f"{_many(missing, 'message')} missing in the input; {_many(lanes, 'lane')}, "
+        f"{one_sided:,} of which only one end was recorded"
+    )
+
+
+def _verdict(checks: list[Check]) -> str:
+    """Return in a few words what is wrong, or that nothing is known to be."""
+    violated = [each for each in checks if each.verdict == "violated"]
+    if violated:
+        named = ", ".join(f"{each.name} {each.violated:,}" for each in violated)
+        return f"[{COLOURS['violated']}]violated[/]: {named}"
+    unknown = sum(1 for each in checks if each.unknown)
+    if unknown:
+        text = f"[{COLOURS['unknown']}]nothing is violated[/], as far as the input shows"
+        return f"{text}; {_many(unknown, 'check')} met holes in it"
+    held = sum(1 for each in checks if each.verdict == "holds")
+    return f"[{COLOURS['holds']}]holds[/]: {_many(held, 'check')}"
+
+
+def earliest(row: dict[str, Any]) -> str:
+    """Return where the first finding is, and when that was."""
+    lane = " ".join(readable(name) for name in (row["protocol"], row["source"], row["destination"]) if name)
+    when = [] if row["time"] is None else [f"at {row['time']:%Y-%m-%d %H:%M:%S} UTC"]
+    when += [] if row["height"] is None else [f"in block {row['height']:,} of {readable(row['chain'] or '?')}"]
+    return " ".join(["first", _example(row), f"({lane})", *when])
+
+
+def figures(found: Audit) -> dict[str, int]:
+    """Return how many lanes there are, of how many only one end was recorded, and how many indices are missing."""
+    from causeway.audit.backlog import lanes_seen, one_sided
+
+    missing = sum(found.lanes["missing"].to_pylist())
+    return {"lanes": lanes_seen(found), "one_sided_lanes": one_sided(found), "missing": missing}
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _because(check: Check) -> str:
+    from causeway.audit.auditing import PROMISED
+
+    if not check.examined:
+        promises = PROMISED.get(check.name)
+        return "nothing to examine" if promises is None else "no lane promises it"
+    return ", ".join(f"{reason} {count:,}" for (_, reason), count in check.reasons.items())
+
+
+def _example(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    lane = readable(row["lane"] or row["source"] or row["protocol"] or "")
+    message = row["message_id"] if row["index"] is None else row["index"]
+    text = f"{lane} {readable(str(message))}"
+    if row["magnitude"] is None:
+        return text
+    if row["unit"] == "microseconds":
+        return f"{text}: {row['magnitude'] / 1_000_000:,.0f} s"
+    return f"{text}: {row['magnitude']:,.0f} {row['unit']}"
+
+
+__all__ = ["earliest", "figures", "holds", "plain_check", "progress_bar", "show", "write_tables"]

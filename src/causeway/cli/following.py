@@ -1,0 +1,233 @@
+"""``causeway audit --follow``: an audit that goes on as the ledger grows, with a line a change and metrics."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from causeway.cli import shell
+from causeway.cli.audited import earliest, holds, plain_check, progress_bar
+from causeway.cli.interrupts import SIGNALS
+from causeway.cli.shell import one_line
+from causeway.cli.watch import notes, results
+from causeway.model.errors import CausewayError, bad_place
+from causeway.model.text import readable
+
+if TYPE_CHECKING:
+    from causeway.audit.auditing import Audit, Check
+    from causeway.pipeline.ledger_watch import Watched
+    from causeway.service.audit_metrics import Shown
+
+
+def follow(
+    place: str, names: Collection[str], *, metrics_port: int | None, seconds: float, limit: int, as_json: bool
+) -> int:
+    """Audit a ledger, or a lake that Causeway runs, whenever there is something new, until Ctrl-C.
+
+    ``names``: of the checks that are asked for; ``metrics_port``: where Prometheus is answered; ``seconds``: between
+    two looks; ``limit``: findings to name of each lane, check and reason. Returns the exit code: whether one of the
+    checks is violated at the end.
+    """
+    from causeway.pipeline.ledger_watch import LedgerWatch, Stopped
+    from causeway.service.audit_metrics import AuditCollector, shown_by
+    from causeway.service.metrics_port import HOST, serving
+
+    collector, view = AuditCollector(), _View(place, names, seconds, as_json)
+
+    def take(watched: Watched | None) -> None:
+        shown = None if watched is None else shown_by(watched, names)
+        collector.show(shown)  # whoever reads the line finds its metrics
+        view.take(watched, shown)
+
+    with (
+        _stopping() as stop,
+        LedgerWatch(place, limit, stop) as watch,
+        serving(collector, metrics_port) as served,
+    ):
+        view.began(None if served is None else f"http://{HOST}:{served}/metrics")
+        try:
+            with progress_bar() as begin:
+                found = watch.look(begin("deriving the ledger"), begin("checking"))
+            take(found)
+            while not stop.wait(seconds):
+                try:
+                    found = watch.look()
+                except Stopped:
+                    raise
+                except (CausewayError, OSError) as error:
+                    collector.failed()
+                    view.failed(error)
+                else:
+                    take(found)
+        except Stopped:
+            pass
+    return view.ended()
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """Give what the first Ctrl-C or SIGTERM sets; a second one ends the process at once."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        restore()
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+    for number in SIGNALS:
+        signal.signal(number, asked)
+    try:
+        yield stop
+    finally:
+        restore()
+
+
+class _View:
+    """What a person, or a program that reads the lines, is told."""
+
+    def __init__(self, place: str, names: Collection[str], seconds: float, as_json: bool) -> None:
+        self._place, self._names, self._seconds, self._as_json = place, names, seconds, as_json
+        self._before: Shown | None = None
+        self._audit: Audit | None = None
+        self._unread: Mapping[int, str] = {}
+        self._failure = ""
+
+    def began(self, metrics: str | None) -> None:
+        """Say what is followed."""
+        where = "" if metrics is None else f"; metrics at {metrics}"
+        text = f"following {readable(self._place)} every {self._seconds:g} s{where}; Ctrl-C ends it"
+        notes().print(escape(text), soft_wrap=True)
+
+    def take(self, watched: Watched | None, shown: Shown | None) -> None:
+        """Say what is new. ``shown``: what a look showed, prepared."""
+        if self._failure:
+            self._say("can be read again", {"failure": None})
+            self._failure = ""
+        if watched is None or shown is None:
+            return
+        for bucket, text in watched.unread.items():
+            if bucket not in self._unread:
+                what = f"bucket {bucket} cannot be read, and counts as it was last read: {readable(text)}"
+                self._say(f"[yellow]{escape(what)}[/yellow]", {"bucket": bucket, "unread": text})
+        for bucket in self._unread:
+            if bucket not in watched.unread:
+                self._say(f"bucket {bucket} can be read again", {"bucket": bucket, "unread": None})
+        self._unread = watched.unread
+        before = self._before
+        if before is None or _figures(shown) != _figures(before):
+            self._tell(shown, before, watched)
+        self._before, self._audit = shown, watched.audit
+
+    def failed(self, error: Exception) -> None:
+        """Say that the ledger cannot be read, once for each reason."""
+        text = bad_place(error) or one_line(error)
+        if text != self._failure:
+            what = f"cannot be read: {readable(text)}; looking again every {self._seconds:g} s"
+            self._say(f"[yellow]{escape(what)}[/yellow]", {"failure": text})
+        self._failure = text
+
+    def ended(self) -> int:
+        """Say in one line how it was at the end, and return the exit code."""
+        if self._audit is None or self._before is None:
+            shell.tell("stopped before anything was checked")
+            return shell.OK
+        violated = [check for check in self._checks(self._audit) if check.verdict == "violated"]
+        named = ", ".join(f"{check.name} {check.violated:,}" for check in violated)
+        end = f"violated: {named}" if named else "nothing is violated"
+        shell.tell(f"stopped at {_at(self._before)}: {end}")
+        return shell.BROKEN if violated else shell.OK
+
+    def _checks(self, audit: Audit) -> list[Check]:
+        return [check for name, check in audit.checks.items() if name in self._names]
+
+    def _tell(self, shown: Shown, before: Shown | None, watched: Watched) -> None:
+        checks = self._checks(watched.audit)
+        parts = [f"{shown.rows:,} rows{_more(shown.rows, None if before is None else before.rows)}"]
+        named = []
+        for check in checks:
+            old = None if before is None else before.totals.get((check.name, "violated"), 0)
+            if check.violated or old:
+                named.append(f"{check.name} {check.violated:,}{_more(check.violated, old)}")
+        parts.append(f"[bold red]violated[/]: {', '.join(named)}" if named else "nothing is violated")
+        unknown = sum(check.unknown for check in checks)
+        if unknown:
+            parts.append(f"unknown {unknown:,}")
+        waiting = sum(lane.open for lane in shown.lanes)
+        if waiting:
+            ages = [lane.open_age for lane in shown.lanes if lane.open_age is not None]
+            oldest = f", the oldest for {_age(max(ages))}" if ages else ""
+            parts.append(f"{waiting:,} open{oldest}")
+        self._say(f"{_at(shown)}: {'; '.join(parts)}", self._plain(shown, checks))
+        for check in checks:
+            old = 0 if before is None else before.totals.get((check.name, "violated"), 0)
+            if check.violated and not old and check.first is not None and not self._as_json:
+                self._say(f"  {check.name}: {escape(earliest(check.first))}", {})
+
+    def _plain(self, shown: Shown, checks: list[Check]) -> dict[str, Any]:
+        ages = {
+            name: [age for lane in shown.lanes if (age := getattr(lane, f"{name}_age")) is not None]
+            for name in ("open", "unacknowledged")
+        }
+        backlog = {
+            name: {
+                "messages": sum(getattr(lane, name) for lane in shown.lanes),
+                "oldest_seconds": max(ages[name], default=None),
+            }
+            for name in ages
+        }
+        return {
+            "lake": self._place,
+            "commit": shown.commit,
+            "height": shown.height,
+            "rows": shown.rows,
+            "holds": holds(checks),
+            "checks": [plain_check(check) for check in checks],
+            **backlog,
+            "one_sided_lanes": shown.one_sided,
+            "missing": sum(lane.missing for lane in shown.lanes),
+            "unread_buckets": [*self._unread],
+        }
+
+    def _say(self, text: str, plain: dict[str, Any]) -> None:
+        if self._as_json:
+            print(json.dumps(plain), flush=True)
+            return
+        console = results()
+        console.print(text, soft_wrap=True)
+        console.file.flush()
+
+
+def _figures(shown: Shown) -> tuple[Any, ...]:
+    """Return what makes a line: a commit that only merges files changes nothing of it."""
+    backlog = [(lane.lane, lane.open, lane.unacknowledged, lane.missing) for lane in shown.lanes]
+    return shown.rows, shown.totals, shown.examined, shown.quarantined, sorted(backlog, key=str)
+
+
+def _at(shown: Shown) -> str:
+    return f"commit {shown.commit}" if shown.height is None else f"height {shown.height}"
+
+
+def _more(now: int, before: int | None) -> str:
+    return "" if before is None or now == before else f" ({now - before:+,})"
+
+
+def _age(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:,.0f} s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:,.0f} min"
+    return f"{seconds / 3600:,.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} days"
+
+
+__all__ = ["follow"]

@@ -1,0 +1,356 @@
+"""``causeway audit --follow``: lines and metrics of a ledger that others write to, of a lake that runs, of damage."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from causeway.audit.auditing import audit_rows
+from causeway.audit.backlog import ChainShown, LaneBacklog
+from causeway.cli.app import build
+from causeway.cli.shell import BAD_INPUT, BROKEN, OK, execute
+from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.network.network import Network
+from causeway.pipeline.lake_taking import ledger_of
+from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger, open_ledger
+from causeway.pipeline.ledger_watch import LedgerWatch, Watched
+from causeway.service.audit_metrics import MOST_LANES, OTHERS, AuditCollector, Shown, shown_by
+from tests.property.audit_ledgers import table
+from tests.unit import ic_lake
+
+HEAD = "direction,side,chain,timestamp,tx_hash,nonce,token_dst,beneficiary,amount\n"
+ENOUGH = 60.0
+"""Seconds after which something hangs; nothing is measured."""
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def metrics(text: str) -> dict[tuple[str, Labels], float]:
+    """Metrics as Prometheus reads them; each series may be there once."""
+    found: dict[tuple[str, Labels], float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name.removeprefix("causeway_audit_"), tuple(sorted(sample.labels.items())))
+            assert key not in found, key
+            found[key] = sample.value
+    return found
+
+
+def told(collector: AuditCollector) -> dict[tuple[str, Labels], float]:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return metrics(generate_latest(registry).decode())
+
+
+class Following:
+    """A process that follows a ledger."""
+
+    def __init__(self, place: str, *options: str) -> None:
+        command = [sys.executable, "-m", "causeway", "audit", place, "--follow", "--interval", "0.1", *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.said: list[str] = []
+        self._lines: Queue[str] = Queue()
+        for stream in (self.process.stdout, self.process.stderr):
+            threading.Thread(target=self._read, args=[stream], daemon=True).start()
+
+    def _read(self, stream: Any) -> None:
+        for line in stream:
+            self._lines.put(line.rstrip("\n"))
+
+    def line(self, wanted: Callable[[str], bool]) -> str:
+        """Return the next line that is wanted."""
+        end = time.monotonic() + ENOUGH
+        while True:
+            try:
+                line = self._lines.get(timeout=max(end - time.monotonic(), 0.001))
+            except Empty:
+                raise AssertionError(f"not said: {self.said}") from None
+            self.said.append(line)
+            if wanted(line):
+                return line
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(ENOUGH)
+
+    def __enter__(self) -> Following:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def ingest(folder: Path, place: str, name: str, events: list[tuple[str, int, int, int]]) -> None:
+    chains = {"send": "ethereum", "recv": "moonbeam"}
+    rows = [
+        f"eth->moonbeam,{side},{chains[side]},{at},0x{side}{nonce},{nonce},a,me,{amount}\n"
+        for side, nonce, at, amount in events
+    ]
+    (folder / name).write_text(HEAD + "".join(rows))
+    assert execute(["ingest", "bridge-events", str(folder / name), "--lake", place], build, "causeway") == OK
+
+
+def test_lines_and_metrics_follow_what_others_commit_until_ctrl_c(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger")
+    ingest(tmp_path, place, "a.csv", [("send", 1, 10_000, 5), ("recv", 1, 20_000, 5), ("send", 2, 20_100, 5)])
+    with Following(place, "--metrics-port", "0") as following:
+        where = following.line(lambda line: "metrics at" in line).split("metrics at ")[1].split(";")[0]
+        line = following.line(lambda line: line.startswith("commit 0: "))
+        assert "3 rows; nothing is violated" in line and line.endswith("1 open, the oldest for 0 s")
+
+        def scraped() -> dict[tuple[str, Labels], float]:
+            with urllib.request.urlopen(where, timeout=ENOUGH) as answer:
+                return metrics(answer.read().decode())
+
+        lane = (("destination", "moonbeam"), ("lane", "eth->moonbeam"), ("protocol", "bridge"), ("source", "ethereum"))
+        # A message more is sent; by the time that the ledger shows, the second waits since 400 seconds.
+        ingest(tmp_path, place, "b.csv", [("send", 3, 20_500, 5)])
+        following.line(lambda line: line.startswith("commit 1: 4 rows (+1); nothing is violated"))
+        found = scraped()
+        assert found["lane_open_messages", lane] == 2 and found["lane_open_oldest_seconds", lane] == 400
+        assert found["overdue_seconds", ()] == 0  # where it is to come, nothing has been seen since
+        assert found["open_messages", ()] == 2 and found["violated", (("check", "authenticity"),)] == 0
+        assert found["chain_last_time_seconds", (("chain", "ethereum"),)] == 20_500
+        assert found["up", ()] == 1 and found["commit", ()] == 1 and found["rows", ()] == 4
+        # Somebody delivers both, one of them altered.
+        ingest(tmp_path, place, "c.csv", [("recv", 2, 23_000, 5), ("recv", 3, 23_500, 6)])
+        line = following.line(lambda line: line.startswith("commit 2: "))
+        assert "violated: authenticity 1 (+1)" in line
+        following.line(lambda line: line.startswith("  authenticity: first eth->moonbeam 3 "))
+        found = scraped()
+        assert found["violated", (("check", "authenticity"),)] == 1
+        named = (("check", "authenticity"), ("reason", "content_differs"), ("verdict", "violated"))
+        assert found["findings", named] == 1
+        assert found["lane_open_messages", lane] == 1 and found["lane_open_oldest_seconds", lane] == 3_000
+        assert found["lane_overdue_seconds", lane] == 1_200  # the bridge lets a message be final after 1,800
+        # The ledger is away for a while.
+        Path(place).rename(tmp_path / "away")
+        following.line(lambda line: line.startswith("cannot be read: ") and "no ledger is there" in line)
+        assert scraped()["up", ()] == 0 and scraped()["failures_total", ()] >= 1
+        (tmp_path / "away").rename(place)
+        following.line(lambda line: line == "can be read again")
+        assert following.end() == BROKEN
+        following.line(lambda line: line == "causeway: stopped at commit 2: violated: authenticity 1")
+    assert not any("Traceback" in line for line in following.said)
+
+
+@pytest.mark.slow
+def test_lines_for_programs_are_json_and_only_what_is_asked_for_decides(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger")
+    ingest(tmp_path, place, "a.csv", [("send", 1, 10_000, 5), ("recv", 1, 20_000, 6)])
+    with Following(place, "--json", "--check", "order") as following:
+        said = json.loads(following.line(lambda line: line.startswith("{")))
+        assert (said["commit"], said["rows"], said["holds"]) == (0, 2, True)
+        assert [check["check"] for check in said["checks"]] == ["order"] and said["open"]["messages"] == 1
+        assert following.end() == OK
+
+
+def test_a_lake_that_runs_is_followed_by_its_heights(tmp_path: Path) -> None:
+    lake = ic_lake.make_lake(tmp_path, certification="off", until=4)
+    with LedgerWatch(lake, 1000) as watch:
+        first = watch.look()
+        assert first is not None and watch.look() is None
+        with Network.from_scenario(tmp_path / "scenario.toml", lake=lake, resume=True) as network:
+            network.run()
+        second = watch.look()
+        assert first.height is not None and second is not None and second.height is not None
+        assert second.height > first.height and watch.look() is None
+        with ledger_of(lake) as ledger:
+            found = audit_ledger(ledger, limit=1000)
+    assert {name: check.reasons for name, check in second.audit.checks.items()} == {
+        name: check.reasons for name, check in found.checks.items()
+    }
+    assert second.audit.lanes.equals(found.lanes) and second.audit.sums.equals(found.sums)
+
+
+Row = dict[str, Any]
+LANE: Row = {"protocol": "p", "source": "a", "destination": "b", "lane": "x", "kind": "request", "stated_by": "test"}
+
+
+def committed(place: str, indices: range, *, new: bool = False, answered: bool = False) -> None:
+    ledger = create_ledger(place, 4) if new else open_ledger(place)
+    writer = LedgerWriter(ledger)
+    rows = [
+        {**LANE, "index": index << 18, "event": event, "chain": chain, "time": index}
+        for index in indices
+        for event, chain in (("sent", "a"), ("received", "b"))
+    ]
+    if answered:  # over another lane
+        rows += [
+            {**LANE, "source": "b", "destination": "a", "kind": "response", "index": index << 18, "event": "received",
+             "chain": "a", "time": index + 1, "answers": f"m{index}"}
+            for index in indices
+        ]  # fmt: skip
+        rows = [{**row, "message_id": f"m{row['index'] >> 18}"} if row["source"] == "a" else row for row in rows]
+    for bucket, mine in by_bucket(table(rows, LEDGER_SCHEMA), 4).items():
+        writer.write("ledger", mine, bucket)
+    writer.commit([], {})
+
+
+def test_a_damaged_file_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger")
+    committed(place, range(40), new=True)
+    with LedgerWatch(place) as watch:
+
+        def look() -> Watched:
+            found = watch.look()
+            assert found is not None
+            return found
+
+        whole = look().audit
+        committed(place, range(40, 80))
+        damaged = max((tmp_path / "ledger" / "ledger" / "bucket=02").iterdir())
+        content = damaged.read_bytes()
+        damaged.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+        found = look()
+        assert [*found.unread] == [2] and damaged.name in found.unread[2]
+        # The others have what is new, and this one what it had.
+        sent = found.audit.lanes["sent"].to_pylist()[0]
+        assert whole.lanes["sent"].to_pylist() == [40] and 40 < sent < 80
+        committed(place, range(80, 81))
+        assert look().audit.lanes["sent"].to_pylist() == [sent + 1]
+        # It is tried later and later, and counts again once it is whole.
+        damaged.write_bytes(content)
+        for _ in range(16):
+            found_again = watch.look()
+            if found_again is not None:
+                break
+        assert found_again is not None and not found_again.unread
+        assert found_again.audit.lanes["sent"].to_pylist() == [81] and watch.look() is None
+
+
+def test_what_is_damaged_after_it_was_read_stops_nothing_either(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger")
+    committed(place, range(40), new=True, answered=True)
+    with LedgerWatch(place) as watch:
+        first = watch.look()
+        assert first is not None and first.audit.checks["answers_without_request"].violated == 0
+        (damaged,) = (tmp_path / "ledger" / "ledger" / "bucket=02").iterdir()
+        content = damaged.read_bytes()
+        damaged.write_bytes(content[: len(content) // 2])
+        committed(place, range(40, 60), answered=True)
+        found = watch.look()
+        assert found is not None and damaged.name in found.unread[2]
+        # Requests in that bucket may well have been sent.
+        assert all(check.verdict != "violated" for check in found.audit.checks.values())
+        damaged.write_bytes(content)
+        for _ in range(16):
+            again = watch.look()
+            if again is not None and not again.unread:
+                break
+        assert again is not None and again.audit.lanes["sent"].to_pylist()[0] == 60
+
+
+def shown(lanes: list[LaneBacklog], chains: list[ChainShown]) -> Shown:
+    return Shown(1, None, 10, {}, {}, lanes, chains, len(lanes), 0, 0, 0, 0)
+
+
+def test_few_lanes_have_metrics_of_their_own_and_names_are_harmless() -> None:
+    hostile = 'a"b\\c\n\x1b[31m{d="1"} ' + "x" * 5_000
+    lanes = [
+        LaneBacklog(("p", f"{hostile}{number}", None, f"lane {number}"), 10, 1, 2, 3, 4.0 + number, None, number)
+        for number in range(3 * MOST_LANES)
+    ]
+    twice = LaneBacklog(("p", f"{hostile}another", None, "lane 7"), 10, 1, 2, 3, 9.0, None, None)
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=100)
+    collector = AuditCollector(now=lambda: 160.0)
+    collector.show(shown([twice, *lanes], [ChainShown(hostile, 5, None, at, 0.5), ChainShown("b", 5, 7, None, None)]))
+    found = told(collector)
+    series = {labels: value for (name, labels), value in found.items() if name == "lane_open_messages"}
+    assert len(series) == MOST_LANES and sum(series.values()) == len(lanes) + 1  # two are cut to one name
+    others = (("destination", ""), ("lane", OTHERS), ("protocol", ""), ("source", ""))
+    assert series[others] == 2 * MOST_LANES + 1
+    assert found["lane_open_oldest_seconds", others] == 3 * MOST_LANES + 3 == found["open_oldest_seconds", ()]
+    (lag,) = [value for (name, _), value in found.items() if name == "chain_lag_seconds"]
+    assert lag == 60.0 and found["chain_last_height", (("chain", "b"),)] == 7
+    assert all(len(value) <= 4 * 128 and value.isprintable() for _, labels in found for _, value in labels)
+
+
+def test_what_is_gone_is_told_as_zero_and_ages_are_by_the_clocks_of_the_data() -> None:
+    rows: list[Row] = [
+        {**LANE, "index": 1, "event": "sent", "chain": "a", "time": 10_000_000},
+        {**LANE, "index": 2, "event": "sent", "chain": "a", "time": 12_000_000},
+        {**LANE, "index": 2, "event": "rejected", "chain": "b", "time": 70_000_000},
+        {**LANE, "index": 3, "event": "sent", "chain": "a", "time": 13_000_000},
+        {**LANE, "index": 3, "event": "acknowledged", "chain": "a", "time": 14_000_000},
+        {**LANE, "index": 4, "event": "sent", "chain": "a", "time": None},
+    ]
+    windows = [{"chain": "a", "first_height": f, "last_height": f + 9, "how": "x", "stated_by": "t"} for f in (1, 31)]
+    collector = AuditCollector(now=lambda: 0.0)
+
+    def look(rows: list[Row]) -> dict[tuple[str, Labels], float]:
+        observed, promises = table(windows, OBSERVED_SCHEMA), PROMISES_SCHEMA.empty_table()
+        audit = audit_rows(table(rows, LEDGER_SCHEMA), observed, promises)
+        collector.show(shown_by(Watched(0, None, audit, observed, promises, {}, 0, {}), [*audit.checks]))
+        return told(collector)
+
+    found = look(rows)
+    assert found["open_messages", ()] == 2 and found["open_oldest_seconds", ()] == 60
+    # Number 2 was rejected where it was to be received: its source does not know.
+    assert found["unacknowledged_messages", ()] == 3 and found["unacknowledged_oldest_seconds", ()] == 60
+    assert found["chain_covered_ratio", (("chain", "a"),)] == 0.5
+    reason = (("check", "exactly_once"), ("reason", "not_received"), ("verdict", "unknown"))
+    assert found["findings", reason] == 2
+    found = look([*rows, *({**row, "event": "received", "chain": "b"} for row in rows if row["index"] in (1, 4))])
+    assert found["findings", reason] == 0 and found["open_messages", ()] == 0
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def test_bad_arguments_end_in_one_line(tmp_path: Path, taken: int, capsys: pytest.CaptureFixture[str]) -> None:
+    place = str(tmp_path / "ledger")
+    create_ledger(place, 1)
+    for arguments, text in (
+        (["--metrics-port", "9464"], "--metrics-port: only with --follow"),
+        (["--interval", "3"], "--interval: only with --follow"),
+        (["--follow", "--out", "x"], "--out: not with --follow"),
+        (["--follow", "--executor", "spark"], "--executor: not with --follow"),
+        (["--processes", "2"], "--processes: only with --reexecute"),
+        (["--follow", "--interval", "0"], "--interval"),
+        (["--follow", "--metrics-port", "99999"], "--metrics-port"),
+        (["--follow", "--metrics-port", str(taken)], f"--metrics-port: 127.0.0.1:{taken} is in use"),
+        (["--follow", "--check", "honesty"], "--check honesty: must be one of"),
+    ):
+        assert execute(["audit", place, *arguments], build, "causeway") == BAD_INPUT, arguments
+        err = capsys.readouterr().err
+        assert text in err and err.count("\n") == 1, err
+    assert execute(["audit", str(tmp_path / "nothing"), "--follow"], build, "causeway") == BAD_INPUT
+    assert "no ledger is there" in capsys.readouterr().err
+
+
+def test_an_empty_ledger_has_metrics_too(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger")
+    create_ledger(place, 3)
+    collector = AuditCollector()
+    assert told(collector)["up", ()] == 0
+    with LedgerWatch(place) as watch:
+        watched = watch.look()
+        assert watched is not None and watched.commit == -1
+        collector.show(shown_by(watched, [*watched.audit.checks]))
+    found = told(collector)
+    assert found["rows", ()] == 0 and found["lanes", ()] == 0 and found["open_oldest_seconds", ()] == 0
+    assert isinstance(watched.audit.violations, pa.Table)
