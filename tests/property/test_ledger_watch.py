@@ -94,6 +94,31 @@ def test_each_look_shows_what_an_audit_of_all_shows(seed: int, tmp_path: Path, m
             alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=LIMIT))
 
 
+def test_what_a_second_look_finds_is_found_anew_when_other_buckets_tell_it_otherwise(tmp_path: Path) -> None:
+    lane = {"protocol": "p", "source": "a", "destination": "b", "lane": "x", "kind": "request", "stated_by": "test"}
+    ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
+    place = ledger.storage.uri
+
+    def commit(*events: tuple[int, str, int]) -> None:
+        writer = LedgerWriter(open_ledger(place))
+        rows = [{**lane, "index": index, "event": event, "chain": "a", "time": at} for index, event, at in events]
+        for bucket, mine in by_bucket(table(rows, LEDGER_SCHEMA), BUCKETS).items():
+            writer.write("ledger", mine, bucket)
+        promise = {"promise": "capacity", "number": 1, "stated_by": "test"}
+        writer.write("promises", table([promise], PROMISES_SCHEMA))
+        writer.commit([], {})
+
+    elsewhere = 2 << 18
+    with LedgerWatch(place) as watch:
+        commit((0, "sent", 20), (1, "sent", 30), (elsewhere, "sent", 10))
+        for _ in range(2):
+            watched = watch.look()
+            assert watched is not None
+            alike(watched.audit, audit_ledger(open_ledger(place), limit=ledger_watch.NAMED))
+            # The first of all is done before the others are sent: fewer are in flight, where nothing is new.
+            commit((elsewhere, "acknowledged", 15))
+
+
 def test_only_buckets_with_something_new_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passed: list[int] = []
 

@@ -338,8 +338,19 @@ def test_bad_arguments_end_in_one_line(tmp_path: Path, taken: int, capsys: pytes
         assert execute(["audit", place, *arguments], build, "causeway") == BAD_INPUT, arguments
         err = capsys.readouterr().err
         assert text in err and err.count("\n") == 1, err
-    assert execute(["audit", str(tmp_path / "nothing"), "--follow"], build, "causeway") == BAD_INPUT
-    assert "no ledger is there" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    for arguments, text in (
+        ([str(tmp_path / "nothing"), "--follow"], "no ledger is there"),
+        ([""], "LAKE: empty"),
+        ([str(tmp_path / "two\nlines")], r"two\nlines: no ledger is there"),
+        ([place, "--out", str(tmp_path / "file")], f"--out {tmp_path / 'file'}: is no folder"),
+    ):
+        assert execute(["audit", *arguments], build, "causeway") == BAD_INPUT, arguments
+        assert text in capsys.readouterr().err
+    (tmp_path / "ledger" / "ledger.json").write_text("{")
+    for arguments in (["audit", place], ["audit", place, "--follow"], ["trace", place, "x"]):
+        assert execute(arguments, build, "causeway") == BAD_INPUT
+        assert f"causeway: {place}: ledger.json is not what was written" in capsys.readouterr().err
 
 
 def test_an_empty_ledger_has_metrics_too(tmp_path: Path) -> None:

@@ -137,8 +137,11 @@ def test_an_answer_and_a_further_hop_belong_to_their_request(
 def test_several_messages_are_listed_and_nothing_of_them_reaches_the_terminal_raw(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    evil = "\x1b[31m[bold]"
-    rows = [row("sent", "a", 1, index=number, transaction=evil, message_id=f"{evil}{number}") for number in range(30)]
+    evil = "\x1b[31m[bold]:smile:"
+    rows = [
+        row("sent", "a", 1, index=number, transaction=evil, sender=1_500 * "\xe9", message_id=f"{evil}{number}")
+        for number in range(30)
+    ]
     stored(tmp_path / "l", [rows])
     place = str(tmp_path / "l")
     assert execute(["trace", place, evil], build, "causeway") == BAD_INPUT
@@ -146,7 +149,7 @@ def test_several_messages_are_listed_and_nothing_of_them_reaches_the_terminal_ra
     assert "30 messages are meant" in err and "and 10 more" in err and "\x1b" not in err
     assert execute(["trace", place, f"{evil}7"], build, "causeway") == OK
     out = capsys.readouterr().out
-    assert "\x1b" not in out and "[bold]7" in out
+    assert "\x1b" not in out and "[bold]:smile:7" in out and 100 * "\xe9" not in out
 
 
 @pytest.mark.parametrize(

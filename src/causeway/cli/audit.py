@@ -14,6 +14,7 @@ from rich.markup import escape
 from causeway.cli import shell
 from causeway.cli.audited import figures, holds, plain_check, progress_bar, show, write_tables
 from causeway.cli.compiling import compile_first
+from causeway.cli.places import folder_for, ledger_at, require_place
 from causeway.cli.watch import notes
 from causeway.model.errors import InvalidInput
 
@@ -132,23 +133,27 @@ def command(
     ):
         if given and not fits:
             raise InvalidInput(f"{option}: {wanted}")
+    require_place("LAKE", lake)
     if reexecute:
         _require_lake(lake)
+    if out is not None:
+        folder_for("--out", out)
     compile_first()
     keep_memory()
     if follow:
         from causeway.cli.following import follow as follow_it
 
-        return follow_it(
-            lake,
-            [name for name in CHECK_NAMES if not check or name in check],
-            metrics_port=metrics_port,
-            seconds=interval or INTERVAL,
-            limit=named or NAMED_FOLLOWING,
-            as_json=as_json,
-        )
+        with ledger_at(lake):
+            return follow_it(
+                lake,
+                [name for name in CHECK_NAMES if not check or name in check],
+                metrics_port=metrics_port,
+                seconds=interval or INTERVAL,
+                limit=named or NAMED_FOLLOWING,
+                as_json=as_json,
+            )
     limit = named or NAMED
-    with progress_bar() as begin, _ledger(lake, begin("deriving the ledger")) as ledger:
+    with ledger_at(lake), progress_bar() as begin, _ledger(lake, begin("deriving the ledger")) as ledger:
         found = audit_ledger(ledger, executor=executor, master=master, limit=limit, progress=begin("checking"))
         if reexecute:
             done = _executed_again(lake, scenario, processes, begin("executing again"))

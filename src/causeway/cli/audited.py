@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from causeway.cli.watch import notes, results
-from causeway.model.text import readable
+from causeway.model.text import name_of, readable
 
 if TYPE_CHECKING:
     from causeway.audit.auditing import Audit, Check
@@ -28,13 +28,22 @@ def progress_bar() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     """Show how far each step is, on a terminal."""
     console = notes()
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+    progress = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
 
-        def begin(what: str) -> Callable[[int, int], None]:
-            task = progress.add_task(what, total=None, visible=False)
-            return lambda done, of: progress.update(task, completed=done, total=of, visible=True)
+    def begin(what: str) -> Callable[[int, int], None]:
+        task = progress.add_task(what, total=None, visible=False)
 
+        def told(done: int, of: int) -> None:
+            progress.start()
+            progress.update(task, completed=done, total=of, visible=True)
+
+        return told
+
+    try:
         yield begin
+    finally:
+        if progress.live.is_started:
+            progress.stop()
 
 
 def holds(checks: list[Check]) -> bool:
@@ -70,7 +79,6 @@ def write_tables(found: Audit, folder: Path) -> None:
     """Write the tables of an audit as Parquet."""
     import pyarrow.parquet as pq
 
-    folder.mkdir(parents=True, exist_ok=True)
     for name in ("violations", "completeness", "lanes", "sums"):
         pq.write_table(getattr(found, name), folder / f"{name}.parquet")
 
@@ -124,9 +132,9 @@ def _verdict(checks: list[Check]) -> str:
 
 def earliest(row: dict[str, Any]) -> str:
     """Return where the first finding is, and when that was."""
-    lane = " ".join(readable(name) for name in (row["protocol"], row["source"], row["destination"]) if name)
+    lane = " ".join(name_of(name) for name in (row["protocol"], row["source"], row["destination"]) if name)
     when = [] if row["time"] is None else [f"at {row['time']:%Y-%m-%d %H:%M:%S} UTC"]
-    when += [] if row["height"] is None else [f"in block {row['height']:,} of {readable(row['chain'] or '?')}"]
+    when += [] if row["height"] is None else [f"in block {row['height']:,} of {name_of(row['chain'] or '?')}"]
     return " ".join(["first", _example(row), f"({lane})", *when])
 
 
@@ -154,9 +162,9 @@ def _because(check: Check) -> str:
 def _example(row: dict[str, Any] | None) -> str:
     if row is None:
         return ""
-    lane = readable(row["lane"] or row["source"] or row["protocol"] or "")
+    lane = name_of(row["lane"] or row["source"] or row["protocol"] or "")
     message = row["message_id"] if row["index"] is None else row["index"]
-    text = f"{lane} {readable(str(message))}"
+    text = f"{lane} {name_of(str(message))}"
     if row["magnitude"] is None:
         return text
     if row["unit"] == "microseconds":

@@ -58,7 +58,8 @@ def follow(
             take(found)
             while not stop.wait(seconds):
                 try:
-                    found = watch.look()
+                    with progress_bar() as begin:
+                        found = watch.look(begin("deriving the ledger"), begin("checking"))
                 except Stopped:
                     raise
                 except (CausewayError, OSError) as error:
@@ -215,7 +216,9 @@ def _figures(shown: Shown) -> tuple[Any, ...]:
 
 
 def _at(shown: Shown) -> str:
-    return f"commit {shown.commit}" if shown.height is None else f"height {shown.height}"
+    if shown.height is not None:
+        return f"height {shown.height}"
+    return "nothing yet" if shown.commit < 0 else f"commit {shown.commit}"
 
 
 def _more(now: int, before: int | None) -> str:

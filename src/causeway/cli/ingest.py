@@ -15,6 +15,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from causeway.cli import ingest_follow, ingest_lake, shell
 from causeway.cli.compiling import compile_first
+from causeway.cli.places import ledger_at
 from causeway.cli.watch import notes, results
 from causeway.ingest.kinds import kinds
 from causeway.model.errors import InvalidInput
@@ -87,14 +88,15 @@ def command(
     declared = load_mapping(kind, mapping)
     compile_first()
     if follow:
-        return ingest_follow.follow_folder(
-            source, lake, declared,
-            buckets=buckets, executor=executor, master=master, once=once, seconds=interval, as_json=as_json,
-        )  # fmt: skip
+        with ledger_at(lake):
+            return ingest_follow.follow_folder(
+                source, lake, declared,
+                buckets=buckets, executor=executor, master=master, once=once, seconds=interval, as_json=as_json,
+            )  # fmt: skip
     if once:
         raise InvalidInput("--once: goes with --follow; without it one call takes what is there")
     try:
-        with _bar() as progress:
+        with ledger_at(lake), _bar() as progress:
             done = ingest(
                 source, lake, declared,
                 buckets=buckets, executor=executor, master=master, set_aside=set_aside, progress=progress,

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
+from causeway.cli.places import ledger_at
 from causeway.cli.watch import notes, results
 
 KIND = "lake"
@@ -24,7 +25,7 @@ def take(source: str, target: str, buckets: int | None, as_json: bool) -> int:
 
     compile_first()
     try:
-        with heights_bar("deriving") as progress:
+        with ledger_at(target), heights_bar("deriving") as progress:
             done = take_lake(source, target, buckets=buckets, progress=progress)
     except KeyboardInterrupt:
         raise shell.Interrupted("interrupted; nothing of it is in the ledger, and it can be run again") from None

@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from causeway.model.errors import InvalidInput
+
+
+@contextlib.contextmanager
+def ledger_at(place: str) -> Iterator[None]:
+    """Name the ledger in errors about what is damaged in it."""
+    from causeway.pipeline.ledger_commits import LedgerDamaged
+
+    try:
+        yield
+    except LedgerDamaged as error:
+        raise InvalidInput(f"{place}: {error}") from None
+
+
+def require_place(what: str, place: str) -> None:
+    """Raise ``InvalidInput`` for a place without a name. ``what``: names it in the error."""
+    if not place:
+        raise InvalidInput(f"{what}: empty; allowed: a folder or URI")
+
+
+def folder_for(option: str, path: Path) -> None:
+    """Make a folder. Raises ``InvalidInput`` where none can be, or be written to."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = "is no folder" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
+        raise InvalidInput(f"{option} {path}: {why}") from None
 
 
 def writable(option: str, path: Path, lake: str | None) -> None:

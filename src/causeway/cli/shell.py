@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from causeway.model.errors import InvalidInput, bad_place
+from causeway.model.text import escaped
 
 OK = 0
 BROKEN = 1
@@ -22,6 +23,7 @@ PIPE_CLOSED = 141
 DEBUG = "CAUSEWAY_DEBUG"
 
 _MOST_CAUSES = 64
+_MOST_CHARACTERS = 500
 
 EPILOG = (
     "Exit codes: 0 done and all guarantees hold, 1 a guarantee is broken or a proof is false, 2 bad input, "
@@ -40,6 +42,7 @@ def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]]
     ``build``: makes the Typer application, so that what fails while it is imported ends here, too. ``name``: what the
     user typed to start it.
     """
+    _open_all_streams()
     if not debugging():
         logging.disable(logging.CRITICAL)  # Spark's and its bridge's: what matters is raised as an error
     try:
@@ -49,6 +52,12 @@ def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]]
     except BrokenPipeError:
         _forget_output()
         return PIPE_CLOSED
+    except SystemExit as error:
+        if error.code != 1:
+            raise
+        # Typer and Rich end so when the output is closed, and no command does.
+        _forget_output()
+        return PIPE_CLOSED
     except (KeyboardInterrupt, Interrupted) as error:
         tell(str(error) or "interrupted")
         return INTERRUPTED
@@ -56,7 +65,8 @@ def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]]
         if _was_interrupted(error):
             tell("interrupted")
             return INTERRUPTED
-        return _failed(error)
+        code = _failed(error)
+        _flush_or_forget()
     return code
 
 
@@ -120,7 +130,7 @@ def _failed(error: Exception) -> int:
     if debugging():
         traceback.print_exception(error)
     if isinstance(error, InvalidInput):
-        tell(one_line(error))
+        tell(escaped(str(error).strip())[:_MOST_CHARACTERS])
         return BAD_INPUT
     place = bad_place(error)
     if place is not None:
@@ -144,12 +154,32 @@ def tell(text: str) -> None:
 def one_line(error: BaseException) -> str:
     """Return the first non-empty line of an error's text, cut to a readable length."""
     lines = [printable(line) for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else "no further text")[:500]
+    return (lines[0] if lines else "no further text")[:_MOST_CHARACTERS]
 
 
 def printable(text: str) -> str:
     """Return a text from a stranger as one line that no terminal takes for a command."""
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
+
+
+def _open_all_streams() -> None:
+    """Open what whoever started the process has closed: the next file would take the place of an output."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _flush_or_forget() -> None:
+    """Write what is left, or forget it where it cannot be written: Python would try again at exit, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _forget_output()
 
 
 def _forget_output() -> None:

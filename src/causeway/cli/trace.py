@@ -14,8 +14,10 @@ from rich.table import Table
 
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
+from causeway.cli.places import ledger_at, require_place
 from causeway.cli.watch import results, waiting
-from causeway.model.text import readable
+from causeway.model.errors import InvalidInput
+from causeway.model.text import name_of, readable
 
 if TYPE_CHECKING:
     from causeway.audit.lives import Life, Step
@@ -69,9 +71,12 @@ def command(
     from causeway.network.tracing import SeveralMessages, trace
     from causeway.pipeline.lake_taking import ledger_of
 
+    require_place("LAKE", lake)
+    if message == "":
+        raise InvalidInput("MESSAGE: empty; allowed: its id, lane and index, journey, or the hash of a transaction")
     compile_first()
     try:
-        with waiting("searching"), ledger_of(lake) as ledger:
+        with ledger_at(lake), waiting("searching"), ledger_of(lake) as ledger:
             found = trace(
                 ledger, message, lane=lane, source=source, destination=destination, sender=sender, index=index
             )
@@ -102,10 +107,10 @@ _KEY = ("protocol", "source", "destination", "lane", "index", "message_id")
 
 def _name(lane: Sequence[str | None], index: int | None, message_id: str | None) -> str:
     protocol, source, destination, name = lane
-    ends = f"{source or '?'} -> {destination or '?'}"
+    ends = f"{name_of(source or '?')} -> {name_of(destination or '?')}"
     parts = [protocol, ends, name if name != ends.replace(" ", "") else None]
     parts.append(f"{index}" if index is not None else message_id)
-    return readable(" ".join(part for part in parts if part))
+    return " ".join(part if part is ends else name_of(part) for part in parts if part)
 
 
 def _chosen(life: Life) -> tuple[list[Step], int]:
@@ -132,7 +137,7 @@ def _show_life(console: Console, life: Life, found: Traced) -> None:
     name = escape(_name(life.lane, life.index, life.message_id))
     console.print(f"[bold]{escape(life.kind)}[/bold] {name}: [bold]{escape(life.outcome)}[/bold]{took}")
     about = [
-        (what, readable(str(value)))
+        (what, name_of(str(value)))
         for what, value in (
             ("id", life.message_id if life.index is not None else None),
             ("answers", life.answers),
@@ -151,10 +156,10 @@ def _show_life(console: Console, life: Life, found: Traced) -> None:
         ("  time (UTC)", ["  " + _time(step.time) for step in steps]),
         ("after", ["" if step.since is None else _delay(step.since) for step in steps]),
         ("event", [_event(step) for step in steps]),
-        ("chain", [escape(readable(step.chain or "")) for step in steps]),
+        ("chain", [escape(name_of(step.chain or "")) for step in steps]),
         ("block", ["" if step.height is None else f"{step.height:,}" for step in steps]),
         ("root", [escape(readable(" or ".join(found.roots(step)))) for step in steps]),
-        ("transaction", [escape(readable(step.row["transaction"] or "")) for step in steps]),
+        ("transaction", [escape(name_of(step.row["transaction"] or "")) for step in steps]),
         ("because", [_because(step) for step in steps]),
     ]
     shown = [(title, cells) for title, cells in columns if any(cell.strip() for cell in cells)]
@@ -174,7 +179,7 @@ def _event(step: Step) -> str:
 
 def _because(step: Step) -> str:
     code, detail = step.row["code"], step.row["detail"]
-    said = [readable(detail)] if detail else []
+    said = [name_of(detail)] if detail else []
     return escape(", ".join(said + ([f"code {code}"] if code else [])))
 
 

@@ -28,13 +28,13 @@ SPAN_SECONDS = 5.0
 
 def notes() -> Console:
     """Return the console for everything but results: standard error."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, emoji=False)
 
 
 def results() -> Console:
     """Return the console for results: standard output, as wide as it needs to be where no terminal limits it."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+    console = Console(highlight=False, emoji=False)
+    return console if console.is_terminal else Console(highlight=False, emoji=False, width=PIPE_WIDTH)
 
 
 @contextmanager

@@ -7,10 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-_PLACE_IS_BAD = {
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT),
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_PLACE_IS_BAD = {*(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT), *_FULL}
 
 
 class CausewayError(Exception):
@@ -33,6 +31,8 @@ def bad_place(error: BaseException) -> str | None:
         return f"{error.strerror}: the system gives no more of them; allow more (ulimit -n)"
     if isinstance(error, OSError) and error.errno in _PLACE_IS_BAD and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return f"cannot be written: {error.strerror}"
     return None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection
 _HEAD = 16
 _TAIL = 4
 _SHOWN_CHARACTERS = 60
+_NAME_CHARACTERS = 120
 _LISTED_NAMES = 8
 _ALL_LISTED = 24
 """Up to so many names are all listed, of more the first ones."""
@@ -28,6 +29,12 @@ def short(digits: str) -> str:
 def readable(text: str) -> str:
     """Return a text on one line: long digests shortened, nothing in it that a terminal would act on."""
     return escaped(_LONG_HEX.sub(lambda found: short(found[0]), text))
+
+
+def name_of(text: str) -> str:
+    """Return a name as ``readable`` does, the middle of a very long one left out."""
+    name = readable(text)
+    return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 21]}…{name[-20:]}"
 
 
 def escaped(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from causeway.ledger.schema import TABLES
-from causeway.model.errors import CausewayError, InvalidInput
+from causeway.model.errors import InvalidInput
 from causeway.pipeline.manifests import decoded, encoded
 from causeway.pipeline.sealed import Seal, seal_from
 from causeway.pipeline.storage import Storage
@@ -39,7 +39,7 @@ WHOLE = ("observed", "promises", "waiting")
 """Tables of which each commit that changes them writes all rows anew."""
 
 
-class LedgerDamaged(CausewayError):
+class LedgerDamaged(InvalidInput):
     """A file of a ledger is not what was written; the message names it."""
 
 
