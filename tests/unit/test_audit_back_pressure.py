@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from causeway.audit import parts
+from causeway.audit import back_pressure, crowds, meeting, parts
 from tests.property.audit_ledgers import Case, compare
 
 LANE = {"protocol": "p", "source": "a", "destination": "b", "lane": "x"}
@@ -58,3 +58,56 @@ def test_a_lane_over_many_pieces_and_buckets_is_one(parts_of: int) -> None:
     compare(given, found)
     assert found.checks["back_pressure"].violated and found.checks["back_pressure"].unknown
     assert found.violations.equals(given.audit(1).violations)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_large_lane_is_looked_at_in_ranges_that_wait_in_a_file(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, rows = Random(seed), []
+    for number in range(200):
+        named = {"index": None, "message_id": f"message-{number}"} if draw.random() < 0.3 else {}
+        index = draw.choice((number, 2**64 - 1 - number, number * 2**17))
+        sent, chain = draw.choice((10, number // 8, draw.randrange(40))), draw.choice(("a", "a", "b"))
+        rows.append({**row("sent", index, sent), **named})
+        if draw.random() < 0.9:
+            end = row(draw.choice(["acknowledged", "dropped"]), index, sent + draw.randrange(9))
+            rows.append({**end, **named, "chain": chain})
+    if seed == 3:
+        rows[0]["height"] = None  # so that times count, of which there are few
+        for number, each in enumerate(rows[:300]):
+            each["time"] = number // 3
+    given = case(rows, 38, 8)
+    whole = given.audit()
+    for name, value in (("RANGE", 7), ("PART_RECORDS", 13), ("HELD_BYTES", 1), ("STEP", 2), ("POINTS", 50)):
+        module = {"RANGE": crowds, "STEP": back_pressure, "POINTS": back_pressure}.get(name, meeting)
+        monkeypatch.setattr(module, name, value)
+    most = 0
+
+    def met(self: meeting.Meeting, pieces: Any) -> Any:
+        nonlocal most
+        own = [*pieces]
+        most = max(most, sum(table.num_rows for kind, table in own if kind == "flights"))
+        return before(self, own)
+
+    before = meeting.Meeting.met
+    monkeypatch.setattr(meeting.Meeting, "met", met)
+    monkeypatch.setattr(parts, "PART_ROWS", 30)
+    found = given.audit(4)
+    compare(given, found)
+    assert found.violations.equals(whole.violations)
+    own = found.checks["back_pressure"]
+    assert (own.unknown if seed == 3 else own.violated) and 0 < most < 100
+
+
+def test_where_there_is_room_no_message_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 3,000 messages at most four are in flight: the runs' summaries say so."""
+    rows = [row("sent", number, number) for number in range(3000)]
+    rows += [row("acknowledged", number, number + 3) for number in range(3000)]
+    monkeypatch.setattr(parts, "PART_ROWS", 500)
+
+    def none(*_: Any) -> None:
+        raise AssertionError("messages were kept")
+
+    monkeypatch.setattr(meeting.Meeting, "pieces", none)
+    assert case(rows, 4000, 8).audit(2).checks["back_pressure"].verdict == "holds"
+    with pytest.raises(AssertionError, match="were kept"):
+        case(rows, 4000, 2).audit(2)

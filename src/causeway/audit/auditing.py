@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit import back_pressure
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.arrays import chosen
+from causeway.audit.back_pressure import examined_of
 from causeway.audit.checks import UNDECIDED, UNKNOWN, VIOLATED, Known, verdict_of_unsent, why_unsent
 from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
 from causeway.audit.joining import Joined, Three, join
-from causeway.audit.meeting import Answered, Here, Meet, meeting_of
+from causeway.audit.meeting import Here, Meet, Together, meeting_of
 from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, VIOLATIONS_SCHEMA, Passed, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
@@ -183,8 +183,8 @@ def audit_by(
     meet: Meet | None = None,
 ) -> Audit:
     """Check a ledger of which ``look`` passes over the buckets, and ``look_at_chains`` over their headers and
-    watermarks, wherever they are; ``meet``: lets rows of different buckets meet (None: nothing is answered over lanes);
-    otherwise as ``audit``."""
+    watermarks, wherever they are; ``meet``: lets rows of different buckets meet (None: nothing is answered over lanes,
+    and ``back_pressure`` finds nothing); otherwise as ``audit``."""
     known = Known(Windows(observed), Promises(promises))
     parts = () if look_at_chains is None else look_at_chains(known.windows)
     stated = stated_together([*parts], known.windows, limit)
@@ -194,12 +194,9 @@ def audit_by(
     ends = np.cumsum([each.pieces.num_rows for each in passed.values()])
     again = {runs[int(np.searchsorted(ends, row, side="right"))] for row in joined.again}
     again |= {run for run, each in passed.items() if each.asks}
-    flights = back_pressure.together(pa.concat_tables([each.flights for each in passed.values()]), known, limit)
-    flown = np.cumsum([each.flights.num_rows for each in passed.values()])
-    again |= {runs[at] for at in np.unique(np.searchsorted(flown, flights.rows, side="right")).tolist()}
     meeting = None if meet is None else meeting_of(passed, known, limit)
-    met = Answered.of(meeting, meet, limit) if meeting is not None and meet is not None else Answered.nothing()
-    known = Known(known.windows, known.promises, joined.sent, complete=True, over=flights.over)
+    met = Together.of(meeting, meet, limit) if meeting is not None and meet is not None else Together.nothing()
+    known = Known(known.windows, known.promises, joined.sent, complete=True)
     if again:
         only: dict[int, list[int]] = {}
         for bucket, number in sorted(again):
@@ -208,7 +205,7 @@ def audit_by(
     behind = [
         each for row, each in joined.behind.items() if runs[int(np.searchsorted(ends, row, side="right"))] not in again
     ]
-    return _result([*passed.values()], joined, behind, flights, stated, met, known, limit)
+    return _result([*passed.values()], joined, behind, stated, met, known, limit)
 
 
 def numbered_runs(
@@ -226,9 +223,8 @@ def _result(
     passed: list[Passed],
     joined: Joined,
     behind: list[tuple[Lane, Three]],
-    flights: back_pressure.Flights,
     stated: Stated,
-    met: Answered,
+    met: Together,
     known: Known,
     limit: int,
 ) -> Audit:
@@ -239,10 +235,11 @@ def _result(
     violations = _bounded(pa.concat_tables([findings, joined.findings, stated.findings, met.findings]), limit)
     over_cuts = pa.table({name: joined.findings[name] for name in ("check", "verdict", "reason", *LANE)})
     over_cuts = over_cuts.append_column("count", pa.array(np.ones(over_cuts.num_rows, np.int64)))
-    flown, flying = back_pressure.counted(flights)
-    counts = pa.concat_tables([counts, over_cuts, stated.counts, flown, met.counts])
+    counts = pa.concat_tables([counts, over_cuts, stated.counts, met.counts])
+    shown = pa.concat_tables([each.lanes for each in passed])
+    flying = examined_of(shown, known.promises)
     examined = pa.concat_tables([*(each.examined for each in passed), stated.examined, flying, met.examined])
-    lanes = _lanes(pa.concat_tables([each.lanes for each in passed]), joined, behind)
+    lanes = _lanes(shown, joined, behind)
     sides = pa.concat_tables([each.sides for each in passed])
     return Audit(
         {name: _check(name, counts, examined, violations) for name in CHECK_NAMES},

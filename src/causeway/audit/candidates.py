@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from causeway.audit import back_pressure
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.checks import MICROSECONDS, UNKNOWN, VIOLATED
 from causeway.audit.passing import OF_MESSAGE, OF_ROW, as_findings
@@ -25,6 +26,9 @@ REASONS = (
     ("answers", UNKNOWN, "open", None),
     ("answers_without_request", VIOLATED, "no_request", None),
     ("answers_without_request", UNKNOWN, "request_not_covered", None),
+    (back_pressure.CHECK, VIOLATED, back_pressure.OVER, "messages"),
+    (back_pressure.CHECK, UNKNOWN, back_pressure.UNCOVERED, "messages"),
+    (back_pressure.CHECK, UNKNOWN, back_pressure.UNPLACED, None),
 )
 """What can be found where records meet: check, verdict, reason, unit of the magnitude."""
 
@@ -81,10 +85,17 @@ def met_of(groups: Sequence[Group], examined: Mapping[str, Array], limit: int) -
 
 
 def _candidates(group: Group) -> pa.Table:
-    number = next(at for at, each in enumerate(REASONS) if (each[0], each[2]) == (group.check, group.reason))
     own = {name: group.records[name][group.which] for name in CANDIDATES_SCHEMA.names if name in group.records}
     size = np.full(len(group.which), np.nan) if group.magnitude is None else group.magnitude
-    return _table(CANDIDATES_SCHEMA, **{**own, "reason": np.full(len(group.which), number), "magnitude": size})
+    return _table(
+        CANDIDATES_SCHEMA,
+        **{**own, "reason": np.full(len(group.which), number_of(group.check, group.reason)), "magnitude": size},
+    )
+
+
+def number_of(check: str, reason: str) -> int:
+    """Return which of ``REASONS`` it is."""
+    return next(at for at, each in enumerate(REASONS) if (each[0], each[2]) == (check, reason))
 
 
 def _table(schema: pa.Schema, **columns: Array) -> pa.Table:

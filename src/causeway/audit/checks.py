@@ -71,20 +71,15 @@ class SentEnds(NamedTuple):
     before: tuple[tuple[int, int], ...] = ()
 
 
-Over = dict[int | str, tuple[str, str, float | None]]
-"""By the index of a message, or its ``message_id`` where it has none: verdict, reason and magnitude."""
-
-
 @dataclass
 class Known:
     """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane.
-    ``complete``: whether that is known; ``over``: which messages are named by ``back_pressure``."""
+    ``complete``: whether that is known."""
 
     windows: Windows
     promises: Promises
     sent: dict[Lane, SentEnds] = field(default_factory=dict)
     complete: bool = False
-    over: dict[Lane, Over] = field(default_factory=dict)
 
 
 class Finding(NamedTuple):

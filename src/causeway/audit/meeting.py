@@ -1,7 +1,8 @@
 """Where rows of different buckets meet: each run gives records, and those of one part come together.
 
-Requests and the responses to them come together by the name of the request (``answering``). Nothing is asked of a
-ledger in which no response names what it answers.
+Requests and the responses to them come together by the name of the request (``answering``), messages of lanes with a
+capacity by ranges of their lane (``flights``). Nothing is asked of a ledger in which no response names what it answers,
+and in whose lanes there is room.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Protocol
 
@@ -33,12 +34,16 @@ from causeway.audit.candidates import (
 )
 from causeway.audit.checks import Bucket, Known
 from causeway.audit.columns import Columns
+from causeway.audit.crowds import pressed
+from causeway.audit.flights import RECORDS as FLIGHT_RECORDS
+from causeway.audit.flights import Pressure, by_part, flights_of
+from causeway.audit.flights_met import flights_met
 from causeway.audit.parts import Part, Rows, Run, parts_of, runs_of
 from causeway.audit.passing import LIMIT, Passed
 from causeway.audit.windows import Lane
 from causeway.ledger.order import lane_numbers
 
-RECORDS = {"requests": REQUESTS_SCHEMA, "responses": RESPONSES_SCHEMA}
+RECORDS = {"requests": REQUESTS_SCHEMA, "responses": RESPONSES_SCHEMA, **FLIGHT_RECORDS}
 """Kinds of records, and their columns."""
 
 PART_RECORDS = 1 << 19
@@ -46,6 +51,8 @@ PART_RECORDS = 1 << 19
 
 HELD_BYTES = 1 << 27
 """So much of records is held in memory; what is more waits in a temporary file."""
+
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 Piece = tuple[int, str, pa.Table]
 """Records of one kind for one part."""
@@ -56,14 +63,22 @@ class Meeting:
     """What meets, and how.
 
     ``known``: windows and promises; ``runs``: of each bucket those that have records; ``lanes``: the lanes of records,
-    by number; ``answering``: what records need; ``limit``: how many findings of a lane and reason are named.
+    by number; ``answering``, ``pressure``: what records need, None: there are none; ``limit``: how many findings of a
+    lane and reason are named.
     """
 
     known: Known
     runs: Mapping[int, tuple[int, ...]]
     lanes: tuple[Lane, ...]
-    answering: Answering
+    answering: Answering | None
+    pressure: Pressure | None
     limit: int = LIMIT
+
+    @property
+    def parts(self) -> int:
+        """Return how many parts there are."""
+        of_answers = 0 if self.answering is None else self.answering.parts
+        return of_answers + (0 if self.pressure is None else self.pressure.count)
 
     def pieces(self, bucket: int, rows: pa.Table | Iterable[Part]) -> Iterator[Piece]:
         """Yield the records of a bucket. ``rows``: as of ``pass_over``."""
@@ -75,15 +90,13 @@ class Meeting:
                 yield from self._records(own, _places(run), bucket)
 
     def _records(self, own: Bucket, places: Ints, bucket: int) -> Iterator[Piece]:
-        parts = self.answering.parts
-        for kind, records in records_of(own, places, bucket, self.answering):
-            unnamed = records["caller"].to_numpy() < 0
-            word = np.where(unnamed, np.arange(len(unnamed), dtype=np.uint64), records["id_0"].to_numpy())
-            part = (word % np.uint64(parts)).astype(np.int64)
-            order = np.argsort(part, kind="stable")
-            records, bounds = records.take(pa.array(order)), np.searchsorted(part[order], np.arange(parts + 1))
-            for each in np.unique(part).tolist():
-                yield each, kind, records.slice(bounds[each], bounds[each + 1] - bounds[each])
+        if self.answering is not None:
+            for kind, records in records_of(own, places, bucket, self.answering):
+                unnamed = records["caller"].to_numpy() < 0
+                word = np.where(unnamed, np.arange(len(unnamed), dtype=np.uint64), records["id_0"].to_numpy())
+                yield from by_part(kind, records, (word % np.uint64(self.answering.parts)).astype(np.int64))
+        if self.pressure is not None:
+            yield from flights_of(own, places, bucket, self.pressure)
 
     def met(self, pieces: Iterable[tuple[str, pa.Table]]) -> Met:
         """Return what the records of a part show, in whatever order they come."""
@@ -91,6 +104,8 @@ class Meeting:
         for kind, records in pieces:
             given[kind].append(records)
         every = {kind: pa.concat_tables(records).combine_chunks() for kind, records in given.items()}
+        if self.pressure is not None and not (every["requests"].num_rows or every["responses"].num_rows):
+            return flights_met(every, self.pressure)
         return answers_met(every["requests"], every["responses"], self.limit)
 
 
@@ -145,8 +160,6 @@ def rows_at(rows: pa.Table | Iterable[Part], places: Ints) -> pa.Table:
 def meeting_of(passed: Mapping[tuple[int, int], Passed], known: Known, limit: int) -> Meeting | None:
     """Return what meets, from what all runs show; None: nothing does."""
     replies = pa.concat_tables([each.replies for each in passed.values()])
-    if not replies.num_rows:
-        return None
     counts = replies.group_by(["protocol", "chain"]).aggregate([("count", "sum")]).to_pylist()
     named = sorted((row["protocol"], row["chain"], row["count_sum"]) for row in counts)
     callers = {(protocol, chain): number for number, (protocol, chain, _) in enumerate(named)}
@@ -156,20 +169,29 @@ def meeting_of(passed: Mapping[tuple[int, int], Passed], known: Known, limit: in
     lanes: list[Lane] = [(a, b, c, d) for a, b, c, d in names]
     asks = [(lane[0], lane[1]) in callers or (lane[1] is None and lane[0] in protocols) for lane in lanes]
     asking = np.array(asks, bool)
-    joined = asking | np.array([(lane[0], lane[2]) in callers for lane in lanes], bool)
+    records = shown["sent"].to_numpy()[asking[codes]].sum() + sum(count for *_, count in named)
+    parts = 1 + int(records) // PART_RECORDS if callers else 0
+    crowds = pa.concat_tables([each.crowds for each in passed.values()])
+    pressure = pressed(crowds, known.promises, parts, PART_RECORDS, limit)
+    if not callers and pressure is None:
+        return None
+    cuts = {} if pressure is None else pressure.cuts
+    joined = asking | np.array([(lane[0], lane[2]) in callers or lane in cuts for lane in lanes], bool)
     numbers = {lanes[code]: number for number, code in enumerate(np.flatnonzero(joined).tolist())}
+    if pressure is not None:
+        pressure = replace(pressure, cuts={lane: cut._replace(number=numbers[lane]) for lane, cut in cuts.items()})
     run = np.repeat(np.arange(len(passed)), [each.lanes.num_rows for each in passed.values()])
     runs: dict[int, list[int]] = {}
     keys = list(passed)
     for place in np.unique(run[joined[codes]]).tolist():
         runs.setdefault(keys[place][0], []).append(keys[place][1])
     frozen = frozenset(lanes[code] for code in np.flatnonzero(asking).tolist())
-    records = shown["sent"].to_numpy()[asking[codes]].sum() + sum(count for *_, count in named)
     return Meeting(
         Known(known.windows, known.promises),
         {bucket: tuple(sorted(each)) for bucket, each in sorted(runs.items())},
         tuple(numbers),
-        Answering(callers, numbers, frozen, 1 + int(records) // PART_RECORDS),
+        Answering(callers, numbers, frozen, parts) if callers else None,
+        pressure,
         limit,
     )
 
@@ -207,7 +229,7 @@ class Waiting:
         for part, pieces in self._held.items():
             for kind, records in pieces:
                 sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, records.schema) as stream:
+                with pa.ipc.new_stream(sink, records.schema, options=_COMPRESSED) as stream:
                     stream.write_table(records)
                 content = sink.getvalue()
                 self._file.write(content)
@@ -264,7 +286,7 @@ class Here:
             with self.threads() as pool:
                 for _ in pool.map(give, meeting.runs):
                     pass
-                return [*pool.map(lambda part: meeting.met(waiting.of(part)), range(meeting.answering.parts))]
+                return [*pool.map(lambda part: meeting.met(waiting.of(part)), range(meeting.parts))]
 
     def rows(self, wanted: Mapping[int, Ints]) -> Mapping[int, pa.Table]:
         """Return rows of buckets (``NAMED``) by where they stand there, ascending."""
@@ -275,7 +297,7 @@ class Here:
 
 
 @dataclass(frozen=True)
-class Answered:
+class Together:
     """What came together: findings, counts and how much was looked at, as of ``Passed``. ``asking``: the lanes of whose
     requests this is all that the check ``answers`` says."""
 
@@ -285,17 +307,18 @@ class Answered:
     asking: frozenset[Lane]
 
     @classmethod
-    def nothing(cls) -> Answered:
+    def nothing(cls) -> Together:
         """Return what comes together where nothing meets."""
         return cls(findings_of(CANDIDATES_SCHEMA.empty_table(), {}), *counts_of([], []), frozenset())
 
     @classmethod
-    def of(cls, meeting: Meeting, meet: Meet, limit: int) -> Answered:
+    def of(cls, meeting: Meeting, meet: Meet, limit: int) -> Together:
         """Let what meets meet."""
         met = meet.met(meeting)
         candidates = shown_of(pa.concat_tables([each.candidates for each in met]).combine_chunks(), limit)
+        asking = frozenset[Lane]() if meeting.answering is None else meeting.answering.asking
         findings = findings_of(candidates, meet.rows(rows_wanted(candidates)))
-        return cls(findings, *counts_of(met, meeting.lanes), meeting.answering.asking)
+        return cls(findings, *counts_of(met, meeting.lanes), asking)
 
     def without(self, found: pa.Table) -> pa.Table:
         """Return findings or counts without those of the check ``answers`` that are replaced by these."""

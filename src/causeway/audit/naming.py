@@ -36,6 +36,22 @@ def own_names(columns: Columns, rows: Ints) -> dict[str, Words]:
     return {"begin": begin, "own_0": np.ascontiguousarray(own[:, 0]), "own_1": np.ascontiguousarray(own[:, 1])}
 
 
+def first_words(columns: Columns, rows: Ints) -> tuple[Words, Words]:
+    """Return the first sixteen bytes of the ``message_id`` of rows without index as two numbers, which together have
+    its order; 0 for rows with an index."""
+    octets = np.zeros((len(rows), 16), np.uint8)
+    unindexed = np.flatnonzero(columns.indexed[rows] == 0)
+    if len(unindexed):
+        texts = _taken(columns, rows[unindexed], "message_id")
+        data, offsets = slices_of(texts)
+        for place in range(16):
+            at = offsets[:-1] + place
+            inside = np.flatnonzero(at < offsets[1:])
+            octets[unindexed[inside], place] = data[at[inside]]
+    words = octets.view(">u8").astype(np.uint64)
+    return np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1])
+
+
 def word_of(name: str) -> int:
     """Return the first eight bytes of the SHA-256 of a name as a number."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")

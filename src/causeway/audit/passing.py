@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway.audit.along import Along, Before, PieceKey, lane_columns
 from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
-from causeway.audit.back_pressure import flights_of, named_in
+from causeway.audit.back_pressure import crowds_in
 from causeway.audit.checks import CHECKS, UNDECIDED, Bucket, Checked, Finding, Known
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
@@ -81,7 +81,7 @@ class Passed:
     """What one run shows. ``findings``: as ``VIOLATIONS_SCHEMA`` without ``example``; ``counts``: how many there are
     of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES`` and
     ``OLDEST``; ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
-    ``flights``: see ``back_pressure``; ``replies``: see ``answering``. ``asks``: whether something can be judged only
+    ``crowds``: see ``back_pressure``; ``replies``: see ``answering``. ``asks``: whether something can be judged only
     in a second look, when all buckets were seen.
     """
 
@@ -92,7 +92,7 @@ class Passed:
     sides: pa.Table
     sums: pa.Table
     pieces: pa.Table
-    flights: pa.Table
+    crowds: pa.Table
     replies: pa.Table
     asks: bool
 
@@ -138,14 +138,14 @@ def _pass_over(rows: Run, known: Known, before: dict[PieceKey, Before], limit: i
     checked = [check(bucket) for check in CHECKS] + [along.order(), along.gap_check()]
     found = [finding for each in checked for finding in each.found if len(finding.rows)]
     return Passed(
-        findings=_named(columns, [*found, *named_in(bucket)], limit),
+        findings=_named(columns, found, limit),
         counts=_counts(columns, found),
         examined=_examined(columns, checked),
         lanes=_figures(bucket, along),
         sides=_sides(columns),
         sums=_sums(bucket),
         pieces=along.summary(),
-        flights=flights_of(bucket),
+        crowds=crowds_in(bucket),
         replies=replies_in(bucket),
         asks=any(_too_many(columns, finding) for finding in found if finding.reason == UNDECIDED),
     )

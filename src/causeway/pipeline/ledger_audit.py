@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by, numbered_runs
-from causeway.audit.checks import Known, Over, SentEnds
+from causeway.audit.checks import Known, SentEnds
 from causeway.audit.meeting import Here
 from causeway.audit.passing import LIMIT, Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
@@ -175,7 +175,6 @@ class _OnSpark:
             *self.tables,
             known.sent,
             known.complete,
-            known.over,
             before,
             runs,
             self.limit,
@@ -221,7 +220,6 @@ class _Look:
     promises: pa.Table
     sent: dict[Lane, SentEnds]
     complete: bool
-    over: dict[Lane, Over]
     before: dict[PieceKey, Before]
     only: Mapping[int, tuple[int, ...]] | None
     limit: int
@@ -231,9 +229,7 @@ def _look_at(shared: Shared, bucket: int) -> Iterable[tuple[int, Passed]]:
     from causeway.pipeline.ledger_tasks import once
 
     look: _Look = shared.value
-    known = once(
-        look.key, lambda: Known(Windows(look.observed), Promises(look.promises), look.sent, look.complete, look.over)
-    )
+    known = once(look.key, lambda: Known(Windows(look.observed), Promises(look.promises), look.sent, look.complete))
     only = None if look.only is None else look.only[bucket]
     parts = bucket_parts(look.ledger, bucket)
     yield from _numbered(pass_over(parts, known, look.before, look.limit, only), only)

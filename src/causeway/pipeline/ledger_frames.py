@@ -177,7 +177,7 @@ class _Meet:
         with Waiting() as waiting:
             for row in _rows_of(query):
                 waiting.add((row["bucket"], kinds[row["run"]], pa.ipc.open_stream(row["shown"]).read_all()))
-            return [meeting.met(waiting.of(part)) for part in range(meeting.answering.parts)]
+            return [meeting.met(waiting.of(part)) for part in range(meeting.parts)]
 
     def rows(self, wanted: Mapping[int, npt.NDArray[np.int64]]) -> Mapping[int, pa.Table]:
         """Return rows of buckets by where they stand there, ascending."""
