@@ -8,6 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from causeway.audit.lives import AGAIN, OTHER_CONTENT, TAKEN_BACK, lives_of
@@ -15,6 +17,10 @@ from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, OK, execute
 from causeway.ledger.order import sorted_rows
 from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.model.errors import InvalidInput
+from causeway.model.text import readable
+from causeway.network.tracing import SeveralMessages, trace
+from causeway.pipeline import ledger_store
 from causeway.pipeline.ledger_search import MessageKey, find, related, rows_of
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
 from tests.property.audit_ledgers import table
@@ -132,6 +138,53 @@ def test_an_answer_and_a_further_hop_belong_to_their_request(
         ("r", "under way"),
     ]
     assert execute(["trace", str(tmp_path / "l"), "j"], build, "causeway") == OK
+
+
+def test_a_name_may_be_begun_or_as_a_terminal_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = [f"0x{number:02x}{'7' * 56}{number:06x}" for number in range(20)]
+    rows = [
+        row("sent", "a", 1, index=number, message_id=ident, transaction=f"0xff{ident[4:]}")
+        for number, ident in enumerate(ids)
+    ]
+    rows.append(row("sent", "a", 1, index=99, transaction=ids[3]))
+    place = str(tmp_path / "l")
+    ledger = stored(tmp_path / "l", [rows[:10], rows[10:]])
+
+    def traced(message: str) -> list[int | None]:
+        return [life.index for life in trace(ledger, message).lives]
+
+    assert traced(ids[4]) == traced(ids[4][:8]) == traced(readable(ids[4])) == [4]
+    assert traced(readable(rows[5]["transaction"])) == [5]  # of many that begin so, the one that ends so
+    for wrong in (ids[4][:5], f"{ids[4][:8]}8", f"{ids[4][:8]}…9999", f"x{ids[4]}", "l/4…"):
+        with pytest.raises(InvalidInput, match="no such message"):
+            trace(ledger, wrong)
+    with pytest.raises(SeveralMessages) as several:
+        trace(ledger, ids[3][:8])
+    assert {key.index for key in several.value.keys} == {3, 99}
+    with pytest.raises(SeveralMessages) as several:
+        trace(ledger, "0xff7777")
+    assert len(several.value.keys) == 20
+    assert execute(["trace", place, readable(ids[4])], build, "causeway") == OK
+    assert f"id {readable(ids[4])}" in capsys.readouterr().out
+
+
+def test_only_row_groups_that_may_have_it_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_store, "ROW_GROUP", 10)
+    rows = [
+        row("sent", "a", number, index=index, lane=f"lane {lane}", message_id=f"{lane}/{index}")
+        for lane in range(4)
+        for number, index in enumerate(range(100))
+    ]
+    ledger, read = stored(tmp_path / "l", [rows], buckets=1), []
+    whole = pq.ParquetFile.read_row_group
+
+    def counted(file: pq.ParquetFile, group: int, **options: Any) -> pa.Table:
+        read.append(group)
+        return whole(file, group, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    assert [life.index for life in trace(ledger, "lane 2/57").lives] == [57]
+    assert set(read) == {25}
 
 
 def test_several_messages_are_listed_and_nothing_of_them_reaches_the_terminal_raw(

@@ -39,7 +39,7 @@ def command(
     message: Annotated[
         str | None,
         typer.Argument(
-            help="Its id, its lane and index (channel-141/123), its journey, or the hash of a transaction.",
+            help="Its id, lane and index (channel-141/123), journey, or the hash of a transaction; or a beginning.",
             show_default=False,
         ),
     ] = None,

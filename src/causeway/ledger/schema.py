@@ -60,6 +60,9 @@ STATEMENT = ("stated_by", "source_file", "source_row")
 DELTAS = ("index", "height", "position", "tick", "time", "source_row")
 """Columns of the tables of which neighbours in a bucket lie close together."""
 
+BOUNDED = (*LANE, "index", "answers", "journey", "chain", "height", "time")
+"""Columns of the tables of which each row group of a file states the least and the largest value."""
+
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _TIME = pa.timestamp("us", "UTC")
 _HASH = pa.binary(32)

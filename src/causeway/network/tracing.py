@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from causeway.audit.lives import Life, Step, lives_of
+from causeway.ledger.schema import LANE
 from causeway.model.errors import InvalidInput
 from causeway.model.text import readable
-from causeway.pipeline.ledger_search import Condition, MessageKey, find, headers_at, related, rows_of
+from causeway.pipeline.ledger_search import Condition, Like, MessageKey, find, headers_at, related, rows_of
 from causeway.pipeline.ledger_store import Ledger
 
 FOLLOWED = 64
@@ -21,6 +22,12 @@ TOGETHER = 8
 """Messages of one transaction that are shown; more are several."""
 
 MOST_INDEX = (1 << 64) - 1
+
+LEAST_BEGIN = 6
+"""So many characters of a name are enough, where they are of one message only."""
+
+SHORTENED = "…"
+"""What stands for the middle of a long name (``model.text``)."""
 
 _NARROWING = ("lane", "source", "destination", "sender", "index")
 
@@ -59,7 +66,8 @@ def trace(ledger: Ledger, message: str | None = None, **narrowing: str | int | N
     Args:
         ledger: as of a commit.
         message: its ``message_id``, its lane (or source) and index as in ``channel-141/123``, its journey, or the hash
-            of a transaction.
+            of a transaction; of these but the lane also the beginning, of ``LEAST_BEGIN`` characters, or a shortened
+            form as a terminal shows it (``0x7ca6c18aa678d735…0b46``).
         narrowing: ``lane``, ``source``, ``destination``, ``sender``, ``index``; without ``message`` these name it.
 
     Raises:
@@ -71,12 +79,13 @@ def trace(ledger: Ledger, message: str | None = None, **narrowing: str | int | N
     for name in narrowed:
         if name not in _NARROWING:
             raise InvalidInput(f"{name}: must be one of {', '.join(_NARROWING)}")
-    conditions = _conditions(message, narrowed)
-    found = find(ledger, conditions)
+    found: list[MessageKey] = []
+    for conditions in _conditions(message, narrowed):
+        found = found or find(ledger, conditions)
     if not found:
         said = [f"{name} {values[0]}" for name, values in narrowed.items()]
         sought = readable(", ".join([*([] if message is None else [message]), *said]))
-        raise InvalidInput(f"{ledger.storage.uri}: {sought}: no such message")
+        raise InvalidInput(f"{sought}: no such message")
     rows = rows_of(ledger, found[:FOLLOWED])
     if len(found) > 1 and not _belong_together(rows, message, len(found)):
         raise SeveralMessages(f"{len(found):,} messages are meant", found)
@@ -91,17 +100,27 @@ def trace(ledger: Ledger, message: str | None = None, **narrowing: str | int | N
     return Traced(tuple(lives), headers_at(ledger, places), len(keys) - len(lives))
 
 
-def _conditions(message: str | None, narrowed: Mapping[str, tuple[str | int, ...]]) -> list[Condition]:
-    """Return the conditions of which a row of the message fulfils one. Raises ``InvalidInput``."""
+def _conditions(message: str | None, narrowed: Mapping[str, tuple[str | int, ...]]) -> Iterator[list[Condition]]:
+    """Yield conditions of which a row of the message fulfils one; later ones count if nothing fulfils the earlier.
+    Raises ``InvalidInput``."""
     if message is None:
         if "index" not in narrowed and "sender" not in narrowed:
             raise InvalidInput("message: missing; name it, or give an index with its lane, sender or source")
-        return [narrowed]
-    conditions: list[Condition] = [{**narrowed, name: (message,)} for name in ("message_id", "transaction", "journey")]
+        yield [narrowed]
+        return
     before, _, number = message.rpartition("/")
     if before and number.isascii() and number.isdecimal() and len(number) <= 20 and int(number) <= MOST_INDEX:
-        conditions += [{**narrowed, name: (before,), "index": (int(number),)} for name in ("lane", "source")]
-    return conditions
+        yield [{**narrowed, name: (before,), "index": (int(number),)} for name in ("lane", "source")]
+    yield [{**narrowed, name: (message,)} for name in ("message_id", "transaction", "journey")]
+    like = _like(message)
+    if len(like.begin) >= LEAST_BEGIN:
+        yield [{**narrowed, name: like} for name in ("message_id", "transaction", "journey")]
+
+
+def _like(message: str) -> Like:
+    """Return what begins as a name of a message does; of a shortened one, as a terminal shows it, what ends so, too."""
+    begin, _, end = message.partition(SHORTENED)
+    return Like(begin, end)
 
 
 def _belong_together(rows: pa.Table, message: str | None, count: int) -> bool:
@@ -109,7 +128,14 @@ def _belong_together(rows: pa.Table, message: str | None, count: int) -> bool:
     journeys = set(rows["journey"].to_pylist())
     if len(journeys) == 1 and None not in journeys:
         return True
-    return count <= TOGETHER and message is not None and message in rows["transaction"].to_pylist()
+    if count > TOGETHER or message is None:
+        return False
+    of_messages: dict[tuple[Any, ...], set[str]] = {}
+    like = _like(message)
+    for row in rows.select([*LANE, "index", "message_id", "transaction"]).to_pylist():
+        key = (*(row[name] for name in LANE), row["message_id"] if row["index"] is None else row["index"])
+        of_messages.setdefault(key, set()).update({row["transaction"]} if like.matches(row["transaction"]) else ())
+    return bool(set.intersection(*of_messages.values()))
 
 
 __all__ = ["FOLLOWED", "MOST_INDEX", "SeveralMessages", "Traced", "trace"]

@@ -27,7 +27,21 @@ from causeway.pipeline.sealed import FileDamaged
 MOST_FOUND = 1_000
 """So many messages are found at most."""
 
-Condition = Mapping[str, Collection[str | int | None]]
+
+@dataclass(frozen=True)
+class Like:
+    """Texts that begin and end in some way."""
+
+    begin: str
+    end: str = ""
+
+    def matches(self, text: str | None) -> bool:
+        """Return whether a text is one."""
+        long_enough = text is not None and len(text) >= len(self.begin) + len(self.end)
+        return long_enough and str(text).startswith(self.begin) and str(text).endswith(self.end)
+
+
+Condition = Mapping[str, Collection[str | int | None] | Like]
 """Columns, and the values of which a row has one in each."""
 
 _KEY = (*LANE, "index", "message_id")
@@ -78,7 +92,7 @@ def rows_of(ledger: Ledger, messages: Iterable[MessageKey]) -> pa.Table:
     """Return all rows of some messages, in the order of the ledger. Raises ``LedgerDamaged``."""
     parts = [LEDGER_SCHEMA.empty_table()]
     for message in messages:
-        condition: dict[str, Collection[str | int | None]] = {
+        condition: dict[str, Collection[str | int | None] | Like] = {
             name: (value,) for name, value in zip(LANE, message.lane, strict=True)
         }
         condition["index"] = (message.index,)
@@ -163,7 +177,11 @@ def _fulfil(rows: pa.Table, condition: Condition) -> npt.NDArray[np.bool_]:
         column = rows[name]
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        found &= np.asarray(pc.is_in(column, pa.array([*values], column.type)))
+        if isinstance(values, Like):
+            hits = pc.and_(pc.starts_with(column, values.begin), pc.ends_with(column, values.end))
+            found &= np.asarray(pc.fill_null(hits, False))
+        else:
+            found &= np.asarray(pc.is_in(column, pa.array([*values], column.type)))
     return found
 
 
@@ -173,11 +191,16 @@ def _may_have(group: pq.RowGroupMetaData, schema: pa.Schema, condition: Conditio
         statistics = group.column(schema.get_field_index(name)).statistics
         if statistics is None:
             continue
+        null = not isinstance(values, Like) and None in values
         if not statistics.has_min_max:
-            if statistics.has_null_count and statistics.null_count == group.num_rows and None not in values:
+            if statistics.has_null_count and statistics.null_count == group.num_rows and not null:
                 return False
             continue
         least, most = statistics.min, statistics.max
+        if isinstance(values, Like):
+            if most < values.begin or least[: len(values.begin)] > values.begin:
+                return False
+            continue
         if isinstance(least, int) and (least < 0 or most < 0):
             continue  # unsigned words that were taken for signed ones
         nulls = not statistics.has_null_count or statistics.null_count > 0
@@ -186,4 +209,4 @@ def _may_have(group: pq.RowGroupMetaData, schema: pa.Schema, condition: Conditio
     return True
 
 
-__all__ = ["MOST_FOUND", "Condition", "MessageKey", "find", "headers_at", "keys_of", "related", "rows_of"]
+__all__ = ["MOST_FOUND", "Condition", "Like", "MessageKey", "find", "headers_at", "keys_of", "related", "rows_of"]

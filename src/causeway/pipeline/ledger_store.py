@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from causeway.ledger.chain_order import LAYOUTS
 from causeway.ledger.order import MOST_BUCKETS, buckets_of, without_repeats
-from causeway.ledger.schema import DELTAS
+from causeway.ledger.schema import BOUNDED, DELTAS
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_commits import (
     CHECKPOINTS,
@@ -350,8 +350,9 @@ def write_file(
     path = f"{folder}/{name}.parquet"
     parts = iter([rows] if isinstance(rows, pa.Table) else rows)
     first = next(parts, schema_of(table).empty_table())
-    deltas, count, size = [name for name in DELTAS if name in first.schema.names], 0, 0
-    with storage.parquet_writer(path, first.schema, sync=False, deltas=deltas) as sink:
+    deltas, bounded = ([name for name in names if name in first.schema.names] for names in (DELTAS, BOUNDED))
+    count = size = 0
+    with storage.parquet_writer(path, first.schema, sync=False, deltas=deltas, statistics=bounded) as sink:
         for part in itertools.chain([first], parts):
             sink.write_table(part, row_group_size=ROW_GROUP)
             count, size = count + part.num_rows, size + part.nbytes
