@@ -320,6 +320,17 @@ def test_windows_are_cut_where_nothing_happened_for_long() -> None:
         ('unit = "any"', 'unit = "h"', 'fields.time.unit: "h": must be'),
         ('send = "sent"', 'send = "send"', 'events[0].event: "send": no such event; did you mean sent?'),
         ('index = "nonce"', "", "neither index nor message_id"),
+        ("seconds = 1800", "seconds = 9223372036854775807", "promises[2].seconds: 9223372036854775807: must be"),
+        (
+            "[windows]",
+            '[[observed]]\nchain = "c"\nfirst_time = "x"\nlast_time = "y"\n[windows]',
+            "observed[0].first_time",
+        ),
+        (
+            "[windows]",
+            '[[observed]]\nchain = "c"\nfirst_time = 2022-01-02T00:00:00Z\nlast_time = "2022-01-01"\n[windows]',
+            "observed[0]: last_time: 2022-01-01T00:00:00+00:00: lies before",
+        ),
         ("part = 0", "part = -1", "fields.source.part: -1: must be greater than or equal to 0"),
         ('promise = "numbered"', 'promise = "fast"', 'promises[0].promise: "fast": must be'),
     ],
@@ -392,6 +403,14 @@ def test_packets_of_other_chains_have_other_columns() -> None:
         taken("channel_id,sequence\n", "ibc-packets", "none.csv")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_any_system_ends_them(end: str) -> None:
+    found = taken(end.join([HEAD, ROW, ROW]))
+    assert len(rows_of(found)) == 2 and not why(found)
+    with pytest.raises(InvalidInput, match="no names of columns: field larger"):
+        taken(f'"{"x" * 200_000}",b{end}')
+
+
 def test_the_other_direction_of_a_bridge_is_a_lane_of_its_own() -> None:
     back = [
         "moonbeam->eth,send,moonbeam,5,0xaa,7,0xAb,0xCd,13",
@@ -411,13 +430,16 @@ TIMES_OF_ANY_UNIT = {
     "1641902381500001999": "2022-01-11T11:59:41.500001+00:00",
     "2022-01-11T12:59:41+01:00": "2022-01-11T11:59:41+00:00",
     "1641902381.0": "2022-01-11T11:59:41+00:00",
-    "99999999999": "5138-11-16T09:46:39+00:00",
+    "5": "1970-01-01T00:00:05+00:00",
+    "1641902381.25": "2022-01-11T11:59:41.250000+00:00",
+    "1641902381500.5": "2022-01-11T11:59:41.500500+00:00",
 }
 
 
 def test_times_of_any_unit_are_told_by_their_size() -> None:
     lines = [
-        json.dumps({"n": place, "at": text}) for place, text in enumerate([*TIMES_OF_ANY_UNIT, "", "-5", "1" * 30])
+        json.dumps({"n": place, "at": text})
+        for place, text in enumerate([*TIMES_OF_ANY_UNIT, "", "-5", "1" * 30, "20220111115941"])
     ]
     fields = {"protocol": {"text": "p"}, "index": "n", "time": {"column": "at", "unit": "any"}}
     event = {"event": {"text": "sent"}}
@@ -431,7 +453,26 @@ def test_times_of_any_unit_are_told_by_their_size() -> None:
     found = replace(parts[0], ledger=ledger, quarantine=quarantine)
     expected = [*map(datetime.fromisoformat, TIMES_OF_ANY_UNIT.values()), None]
     assert [row["time"] for row in rows_of(found)] == expected
-    assert why(found) == [(9, "not_a_time", "time"), (10, "not_a_time", "time")]
+    assert why(found) == [
+        (11, "not_a_time", "time"), (12, "not_a_time", "time"), (13, "ambiguous_time", "time"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("0001-01-01T00:00:00", "Europe/Berlin"),
+        ("9999-12-31T23:59:59", "America/New_York"),
+        ("9999-12-31T23:59:59-10:00", "UTC"),
+        ("0001-01-01T00:00:00+01:00", "UTC"),
+    ],
+)
+def test_a_time_that_its_zone_moves_out_of_the_calendar_is_none(text: str, zone: str) -> None:
+    fields = {"protocol": {"text": "p"}, "index": "n", "time": {"column": "at", "timezone": zone}}
+    given = {"format": "csv", "stated_by": "t", "fields": fields, "events": [{"event": {"text": "sent"}}]}
+    data = f"n,at\n1,{text}\n2,{text[:4]}-06-01T00:00:00\n".encode()
+    (found,) = take_file(io.BytesIO(data), "f.csv", len(data), MappingDocument.model_validate(given))
+    assert why(found) == [(1, "not_a_time", "time")] and len(rows_of(found)) == 1
 
 
 def test_parquet_of_hostile_or_odd_types(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -281,3 +281,22 @@ def test_a_runner_raises_what_one_of_its_tasks_raised_and_ends_the_others() -> N
     with pytest.raises(InvalidInput, match="this one"), ledger_runners._Pool(2, left.stop) as pool:
         pool.results([pool.submit(fail) for _ in range(2)])
     assert left.stopped
+
+
+def test_what_is_no_place_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write("a.csv", HEAD + lines(0, 3))
+    for options, text in (
+        ({"buckets": 0}, "buckets: 0: must be from 1 to 4096"),
+        ({"lake": ""}, "lake: empty"),
+        ({"source": ""}, "source: empty"),
+    ):
+        given = {"source": str(folder.path), "lake": folder.lake, "mapping": mapping(), **options}
+        with pytest.raises(InvalidInput, match=text):
+            ingest(**given)
+    assert not os.path.exists(folder.lake)
+    folder.ingest()
+    with pytest.raises(InvalidInput, match="is a ledger"):
+        ingest(folder.lake, str(tmp_path / "other"), mapping())
+    with pytest.raises(InvalidInput, match=r"buckets: 7: the ledger at .* has 1, for good"):
+        folder.ingest(buckets=7)

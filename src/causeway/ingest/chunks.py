@@ -176,6 +176,11 @@ def _line_end(content: bytes, start: int, separator: bytes | None, *, ended: boo
     """Return where the line that begins at ``start`` ends, 0: nowhere. ``ended``: nothing follows on the content."""
     if separator is None:
         return content.find(b"\n", start) + 1
+    return line_end(content, start, ended=ended)
+
+
+def line_end(content: bytes, start: int = 0, *, ended: bool = False) -> int:
+    """Return where a line of CSV ends that begins at ``start``, 0: nowhere. ``ended``: nothing follows on it."""
     found = (_LAST_LINE_END if ended else _LINE_END).search(content, start)
     return 0 if found is None else found.end()
 
@@ -241,6 +246,6 @@ def _has_long(content: bytes) -> bool:
 
 
 __all__ = [
-    "MOST_RECORD", "SHOWN", "BadFile", "Piece", "Stream", "pieces", "record_count", "record_ends", "unpacked",
-    "unpacked_name",
+    "MOST_RECORD", "SHOWN", "BadFile", "Piece", "Stream", "line_end", "pieces", "record_count", "record_ends",
+    "unpacked", "unpacked_name",
 ]  # fmt: skip

@@ -64,7 +64,10 @@ def header_of(line: bytes, delimiter: str, where: str) -> list[str]:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadFile(f"{where}: not UTF-8 text (byte {error.start} of its header)", "not_utf8") from None
-    names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
+    try:
+        names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
+    except csv.Error as error:
+        raise BadFile(f"{where}: its first line has no names of columns: {error}", "no_columns") from None
     if not any(names):
         raise BadFile(f"{where}: its first line has no names of columns", "no_columns")
     if len(names) > MOST_COLUMNS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.ingest.mapping import FieldSection, TimeSection
+from causeway.ingest.times import times_of
 from causeway.ledger.limbs import Digits, Numbers, limb_columns, read_numbers, slices_of, valid_rows
 from causeway.proofs.hashing import HashFunction, binary_rows, digest_slices
 
@@ -21,12 +21,6 @@ Mask = npt.NDArray[np.bool_]
 MOST_TEXT = 4096
 """Bytes of a text of the ledger."""
 
-_UNITS = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": 0}
-_FIRST_TIME = -62_135_596_800 * 1_000_000
-"""0001-01-01."""
-
-_LAST_TIME = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
-_SIZES = np.array([10**11, 10**14, 10**17], dtype=np.uint64)
 _DIGITS = {
     Digits.NEGATIVE: "negative",
     Digits.NO_NUMBER: "not_a_number",
@@ -147,85 +141,12 @@ class Rows:
 
     def time(self, field: TimeSection) -> pa.Array:
         """Return a field as times in UTC."""
-        kind = pa.timestamp("us", "UTC")
         origin, column = self.column(field)
-        if pa.types.is_timestamp(column.type):
-            micros = self._micros(column, origin)
-            if column.type.tz is None:
-                return self._in_utc(micros, valid_rows(micros), field, origin).cast(kind)
-            return micros.cast(pa.int64()).cast(kind)
-        if field.unit == "any":
-            return self._of_any_unit(field, origin, column).cast(kind)
-        if field.unit != "iso":
-            words, found = self.numbers("time", field).u64()
-            good = found == Digits.GOOD
-            factor = _UNITS[field.unit]
-            late = words > np.uint64(_LAST_TIME // factor if factor else _LAST_TIME * 1000)
-            self.refuse(late & good, "not_a_time", "time", origin)
-            micros = words * np.uint64(factor) if factor else words // np.uint64(1000)
-            seen = good & ~late
-            return pa.array(np.where(seen, micros, np.uint64(0)).view(np.int64), mask=~seen).cast(kind)
-        return self._written(column if pa.types.is_string(column.type) else as_text(column), field, origin).cast(kind)
-
-    def _of_any_unit(self, field: TimeSection, origin: str, column: pa.Array) -> pa.Array:
-        """Return times that are numbers of whatever unit, which their size tells, or written."""
-        words, found = _numbers_of(column).u64()
-        numbers = found == Digits.GOOD
-        # Up to 1e11 are seconds (the year 5138), up to 1e14 milliseconds, and so on; before 1973 it is ambiguous.
-        factors = np.array([1_000_000, 1000, 1, 0], dtype=np.uint64)[
-            np.searchsorted(_SIZES, np.where(numbers, words, np.uint64(0)), side="right")
-        ]
-        micros = np.where(factors > 0, words * factors, words // np.uint64(1000))
-        late = numbers & (micros > np.uint64(_LAST_TIME))
-        self.refuse(late, "not_a_time", "time", origin)
-        good = numbers & ~late
-        read = pa.array(np.where(good, micros, np.uint64(0)).view(np.int64), mask=~good)
-        read = read.cast(pa.timestamp("us", "UTC"))
-        if numbers.all():
-            return read
-        texts = column if pa.types.is_string(column.type) else as_text(column)
-        others = pc.if_else(pa.array(numbers), pa.scalar(None, pa.string()), texts)
-        return pc.coalesce(read, self._written(others, field, origin))
-
-    def _micros(self, column: pa.Array, origin: str) -> pa.Array:
-        """Return times of any unit in microseconds, by the clock that they are of."""
-        valid = valid_rows(column)
-        values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        factor = _UNITS[column.type.unit]
-        late = (values > _LAST_TIME // factor) | (values < _FIRST_TIME // factor) if factor else np.zeros(0, dtype=bool)
-        if late.any():
-            self.refuse(late & valid, "not_a_time", "time", origin)
-            valid, values = valid & ~late, np.where(late, 0, values)
-        micros = values * factor if factor else values // 1000
-        return pa.array(micros, pa.timestamp("us"), mask=None if valid.all() else ~valid)
-
-    def _written(self, column: pa.Array, field: TimeSection, origin: str) -> pa.Array:
-        from causeway.ingest.text_loops import read_times
-
-        data, offsets = slices_of(column)
-        micros, found = np.empty(len(column), dtype=np.int64), np.empty(len(column), dtype=np.uint8)
-        read_times(data, offsets[:-1], offsets[1:], micros, found)
-        found[~valid_rows(column)] = 3
-        self.refuse(found == 0, "not_a_time", "time", origin)
-        local = found == 1
-        times = pa.array(micros, pa.timestamp("us"), mask=(found != 1) & (found != 2))
-        if not local.any():
-            return times.cast(pa.timestamp("us", "UTC"))
-        in_utc = self._in_utc(times, local, field, origin)
-        return pc.if_else(pa.array(local), in_utc, times.cast(pa.timestamp("us", "UTC")))
-
-    def _in_utc(self, times: pa.Array, local: Mask, field: TimeSection, origin: str) -> pa.Array:
-        """Return times by the clock of the mapping's zone in UTC. What that clock shows twice or never is refused."""
-        utc = pa.timestamp("us", "UTC")
-        if field.timezone == "UTC":
-            return times.cast(utc)
-        one, other = (
-            pc.assume_timezone(times, field.timezone, ambiguous=which, nonexistent=which).cast(utc)
-            for which in ("earliest", "latest")
-        )
-        differ = _mask(pc.not_equal(one, other)) & local
-        self.refuse(differ, "ambiguous_time", "time", origin)
-        return one
+        if field.text is not None:
+            column = pa.array([field.text] * self.count, pa.string())
+        elif pa.types.is_dictionary(column.type):
+            column = as_text(column)
+        return times_of(column, field, lambda bad, reason: self.refuse(bad, reason, "time", origin))
 
     def payload_hash(self, content: list[str], numbers: set[str]) -> pa.Array:
         """Return the digest of what the columns ``content`` say, null where one of them is not there.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -26,6 +27,9 @@ ENDINGS = {"csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json"), "parquet":
 FILE = "{file}"
 """What stands in ``otherwise`` for the name of the file, without its endings."""
 
+MOST_COUNT = 9_000_000_000_000
+"""Seconds, blocks or messages that a promise or a gap has at most: as microseconds they are a number of 63 bits."""
+
 LISTED = 64
 """Events, windows and promises of a mapping, each."""
 
@@ -44,6 +48,21 @@ def _timezone(value: str) -> str:
     return value
 
 
+def _moment(value: object) -> object:
+    """Return a time of TOML or a text as a text in UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError("must be a time such as 2022-01-11T12:00:00Z") from None
+    if not isinstance(value, datetime):
+        raise ValueError("must be a time such as 2022-01-11T12:00:00Z")
+    try:
+        return (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+    except OverflowError:
+        raise ValueError("must be a time of the years 1 to 9999") from None
+
+
 def _event(value: str) -> str:
     if value not in [event.value for event in Event]:
         raise ValueError(f"must be one of {', '.join(Event)}")
@@ -54,6 +73,8 @@ EventName = Annotated[str, AfterValidator(_event)]
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 Columns = Annotated[list[Text], BeforeValidator(_listed)]
 Values = dict[Text, str]
+Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+Moment = Annotated[str, BeforeValidator(_moment)]
 
 
 Format = Literal["csv", "jsonl", "parquet"]
@@ -140,7 +161,7 @@ class InferredSection(Section):
     """``[windows]``: windows from the rows themselves."""
 
     by: Literal["height", "time"] = Field(..., description="What a window is measured in.")
-    gap: U64 | None = Field(None, description="More blocks or seconds than this without any row begin a new window.")
+    gap: Count | None = Field(None, description="More blocks or seconds than this without any row begin a new window.")
     events: list[EventName] = Field(default_factory=list, description="The events that show it; without any, all.")
 
 
@@ -151,14 +172,20 @@ class WindowSection(Section):
     events: list[EventName] = Field(default_factory=list)
     first_height: U64 | None = None
     last_height: U64 | None = None
-    first_time: Text | None = None
-    last_time: Text | None = None
+    first_time: Moment | None = None
+    last_time: Moment | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         for first, last in ((self.first_height, self.last_height), (self.first_time, self.last_time)):
             if (first is None) != (last is None):
                 raise ValueError("give first and last of heights or of times together")
+        if self.first_height is not None and self.last_height is not None and self.first_height > self.last_height:
+            raise ValueError(f"last_height: {self.last_height}: lies before first_height ({self.first_height})")
+        if self.first_time is not None and self.last_time is not None:
+            first_time, last_time = map(datetime.fromisoformat, (self.first_time, self.last_time))
+            if first_time > last_time:
+                raise ValueError(f"last_time: {self.last_time}: lies before first_time ({self.first_time})")
         if self.first_height is None and self.first_time is None:
             raise ValueError("give first_height and last_height, or first_time and last_time")
         return self
@@ -175,8 +202,8 @@ class PromiseSection(Section):
     source: Text | None = None
     destination: Text | None = None
     lane: Text | None = None
-    seconds: U64 | None = None
-    number: U64 | None = None
+    seconds: Count | None = None
+    number: Count | None = None
 
     @model_validator(mode="after")
     def _number(self) -> Self:

@@ -19,6 +19,7 @@ from causeway.ingest.chunks import (
     BadFile,
     Piece,
     Stream,
+    line_end,
     pieces,
     record_count,
     unpacked,
@@ -149,18 +150,17 @@ def _header(content: Stream, file: str, mapping: MappingDocument) -> tuple[list[
     if mapping.format_of(file) == "jsonl":
         read = content.read(len(_MARK))
         return None, read.removeprefix(_MARK), len(_MARK) if read == _MARK else 0
-    read = b""
-    while b"\n" not in read:
+    read, end, ended = b"", 0, False
+    while not end and not ended:
         more = content.read(1 << 16)
-        if not more:
-            if not read.strip():
-                raise BadFile(f"{file}: empty; a CSV file begins with the names of its columns", "empty")
-            break
-        read += more
-        if len(read) > MOST_RECORD and b"\n" not in read:
+        read, ended = read + more, not more
+        end = line_end(read, ended=ended)
+        if not end and len(read) > MOST_RECORD:
             raise BadFile(f"{file}: its first line is longer than {MOST_RECORD:,} bytes", "too_large")
-    line, end, rest = read.partition(b"\n")
-    return header_of(line.rstrip(b"\r"), mapping.delimiter, file), rest, len(line) + len(end)
+    if not read.strip():
+        raise BadFile(f"{file}: empty; a CSV file begins with the names of its columns", "empty")
+    end = end or len(read)
+    return header_of(read[:end].rstrip(b"\r\n"), mapping.delimiter, file), read[end:], end
 
 
 def _columns_of(plan: Plan, names: list[str] | None) -> Callable[[Piece], Columns]:

@@ -134,7 +134,7 @@ class Seen:
             row |= {"first_height": window.first_height, "last_height": window.last_height}
             for name in ("first_time", "last_time"):
                 text = getattr(window, name)
-                row[name] = None if text is None else _time_of(text, name)
+                row[name] = None if text is None else datetime.fromisoformat(text)
             rows.append(row)
         return rows
 
@@ -191,14 +191,6 @@ def joined(spans: Spans, gap: int | None) -> Spans:
 
 def _row(chain: str, events: list[str] | None, how: str, by: str) -> dict[str, Any]:
     return {**dict.fromkeys(OBSERVED_SCHEMA.names), "chain": chain, "events": events, "how": how, "stated_by": by}
-
-
-def _time_of(text: str, name: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(f"observed.{name}: {text!r}: must be a time such as 2022-01-11T12:00:00Z") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _micros(time: datetime) -> int:

@@ -201,6 +201,8 @@ def _line(error: dict[str, Any], document: Mapping[str, Any], under: tuple[Key, 
     value = error.get("input")
     # Of a table in which something is wrong the message says what; one that stands for something else is the value.
     inside = isinstance(value, dict) and not kind.endswith("_type")
+    if inside and not steps:  # a check of the whole document, which says where
+        return message
     return f"{dotted(steps)}: {message}" if inside else f"{dotted(steps)}: {shown(value)}: {message}"
 
 

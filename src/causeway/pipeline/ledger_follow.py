@@ -125,9 +125,7 @@ class Follower:
         self._tails: OrderedDict[str, Tail] = OrderedDict()
         self._digests: dict[str, Any] = {}
         self._waiting: dict[str, int] = {}
-        ledger = opened(lake)
-        if ledger is not None and buckets is not None and buckets != ledger.buckets:
-            raise InvalidInput(f"buckets: {buckets}: the ledger at {lake} has {ledger.buckets}, for good")
+        ledger = opened(lake, buckets)
         self.ledger = ledger
         self._known = Known(() if ledger is None else ledger.taken(), self._identity)
 
@@ -184,7 +182,7 @@ class Follower:
         ledger = self.ledger
         if ledger is None:
             chosen = max(LEAST_BUCKETS, buckets_for([take.source for take in takes], self._mapping))
-            ledger = self.ledger = create_ledger(self._lake, self._buckets or chosen)
+            ledger = self.ledger = create_ledger(self._lake, chosen if self._buckets is None else self._buckets)
         size = sum(take.source.size - take.begin for take in takes)
         runner: Runner = InThreads()
         if spark is not None and (self._executor == "spark" or (self._executor == "auto" and size >= SPARK_BYTES)):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from causeway.ingest.chunks import BadFile
 from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import is_divisible
+from causeway.ledger.order import MOST_BUCKETS
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.allocator import keep_memory
 from causeway.pipeline.ledger_commit import Done, commit_files
@@ -38,7 +39,7 @@ _ROW_BYTES = {"csv": 200, "jsonl": 1000, "parquet": 20}
 """About how many bytes a record takes, by the format: to choose how many buckets a new ledger has."""
 
 _BUCKET_ROWS, _MOST_ROWS = 400_000, 2_000_000
-_FEW_BUCKETS, _MOST_BUCKETS = 64, 4096
+_FEW_BUCKETS = 64
 
 Progress = Callable[[int, int], None]
 """Told how many bytes are read, and of how many."""
@@ -105,7 +106,7 @@ def ingest(
         raise InvalidInput(f"executor: {executor}: must be one of {', '.join(EXECUTORS)}")
     found, others = sources_of(source, mapping)
     known = identity(mapping)
-    ledger = opened(lake)
+    ledger = opened(lake, buckets)
     before = Known(() if ledger is None else ledger.taken(), known)
     takes, failed = before.new_in(found, mapping)
     if failed and not set_aside:
@@ -116,9 +117,7 @@ def ingest(
             raise no_files(source, mapping)
         return Ingested(None, 0, 0, 0, 0, 0, 0, 0, {}, {}, skipped, others)
     if ledger is None:
-        ledger = create_ledger(lake, buckets or buckets_for(found, mapping))
-    elif buckets is not None and buckets != ledger.buckets:
-        raise InvalidInput(f"buckets: {buckets}: the ledger at {lake} has {ledger.buckets}, for good")
+        ledger = create_ledger(lake, buckets_for(found, mapping) if buckets is None else buckets)
     size = sum(take.source.size - take.begin for take in takes)
     runner: Runner
     if executor == "spark" or (executor == "auto" and (session is not None or size >= SPARK_BYTES)):
@@ -160,9 +159,17 @@ def identity(mapping: MappingDocument) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def opened(lake: str) -> Ledger | None:
-    """Return the ledger at a path or URI, None where there is none yet."""
-    return open_ledger(lake) if Storage(lake).exists(LEDGER_FILE) else None
+def opened(lake: str, buckets: int | None = None) -> Ledger | None:
+    """Return the ledger at a path or URI, None where there is none yet. ``buckets``: that it must have, or may be made
+    with; None: any. Raises ``InvalidInput``."""
+    if not lake:
+        raise InvalidInput("lake: empty; give a folder or URI")
+    if buckets is not None and not 1 <= buckets <= MOST_BUCKETS:
+        raise InvalidInput(f"buckets: {buckets}: must be from 1 to {MOST_BUCKETS}")
+    ledger = open_ledger(lake) if Storage(lake).exists(LEDGER_FILE) else None
+    if ledger is not None and buckets is not None and buckets != ledger.buckets:
+        raise InvalidInput(f"buckets: {buckets}: the ledger at {lake} has {ledger.buckets}, for good")
+    return ledger
 
 
 def buckets_for(sources: Sequence[Source], mapping: MappingDocument) -> int:
@@ -172,7 +179,7 @@ def buckets_for(sources: Sequence[Source], mapping: MappingDocument) -> int:
         size = source.size if is_divisible(source.path) else 5 * source.size
         rows += size // _ROW_BYTES[mapping.format_of(source.path)]
     few = min(1 << max(rows // _BUCKET_ROWS, 0).bit_length(), _FEW_BUCKETS)
-    return min(max(few, 1 << max(rows // _MOST_ROWS, 0).bit_length()), _MOST_BUCKETS)
+    return min(max(few, 1 << max(rows // _MOST_ROWS, 0).bit_length()), MOST_BUCKETS)
 
 
 __all__ = ["EXECUTORS", "BadFile", "Ingested", "buckets_for", "identity", "ingest", "ingested", "opened"]

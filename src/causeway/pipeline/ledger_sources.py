@@ -15,7 +15,7 @@ from causeway.ingest.chunks import BadFile
 from causeway.ingest.mapping import ENDINGS, MappingDocument, is_of
 from causeway.ingest.reader import is_text
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.ledger_commits import Input
+from causeway.pipeline.ledger_commits import LEDGER_FILE, Input
 from causeway.pipeline.ledger_runs import Ranged
 from causeway.pipeline.places import LocalPlace
 from causeway.pipeline.storage import Storage
@@ -119,11 +119,13 @@ def shown_name(path: str) -> str:
 
 def located(source: str) -> tuple[Storage, str | None]:
     """Return the folder of a file and its name there, or a folder and None. Raises ``InvalidInput``."""
+    if not source:
+        raise InvalidInput("source: empty; give a file, a folder or a URI")
     whole = Storage(source.rstrip("/") or "/")
     if isinstance(whole.place, LocalPlace):
         path = whole.place.root
         if os.path.isdir(path):
-            return whole, None
+            return _no_ledger(whole, source), None
         if not os.path.lexists(path):
             raise InvalidInput(f"{source}: no such file or folder")
         parent, name = os.path.split(path)
@@ -133,7 +135,13 @@ def located(source: str) -> tuple[Storage, str | None]:
     parent, _, name = whole.uri.rpartition("/")
     if "://" in parent and Storage(parent).size(name) is not None:
         return Storage(parent), name
-    return whole, None
+    return _no_ledger(whole, source), None
+
+
+def _no_ledger(folder: Storage, source: str) -> Storage:
+    if folder.exists(LEDGER_FILE):
+        raise InvalidInput(f"{source}: is a ledger; give the files that are to be taken into one")
+    return folder
 
 
 def files_in(folder: Storage, formats: Sequence[str]) -> tuple[list[Source], int]:
