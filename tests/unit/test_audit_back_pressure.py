@@ -36,6 +36,11 @@ def test_one_too_many_is_named_and_an_end_at_the_same_height_makes_room() -> Non
     assert found.checks["back_pressure"].violated == 1
 
 
+def test_a_promise_of_any_number_is_one() -> None:
+    assert case([row("sent", 1, 9)], 20, 2**64 - 1).audit().checks["back_pressure"].verdict == "holds"
+    assert case([row("sent", 1, 9)], 20, 0).audit().checks["back_pressure"].violated == 1
+
+
 def test_where_ends_may_be_missed_it_is_unknown() -> None:
     rows = [row("sent", number, 9 + number) for number in (1, 2, 3)]
     found = case(rows, 11, 2).audit()

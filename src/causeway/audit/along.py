@@ -198,11 +198,8 @@ def _latest(columns: Columns, rows: Array, starts: Array, stops: Array) -> Array
 
 def lane_columns(columns: Columns, codes: Array) -> dict[str, pa.Array]:
     """Return the four names of lanes as columns."""
-    found = {}
-    for place, name in enumerate(("protocol", "source", "destination", "lane")):
-        names = pa.array([lane[place] for lane in columns.lanes], pa.string())
-        found[name] = names.take(pa.array(codes))
-    return found
+    at = pa.array(codes)
+    return {name: names.take(at) for name, names in columns.lane_names.items()}
 
 
 def _row_columns(columns: Columns, name: str, rows: Array) -> dict[str, pa.Array]:

@@ -19,6 +19,7 @@ from causeway.audit.checks import NO_FINDING, Bucket, own_replies
 from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, REQUEST, Columns, code_of
 from causeway.audit.naming import digests_of, own_names
 from causeway.audit.windows import EVERY, Lane
+from causeway.ledger.order import EVENTS
 from causeway.ledger.schema import Event, Kind
 from causeway.model.order import groups_of
 
@@ -28,9 +29,11 @@ Caller = tuple[str, str]
 CALLERS_SCHEMA = pa.schema([("protocol", pa.string()), ("chain", pa.string()), ("count", pa.int64())])
 """How many rows a run has that may be responses to a chain."""
 
-_RESPONSES = [KINDS.index(kind) for kind in (Kind.RESPONSE, Kind.REJECT, Kind.REFUND)]
+_IS_RESPONSE = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in (Kind.RESPONSE, Kind.REJECT, Kind.REFUND)])
 _HERE = [code_of(event) for event in (Event.RECEIVED, Event.ANSWERED)]
 """With what a response is seen on the chain that asked."""
+
+_IS_HERE = np.isin(np.arange(len(EVENTS)), _HERE)
 
 _FORGED = 3
 """The status of a received row whose content no sending has (``message_loops.DIFFERS``)."""
@@ -95,7 +98,7 @@ def _response_rows(columns: Columns) -> Ints:
     """Return the rows of messages that answer, on a chain that may have asked."""
     if not columns.events.intersection(_HERE):
         return np.zeros(0, np.int64)
-    return np.flatnonzero(np.isin(columns.kind, _RESPONSES) & np.isin(columns.event, _HERE) & (columns.alive == 1))
+    return np.flatnonzero(_IS_RESPONSE[columns.kind] & _IS_HERE[columns.event] & (columns.alive == 1))
 
 
 def records_of(bucket: Bucket, places: Ints, number: int, state: Answering) -> Iterator[tuple[str, pa.Table]]:

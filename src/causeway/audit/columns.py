@@ -31,7 +31,7 @@ from causeway.audit.parts import Run
 from causeway.audit.windows import Lane
 from causeway.ledger.codes import Names
 from causeway.ledger.order import EVENTS, SEGMENT_BITS
-from causeway.ledger.schema import LIMBS, Event, Kind
+from causeway.ledger.schema import LANE, LIMBS, Event, Kind
 from causeway.model.errors import InvalidInput
 
 Bools = npt.NDArray[np.bool_]
@@ -131,6 +131,11 @@ class Columns:
     def events(self) -> frozenset[int]:
         """The events that there are, as codes."""
         return frozenset(np.flatnonzero(np.bincount(self.event, minlength=len(EVENTS))).tolist())
+
+    @cached_property
+    def lane_names(self) -> dict[str, pa.Array]:
+        """The four names of each lane."""
+        return {name: pa.array([lane[at] for lane in self.lanes], pa.string()) for at, name in enumerate(LANE)}
 
     @cached_property
     def all_placed(self) -> bool:

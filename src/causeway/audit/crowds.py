@@ -15,6 +15,9 @@ from causeway.model.order import groups_of
 RANGE = 1 << 17
 """About so many messages of a large lane make a range."""
 
+_MOST = 2**63 - 1
+"""More than any lane can have in flight."""
+
 
 def pressed(crowds: pa.Table, promises: Promises, begin: int, most: int, limit: int) -> Pressure | None:
     """Return the ranges of lanes that are looked at closely; None: in no lane can be anything to find.
@@ -30,7 +33,7 @@ def pressed(crowds: pa.Table, promises: Promises, begin: int, most: int, limit: 
     lanes: list[Lane] = [(a, b, c, d) for a, b, c, d in names]
     if not lanes:
         return None
-    capacity = np.array([promises.of(lane).get(CAPACITY) or 0 for lane in lanes], np.int64)
+    capacity = np.array([min(promises.of(lane).get(CAPACITY) or 0, _MOST) for lane in lanes], np.int64)
     high = np.asarray(crowds["by_height"].to_numpy(zero_copy_only=False), bool)
     in_heights = np.bincount(code[high], minlength=len(lanes)) == np.bincount(code[~high], minlength=len(lanes))
     rows = np.flatnonzero(high == in_heights[code])

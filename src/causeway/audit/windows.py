@@ -159,9 +159,16 @@ class Promises:
             self._of.setdefault(_names_in(row), []).append(row)
         # Which of the four names promises give: most name the whole lane, or none.
         self._given = {tuple(name is not None for name in names) for names in self._of}
+        self._known: dict[Lane, dict[str, int | None]] = {}
 
     def of(self, lane: Lane) -> dict[str, int | None]:
         """Return what a lane promises, with the number of each."""
+        found = self._known.get(lane)
+        if found is None:
+            found = self._known[lane] = self._found(lane)
+        return found
+
+    def _found(self, lane: Lane) -> dict[str, int | None]:
         found: dict[str, int | None] = {}
         for given in self._given:
             one, two, three, four = (own if wanted else None for own, wanted in zip(lane, given, strict=True))
