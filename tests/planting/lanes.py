@@ -263,7 +263,7 @@ def over_capacity(net: Traffic, random: Random) -> Planted | None:
             next_index(net, lane),
             last_place(net, lane, "sent"),
         )
-        if capacity is None or capacity > 20_000 or index is None or last is None or last["height"] is None:
+        if capacity is None or capacity > 1_000 or index is None or last is None or last["height"] is None:
             continue
         if not all(net.window(lane[1], "height", last["height"], last["height"], event) for event in ENDS):
             continue
