@@ -291,7 +291,7 @@ def test_what_is_no_place_is_refused_before_anything_is_made(tmp_path: Path) -> 
         ({"lake": ""}, "lake: empty"),
         ({"source": ""}, "source: empty"),
     ):
-        given = {"source": str(folder.path), "lake": folder.lake, "mapping": mapping(), **options}
+        given: dict[str, Any] = {"source": str(folder.path), "lake": folder.lake, "mapping": mapping(), **options}
         with pytest.raises(InvalidInput, match=text):
             ingest(**given)
     assert not os.path.exists(folder.lake)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from causeway.ingest.chunks import SHOWN, BadFile, Piece, record_ends
+from causeway.ingest.naming import folded
 from causeway.model.text import shown
 
 MOST_COLUMNS = 4096
@@ -224,9 +225,9 @@ def joined(parts: Iterator[Columns]) -> Columns:
     return Columns(rows, values, int(before[-1]), broken, sum(part.blank for part in every))
 
 
-def json_columns(piece: Piece, wanted: Collection[str]) -> Columns:
+def json_columns(piece: Piece, wanted: Collection[str], *, loose: bool = False) -> Columns:
     """Return the lines of a piece, a JSON object each. A column is a path of keys, ``origin.chainId``; what is not
-    there, or null, is null."""
+    there, or null, is null. ``loose``: keys are compared without case, spaces, ``-`` and ``_``."""
     from causeway.ingest.text_loops import ABSENT, ESCAPED, FINE, NULL, read_lines
 
     if piece.broken is not None:
@@ -237,11 +238,11 @@ def json_columns(piece: Piece, wanted: Collection[str]) -> Columns:
     begins = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
     data = np.frombuffer(piece.content, dtype=np.uint8)
     paths = sorted(wanted)
-    tree, keys = tree_of(paths)
+    tree, keys = tree_of([folded(path) for path in paths] if loose else paths)
     shape = (len(ends), max(len(paths), 1))
     starts, stops = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     kinds, faults = np.full(shape, ABSENT, dtype=np.uint8), np.empty(len(ends), dtype=np.uint8)
-    read_lines(data, begins, ends, tree, keys, starts, stops, kinds, faults)
+    read_lines(data, begins, ends, tree, keys, int(loose), starts, stops, kinds, faults)
     broken, blank = [], 0
     for row in np.flatnonzero(faults != FINE).tolist():
         text = piece.content[begins[row] : ends[row]]

@@ -32,13 +32,14 @@ _DIGITS = {
 class Rows:
     """The columns of some records, and which of them cannot be read: ``why`` has a reason's number for each, 0: none.
 
-    ``reasons``: (reason, field, column) by number.
+    ``reasons``: (reason, field, column) by number. ``nulls``: texts that say of a number or a time that none is there.
     """
 
     values: dict[str, pa.Array]
     count: int
     why: npt.NDArray[np.uint16]
     reasons: list[tuple[str, str, str]]
+    nulls: Sequence[str] = ()
 
     def refuse(self, bad: Mask, reason: str, name: str, column: str) -> None:
         """Say that rows cannot be read; the first reason of a row stays."""
@@ -49,9 +50,12 @@ class Rows:
     def column(self, field: FieldSection) -> tuple[str, pa.Array]:
         """Return the name of the column that a field reads, and the column: of several that are there, in each row the
         first that has a value; nulls where there is none."""
-        there = [name for name in field.column if name in self.values]
+        return self._first_of(field.column)
+
+    def _first_of(self, names: Sequence[str]) -> tuple[str, pa.Array]:
+        there = [name for name in names if name in self.values]
         if not there:
-            return (field.column or ["text"])[0], pa.nulls(self.count, pa.string())
+            return (names or ["text"])[0], pa.nulls(self.count, pa.string())
         if len(there) == 1 or not self.values[there[0]].null_count:
             return there[0], self.values[there[0]]
         columns = [self.values[name] for name in there]
@@ -65,6 +69,7 @@ class Rows:
             return constant(field.text, self.count)
         origin, column = self.column(field)
         column = column if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type) else as_text(column)
+        column = _without_empty(column)
         if field.split is None and not field.values and field.otherwise is None:
             self._check(column, name, origin, needed)
             return column
@@ -105,6 +110,8 @@ class Rows:
         else:
             origin, column = self.column(field)
         found = _numbers_of(column)
+        if self.nulls and (found.found == Digits.NO_NUMBER).any():
+            found.found[(found.found == Digits.NO_NUMBER) & is_one_of(column, self.nulls)] = Digits.EMPTY
         for kind, reason in _DIGITS.items():
             self.refuse(found.found == kind, reason, name, origin)
         return found
@@ -146,28 +153,33 @@ class Rows:
             column = pa.array([field.text] * self.count, pa.string())
         elif pa.types.is_dictionary(column.type):
             column = as_text(column)
+        if self.nulls and pa.types.is_string(column.type) and (empty := is_one_of(column, self.nulls)).any():
+            column = pc.if_else(pa.array(empty), pa.scalar(None, pa.string()), column)
         return times_of(column, field, lambda bad, reason: self.refuse(bad, reason, "time", origin))
 
-    def payload_hash(self, content: list[str], numbers: set[str]) -> pa.Array:
-        """Return the digest of what the columns ``content`` say, null where one of them is not there.
+    def payload_hash(self, content: Sequence[Sequence[str]], numbers: set[str]) -> pa.Array:
+        """Return the digest of what the columns ``content`` say (of each list that which is there), null where one of
+        them is not there.
 
         SHA-256 over, for each in turn, its length as four bytes (little-endian) and its bytes: without spaces around,
-        hexadecimal digits after ``0x`` small, of ``numbers`` without ``+`` and leading zeros.
+        hexadecimal digits after ``0x`` small (40 or 64 of them also without), of ``numbers`` without ``+``, leading
+        zeros and a fraction of nothing.
         """
         from causeway.ingest.text_loops import append_texts
 
-        columns = [self.values.get(name, pa.nulls(self.count, pa.string())) for name in content]
-        columns = [column if pa.types.is_string(column.type) else as_text(column) for column in columns]
+        columns = [self._first_of(names)[1] for names in content]
+        columns = [_without_empty(column if pa.types.is_string(column.type) else as_text(column)) for column in columns]
         valid = np.logical_and.reduce([valid_rows(column) for column in columns])
         parts = [slices_of(column) for column in columns]
         room = np.zeros(self.count, dtype=np.int64)
         for _, offsets in parts:
-            room += 4 + np.diff(offsets)
+            room += 6 + np.diff(offsets)
         starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(room)])[: self.count]
         ends = starts.copy()
         out = np.empty(int(room.sum()), dtype=np.uint8)
-        for name, (data, offsets) in zip(content, parts, strict=True):
-            append_texts(data, offsets[:-1], offsets[1:], valid.view(np.uint8), int(name in numbers), ends, out)
+        for names, (data, offsets) in zip(content, parts, strict=True):
+            number = int(not numbers.isdisjoint(names))
+            append_texts(data, offsets[:-1], offsets[1:], valid.view(np.uint8), number, ends, out)
         digests = binary_rows(digest_slices(HashFunction.SHA256, out, starts, ends)).cast(pa.binary(32))
         return digests if valid.all() else pc.if_else(pa.array(valid), digests, pa.scalar(None, pa.binary(32)))
 
@@ -185,6 +197,16 @@ def is_one_of(column: pa.Array, texts: Sequence[str]) -> Mask:
         return found
     texts_of = column if pa.types.is_string(column.type) else column.cast(pa.string())
     return _mask(pc.is_in(texts_of, pa.array(texts, pa.string())))
+
+
+def _without_empty(column: pa.Array) -> pa.Array:
+    """Return texts with nulls for empty ones: nothing was seen there."""
+    coded = pa.types.is_dictionary(column.type)
+    texts = column.dictionary if coded else column
+    if not len(texts) or pc.min(pc.binary_length(texts)).as_py() != 0:
+        return column
+    filled = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    return filled.take(column.indices).dictionary_encode() if coded else filled
 
 
 def as_text(column: pa.Array) -> pa.Array:
@@ -205,8 +227,9 @@ def _ruled(value: str | None, field: FieldSection) -> tuple[str | None, bool]:
             return None, False
         value = parts[field.part]
     value = value.strip()
-    if value in field.values:
-        return field.values[value], True
+    known = value.lower() if field.ignore_case else value
+    if known in field.values:
+        return field.values[known], True
     if field.values and field.others != "keep":
         return None, field.others == "null"
     return value or None, True
@@ -231,7 +254,14 @@ def _numbers_of(column: pa.Array) -> Numbers:
         read = read_numbers(texts)
         if not (read.found == Digits.NO_NUMBER).any():
             return read
-        return read_numbers(pc.replace_substring_regex(texts, _ZEROS, r"\1\2"))
+        whole = read_numbers(pc.replace_substring_regex(texts, _ZEROS, r"\1\2"))
+        # What writes such texts rounds numbers from 2**53 on, and writes them so up to 10**16.
+        words, found = whole.u64()
+        rounded = (read.found == Digits.NO_NUMBER) & (found == Digits.GOOD)
+        rounded &= (words >= np.uint64(1 << 53)) & (words < np.uint64(10**16))
+        whole.found[rounded] = Digits.NO_NUMBER
+        whole.words[rounded] = 0
+        return whole
     valid = valid_rows(column)
     wide = column.fill_null(0)
     words = np.zeros((len(column), 4), dtype=np.uint64)

@@ -93,6 +93,7 @@ class FieldSection(Section):
     split: Columns | None = Field(None, description="What the value is cut at, or several; with part.")
     part: Annotated[int, Field(ge=0, le=99)] | None = Field(None, description="Which part is taken, from 0.")
     values: Values = Field(default_factory=dict, description="Other texts for some values.")
+    ignore_case: bool = Field(False, description="Whether values are looked up in small letters.")
     others: Literal["keep", "refuse", "null"] = Field("keep", description="What becomes of a value not in values.")
     otherwise: Text | None = Field(None, description="What stands where the value is missing; {file}: the file.")
     optional: bool = Field(False, description="Whether the column may be missing; the field is then not seen.")
@@ -103,6 +104,8 @@ class FieldSection(Section):
             raise ValueError("give either column or text")
         if (self.split is None) != (self.part is None):
             raise ValueError("give split and part together")
+        if self.ignore_case and any(value != value.lower() for value in self.values):
+            raise ValueError("with ignore_case, values stand in small letters")
         return self
 
 
@@ -140,7 +143,9 @@ class FieldsSection(Section):
     transaction: AField | None = None
     sender: AField | None = None
     receiver: AField | None = None
-    content: list[Text] = Field(default_factory=list, description="Columns that make up what a message carries.")
+    content: list[Columns] = Field(
+        default_factory=list, description="Columns that make up what a message carries; of a list in it, one of them."
+    )
     asset: AField | None = None
     amount: AField | None = None
     code: AField | None = None
@@ -153,6 +158,9 @@ class EventSection(FieldsSection):
     where: dict[Text, Condition] = Field(default_factory=dict, description="Columns, and the values they must have.")
     present: list[Columns] = Field(
         default_factory=list, description="Columns that must not be empty; of a list in it, one of them."
+    )
+    optional: bool = Field(
+        False, description="Whether columns of present may be missing: there are no such events then."
     )
     file: Text = Field("*", description="Names of files that have such rows, with * and ?.")
 
@@ -221,6 +229,12 @@ class MappingDocument(Section):
     format: Annotated[list[Format], BeforeValidator(_listed), Field(min_length=1)] = Field(
         ..., description="Of the files, or several: which one of them a file's name says, the first if it does not."
     )
+    names: Literal["exact", "loose"] = Field(
+        "exact", description="How names of columns are compared; loose: without case, spaces, - and _."
+    )
+    nulls: Annotated[list[str], Field(max_length=LISTED)] = Field(
+        default_factory=list, description="Texts that say that nothing is there, of numbers, times and present."
+    )
     delimiter: Annotated[str, Field(pattern=r"^[,;|\t]$")] = Field(",", description="Between fields of CSV.")
     stated_by: Text = Field(..., description="Whose statement the rows are.")
     fields: FieldsSection = Field(default_factory=lambda: FieldsSection.model_validate({}))
@@ -260,6 +274,14 @@ class MappingDocument(Section):
                     if text not in known:
                         raise ValueError(f"events[{place}].{name}: {unknown(name, text, known)}")
         return self
+
+    def columns(self) -> set[str]:
+        """Return the names of all columns that it speaks of."""
+        found = {column for condition in self.ignore for column in condition}
+        for event in map(self.of, self.events):
+            found.update(*(section.column for _, section in fields_of(event)), *event.present, *event.content)
+            found.update(event.where)
+        return found
 
     def of(self, event: EventSection) -> EventSection:
         """Return an event with the fields that all have."""

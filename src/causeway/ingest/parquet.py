@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ _FEW = 256
 _MOST_FOOTER = 64 << 20
 
 _EXACT = 2.0**53
-"""Up to here every whole number is a number of 64 bits with a fraction, and only one."""
+"""Below it every whole number is a number of 64 bits with a fraction of its own; from it on several are one."""
 
 _ALLOWED = "text, whole numbers, decimals without fraction, times, booleans and bytes"
 
@@ -41,21 +41,31 @@ _ALLOWED = "text, whole numbers, decimals without fraction, times, booleans and 
 class ParquetSource:
     """An open Parquet file. ``names``: its columns; those within structs are paths, ``origin.chainId``."""
 
-    def __init__(self, stream: Stream, where: str, size: int, named: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        where: str,
+        size: int,
+        named: Collection[str] = (),
+        known: Callable[[Sequence[str]], list[str]] = list,
+    ) -> None:
         """Open a file: ``stream``, which can be moved in; ``where``: its name; ``size``: its length; ``named``: columns
-        of few different values, which become dictionaries. Raises ``BadFile``."""
+        of few different values, which become dictionaries; ``known``: makes of the file's names those that are used.
+        Raises ``BadFile``."""
         self.where, self._stream = where, stream
         self.file = self._opened([])
         self._types = dict(_leaves(self.file.schema_arrow, ""))
-        self.names = tuple(name for name, _ in _leaves(self.file.schema_arrow, ""))
-        twice = next((name for name, count in Counter(self.names).items() if count > 1), None)
+        stored = [name for name, _ in _leaves(self.file.schema_arrow, "")]
+        twice = next((name for name, count in Counter(stored).items() if count > 1), None)
         if twice is not None:
             text = f"{where}: column {shown(twice)} is there twice; each needs a name of its own"
             raise BadFile(text, "column_twice")
         rows = int(self.file.metadata.num_rows)
         if rows > FREE_ROWS + ROWS_A_BYTE * size:
             raise BadFile(f"{where}: {rows:,} rows in {size:,} bytes; refused", "too_large")
-        texts = [name for name in self.names if name in named and _is_text(self._types[name])]
+        self.names = tuple(known(stored))
+        self._stored = dict(zip(self.names, stored, strict=True))
+        texts = [name for known, name in self._stored.items() if known in named and _is_text(self._types[name])]
         if texts:
             self.file = self._opened(texts)
             self._types = dict(_leaves(self.file.schema_arrow, ""))
@@ -93,8 +103,8 @@ class ParquetSource:
 
     def columns(self, wanted: Collection[str], first: int, end: int) -> Iterator[Columns]:
         """Yield the rows of some row groups, some at a time, numbered from 1. Raises ``BadFile``."""
-        chosen = [name for name in self.names if name in wanted]
-        for name in chosen:
+        chosen = {known: name for known, name in self._stored.items() if known in wanted}
+        for name in chosen.values():
             if not _readable(self._types[name]):
                 kind = self._types[name]
                 raise BadFile(f"{self.where}: column {name} is {kind}; a mapping reads {_ALLOWED}", "column_type")
@@ -112,17 +122,18 @@ class ParquetSource:
         except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
             raise _unreadable(self.where, str(error)) from None
 
-    def _group(self, group: int, chosen: list[str]) -> Iterator[Columns]:
+    def _group(self, group: int, chosen: dict[str, str]) -> Iterator[Columns]:
         if not chosen:
             count = self.rows(group, group + 1)
             for start in range(0, count, ROWS_AT_ONCE):
                 some = min(count - start, ROWS_AT_ONCE)
                 yield Columns(np.arange(1, some + 1, dtype=np.uint64), {}, some)
             return
-        at_once = self._rows_at_once(group, chosen)
-        for batch in self.file.iter_batches(at_once, row_groups=[group], columns=chosen, use_threads=False):
+        stored = list(chosen.values())
+        at_once = self._rows_at_once(group, stored)
+        for batch in self.file.iter_batches(at_once, row_groups=[group], columns=stored, use_threads=False):
             rows = np.arange(1, batch.num_rows + 1, dtype=np.uint64)
-            values = {name: plain(_within(batch, name)) for name in chosen}
+            values = {known: plain(_within(batch, name)) for known, name in chosen.items()}
             yield _checked(Columns(rows, values, batch.num_rows))
 
     def _rows_at_once(self, group: int, chosen: list[str]) -> int:
@@ -247,11 +258,12 @@ def _whole(column: pa.Array) -> pa.Array:
     """Return numbers with a fraction as whole ones, and no number as null; where some are not whole, as texts."""
     values = column.fill_null(np.nan).to_numpy(zero_copy_only=False)
     missing = np.isnan(values)
-    good = ~missing & (np.abs(values) <= _EXACT) & (values == np.floor(np.where(np.isfinite(values), values, 0)))
+    good = ~missing & (np.abs(values) < _EXACT) & (values == np.floor(np.where(np.isfinite(values), values, 0)))
     numbers = pa.array(np.where(good, values, 0).astype(np.int64), mask=~good)
     if bool((good | missing).all()):
         return numbers
-    texts = pa.array([None if gone else repr(value) for gone, value in zip(missing, values.tolist(), strict=True)])
+    pairs = zip(missing, values.tolist(), strict=True)
+    texts = pa.array([None if gone else repr(value) if abs(value) < _EXACT else f"{value:e}" for gone, value in pairs])
     return pc.if_else(pa.array(good), numbers.cast(pa.string()), texts)
 
 

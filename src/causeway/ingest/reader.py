@@ -27,6 +27,7 @@ from causeway.ingest.chunks import (
 )
 from causeway.ingest.columns import Columns, csv_columns, header_of, json_columns
 from causeway.ingest.mapping import MappingDocument
+from causeway.ingest.naming import names_as_known
 from causeway.ingest.parquet import ParquetSource
 from causeway.ingest.taking import Plan, Taken, named_columns, plan_for
 
@@ -79,7 +80,8 @@ def take_file(
     name; ``size``: its length. Raises ``BadFile`` for a file that is not of the mapping's format, or lacks a column.
     """
     if mapping.format_of(file) == "parquet":
-        source = ParquetSource(stream, file, size, named_columns(mapping))
+        known = partial(names_as_known, mapping=mapping, where=file)
+        source = ParquetSource(stream, file, size, named_columns(mapping), known)
         plan = plan_for(mapping, file, source.names)
         before = part.first
         groups = source.columns(plan.columns, part.begin, source.groups if part.end is None else part.end)
@@ -160,12 +162,13 @@ def _header(content: Stream, file: str, mapping: MappingDocument) -> tuple[list[
     if not read.strip():
         raise BadFile(f"{file}: empty; a CSV file begins with the names of its columns", "empty")
     end = end or len(read)
-    return header_of(read[:end].rstrip(b"\r\n"), mapping.delimiter, file), read[end:], end
+    names = header_of(read[:end].rstrip(b"\r\n"), mapping.delimiter, file)
+    return names_as_known(names, mapping, file), read[end:], end
 
 
 def _columns_of(plan: Plan, names: list[str] | None) -> Callable[[Piece], Columns]:
     if names is None:
-        return partial(json_columns, wanted=plan.columns)
+        return partial(json_columns, wanted=plan.columns, loose=plan.mapping.names == "loose")
     named = named_columns(plan.mapping)
     return partial(csv_columns, names=names, wanted=plan.columns, delimiter=plan.mapping.delimiter, named=named)
 

@@ -79,13 +79,14 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
     """
     name = unpacked_name(file.rsplit("/", 1)[-1])
     of_name = [event for event in mapping.events if fnmatch.fnmatch(name, event.file)]
-    events = tuple(_named_by_file(mapping.of(event), name) for event in of_name)
+    events = tuple(mapping.of(event) for event in of_name)
     if not events:
         allowed = ", ".join(dict.fromkeys(event.file for event in mapping.events))
         text = f"{file}: the mapping has no event for a file of this name; it has for: {allowed}"
         raise BadFile(text, "no_event")
     if names is not None:
-        events = tuple(event for event in events if all(_any_of(event, names))) or events
+        events = tuple(event for event in events if not event.optional or all(_any_of(event, names))) or events
+    events = tuple(_named_by_file(event, name, names or ()) for event in events)
     columns: set[str] = set()
     for event in events:
         for field, section in fields_of(event):
@@ -98,7 +99,11 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
                 if names is not None and not any(column in names for column in several):
                     raise _missing(file, several, names, "to tell events apart")
                 columns.update(column for column in several if names is None or column in names)
-        columns.update(column for column in event.content if names is None or column in names)
+        for several in event.content:
+            there = [column for column in several if names is None or column in names]
+            if not there:
+                raise _missing(file, several, names or (), "for content")
+            columns.update(there)
     columns.update(column for condition in mapping.ignore for column in condition)
     return Plan(mapping, file, events, frozenset(columns))
 
@@ -108,11 +113,15 @@ def _any_of(event: EventSection, names: Collection[str]) -> list[bool]:
     return [any(column in names for column in several) for several in event.present]
 
 
-def _named_by_file(event: EventSection, name: str) -> EventSection:
-    """Return an event with the name of a file where it stands for a value that is missing."""
+def _named_by_file(event: EventSection, name: str, names: Collection[str]) -> EventSection:
+    """Return an event with the name of a file where it stands for a column that is missing."""
     stem = name.rsplit(".", 1)[0] or name
     changed = {
-        field: section.model_copy(update={"otherwise": stem})
+        field: section.model_copy(
+            update={"otherwise": stem}
+            if not any(column in names for column in section.column)
+            else {"otherwise": None, "optional": True}
+        )
         for field, section in fields_of(event)
         if section.otherwise == FILE
     }
@@ -126,7 +135,7 @@ def named_columns(mapping: MappingDocument) -> frozenset[str]:
     for event in mapping.events:
         whole = mapping.of(event)
         names.update(whole.where)
-        others.update(whole.content)
+        others.update(*whole.content)
         for field, section in fields_of(whole):
             kind = LEDGER_SCHEMA.field(field).type if field in LEDGER_SCHEMA.names else None
             (names if kind is not None and pa.types.is_dictionary(kind) else others).update(section.column)
@@ -147,14 +156,16 @@ def _taken(plan: Plan, records: Columns) -> Taken:
     known = np.zeros(count, dtype=bool)
     tables: list[tuple[np.ndarray, pa.Table]] = []
     for event in plan.events:
-        chosen = np.flatnonzero(_where(event.where, records.values, count) & _present(event, records.values, count))
+        chosen = np.flatnonzero(
+            _where(event.where, records.values, count) & _present(event, plan.mapping.nulls, records.values, count)
+        )
         if not len(chosen):
             continue
         known[chosen] = True
         values = records.values
         if len(chosen) < count:
             values = {name: column.take(pa.array(chosen)) for name, column in values.items()}
-        rows = Rows(values, len(chosen), np.zeros(len(chosen), dtype=np.uint16), reasons)
+        rows = Rows(values, len(chosen), np.zeros(len(chosen), dtype=np.uint16), reasons, plan.mapping.nulls)
         tables.append((chosen, _event_rows(plan, event, rows, records.rows[chosen])))
         why[chosen] = np.where(why[chosen] == 0, rows.why, why[chosen])
     ignored = np.zeros(count, dtype=bool)
@@ -186,15 +197,22 @@ def _where(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], c
     return found
 
 
-def _present(event: EventSection, values: Mapping[str, pa.Array], count: int) -> np.ndarray:
+def _present(event: EventSection, nulls: list[str], values: Mapping[str, pa.Array], count: int) -> np.ndarray:
     found = np.ones(count, dtype=bool)
     for several in event.present:
         one = np.zeros(count, dtype=bool)
         for name in several:
             if name in values:
-                one |= valid_rows(values[name])
+                one |= valid_rows(values[name]) & ~_is_empty(values[name], nulls)
         found &= one
     return found
+
+
+def _is_empty(column: pa.Array, nulls: list[str]) -> np.ndarray:
+    """Return which texts say that nothing is there."""
+    if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
+        return is_one_of(column, ["", *nulls])
+    return np.zeros(len(column), dtype=bool)
 
 
 def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray) -> pa.Table:
@@ -216,7 +234,7 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
     _check_names(rows, made)
     if event.content:
         amount = event.amount.column if event.amount is not None else []
-        made["payload_hash"] = rows.payload_hash(list(event.content), {*amount})
+        made["payload_hash"] = rows.payload_hash(event.content, {*amount})
     made["stated_by"] = constant(plan.mapping.stated_by, rows.count)
     made["source_file"] = constant(plan.file, rows.count)
     made["source_row"] = pa.array(numbers)

@@ -110,26 +110,48 @@ def after_word(data: Any, at: Any, stop: Any) -> Any:
 
 
 @compiled(allocates=False)
-def child_of(node: Any, data: Any, start: Any, stop: Any, tree: Any, keys: Any) -> Any:
+def is_key(data: Any, start: Any, stop: Any, keys: Any, first: Any, length: Any, loose: Any) -> Any:
+    """Return whether a key is one of ``keys``; ``loose``: without case, spaces, ``-`` and ``_``, as ``keys`` are."""
+    if not loose and length != stop - start:
+        return False
+    place, end = first, first + length
+    for at in range(start, stop):
+        byte = data[at]
+        if loose:
+            if byte == 32 or byte == 45 or byte == 95:
+                continue
+            if 65 <= byte <= 90:
+                byte += 32
+        if place == end or keys[place] != byte:
+            return False
+        place += 1
+    return place == end
+
+
+@compiled(allocates=False)
+def child_of(node: Any, data: Any, start: Any, stop: Any, tree: Any, keys: Any, loose: Any) -> Any:
     """Return the node under a key, -1 where no path leads on."""
     if node < 0:
         return -1
     for child in range(tree[node, 0], tree[node, 1]):
-        first, length = tree[child, 2], tree[child, 3]
-        if length == stop - start:
-            same = True
-            for place in range(length):
-                if keys[first + place] != data[start + place]:
-                    same = False
-                    break
-            if same:
-                return child
+        if is_key(data, start, stop, keys, tree[child, 2], tree[child, 3], loose):
+            return child
     return -1
 
 
 @compiled(allocates=False)
 def read_line(
-    data: Any, at: Any, stop: Any, tree: Any, keys: Any, nodes: Any, lists: Any, starts: Any, stops: Any, kinds: Any
+    data: Any,
+    at: Any,
+    stop: Any,
+    tree: Any,
+    keys: Any,
+    loose: Any,
+    nodes: Any,
+    lists: Any,
+    starts: Any,
+    stops: Any,
+    kinds: Any,
 ) -> int:
     """Read one line, which is one object; see ``read_lines``."""
     at = after_spaces(data, at, stop)
@@ -166,7 +188,7 @@ def read_line(
             if end == -1:
                 return NOT_JSON
             if end >= 0:
-                node = child_of(nodes[depth], data, at + 1, end, tree, keys)
+                node = child_of(nodes[depth], data, at + 1, end, tree, keys, loose)
             else:
                 end = -end - 2
             at = after_spaces(data, end + 1, stop)
@@ -216,21 +238,30 @@ def read_line(
         at = after_spaces(data, at, stop)
 
 
-@compiled(NOTHING, [BYTES, ROWS, ROWS, _TABLE, BYTES, _TABLE, _TABLE, BYTE_ROWS_OUT, BYTES_OUT])
+@compiled(NOTHING, [BYTES, ROWS, ROWS, _TABLE, BYTES, INT64, _TABLE, _TABLE, BYTE_ROWS_OUT, BYTES_OUT])
 def read_lines(
-    data: Any, begins: Any, ends: Any, tree: Any, keys: Any, starts: Any, stops: Any, kinds: Any, faults: Any
+    data: Any,
+    begins: Any,
+    ends: Any,
+    tree: Any,
+    keys: Any,
+    loose: Any,
+    starts: Any,
+    stops: Any,
+    kinds: Any,
+    faults: Any,
 ) -> None:
     """Find values in lines of JSON, an object each; every line is checked against the grammar.
 
     ``tree``: a row a step of a path: its children are the rows from the first to the second number, its key the bytes
     of ``keys`` from the third on, as many as the fourth says, the value at its end goes into the column of the fifth
-    (-1: none). ``starts``, ``stops``, ``kinds``: a row a line and a column a value, ``kinds`` ``ABSENT`` before.
-    ``faults``: what each line is.
+    (-1: none). ``loose``: as of ``is_key``. ``starts``, ``stops``, ``kinds``: a row a line and a column a value,
+    ``kinds`` ``ABSENT`` before. ``faults``: what each line is.
     """
     nodes, lists = np.zeros(MOST_DEPTH, dtype=np.int64), np.zeros(MOST_DEPTH, dtype=np.int64)
     for row in range(len(begins)):
         faults[row] = read_line(
-            data, begins[row], ends[row], tree, keys, nodes, lists, starts[row], stops[row], kinds[row]
+            data, begins[row], ends[row], tree, keys, loose, nodes, lists, starts[row], stops[row], kinds[row]
         )
 
 
@@ -261,12 +292,34 @@ def record_ends(data: Any, separator: Any, ends: Any) -> Any:
     return count
 
 
+@compiled(allocates=False)
+def only_hex(data: Any, at: Any, stop: Any) -> Any:
+    """Return whether all bytes are hexadecimal digits."""
+    for place in range(at, stop):
+        byte = data[place]
+        if not (48 <= byte <= 57 or 97 <= byte <= 102 or 65 <= byte <= 70):
+            return False
+    return True
+
+
+@compiled(allocates=False)
+def without_fraction(data: Any, at: Any, stop: Any) -> Any:
+    """Return where a number ends without a point and zeros behind it."""
+    end = stop
+    while end > at and data[end - 1] == 48:
+        end -= 1
+    if end < stop and end > at + 1 and data[end - 1] == 46:
+        return end - 1
+    return stop
+
+
 @compiled(NOTHING, [BYTES, ROWS, ROWS, BYTES, INT64, ROWS_OUT, BYTES_OUT])
 def append_texts(data: Any, starts: Any, stops: Any, valid: Any, number: Any, ends: Any, out: Any) -> None:
     """Append a text to each row's content: its length as four bytes, little-endian, and its bytes.
 
-    Without spaces around; hexadecimal digits after ``0x`` small; of a ``number`` without ``+`` and leading zeros.
-    ``ends``: where each row's content ends so far.
+    Without spaces around; hexadecimal digits after ``0x`` small, and 40 or 64 of them with it also where it is missing;
+    of a ``number`` without ``+``, leading zeros and a fraction of nothing. ``ends``: where each row's content ends so
+    far.
     """
     for row in range(len(starts)):
         if not valid[row]:
@@ -277,15 +330,23 @@ def append_texts(data: Any, starts: Any, stops: Any, valid: Any, number: Any, en
         while stop > at and (data[stop - 1] == 32 or 9 <= data[stop - 1] <= 13):
             stop -= 1
         small = stop - at >= 2 and data[at] == 48 and (data[at + 1] == 120 or data[at + 1] == 88)
+        bare = False
         if number and not small:
             if at < stop and data[at] == 43:
                 at += 1
-            while at < stop - 1 and data[at] == 48:
+            while at < stop - 1 and data[at] == 48 and data[at + 1] != 46:
                 at += 1
-        length, end = stop - at, ends[row]
+            stop = without_fraction(data, at, stop)
+        elif stop - at == 40 or stop - at == 64:
+            bare = only_hex(data, at, stop)
+        length, end = stop - at + 2 * bare, ends[row]
         for byte in range(4):
             out[end + byte] = (length >> (8 * byte)) & 255
         end += 4
+        if bare:
+            out[end], out[end + 1] = 48, 120
+            end += 2
+            small = True
         for place in range(at, stop):
             byte = data[place]
             out[end] = byte + 32 if small and 65 <= byte <= 90 else byte

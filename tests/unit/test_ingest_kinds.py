@@ -1,0 +1,120 @@
+"""The kinds that are built in read other exports of the same traffic, and say what they cannot."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from causeway.model.errors import InvalidInput
+from tests.unit.test_ingest import HEAD, ROW, rows_of, taken, why
+
+
+def test_packets_of_other_chains_have_other_columns() -> None:
+    """Without the chain, acknowledgements or times; times as numbers; channels of one name on several chains."""
+    out = io.BytesIO()
+    columns = {"channel_id": ["channel-0", "channel-0"], "sequence": [7.0, None], "send_height": ["5", "6"]}
+    pq.write_table(pa.table({**columns, "send_time": pa.array([1728217897, None])}), out)
+    found = taken(out.getvalue(), "ibc-packets", "osmosis-1.parquet")
+    (row,) = rows_of(found)
+    assert (row["source"], row["chain"], row["event"], row["index"]) == ("osmosis-1", "osmosis-1", "sent", 7)
+    assert row["time"] == datetime(2024, 10, 6, 12, 31, 37, tzinfo=UTC) and why(found) == [(2, "missing", "index")]
+    text = "\n".join(
+        [
+            "source_chain,dst_chain,channel_id,sequence,send_height,send_time,ack_height,recv_height,packet_data",
+            "a-1,b-1,channel-0,1,5.0,2024-10-06T12:31:37Z,9.0,,x",
+            "b-1,a-1,channel-0,1,6.0,1728217897000,,8,x",
+            ",a-1,channel-0,1,6.5,,,,x",
+        ]
+    )
+    found = taken(text, "ibc-packets", "several.csv")
+    assert sorted((row["source"], row["event"], row["chain"], row["height"]) for row in rows_of(found)) == [
+        ("a-1", "acknowledged", "a-1", 9), ("a-1", "sent", "a-1", 5),
+        ("b-1", "received", "a-1", 8), ("b-1", "sent", "b-1", 6),
+    ]  # fmt: skip
+    assert why(found) == [(3, "not_a_number", "height")]
+    with pytest.raises(InvalidInput, match=r"column \(or sent_height\) for height"):
+        taken("channel_id,sequence\n", "ibc-packets", "none.csv")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_any_system_ends_them(end: str) -> None:
+    found = taken(end.join([HEAD, ROW, ROW]))
+    assert len(rows_of(found)) == 2 and not why(found)
+    with pytest.raises(InvalidInput, match="no names of columns: field larger"):
+        taken(f'"{"x" * 200_000}",b{end}')
+
+
+def test_numbers_written_with_a_fraction_are_taken_where_they_are_exact() -> None:
+    texts = ("7.0", "9007199254740994.0", "7.5", "12345678901234567890123.000")
+    found = taken("\n".join([HEAD, *(ROW.replace(",13", f",{text}") for text in texts)]))
+    assert [row["amount_0"] for row in rows_of(found)] == [7, 12345678901234567890123 % 2**64]
+    assert why(found) == [(2, "not_a_number", "amount"), (3, "not_a_number", "amount")]
+
+
+def test_the_other_direction_of_a_bridge_is_a_lane_of_its_own() -> None:
+    back = [
+        "moonbeam->eth,send,moonbeam,5,0xaa,7,0xAb,0xCd,13",
+        "moonbeam_to_Ethereum,recv,eth,6000,0xab,7,0xAb,0xCd,13",
+    ]
+    rows = rows_of(taken("\n".join([HEAD, ROW, *back])))
+    assert {(row["source"], row["destination"]) for row in rows[1:]} == {("moonbeam", "ethereum")}
+    assert [(row["event"], row["chain"]) for row in rows] == [
+        ("sent", "ethereum"), ("sent", "moonbeam"), ("received", "ethereum"),
+    ]  # fmt: skip
+
+
+SPELT: dict[str, Callable[[str], str]] = {
+    "as it is": lambda text: text,
+    "other cases": lambda text: text.replace("tx_hash", "txHash").replace("side", "SIDE").replace("token_d", "Token-D"),
+    "other words": lambda text: text.replace(",send,ethereum", ",SENT,ETH").replace("eth->", "Ethereum → "),
+    "milliseconds": lambda text: text.replace("1641902381", "1641902381000"),
+    "hexadecimal digits": lambda text: text.replace("0x" + "aB" * 20, "Ab" * 20),
+    "numbers": lambda text: text.replace(",13", ",013.0").replace(",7,", ",7.0,"),
+    "more columns, in another order": lambda text: "\n".join(
+        f"x,{','.join(reversed(line.split(',')))}" for line in text.split("\n")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", SPELT)
+def test_a_file_that_is_written_otherwise_says_the_same(how: str) -> None:
+    text = "\n".join([HEAD, ROW.replace("0xCd", "0x" + "aB" * 20), ROW.replace("send,ethereum", "recv,moonbeam")])
+    changed = SPELT[how](text)
+    as_json = "\n".join(
+        json.dumps(dict(zip(changed.split("\n")[0].split(","), line.split(","), strict=True)))
+        for line in changed.split("\n")[1:]
+    )
+    expected = rows_of(taken(text))
+    for found in (taken(changed), taken(as_json, file="f.jsonl")):
+        assert not why(found)
+        for row, other in zip(rows_of(found), expected, strict=True):
+            varying = {"lane", "receiver", "source_file"} | ({"transaction"} if how == "hexadecimal digits" else set())
+            assert {name: row[name] for name in row if name not in varying} == {
+                name: other[name] for name in other if name not in varying
+            }
+
+
+def test_two_columns_that_may_be_one_are_refused_and_a_missing_one_is_named() -> None:
+    with pytest.raises(InvalidInput, match='columns "txHash" and "TX-Hash" are both tx_hash; one may be there'):
+        taken(HEAD.replace("tx_hash", "txHash,TX-Hash") + "\n")
+    for name in ("nonce", "amount", "side", "chain", "timestamp"):
+        with pytest.raises(InvalidInput, match=f'column.*"{name}": no such column'):
+            taken(HEAD.replace(name, "other") + "\n")
+    with pytest.raises(InvalidInput, match=r"for height: .send_height.: no such column; did you mean ack_height"):
+        taken("source_chain,channel_id,sequence,ack_height\n", "ibc-packets", "f.csv")
+
+
+def test_words_for_nothing_are_nothing_where_a_number_stands() -> None:
+    head = "source_chain,channel_id,sequence,send_height,send_time,ack_height,ack_time\n"
+    rows = ["a,c,1,5,NaT,nan,NaN", "a,null,2,5,,NULL,", "a,c,NaN,5,,,"]
+    found = taken(head + "\n".join(rows), "ibc-packets", "f.csv")
+    assert [(row["event"], row["lane"], row["time"]) for row in rows_of(found)] == [
+        ("sent", "c", None), ("sent", "null", None),
+    ]  # fmt: skip
+    assert why(found) == [(3, "missing", "index")]
