@@ -16,7 +16,17 @@ import pyarrow.compute as pc
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.arrays import chosen
 from causeway.audit.back_pressure import examined_of
-from causeway.audit.checks import UNDECIDED, UNKNOWN, VIOLATED, Known, verdict_of_unsent, why_unsent
+from causeway.audit.backing import backing
+from causeway.audit.checks import (
+    PAID_NOT_SENT,
+    UNDECIDED,
+    UNDECIDED_PAID,
+    UNKNOWN,
+    VIOLATED,
+    Known,
+    verdict_of_unsent,
+    why_unsent,
+)
 from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
 from causeway.audit.joining import Joined, Three, join
@@ -27,7 +37,7 @@ from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import SHOWN_BY
 from causeway.audit.windows import Lane, Promises, Windows
 from causeway.ledger.order import lane_numbers, sorted_rows
-from causeway.ledger.schema import HEADERS_SCHEMA, LANE, WATERMARKS_SCHEMA
+from causeway.ledger.schema import HEADERS_SCHEMA, LANE, VALUE_SCHEMA, WATERMARKS_SCHEMA
 
 HOLDS = "holds"
 
@@ -51,6 +61,7 @@ CHECK_NAMES = (
 """The checks, in the order in which they are shown."""
 
 SUMS = ("sent", "received", "refunded", "pending")
+SHOWN_SUMS = ("sent", "received", "fees", "refunded", "pending")
 
 
 @dataclass(frozen=True)
@@ -86,8 +97,9 @@ class Audit:
     """What came of an audit: the checks by name, and tables.
 
     ``violations`` (``VIOLATIONS_SCHEMA``): the findings; ``completeness``: what the input covers; ``lanes``:
-    figures of each lane; ``sums``: what was sent, received, refunded and is pending of each lane and asset,
-    and ``difference``: sent - received - refunded - pending, as decimal digits.
+    figures of each lane; ``sums``: what was sent, received, paid out of messages (``fees``), refunded and is pending of
+    each lane and asset, and ``difference``: sent - received - fees - refunded - pending, as decimal digits; ``abroad``:
+    what left a chain for another one and came back, of each asset.
     """
 
     checks: dict[str, Check]
@@ -95,6 +107,7 @@ class Audit:
     completeness: pa.Table
     lanes: pa.Table
     sums: pa.Table
+    abroad: pa.Table
 
     @property
     def holds(self) -> bool:
@@ -119,6 +132,7 @@ def audit(
     promises: pa.Table,
     limit: int = LIMIT,
     stated: Sequence[Callable[[], tuple[pa.Table, pa.Table]]] = (),
+    value: Sequence[Callable[[], pa.Table]] = (),
 ) -> Audit:
     """Check a ledger.
 
@@ -129,6 +143,8 @@ def audit(
         promises: what lanes promise (``PROMISES_SCHEMA``).
         limit: how many findings of one lane, check and reason are named; all are counted.
         stated: what reads the headers and the watermarks of each bucket (``HEADERS_SCHEMA``, ``WATERMARKS_SCHEMA``).
+        value: what reads the movements of value of each bucket (``VALUE_SCHEMA``), if there are any: those of a message
+            are in the bucket of its rows.
 
     Raises:
         InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
@@ -136,7 +152,8 @@ def audit(
 
     def look(known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Mapping[tuple[int, int], Passed]:
         def one(bucket: int) -> list[Passed]:
-            return pass_over(buckets[bucket](), known, before, limit, None if only is None else only[bucket])
+            moved = value[bucket]() if value else None
+            return pass_over(buckets[bucket](), known, before, limit, None if only is None else only[bucket], moved)
 
         numbers = range(len(buckets)) if only is None else sorted(only)
         with ThreadPoolExecutor(THREADS) as threads:
@@ -165,13 +182,15 @@ def audit_rows(
     limit: int = LIMIT,
     headers: pa.Table | None = None,
     watermarks: pa.Table | None = None,
+    value: pa.Table | None = None,
 ) -> Audit:
-    """Check a ledger whose rows, in any order, are one table in memory, and so are its headers and watermarks;
-    otherwise as ``audit``."""
+    """Check a ledger whose rows, in any order, are one table in memory, and so are its headers, watermarks and
+    movements of value; otherwise as ``audit``."""
     in_order = sorted_rows(rows)
     chains = headers if headers is not None else HEADERS_SCHEMA.empty_table()
     marks = watermarks if watermarks is not None else WATERMARKS_SCHEMA.empty_table()
-    return audit([lambda: in_order], observed, promises, limit, [lambda: (chains, marks)])
+    moved = value if value is not None else VALUE_SCHEMA.empty_table()
+    return audit([lambda: in_order], observed, promises, limit, [lambda: (chains, marks)], [lambda: moved])
 
 
 def audit_by(
@@ -232,13 +251,16 @@ def _result(
         pa.concat_tables([each.findings for each in passed]), pa.concat_tables([each.counts for each in passed]), known
     )
     findings, counts = met.without(findings), met.without(counts)
-    violations = _bounded(pa.concat_tables([findings, joined.findings, stated.findings, met.findings]), limit)
+    away = backing(pa.concat_tables([each.abroad for each in passed]), known.windows)
+    every = [findings, joined.findings, stated.findings, met.findings, away.findings]
+    violations = _bounded(pa.concat_tables(every), limit)
     over_cuts = pa.table({name: joined.findings[name] for name in ("check", "verdict", "reason", *LANE)})
     over_cuts = over_cuts.append_column("count", pa.array(np.ones(over_cuts.num_rows, np.int64)))
-    counts = pa.concat_tables([counts, over_cuts, stated.counts, met.counts])
+    counts = pa.concat_tables([counts, over_cuts, stated.counts, met.counts, away.counts])
     shown = pa.concat_tables([each.lanes for each in passed])
     flying = examined_of(shown, known.promises)
-    examined = pa.concat_tables([*(each.examined for each in passed), stated.examined, flying, met.examined])
+    looked_at = [*(each.examined for each in passed), stated.examined, flying, met.examined, away.examined]
+    examined = pa.concat_tables(looked_at)
     lanes = _lanes(shown, joined, behind)
     sides = pa.concat_tables([each.sides for each in passed])
     return Audit(
@@ -246,13 +268,15 @@ def _result(
         violations,
         completeness_of(sides, lanes, known.windows),
         lanes,
-        _sums(pa.concat_tables([each.sums for each in passed])),
+        _sums(pa.concat_tables([each.sums for each in passed]), pa.concat_tables([each.fees for each in passed])),
+        away.abroad,
     )
 
 
 def _decided(findings: pa.Table, counts: pa.Table, known: Known) -> tuple[pa.Table, pa.Table]:
     """Return findings and counts in which what was undecided in the first look is decided."""
-    waiting = findings.filter(pc.equal(findings["reason"], UNDECIDED))
+    undecided = pa.array([UNDECIDED, UNDECIDED_PAID])
+    waiting = findings.filter(pc.is_in(findings["reason"], value_set=undecided))
     if not waiting.num_rows:
         return findings, counts
     lanes, lane = lane_numbers(waiting)
@@ -262,16 +286,17 @@ def _decided(findings: pa.Table, counts: pa.Table, known: Known) -> tuple[pa.Tab
         *(index.fill_null(0).to_numpy(), time.fill_null(int(NO_TIME)).to_numpy()),
     )
     verdicts = [verdict_of_unsent(reason) for reason in reasons.tolist()]
+    paid = np.asarray(pc.equal(waiting["reason"], UNDECIDED_PAID))
+    reasons[paid & (np.array(verdicts, object) == VIOLATED)] = PAID_NOT_SENT
     for name, values in (("reason", reasons.tolist()), ("verdict", verdicts)):
         waiting = waiting.set_column(waiting.schema.get_field_index(name), name, pa.array(values, pa.string()))
     waiting = waiting.cast(findings.schema)
     found = waiting.group_by(["check", "verdict", "reason", *LANE]).aggregate([([], "count_all")])
     found = found.rename_columns({"count_all": "count"}).select(counts.column_names).cast(counts.schema)
-    kept = findings.filter(pc.not_equal(findings["reason"], UNDECIDED))
-    return (
-        pa.concat_tables([kept, waiting]),
-        pa.concat_tables([counts.filter(pc.not_equal(counts["reason"], UNDECIDED)), found]),
+    kept, counted = (
+        each.filter(pc.invert(pc.is_in(each["reason"], value_set=undecided))) for each in (findings, counts)
     )
+    return pa.concat_tables([kept, waiting]), pa.concat_tables([counted, found])
 
 
 def _check(name: str, counts: pa.Table, examined: pa.Table, violations: pa.Table) -> Check:
@@ -378,17 +403,24 @@ def _lane(row: dict[str, Any]) -> Lane:
     return row["protocol"], row["source"], row["destination"], row["lane"]
 
 
-def _sums(tables: pa.Table) -> pa.Table:
+def _sums(tables: pa.Table, fees: pa.Table) -> pa.Table:
     """Return the sums of each lane and asset as decimal digits, and what they leave over."""
-    totals: dict[tuple[str | None, ...], list[int]] = {}
+    totals: dict[tuple[str | None, ...], dict[str, int]] = {}
     keys = (*LANE, "asset")
     for row in tables.to_pylist():
-        total = totals.setdefault(tuple(row[name] for name in keys), [0] * len(SUMS))
-        for place, name in enumerate(SUMS):
-            total[place] += int.from_bytes(row[name], "little")
+        total = totals.setdefault(tuple(row[name] for name in keys), dict.fromkeys(SHOWN_SUMS, 0))
+        for name in SUMS:
+            total[name] += int.from_bytes(row[name], "little")
+    for row in fees.to_pylist():
+        total = totals.setdefault(tuple(row[name] for name in keys), dict.fromkeys(SHOWN_SUMS, 0))
+        paid = int.from_bytes(row["paid"], "little") - int.from_bytes(row["given"], "little")
+        if row["of"]:
+            total[row["of"]] -= paid
+        else:
+            total["fees"] += paid
     ordered = sorted(totals.items(), key=lambda item: tuple((name is not None, name or "") for name in item[0]))
     content = {name: pa.array([key[place] for key, _ in ordered], pa.string()) for place, name in enumerate(keys)}
-    for place, name in enumerate(SUMS):
-        content[name] = pa.array([str(total[place]) for _, total in ordered], pa.string())
-    left = [str(total[0] - total[1] - total[2] - total[3]) for _, total in ordered]
+    for name in SHOWN_SUMS:
+        content[name] = pa.array([str(total[name]) for _, total in ordered], pa.string())
+    left = [str(2 * total["sent"] - sum(total.values())) for _, total in ordered]
     return pa.table(content | {"difference": pa.array(left, pa.string())})

@@ -15,7 +15,7 @@ import numpy as np
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, REQUEST, Bools, Columns, Messages, code_of
 from causeway.audit.windows import EVERY, Lane, Promises, Spans, Windows
-from causeway.ledger.schema import Event
+from causeway.ledger.schema import VALUE, Event
 
 VIOLATED, UNKNOWN = "violated", "unknown"
 
@@ -50,6 +50,12 @@ UNDECIDED = "undecided"
 """The reason of what is decided when all buckets were seen."""
 
 NOT_SENT_YET = "not_sent_yet"
+
+UNDECIDED_PAID = "undecided_paid"
+"""The same of what was paid out of messages that no row shows."""
+
+PAID_NOT_SENT = "paid_not_sent"
+"""What ``not_sent`` and ``not_sent_yet`` are of what was paid out of a message."""
 
 _NOTHING = np.zeros(0, dtype=np.int64)
 
@@ -196,7 +202,7 @@ class Bucket:
         return found
 
     def spans(
-        self, rows: Array, chains: Array | None, event: Event, *, every: bool = False
+        self, rows: Array, chains: Array | None, event: Event | str, *, every: bool = False
     ) -> Iterator[tuple[Array, Spans, Lane]]:
         """Yield where rows stand that have one lane and chain (``chains``: codes; None: the lane's source), and the
         windows of that chain; ``every``: those of all lanes."""
@@ -210,7 +216,7 @@ class Bucket:
             lane = columns.lanes[lane_code]
             chain = lane[1] if chains is None else (columns.chains[code] if code >= 0 else None)
             places = order[bounds[number] : bounds[number + 1]]
-            yield places, self.known.windows.of(chain, EVERY if every else lane, event.value), lane
+            yield places, self.known.windows.of(chain, EVERY if every else lane, str(event)), lane
 
     def together(self, one: Array, other: Array, event: Event) -> Bools:
         """Return whether pairs of rows are on one chain and in one of its windows."""
@@ -473,11 +479,32 @@ def conservation(bucket: Bucket) -> Checked:
     rows, by = bucket.messages.value_row, bucket.messages.value_by
     found = [Finding("conservation", UNKNOWN, "amount_unseen", rows[value == 1])]
     found.append(Finding("conservation", VIOLATED, "asset_differs", rows[value == 2]))
-    for code, reason in ((3, "more_received"), (4, "less_received"), (5, "received_and_refunded")):
-        chosen = value == code
-        found.append(Finding("conservation", VIOLATED, reason, rows[chosen], by[chosen], "units"))
+    covered = _payments_covered(bucket, np.flatnonzero(value == 4), len(value))
+    for verdict, reason, chosen in (
+        (VIOLATED, "more_received", value == 3),
+        (VIOLATED, "less_received", (value == 4) & covered),
+        (UNKNOWN, "payments_not_covered", ((value == 4) & ~covered) | (value == 9)),
+        (VIOLATED, "received_and_refunded", value == 5),
+        (VIOLATED, "more_paid", value == 8),
+    ):
+        found.append(Finding("conservation", verdict, reason, rows[chosen], by[chosen], "units"))
     found += bucket.unsent("conservation", rows[value == 6].astype(np.int64))
     return Checked("conservation", bucket.count(value > 0), found)
+
+
+def _payments_covered(bucket: Bucket, messages: Ints, count: int) -> Bools:
+    """Return which messages have their sending and their receipt in the last window of value of the chain, where there
+    are such windows: what was paid out of them is in the input. ``messages``: those to look at, of ``count``."""
+    columns, covered = bucket.columns, np.ones(count, dtype=bool)
+    for event in (Event.SENT, Event.RECEIVED) if len(messages) else ():
+        rows = bucket.first(event)[messages]
+        for places, spans, _ in bucket.spans(rows, columns.chain[rows], VALUE):
+            if spans.count:
+                height, time = columns.height[rows[places]], columns.time[rows[places]]
+                by_height = (height != NO_HEIGHT) & bool(len(spans.heights[0]))
+                by_time = (time != NO_TIME) & spans.in_last_time(time)
+                covered[messages[places]] &= np.where(by_height, spans.in_last_height(height), by_time)
+    return covered
 
 
 CHECKS: tuple[Callable[[Bucket], Checked], ...] = (

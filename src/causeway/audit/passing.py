@@ -4,7 +4,7 @@ put together with others'."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from causeway.audit.back_pressure import crowds_in
 from causeway.audit.checks import CHECKS, UNDECIDED, Bucket, Checked, Finding, Known
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
+from causeway.audit.value import BACKING_SCHEMA, FEES_SCHEMA, Paid, all_fees, find, paid_in, settled
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, Event
 
 LIMIT = 10_000
@@ -81,7 +82,8 @@ class Passed:
     """What one run shows. ``findings``: as ``VIOLATIONS_SCHEMA`` without ``example``; ``counts``: how many there are
     of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES`` and
     ``OLDEST``; ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
-    ``crowds``: see ``back_pressure``; ``replies``: see ``answering``. ``asks``: whether something can be judged only
+    ``crowds``: see ``back_pressure``; ``replies``: see ``answering``; ``fees``: see ``value``,
+    ``abroad``: see ``backing``. ``asks``: whether something can be judged only
     in a second look, when all buckets were seen.
     """
 
@@ -94,6 +96,8 @@ class Passed:
     pieces: pa.Table
     crowds: pa.Table
     replies: pa.Table
+    fees: pa.Table
+    abroad: pa.Table
     asks: bool
 
 
@@ -103,8 +107,10 @@ def pass_over(
     before: dict[PieceKey, Before],
     limit: int = LIMIT,
     only: Collection[int] | None = None,
+    value: pa.Table | None = None,
 ) -> list[Passed]:
-    """Check one bucket, and return what each run of its messages (``parts.runs_of``) shows.
+    """Check one bucket, and return what each run of its messages (``parts.runs_of``) shows, and after them what its
+    movements of value show beside, if there are any.
 
     Args:
         bucket: rows of a ledger (``LEDGER_SCHEMA``), in its order: all of each message that it has any of. In parts,
@@ -113,27 +119,49 @@ def pass_over(
         before: in a second look, the places before pieces.
         limit: how many findings of a lane and reason are named.
         only: in a second look, the numbers of the runs that are looked at; the result has these alone.
+        value: movements of the bucket (``VALUE_SCHEMA``), in any order.
 
     Raises:
         InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
     """
     parts = parts_of(bucket) if isinstance(bucket, pa.Table) else bucket
-    return [
-        _pass_over(run, known, before, limit)
-        for number, run in enumerate(runs_of(parts))
-        if only is None or number in only
-    ]
+    paid = None if value is None or not value.num_rows else paid_in(value)
+    passed, runs = {}, 0
+    for number, run in enumerate(runs_of(parts)):
+        if only is None or number in only:
+            passed[number] = _pass_over(run, known, before, limit, paid)
+        elif paid is not None and number < max(only):
+            find(Bucket(Columns.of(run), known), paid)
+        runs = number + 1
+    if value is not None and value.num_rows and (only is None or runs in only):
+        passed[runs] = _beside(value, paid, known, limit)
+    return [*passed.values()]
+
+
+def _beside(value: pa.Table, paid: Paid | None, known: Known, limit: int) -> Passed:
+    """Return what movements show beside the messages of the runs of their bucket."""
+    from causeway.audit.backing import backing_in
+    from causeway.audit.unshown import unshown
+
+    nothing = replace(pass_nothing(known), abroad=backing_in(value))
+    if paid is None:
+        return nothing
+    found, examined, asks = unshown(paid, known, limit, WAITING)
+    return replace(
+        nothing, findings=found.findings, counts=found.counts, examined=examined, fees=all_fees(paid), asks=asks
+    )
 
 
 def pass_nothing(known: Known) -> Passed:
     """Return what no rows show."""
     nothing = pa.table({name: pa.array([], LEDGER_SCHEMA.field(name).type) for name in LEDGER_SCHEMA.names})
-    return _pass_over(Run(nothing.select(READ), ((TablePart(nothing), 0, 0),)), known, {}, LIMIT)
+    return _pass_over(Run(nothing.select(READ), ((TablePart(nothing), 0, 0),)), known, {}, LIMIT, None)
 
 
-def _pass_over(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int) -> Passed:
+def _pass_over(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int, paid: Paid | None) -> Passed:
     columns = Columns.of(rows)
     bucket = Bucket(columns, known)
+    fees = FEES_SCHEMA.empty_table() if paid is None else settled(bucket, paid)
     along = Along(bucket, before)
     checked = [check(bucket) for check in CHECKS] + [along.order(), along.gap_check()]
     found = [finding for each in checked for finding in each.found if len(finding.rows)]
@@ -147,6 +175,8 @@ def _pass_over(rows: Run, known: Known, before: dict[PieceKey, Before], limit: i
         pieces=along.summary(),
         crowds=crowds_in(bucket),
         replies=replies_in(bucket),
+        fees=fees,
+        abroad=BACKING_SCHEMA.empty_table(),
         asks=any(_too_many(columns, finding) for finding in found if finding.reason == UNDECIDED),
     )
 

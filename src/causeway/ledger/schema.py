@@ -173,6 +173,15 @@ sending and receiving at least), ``capacity`` (``number``: messages sent and not
 REVERTED = "reverted"
 """The ``status`` of a header or watermark that a fork took back."""
 
+MESSAGE = "message"
+"""Who has value that is paid out of the message that moves it, in ``from``; or gets it back, in ``to``."""
+
+ABROAD = "abroad:"
+"""How the name of who has what has left a chain for another one begins; the name of that chain follows."""
+
+VALUE = "value"
+"""The name by which ``events`` of a window mean movements of value."""
+
 HEADER = "header"
 """The name by which ``events`` of a window mean headers."""
 

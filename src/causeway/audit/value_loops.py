@@ -1,0 +1,168 @@
+"""Loops over movements of value: sums of them, and what messages come to of which something was paid out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from causeway.audit.message_loops import (
+    AMOUNT_UNSEEN,
+    ASSET_DIFFERS,
+    CODES,
+    CODES_OUT,
+    EVEN,
+    FROM_NOWHERE,
+    LESS,
+    LIMBS,
+    MORE,
+    RECEIVED,
+    REFUNDED_TOO,
+    SENT,
+    WORDS,
+    add,
+    compare,
+    difference,
+)
+from causeway.model.compiled import BYTES, BYTES_OUT, NOTHING, ROWS, compiled, read, written
+
+MORE_PAID, LESS_UNSEEN = 8, 9
+"""What the value of a message may come to besides: more is paid out of it than was sent; less is received and paid than
+was sent, where more is given back than was paid out, so that a payment was not seen."""
+
+SUMS, SUMS_OUT = read("uint64", 2), written("uint64", 2)
+
+
+@compiled(NOTHING, [ROWS, BYTES, WORDS, WORDS, WORDS, WORDS, SUMS_OUT, SUMS_OUT], allocates=False)
+def add_rows(
+    group: Any, other: Any, limb_0: Any, limb_1: Any, limb_2: Any, limb_3: Any, one_sums: Any, other_sums: Any
+) -> None:
+    """Add the amount of each row to the sum of its group (-1: none): of ``other`` rows to ``other_sums``."""
+    for row in range(len(group)):
+        if group[row] < 0:
+            continue
+        if other[row]:
+            add(other_sums[group[row]], limb_0, limb_1, limb_2, limb_3, row)
+        else:
+            add(one_sums[group[row]], limb_0, limb_1, limb_2, limb_3, row)
+
+
+@compiled(allocates=False)
+def add_sum(total: Any, more: Any) -> None:
+    """Add a sum to another one."""
+    carry = np.uint64(0)
+    for limb in range(LIMBS):
+        found = total[limb] + more[limb]
+        over = np.uint64(found < more[limb])
+        total[limb] = found + carry
+        carry = over + np.uint64(total[limb] < carry)
+
+
+@compiled(NOTHING, [ROWS, SUMS, SUMS_OUT], allocates=False)
+def add_groups(slot: Any, sums: Any, totals: Any) -> None:
+    """Add each sum to the total of its slot (-1: none)."""
+    for group in range(len(slot)):
+        if slot[group] >= 0:
+            add_sum(totals[slot[group]], sums[group])
+
+
+_SETTLE = [
+    *(ROWS, ROWS, ROWS, CODES, BYTES, SUMS, SUMS),
+    *(ROWS, BYTES, CODES, BYTES, CODES, BYTES, WORDS, WORDS, WORDS, WORDS),
+    *(CODES, CODES, CODES, BYTES_OUT, written("float64"), CODES_OUT),
+]
+
+
+@compiled(NOTHING, _SETTLE)
+def settle(
+    messages: Any,
+    begins: Any,
+    ends: Any,
+    group_asset: Any,
+    unseen: Any,
+    paid: Any,
+    given: Any,
+    starts: Any,
+    alive: Any,
+    event: Any,
+    again: Any,
+    asset: Any,
+    has_amount: Any,
+    limb_0: Any,
+    limb_1: Any,
+    limb_2: Any,
+    limb_3: Any,
+    first_sent: Any,
+    first_received: Any,
+    first_timed_out: Any,
+    value: Any,
+    value_by: Any,
+    value_row: Any,
+) -> None:
+    """Say anew what the value of those ``messages`` (-1: none) comes to of which something was paid out.
+
+    Of each: its groups are from ``begins`` to ``ends``, one an asset (``group_asset``, by the codes of the rows), with
+    what was ``paid`` out and what was ``given`` back; ``unseen``: an amount or asset of these was not seen. The rest is
+    as of ``message_loops.judge``, which has said what they come to without that.
+    """
+    received, came = np.zeros(LIMBS, dtype=np.uint64), np.zeros(LIMBS, dtype=np.uint64)
+    sent, nothing = np.zeros(LIMBS, dtype=np.uint64), np.zeros(LIMBS, dtype=np.uint64)
+    for place in range(len(messages)):
+        message = messages[place]
+        if message < 0:
+            continue
+        found = value[message]
+        if found in (0, AMOUNT_UNSEEN, FROM_NOWHERE):
+            continue
+        base, receipt = first_sent[message], first_received[message]
+        if base < 0:
+            continue
+        seen = receipt if receipt >= 0 else base
+        if unseen[place]:
+            value[message], value_by[message], value_row[message] = AMOUNT_UNSEEN, 0.0, seen
+            continue
+        if found == ASSET_DIFFERS:
+            continue
+        own, differs = -1, False
+        for group in range(begins[place], ends[place]):
+            if group_asset[group] == asset[base]:
+                own = group
+            elif compare(paid[group], given[group]) > 0:
+                differs = True
+        if differs:
+            value[message], value_by[message], value_row[message] = ASSET_DIFFERS, 0.0, seen
+            continue
+        if own < 0:
+            continue
+        for limb in range(LIMBS):
+            received[limb], sent[limb] = 0, 0
+        shown = base
+        for row in range(starts[message], starts[message + 1]):
+            if not alive[row]:
+                continue
+            if event[row] == SENT and not again[row]:
+                add(sent, limb_0, limb_1, limb_2, limb_3, row)
+            elif event[row] == RECEIVED:
+                if shown == base or row != receipt:
+                    shown = row
+                add(received, limb_0, limb_1, limb_2, limb_3, row)
+        if receipt < 0 and compare(received, nothing) > 0:
+            continue
+        for limb in range(LIMBS):
+            came[limb] = received[limb]
+        add_sum(received, paid[own])
+        add_sum(sent, given[own])
+        order = compare(received, sent)
+        value[message], value_by[message], value_row[message] = EVEN, 0.0, shown
+        if order > 0:
+            value[message] = MORE if receipt >= 0 else MORE_PAID
+            value_by[message] = difference(received, sent)
+            if receipt < 0:
+                value_row[message] = base
+        elif receipt >= 0 and order < 0:
+            value[message] = LESS if compare(paid[own], given[own]) >= 0 else LESS_UNSEEN
+            value_by[message] = difference(sent, received)
+        elif receipt >= 0 and first_timed_out[message] >= 0:
+            value[message] = REFUNDED_TOO
+            value_by[message] = difference(came, nothing)
+            value_row[message] = first_timed_out[message]
