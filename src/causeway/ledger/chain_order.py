@@ -34,6 +34,11 @@ class Layout:
     in_order: Callable[[pa.Table], pa.Table]
     once: Callable[[pa.Table], pa.Table] | None = None
 
+    def read(self, rows: pa.Table) -> pa.Table:
+        """Return rows of a bucket, of several files perhaps, in order, each that says something else than others."""
+        ordered = self.in_order(rows.unify_dictionaries().combine_chunks())
+        return ordered if self.once is None else self.once(ordered)
+
 
 def header_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
     """Return the bucket of each header: the digest of its chain (``lane_word``, as the source of a lane without other

@@ -20,6 +20,7 @@ class Aside:
     folder: str
     table: str
     buckets: int
+    rows: int = 0
     _parts: list[dict[int, int]] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
@@ -33,18 +34,22 @@ class Aside:
                 batches[bucket] = len(batches)
                 sink.write_table(mine)
         self._parts.append(batches)
+        self.rows += rows.num_rows
 
     def add_all(self, tables: Iterable[pa.Table]) -> None:
         """Set the rows of several tables aside."""
         for rows in tables:
             self.add(rows)
 
-    def write(self, writer: LedgerWriter) -> int:
-        """Write each bucket as a file of the ledger; return how many rows there are."""
-        return sum(
-            writer.write(self.table, LAYOUTS[self.table].in_order(self._rows(bucket)), bucket)
-            for bucket in sorted({bucket for batches in self._parts for bucket in batches})
-        )
+    def write(self, writer: LedgerWriter, few: int = 0) -> int:
+        """Write each bucket as a file of the ledger, or fewer rows than ``few`` as one file for all buckets; return how
+        many rows there are."""
+        in_order = LAYOUTS[self.table].in_order
+        buckets = sorted({bucket for batches in self._parts for bucket in batches})
+        if self.buckets > 1 and 0 < self.rows < few:
+            parts = [in_order(self._rows(bucket)) for bucket in buckets]
+            return writer.write(self.table, pa.concat_tables(parts).unify_dictionaries())
+        return sum(writer.write(self.table, in_order(self._rows(bucket)), bucket) for bucket in buckets)
 
     def _rows(self, bucket: int) -> pa.Table:
         parts = []

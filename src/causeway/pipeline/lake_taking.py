@@ -19,9 +19,10 @@ from typing import Any
 import pyarrow as pa
 
 from causeway.ingest.run_names import STATED_BY, lane_name, waiting_drafts
+from causeway.ingest.run_value import LOG
 from causeway.ingest.windows import DECLARED
 from causeway.ledger.order import EVENTS, sorted_rows, without_repeats
-from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.aside import Aside
 from causeway.pipeline.lake import Lake, LakeError
@@ -121,14 +122,16 @@ def take_lake(source: str, target: str, *, buckets: int | None = None, progress:
 def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progress: Progress | None) -> Taken:
     lake, ledger = derived.lake, writer.ledger
     before, chains = ledger.table("waiting"), LakeChains(derived.logs, derived.names)
-    runs, movements = RunWriter(ledger.storage, f"{STAGING}/{writer.prefix}", ledger.buckets), 0
-    for part in derived.rows(first, end, waiting_drafts(before, derived.names)):
-        runs.add(part.rows)
-        movements += writer.write("value", part.value) if part.value.num_rows else 0
-        if progress is not None:
-            progress(part.heights.stop - first, end - first)
-    rows = _sorted(writer, runs.end(keep=True), runs.taken)
+    runs = RunWriter(ledger.storage, f"{STAGING}/{writer.prefix}", ledger.buckets)
     with tempfile.TemporaryDirectory(prefix="causeway-rows-") as folder:
+        moved = Aside(folder, "value", ledger.buckets)
+        for part in derived.rows(first, end, waiting_drafts(before, derived.names)):
+            runs.add(part.rows)
+            moved.add(part.value)
+            if progress is not None:
+                progress(part.heights.stop - first, end - first)
+        rows = _sorted(writer, runs.end(keep=True), runs.taken)
+        movements = moved.write(writer, LOOSE_ROWS * ledger.buckets)
         for table, states in (("headers", chains.headers), ("watermarks", chains.watermarks)):
             stated = Aside(folder, table, ledger.buckets)
             stated.add_all(states(first, end))
@@ -193,11 +196,14 @@ def _sorted(writer: LedgerWriter, runs: list[Run], rows: int) -> int:
 
 
 def _windows(derived: LakeLedger, end: int) -> list[dict[str, Any]]:
-    """Return the windows of the chains that a lake runs: of all events at all of its heights. Headers have windows of
-    their own (``LakeChains``): the numbers of blocks may be others than the heights of a lake."""
+    """Return the windows of the chains that a lake runs: of all events at all of its heights, and of movements of value
+    where it logs them. Headers have windows of their own (``LakeChains``): the numbers of blocks may be others than the
+    heights of a lake."""
+    first, last (``LakeChains``): the numbers of blocks may be others than the heights of a lake."""
     first, last = (_time(derived, derived.logs.tick(height)) for height in (0, end - 1))
     window = {"first_height": 0, "last_height": end - 1, "first_time": first, "last_time": last}
-    rest = {"events": EVENTS, "how": DECLARED, "stated_by": STATED_BY}
+    events = [*EVENTS, VALUE] if LOG in derived.logs.schemas else EVENTS
+    rest = {"events": events, "how": DECLARED, "stated_by": STATED_BY}
     return [{**window, **rest, "chain": chain} for chain in derived.own_chains()]
 
 

@@ -20,7 +20,7 @@ from causeway.audit.passing import LIMIT, Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.ledger_parts import bucket_parts
+from causeway.pipeline.ledger_parts import bucket_parts, value_of
 from causeway.pipeline.ledger_store import Ledger
 from causeway.pipeline.masters import cores_here
 
@@ -142,7 +142,8 @@ class _InProcess:
 
         def one(bucket: int) -> list[Passed]:
             chosen = None if only is None else only[bucket]
-            passed = pass_over(bucket_parts(self.ledger, bucket), known, before, self.limit, chosen)
+            value = value_of(self.ledger, bucket)
+            passed = pass_over(bucket_parts(self.ledger, bucket), known, before, self.limit, chosen, value)
             self.told.bucket(bucket)
             return passed
 
@@ -232,7 +233,8 @@ def _look_at(shared: Shared, bucket: int) -> Iterable[tuple[int, Passed]]:
     known = once(look.key, lambda: Known(Windows(look.observed), Promises(look.promises), look.sent, look.complete))
     only = None if look.only is None else look.only[bucket]
     parts = bucket_parts(look.ledger, bucket)
-    yield from _numbered(pass_over(parts, known, look.before, look.limit, only), only)
+    value = value_of(look.ledger, bucket)
+    yield from _numbered(pass_over(parts, known, look.before, look.limit, only, value), only)
 
 
 def _look_at_chains(shared: Shared, bucket: int) -> Iterable[tuple[int, Stated]]:

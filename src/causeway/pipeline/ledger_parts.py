@@ -44,6 +44,11 @@ def bucket_parts(ledger: Ledger, bucket: int) -> Iterator[Part]:
         yield from map(TablePart, merged(sources))
 
 
+def value_of(ledger: Ledger, bucket: int) -> pa.Table | None:
+    """Return the movements of value of a bucket; None: the ledger has none there. Raises as ``Ledger.rows``."""
+    return ledger.rows(bucket, table="value") if ledger.files("value", bucket) else None
+
+
 def merged(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
     """Yield the rows of several sorted sources in order, each event once (``order.without_repeats``), a run of whole
     messages at a time. ``sources``: each its rows, a table after the other."""

@@ -53,6 +53,9 @@ ROW_GROUP = 1 << 18
 LOOSE = -1
 """What the folder of files with rows of all buckets is called like a bucket."""
 
+LOOSE_TABLES = ("ledger", "value")
+"""Tables that have such files."""
+
 _INLINE = 256
 """Inputs of a commit that its manifest names itself; more of them are a file."""
 
@@ -80,8 +83,8 @@ class Ledger:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     def files(self, table: str, bucket: int | None = None) -> list[StoredFile]:
-        """Return the files of a table, of one bucket or all. Those of the table ``ledger`` that have rows of all
-        buckets (``bucket`` None) are files of each; the rows of ``waiting`` are rows of ``ledger``, too."""
+        """Return the files of a table, of one bucket or all. Those that have rows of all buckets (``bucket`` None, of
+        ``LOOSE_TABLES``) are files of each; the rows of ``waiting`` are rows of ``ledger``, too."""
         schema_of(table)
         every = self._by_table.get(table, [])
         if table in WHOLE:
@@ -94,7 +97,7 @@ class Ledger:
 
     def rows(self, bucket: int, columns: Sequence[str] | None = None, table: str = "ledger") -> pa.Table:
         """Return the rows of a bucket in the order of ``ledger.order``, each event once however often it was recorded;
-        of headers and watermarks in that of ``ledger.chain_order``.
+        of headers, watermarks and movements of value in that of ``ledger.chain_order``.
 
         ``columns``: those wanted, in their order; default: all. Raises ``LedgerDamaged``, ``InvalidInput`` for a column
         or bucket that is not there, or a ledger whose files were merged meanwhile.
@@ -106,8 +109,11 @@ class Ledger:
         if not 0 <= bucket < self.buckets:
             raise InvalidInput(f"bucket {bucket}: must be from 0 to {self.buckets - 1}")
         found = self._by_bucket.get((table, bucket), [])
-        loose = self._loose.get(bucket) if table == "ledger" else None
-        if (len(found) <= 1 and loose is None) or (table != "ledger" and table not in LAYOUTS):
+        loose = self.loose(bucket, table)
+        if table == "value":
+            parts = [*(self.read(file) for file in found), *([] if loose is None else [loose])]
+            rows = LAYOUTS[table].read(pa.concat_tables(parts)) if parts else schema.empty_table()
+        elif (len(found) <= 1 and loose is None) or (table != "ledger" and table not in LAYOUTS):
             parts = [self.read(file, columns) for file in found]
             rows = pa.concat_tables(parts) if parts else schema.empty_table()
         elif table in LAYOUTS:
@@ -117,10 +123,12 @@ class Ledger:
             rows = without_repeats(pa.concat_tables(parts))
         return rows if columns is None else rows.select(list(columns))
 
-    def loose(self, bucket: int) -> pa.Table | None:
-        """Return the rows of a bucket of the table ``ledger`` that lie in files with rows of all buckets, as they stand
-        there; None: there are none. Raises as ``rows``."""
-        return self._loose.get(bucket)
+    def loose(self, bucket: int, table: str = "ledger") -> pa.Table | None:
+        """Return the rows of a bucket that lie in files with rows of all buckets, as they stand there; None: there are
+        none. Raises as ``rows``."""
+        if table not in LOOSE_TABLES:
+            return None
+        return (self._loose if table == "ledger" else self._loose_value).get(bucket)
 
     def table(self, table: str) -> pa.Table:
         """Return all rows of a table that has no buckets. Raises ``LedgerDamaged``."""
@@ -184,16 +192,23 @@ class Ledger:
         return found
 
     def _loose_files(self, table: str) -> list[StoredFile]:
-        every = self._by_table.get(table, []) if table == "ledger" else []
+        every = self._by_table.get(table, []) if table in LOOSE_TABLES else []
         return [file for file in every if file.bucket is None]
 
     @cached_property
     def _loose(self) -> dict[int, pa.Table]:
+        return self._loose_rows("ledger")
+
+    @cached_property
+    def _loose_value(self) -> dict[int, pa.Table]:
+        return self._loose_rows("value")
+
+    def _loose_rows(self, table: str) -> dict[int, pa.Table]:
         """Return the rows of the files that have rows of all buckets, by bucket."""
-        parts = [self.read(file) for file in self._loose_files("ledger")]
+        parts = [self.read(file) for file in self._loose_files(table)]
         if not parts:
             return {}
-        return by_bucket(pa.concat_tables(parts).unify_dictionaries().combine_chunks(), self.buckets)
+        return by_bucket(pa.concat_tables(parts).unify_dictionaries().combine_chunks(), self.buckets, table)
 
 
 def by_bucket(rows: pa.Table, buckets: int, table: str = "ledger") -> dict[int, pa.Table]:
@@ -345,7 +360,7 @@ def write_file(
     if bucket is not None:
         folder = f"{table}/bucket={bucket:02}"
     else:
-        folder = f"{table}/bucket={LOOSE}" if table == "ledger" else table
+        folder = f"{table}/bucket={LOOSE}" if table in LOOSE_TABLES else table
     storage.make_folder(folder)
     path = f"{folder}/{name}.parquet"
     parts = iter([rows] if isinstance(rows, pa.Table) else rows)
@@ -364,6 +379,6 @@ def _has(files: Sequence[StoredFile], table: str) -> bool:
 
 
 __all__ = [
-    "LEDGER_FILE", "CommitLost", "Input", "Ledger", "LedgerCommit", "LedgerDamaged", "LedgerWriter", "StoredFile",
-    "by_bucket", "create_ledger", "open_ledger", "write_file",
+    "LEDGER_FILE", "LOOSE_TABLES", "CommitLost", "Input", "Ledger", "LedgerCommit", "LedgerDamaged", "LedgerWriter",
+    "StoredFile", "by_bucket", "create_ledger", "open_ledger", "write_file",
 ]  # fmt: skip

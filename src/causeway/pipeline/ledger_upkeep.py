@@ -33,7 +33,7 @@ from causeway.pipeline.ledger_commits import (
     numbered_path,
     schema_of,
 )
-from causeway.pipeline.ledger_store import Ledger, LedgerWriter, StoredFile, by_bucket
+from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger, LedgerWriter, StoredFile, by_bucket
 from causeway.pipeline.places import AlreadyExists
 
 EVERY = 32
@@ -97,9 +97,9 @@ def merges(ledger: Ledger) -> list[Merge]:
     for (table, bucket), files in sorted(
         of.items(), key=lambda each: (each[0][0], each[0][1] is not None, each[0][1] or 0)
     ):
-        loose = table == "ledger" and bucket is None
+        loose = table in LOOSE_TABLES and bucket is None
         if loose and (sum(file.rows for file in files) >= LEAST * ledger.buckets or _bytes(files) >= MOST_BYTES):
-            return [Merge(table, None, tuple(files), spread=True)]
+            return [Merge(table, None, tuple(_fitting(files) or files[:1]), spread=True)]
         least = max(LEAST // 64, 1) if loose else LEAST
         chosen = _alike(files, least)
         if len(chosen) > 1:
@@ -142,14 +142,12 @@ def _merge(writer: LedgerWriter, merge: Merge) -> None:
         rows = inputs_table(current(inputs_of(rows)))
     elif merge.spread:
         rows = rows.unify_dictionaries().combine_chunks()
-        for bucket, mine in by_bucket(rows, ledger.buckets).items():
-            writer.write(merge.table, without_repeats(mine), bucket)
-    elif merge.table == "ledger" and merge.bucket is None:
-        rows = in_buckets(without_repeats(rows), ledger.buckets)
-    elif merge.table == "ledger":
-        rows = without_repeats(rows)
-    elif merge.table in LAYOUTS:
-        rows = LAYOUTS[merge.table].in_order(rows.unify_dictionaries())
+        for bucket, mine in by_bucket(rows, ledger.buckets, merge.table).items():
+            writer.write(merge.table, _in_order(mine, merge.table), bucket)
+    elif merge.table in LOOSE_TABLES and merge.bucket is None:
+        rows = in_buckets(_in_order(rows, merge.table), ledger.buckets, merge.table)
+    elif merge.table == "ledger" or merge.table in LAYOUTS:
+        rows = _in_order(rows, merge.table)
     else:
         rows = rows.unify_dictionaries()
     if not merge.spread:
@@ -158,11 +156,16 @@ def _merge(writer: LedgerWriter, merge: Merge) -> None:
         writer.remove(file)
 
 
-def in_buckets(rows: pa.Table, buckets: int) -> pa.Table:
+def _in_order(rows: pa.Table, table: str) -> pa.Table:
+    """Return rows of the ledger in order, each event once; of other tables all of them."""
+    return without_repeats(rows) if table == "ledger" else LAYOUTS[table].in_order(rows.unify_dictionaries())
+
+
+def in_buckets(rows: pa.Table, buckets: int, table: str = "ledger") -> pa.Table:
     """Return rows of all buckets by their buckets, and within each as they stand."""
     if not rows.num_rows:
         return rows
-    parts = by_bucket(rows.unify_dictionaries().combine_chunks(), buckets)
+    parts = by_bucket(rows.unify_dictionaries().combine_chunks(), buckets, table)
     return pa.concat_tables([parts[bucket] for bucket in sorted(parts)])
 
 
