@@ -1,7 +1,7 @@
 """Violations planted in honest traffic, one kind each, at places by chance, and what an audit must say of them.
 
-``traffic``: tables in which something is planted. ``messages``, ``lanes``, ``stated``: the kinds. ``windows``: a part
-of the input that is taken away.
+``traffic``: tables in which something is planted. ``messages``, ``lanes``, ``value``, ``stated``: the kinds.
+``windows``: a part of the input that is taken away.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.planting.lanes import (
 from tests.planting.messages import Kind, again, altered, amount, early, forged_too, reused, timed_out_too, unsent
 from tests.planting.stated import fell, header, two_values
 from tests.planting.traffic import Named, Planted, Traffic
+from tests.planting.value import came_unsent, paid_beyond, paid_other_asset, paid_too, paid_unsent, payment_lost
 from tests.property.audit_ledgers import Case
 
 KINDS: dict[str, Kind] = {
@@ -44,6 +45,12 @@ KINDS: dict[str, Kind] = {
     "more": amount("more"),
     "less": amount("less"),
     "asset": amount("asset"),
+    "paid_too": paid_too,
+    "paid_beyond": paid_beyond,
+    "payment_lost": payment_lost,
+    "paid_other_asset": paid_other_asset,
+    "paid_unsent": paid_unsent,
+    "came_unsent": came_unsent,
     "over_capacity": over_capacity,
     "watermark_fell": fell,
     "watermark_two_values": two_values,

@@ -59,6 +59,7 @@ def judge_cut(case: Case, whole: Audit, planted: Iterable[Planted], cut: Cut) ->
     for each in named(found, "unknown") - named(whole, "unknown"):
         check, _, _, lane, message = each
         of_chain = check in ("back_pressure", "headers") and lane[1] == cut.chain
+        of_chain |= check == "conservation" and lane[0] is None and cut.chain in lane  # of what is abroad
         assert of_chain or lane in halves or (lane, message) in was | missing, each
     return found
 
@@ -66,7 +67,7 @@ def judge_cut(case: Case, whole: Audit, planted: Iterable[Planted], cut: Cut) ->
 def touched(case: Case, gone: list[Row]) -> set[tuple[Any, ...]]:
     """The messages of missing rows, and those that ask or answer one of them."""
     found = {(lane_of(row), message_of(row)) for row in gone}
-    names = {row[name] for row in gone for name in ("message_id", "answers")} - {None}
+    names = {row.get(name) for row in gone for name in ("message_id", "answers")} - {None}
     return found | {
         (lane_of(row), message_of(row)) for row in case.rows if row["message_id"] in names or row["answers"] in names
     }

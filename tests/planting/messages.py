@@ -185,7 +185,8 @@ def reused(net: Traffic, random: Random) -> Planted | None:
             found.append(named("conservation", "less_received", message))
         net.take(message)
         net.add(sent, payload_hash=other_content(random))
-        return Planted("reused", frozenset(found), spans(sent, message.first("received")))
+        evidence = spans(sent, message.first("received"))
+        return Planted("reused", frozenset(found), tuple((chain, first, 2**64) for chain, first, _ in evidence))
     return None
 
 
@@ -234,7 +235,10 @@ def amount(kind: str) -> Kind:
             else:
                 row["amount"] += random.randrange(1, 2**40) << random.randrange(60) if kind == "more" else -1
             found = {named("conservation", reasons[kind], message)}
-            return Planted(kind, frozenset(found), spans(message.first("sent"), row))
+            evidence = spans(message.first("sent"), row)
+            if kind == "less":  # a payment of the rest might come until the end
+                evidence = tuple((chain, first, 2**64) for chain, first, _ in evidence)
+            return Planted(kind, frozenset(found), evidence)
         return None
 
     return plant

@@ -63,7 +63,7 @@ class Traffic:
 
     def __init__(self, case: Case) -> None:
         self.rows, self.observed, self.promises = deepcopy(case.rows), deepcopy(case.observed), deepcopy(case.promises)
-        self.watermarks, self.headers = deepcopy(case.watermarks), deepcopy(case.headers)
+        self.watermarks, self.headers, self.value = (deepcopy(x) for x in (case.watermarks, case.headers, case.value))
         self.whole: set[Lane] = set()
         self.used: dict[int, Row] = {}  # rows of messages in which something was planted, by identity
         self.index()
@@ -73,7 +73,7 @@ class Traffic:
         for at, row in enumerate(self.rows):
             row["at"] = at
         self._along: dict[tuple[Lane, str], list[tuple[int, Row]]] = {}
-        self.ledger = Ledger(self.rows, self.observed, self.promises)
+        self.ledger = Ledger(self.rows, self.observed, self.promises, value=self.value)
         self.by_lane: dict[Lane, list[Message]] = {}
         for message in self.ledger.messages:
             self.by_lane.setdefault(message.lane, []).append(message)
@@ -81,7 +81,7 @@ class Traffic:
             messages.sort(key=lambda message: (message.index is None, message.index or 0))
 
     def case(self) -> Case:
-        return Case(self.rows, self.observed, self.promises, self.watermarks, self.headers)
+        return Case(self.rows, self.observed, self.promises, self.watermarks, self.headers, self.value)
 
     # ---- where something may be planted
 

@@ -21,7 +21,7 @@ class Cut(NamedTuple):
 
 def cut_by_chance(random: Random, case: Case) -> Cut:
     """A few neighbouring blocks of a chain, of which the input has some."""
-    rows = [row for row in (*case.rows, *case.watermarks) if row["time"] is not None]
+    rows = [row for row in (*case.rows, *case.watermarks, *case.value) if row["time"] is not None]
     chain = random.choice(sorted({row["chain"] for row in case.observed} & {row["chain"] for row in rows}))
     rows = [row for row in rows if row["chain"] == chain]
     if any(row["height"] is None for row in rows):
@@ -61,9 +61,11 @@ def without(case: Case, cut: Cut) -> tuple[Case, list[Row]]:
                 names = ("first_height", "last_height", "first_time", "last_time")
                 both = (height or (None, None)) + (time or (None, None))
                 observed.append({**row, **dict(zip(names, both, strict=True))})
-    rows, watermarks = ([row for row in rows if not inside(row)] for rows in (case.rows, case.watermarks))
+    tables = (case.rows, case.watermarks, case.value)
+    rows, watermarks, value = ([row for row in rows if not inside(row)] for rows in tables)
     headers = [row for row in case.headers if not in_time(row)]
-    return Case(rows, observed, case.promises, watermarks, headers), [row for row in case.rows if inside(row)]
+    gone = [row for row in (*case.rows, *case.value) if inside(row)]
+    return Case(rows, observed, case.promises, watermarks, headers, value), gone
 
 
 def pieces(begin: Any, end: Any, cut: Ends | None) -> list[Ends | None]:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 
 from causeway.audit.auditing import Audit, audit
-from causeway.ledger.chain_order import header_buckets, sorted_headers, sorted_watermarks, watermark_buckets
+from causeway.ledger.chain_order import (
+    header_buckets,
+    sorted_headers,
+    sorted_watermarks,
+    value_buckets,
+    watermark_buckets,
+)
 from causeway.ledger.order import buckets_of, sorted_rows
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
@@ -17,11 +24,13 @@ from causeway.ledger.schema import (
     LIMBS,
     OBSERVED_SCHEMA,
     PROMISES_SCHEMA,
+    VALUE_SCHEMA,
     WATERMARKS_SCHEMA,
     Event,
 )
 from tests.spec.audit.checks import CHECKS, sums
 from tests.spec.audit.ledger import Finding, Ledger, Row
+from tests.spec.audit.value import abroad
 
 WORD = 2**64
 
@@ -62,8 +71,8 @@ def stated(rows: Iterable[Row], schema: pa.Schema) -> list[Row]:
 
 
 class Case:
-    """A ledger as dicts: ``rows``, ``observed``, ``promises``, ``watermarks``, ``headers``; ``source_row`` is given
-    here."""
+    """A ledger as dicts: ``rows``, ``observed``, ``promises``, ``watermarks``, ``headers``, ``value``; ``source_row``
+    is given here."""
 
     def __init__(
         self,
@@ -72,18 +81,20 @@ class Case:
         promises: list[Row],
         watermarks: Iterable[Row] = (),
         headers: Iterable[Row] = (),
+        value: Iterable[Row] = (),
     ) -> None:
         self.rows = stated(rows, LEDGER_SCHEMA)
         self.observed = [{**dict.fromkeys(OBSERVED_SCHEMA.names), **row} for row in observed]
         self.promises = [{**dict.fromkeys(PROMISES_SCHEMA.names), **row} for row in promises]
         self.watermarks, self.headers = stated(watermarks, WATERMARKS_SCHEMA), stated(headers, HEADERS_SCHEMA)
+        self.value = [{"amount": None, **row} for row in stated(value, VALUE_SCHEMA)]
 
     def oracle(self) -> Ledger:
         rows = dicts(sorted_rows(table(self.rows, LEDGER_SCHEMA)), self.rows)
         headers = sorted_headers(table(self.headers, HEADERS_SCHEMA))["source_row"].to_pylist()
         marks = sorted_watermarks(table(self.watermarks, WATERMARKS_SCHEMA))["source_row"].to_pylist()
         in_order = [self.watermarks[row] for row in marks], [self.headers[row] for row in headers]
-        return Ledger(rows, self.observed, self.promises, *in_order)
+        return Ledger(rows, self.observed, self.promises, *in_order, self.value)
 
     def audit(self, buckets: int = 1, limit: int = 1000) -> Audit:
         """Audit the rows in so many buckets, a file (and record batch) each two rows long at least."""
@@ -97,7 +108,14 @@ class Case:
         windows = [{**row, "how": "declared", "stated_by": "test"} for row in self.observed]
         promised = [{**row, "stated_by": "test"} for row in self.promises]
         observed, promises = table(windows, OBSERVED_SCHEMA), table(promised, PROMISES_SCHEMA)
-        return audit(readers, observed, promises, limit, self.stated(buckets))
+        return audit(readers, observed, promises, limit, self.stated(buckets), self.movements(buckets))
+
+    def movements(self, buckets: int) -> list[Callable[[], pa.Table]]:
+        """Rows of value of so many buckets."""
+        value = table(self.value, VALUE_SCHEMA)
+        of_value = value_buckets(value, buckets)
+        own = [value.filter(pa.array(of_value == bucket)) for bucket in range(buckets)]
+        return [lambda rows=rows: rows for rows in own]  # type: ignore[misc]
 
     def stated(self, buckets: int) -> list[Callable[[], tuple[pa.Table, pa.Table]]]:
         """Headers and watermarks of so many buckets."""
@@ -140,11 +158,27 @@ def compare(case: Case, found: Audit) -> None:
         assert [own.violated, own.unknown] == counts, name
     totals = {
         tuple(row[name] for name in ("protocol", "source", "destination", "lane", "asset")): tuple(
-            int(row[name]) for name in ("sent", "received", "refunded", "pending")
+            int(row[name]) for name in ("sent", "received", "refunded", "pending", "fees")
         )
         for row in found.sums.to_pylist()
     }
     assert totals == sums(ledger)
+    left_over = {key: a - b - fees - c - d for key, (a, b, c, d, fees) in totals.items()}
+    assert left_over == {
+        tuple(row[name] for name in ("protocol", "source", "destination", "lane", "asset")): int(row["difference"])
+        for row in found.sums.to_pylist()
+    }
+    assert [
+        (tuple(row[name] for name in ("chain", "other", "asset")), *(int(row[name]) for name in AWAY))
+        for row in found.abroad.to_pylist()
+    ] == [(key, *amounts) for key, amounts in sorted(abroad(ledger).items(), key=nulls_first)]
+
+
+AWAY = ("left", "back", "difference")
+
+
+def nulls_first(item: tuple[tuple[str | None, ...], Any]) -> list[tuple[bool, str]]:
+    return [(name is not None, name or "") for name in item[0]]
 
 
 def _float(number: float | None) -> float | None:
@@ -202,7 +236,7 @@ def by_chance(random: Random) -> Case:
             {
                 **own,
                 "chain": random.choice(("a", "b")),
-                "events": random.choice((None, None, ["sent"], ["received", "acknowledged"])),
+                "events": random.choice((None, None, ["sent", "value"], ["received", "acknowledged"])),
                 **{
                     "first_height": heights[0],
                     "last_height": heights[1],
@@ -220,7 +254,35 @@ def by_chance(random: Random) -> Case:
         for promise in random.sample(PROMISES, random.randrange(len(PROMISES) + 1))
     ]
     some_rows = [row() for _ in range(random.randrange(70))]
-    return Case(some_rows, observed, promises, watermarks_by_chance(random, lanes), headers_by_chance(random))
+    stated_too = watermarks_by_chance(random, lanes), headers_by_chance(random)
+    return Case(some_rows, observed, promises, *stated_too, value_by_chance(random, lanes, some_rows))
+
+
+HOLDERS = ("message", "message", "account:x", "abroad:a", "abroad:b", "abroad:c", "burned", "abroad", None)
+
+
+def value_by_chance(random: Random, lanes: list[Row], rows: list[Row]) -> list[Row]:
+    """Movements that have little to do with each other, of messages of these rows and of others."""
+    found = []
+    for _ in range(random.choice((0, 1, 2, 5, 10, 30))):
+        of = random.choice(rows) if rows and random.random() < 0.8 else {**random.choice(lanes), "index": 4}
+        found.append(
+            {
+                **{name: of[name] for name in ("protocol", "source", "destination", "lane", "index")},
+                "message_id": of.get("message_id"),
+                "chain": random.choice(("a", "b", "a", "b", "a", "b", "c", None)),
+                "height": random.choice((None, 0, 1, 2, 3, 4)),
+                "position": random.choice((None, 0, 1)),
+                "time": random.choice((None, *range(8), *range(8))),
+                "asset": random.choice(("gold",) * 8 + ("silver", "silver", None)),
+                "amount": random.choice((*AMOUNTS[:-1], *AMOUNTS, of.get("amount"))),
+                "why": random.choice(("fee", "fee", "moved", "reverted")),
+                "from": random.choice(HOLDERS),
+                "to": random.choice(HOLDERS),
+                "source_file": random.choice(("f", "g", None)),
+            }
+        )
+    return found
 
 
 HEIGHTS = (None, 0, 1, 2, 3, 4, 6, 2**18 - 1, 2**18, 2**18 + 1)

@@ -1,4 +1,4 @@
-"""Honest ledgers whose lanes keep every promise, with headers and watermarks."""
+"""Honest ledgers whose lanes keep every promise, with headers, watermarks and movements of value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ REPLIES = {"protocol": "q", "source": "b", "destination": "a", "lane": "replies"
 
 
 class Network:
-    """Two chains. Lanes of ``p`` are acknowledged, or time out; those of ``q`` are answered over another lane.
+    """Two chains. Lanes of ``p`` are acknowledged, or time out, and relayers are paid out of their messages; those of
+    ``q`` are answered over another lane. What is sent leaves a chain for the other one.
 
     ``last``: the last height of both.
     """
@@ -30,6 +31,7 @@ class Network:
         self.rows: list[Row] = []
         self.promises: list[Row] = []
         self.watermarks: list[Row] = []
+        self.value: list[Row] = []
         self.count = random.randrange(8, 14)
         self.last = 1
         for lane in LANES:
@@ -46,8 +48,11 @@ class Network:
             places[1] = max(places[1], places[0] + 2) + random.randrange(3)
             places[2] = max(places[2], places[1] + 1) + random.randrange(3)
             came = random.random() < 0.8
-            self.travels(lane, index, places[0], places[1] if came else None)
+            self.travels(lane, index, places[0], places[1] if came else None, fee=random.choice((0, 1, 2**70)))
             self.add(lane, index, "acknowledged" if came else "timed_out", lane["source"], places[2])
+            if not came:
+                back = {"from": "abroad:" + lane["destination"], "to": "account:1"}
+                self.moved(lane, index, lane["source"], places[2], value_of(index), "refunded", **back)
             flights.append((places[0], places[2]))
         names = ["numbered", "ordered_sends", "ordered_receives", "conserved"]
         self.promise(lane, flights, *names, *(["ordered_acknowledgements"] if lane["lane"] == "x" else []))
@@ -81,17 +86,40 @@ class Network:
         self.promises.append({**lane, "promise": "final_after", "number": FINAL})
         self.promises.append({**lane, "promise": "capacity", "number": under_way + self.random.randrange(2)})
 
-    def travels(self, lane: Row, index: int, sent: int, received: int | None, **known: Any) -> None:
-        source, target = lane["source"], lane["destination"]
+    def travels(self, lane: Row, index: int, sent: int, received: int | None, fee: int = 0, **known: Any) -> None:
+        source, target, amount = lane["source"], lane["destination"], value_of(index)
         self.add(lane, index, "sent", source, sent, **known)
         self.add(lane, index, "committed", source, sent, **known)
         self.watermark(lane, source, "sent", sent, index + 1)
+        self.moved(lane, index, source, sent, amount, "sent", **{"from": "account:1", "to": "abroad:" + target})
+        if fee:
+            self.paid(lane, index, target if received else source, received or sent, fee)
         for event in ("received", "executed", "answered") if received else ():
             assert received
             if event != "answered" or known.get("kind", "request") == "request":
-                self.add(lane, index, event, target, received, **known)
+                own = {"amount": amount - fee if event == "received" else amount, **known}
+                self.add(lane, index, event, target, received, **own)
         if received:
             self.watermark(lane, target, "received", received, index + 1)
+            self.moved(lane, index, target, received, amount, "came", **{"from": "abroad:" + source, "to": "account:2"})
+
+    def paid(self, lane: Row, index: int, chain: str, height: int, fee: int) -> None:
+        """Pay a fee out of a message, in two parts; perhaps a fork takes it back and it is paid again. What is paid
+        beside the message, or into it, is no part of this."""
+        relayer: Row = {"from": "message", "to": "relayer"}
+        if self.random.random() < 0.3:
+            self.moved(lane, index, chain, height, fee + 1, "fee", **relayer)
+            self.moved(lane, index, chain, height, fee + 1, "reverted", **{"from": "relayer", "to": "message"})
+        for part in (fee // 3, fee - fee // 3):
+            self.moved(lane, index, chain, height, part, "fee", **relayer)
+        if self.random.random() < 0.3:
+            self.moved(lane, index, chain, height, 7, "fee", **{"from": "account:1", "to": "relayer"})
+            self.moved(lane, index, chain, height, 7, "attached", **{"from": "account:1", "to": "message"})
+            self.moved(lane, index, chain, height, 7, "reverted", **{"from": "message", "to": "account:1"})
+
+    def moved(self, lane: Row, index: int, chain: str, height: int, amount: int, why: str, **ends: str) -> None:
+        own = {"chain": chain, "height": height, "time": height * TICK, "asset": "gold", "amount": amount, "why": why}
+        self.value.append({**lane, "index": index, "message_id": None, "position": None, **own, **ends})
 
     def watermark(self, lane: Row, chain: str, name: str, height: int, value: int) -> None:
         own = {"chain": chain, "name": name, "height": height, "time": height * TICK, "value": value}
@@ -105,7 +133,7 @@ class Network:
         row = {
             **lane, "index": index, "message_id": None, "kind": "request", "event": event, "chain": chain,
             "height": height, "position": None, "time": height * TICK, "payload_hash": content(index % 256),
-            "asset": "gold", "amount": 2**200 + index, "detail": None,
+            "asset": "gold", "amount": value_of(index), "detail": None,
         }  # fmt: skip
         self.rows.append({**row, **known})
         self.last = max(self.last, height)
@@ -113,4 +141,9 @@ class Network:
     def case(self) -> Case:
         whole = {"first_height": 1, "last_height": self.last, "first_time": TICK, "last_time": self.last * TICK}
         observed = [{"chain": chain, **whole} for chain in "ab"]
-        return Case(self.rows, observed, self.promises, self.watermarks, self.headers)
+        return Case(self.rows, observed, self.promises, self.watermarks, self.headers, self.value)
+
+
+def value_of(index: int) -> int:
+    """The amount that a message is sent with."""
+    return 2**200 + index

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from causeway.audit import along, joining, parts, passing
 from tests.property.audit_ledgers import by_chance, compare
 from tests.property.audit_plants import LIMIT, Network
+from tests.property.audit_values import valued_by_chance
 
 
 @settings(max_examples=30)
@@ -20,6 +21,20 @@ def test_an_audit_finds_what_the_oracle_finds(seed: int, buckets: int, cut: int)
     case = by_chance(Random(seed))
     with patch.object(parts, "PART_ROWS", cut):
         compare(case, case.audit(buckets))
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
+def test_what_is_found_of_value_is_what_the_oracle_finds(seed: int, buckets: int, cut: int) -> None:
+    case = valued_by_chance(Random(seed))
+    with patch.object(parts, "PART_ROWS", cut):
+        found = case.audit(buckets)
+    compare(case, found)
+    for row in found.violations.to_pylist():
+        if row["check"] == "conservation" and row["event"] is None:  # names a row of value
+            named = case.value[row["source_row"]]
+            assert row["unit"] in (named["asset"], None) and row["chain"] == named["chain"]
+            assert row["height"] == named["height"] and row["transaction"] is None
 
 
 @settings(max_examples=15)
@@ -37,7 +52,7 @@ def test_what_is_decided_late_or_in_a_second_look_is_the_same(seed: int, raising
             again = case.audit(3)
     for found in (late, again):
         assert found.checks == whole.checks
-        for name in ("violations", "completeness", "lanes", "sums"):
+        for name in ("violations", "completeness", "lanes", "sums", "abroad"):
             assert getattr(found, name).equals(getattr(whole, name)), name
 
 
@@ -47,6 +62,7 @@ def test_an_honest_ledger_holds_in_every_check(seed: int) -> None:
     found = Network(Random(seed)).case().audit(3)
     assert {check.verdict for check in found.checks.values()} == {"holds"}
     assert not found.violations.num_rows and {row["difference"] for row in found.sums.to_pylist()} == {"0"}
+    assert {row["difference"] for row in found.abroad.to_pylist()} == {"0"}
 
 
 def test_a_check_of_the_tests_finds_a_difference() -> None:

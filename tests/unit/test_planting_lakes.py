@@ -41,7 +41,8 @@ def derived(lake: str) -> Case:
             return [{**row, "log_row": row["source_row"]} for row in rows]
 
         windows, promises = (rows_of(ledger.table(name)) for name in ("observed", "promises"))
-        return Case(table("ledger"), windows, promises, table("watermarks"), table("headers"))
+        value = [{**row, "log_row": row["source_row"]} for row in rows_of(ledger.table("value"))]
+        return Case(table("ledger"), windows, promises, table("watermarks"), table("headers"), value)
 
 
 def honest_and_planted(lake: str, random: Random) -> set[str]:

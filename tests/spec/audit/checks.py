@@ -7,6 +7,7 @@ from itertools import pairwise
 from tests.spec.audit.answering import asked, earlier, first_answers, responses
 from tests.spec.audit.ledger import EVERY, Finding, Lane, Ledger, Message, Row, lane_of, place
 from tests.spec.audit.stated import headers, watermarks
+from tests.spec.audit.value import Paid, backing, fees, key_of_message, paid_of_unsent, payments, payments_covered
 
 Checked = tuple[int, list[Finding]]
 ONCE = ("sent", "received", "executed", "answered", "acknowledged", "timed_out")
@@ -256,34 +257,61 @@ def answers_without_request(ledger: Ledger) -> Checked:
 
 
 def conservation(ledger: Ledger) -> Checked:
-    """On a lane that promises it, what is received of an asset is what was sent of it, and a refund takes its place."""
+    """On a lane that promises it, what is received of an asset, and what is paid out of the message, is what was sent
+    of it, and a refund takes its place. No more comes into a chain than left another one for it."""
+    paid_out = payments(ledger)
     examined, found = 0, []
     for message in ledger.messages:
-        received, base = message.all("received"), message.first("sent")
-        if not ledger.promised(message.lane, "conserved") or not (base or received):
-            continue
-        examined += 1
-        receipt, timed_out = message.first("received"), message.first("timed_out")
-        extra = [row for row in received if row is not receipt]
-        shown = max(extra, key=lambda row: row["at"], default=receipt or base)
-        sent = {row["payload_hash"]: row for row in sorted(message.all("sent"), key=place, reverse=True)}
-        rows = [*sent.values(), *received]
-        total = sum(row["amount"] or 0 for row in received)
-        expected = sum(row["amount"] or 0 for row in sent.values()) if receipt else 0
-        if any(row["amount"] is None or row["asset"] is None for row in rows):
-            found.append(named("conservation", "unknown", "amount_unseen", shown))
-        elif base and any(row["asset"] != base["asset"] for row in rows):
-            found.append(named("conservation", "violated", "asset_differs", shown))
-        elif not base:
-            verdict, reason = ledger.unsent(message.lane, message.index, shown["time"])
-            found.append(named("conservation", verdict, reason, shown))
-        elif total > expected:
-            found.append(named("conservation", "violated", "more_received", shown, total - expected))
-        elif total < expected:
-            found.append(named("conservation", "violated", "less_received", shown, expected - total))
-        elif receipt and timed_out:
-            found.append(named("conservation", "violated", "received_and_refunded", timed_out, total))
+        if ledger.promised(message.lane, "conserved") and (message.has("sent") or message.all("received")):
+            examined += 1
+            found += conserved(ledger, message, paid_out.get(key_of_message(message)))
+    for more, others in (paid_of_unsent(ledger), backing(ledger)):
+        examined, found = examined + more, found + others
     return examined, found
+
+
+def conserved(ledger: Ledger, message: Message, paid: Paid | None) -> list[Finding]:
+    """What is wrong with the value of a message, if anything is."""
+    received, base = message.all("received"), message.first("sent")
+    receipt, timed_out = message.first("received"), message.first("timed_out")
+    extra = [row for row in received if row is not receipt]
+    shown = max(extra, key=lambda row: row["at"], default=receipt or base)
+    rows = [*contents_of(message), *received]
+    sent = sum(row["amount"] or 0 for row in contents_of(message))
+    came = sum(row["amount"] or 0 for row in received)
+    out = paid.of(base["asset"]) if paid and base else 0
+
+    def said(verdict: str, reason: str, row: Row, magnitude: int | None = None) -> list[Finding]:
+        return [named("conservation", verdict, reason, row, magnitude)]
+
+    if any(row["amount"] is None or row["asset"] is None for row in rows):
+        return said("unknown", "amount_unseen", shown)
+    if base and paid and not paid.seen:
+        return said("unknown", "amount_unseen", receipt or base)
+    if base and any(row["asset"] != base["asset"] for row in rows):
+        return said("violated", "asset_differs", shown)
+    if not base:  # whatever was paid out of it
+        return said(*ledger.unsent(message.lane, message.index, shown["time"]), shown)
+    if paid and paid.others(base["asset"]):
+        return said("violated", "asset_differs", receipt or base)
+    if not receipt and came > 0:
+        return said("violated", "more_received", shown, came)
+    if not receipt and out > sent:
+        return said("violated", "more_paid", base, out - sent)
+    if receipt and came + out > sent:
+        return said("violated", "more_received", shown, came + out - sent)
+    if receipt and came + out < sent:
+        covered = out >= 0 and payments_covered(ledger, (base, receipt))
+        verdict, reason = ("violated", "less_received") if covered else ("unknown", "payments_not_covered")
+        return said(verdict, reason, shown, sent - came - out)
+    if receipt and timed_out:
+        return said("violated", "received_and_refunded", timed_out, came)
+    return []
+
+
+def contents_of(message: Message) -> list[Row]:
+    """The first row of each content that a message was sent with."""
+    return list({row["payload_hash"]: row for row in sorted(message.all("sent"), key=place, reverse=True)}.values())
 
 
 ENDS = ("acknowledged", "timed_out", "collected", "dropped", "rejected")
@@ -339,20 +367,28 @@ def behind(message: Message) -> tuple[bool, int, str]:
     return message.index is None, message.index or 0, message.rows[0]["message_id"] or ""
 
 
-def sums(ledger: Ledger) -> dict[Lane, tuple[int, int, int, int]]:
-    """Of each lane and asset what was sent, received, refunded, and is pending."""
+def sums(ledger: Ledger) -> dict[Lane, tuple[int, int, int, int, int]]:
+    """Of each lane and asset what was sent, received, refunded, is pending, and was paid out of messages."""
     totals: dict[Lane, list[int]] = {}
+    paid_out = payments(ledger)
     for message in ledger.messages:
         receipt, timed_out = message.first("received"), message.first("timed_out")
-        sent = {row["payload_hash"]: row for row in sorted(message.all("sent"), key=place, reverse=True)}
-        for row in [*sent.values(), *message.all("received")]:
+        left: dict[str, int] = {}
+        for row in [*contents_of(message), *message.all("received")]:
             if row["amount"] is None or row["asset"] is None:
                 continue
             total = totals.setdefault((*message.lane, row["asset"]), [0, 0, 0, 0])
             total[row["event"] == "received"] += row["amount"]
             if row["event"] == "sent" and not receipt:
-                total[2 if timed_out else 3] += row["amount"]
-    return {key: (a, b, c, d) for key, (a, b, c, d) in totals.items()}
+                left[row["asset"]] = left.get(row["asset"], 0) + row["amount"]
+        paid, base = paid_out.get(key_of_message(message)), message.first("sent")
+        for asset, amount in left.items():
+            own = asset == base["asset"] and base["amount"] is not None
+            out = paid.of(asset) if paid and own else 0
+            totals[*message.lane, asset][2 if timed_out else 3] += amount - out
+    out_of = fees(ledger)
+    keys = {**totals, **out_of}
+    return {key: (*totals.get(key, [0, 0, 0, 0]), out_of.get(key, 0)) for key in keys}  # type: ignore[misc]
 
 
 CHECKS = {

@@ -47,7 +47,7 @@ class Message:
 
     def __init__(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
-        self.lane, self.index = lane_of(rows[0]), rows[0]["index"]
+        self.lane, self.index, self.message_id = lane_of(rows[0]), rows[0]["index"], rows[0]["message_id"]
         left = sorted((row for row in rows if row["event"] != "reverted"), key=place)
         for back in rows:
             if back["event"] == "reverted":
@@ -93,9 +93,10 @@ class Ledger:
         promises: Iterable[Row],
         watermarks: Iterable[Row] = (),
         headers: Iterable[Row] = (),
+        value: Iterable[Row] = (),
     ) -> None:
         self.rows, self.observed, self.promises = list(rows), list(observed), list(promises)
-        self.watermarks, self.headers = list(watermarks), list(headers)
+        self.watermarks, self.headers, self.value = list(watermarks), list(headers), list(value)
         found: dict[Any, list[Row]] = {}
         for row in self.rows:
             if row["index"] is not None:
@@ -184,22 +185,22 @@ class Ledger:
                 return bool(spans[-1][0] <= row[kind] <= spans[-1][1])
         return False
 
-    def all_until(self, chain: str | None, lane: Lane) -> int | None:
-        """Until which time all that a chain sent since its first block is covered."""
+    def all_until(self, chain: str | None, lane: Lane, event: str = "sent") -> int | None:
+        """Until which time all of an event since a chain's first block is covered."""
         ends = [
             row["last_time"]
             for row in self.observed
             if chain is not None
             and row["chain"] == chain
             and (lane_of(row) == EVERY or lane_of(row) == lane)
-            and (row["events"] is None or "sent" in row["events"])
+            and (row["events"] is None or event in row["events"])
             and row["first_height"] is not None
             and row["first_height"] <= 1
             and row["last_time"] is not None
         ]
         if not ends:
             return None
-        span = self.window(chain, lane, "sent", max(ends))
+        span = self.window(chain, lane, event, max(ends))
         return span[1] if span else max(ends)
 
     def unsent(self, lane: Lane, index: int | None, time: int | None) -> tuple[str, str]:
