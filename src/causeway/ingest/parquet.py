@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from causeway.ingest.chunks import BadFile, Stream
 from causeway.ingest.columns import Columns, decoded
+from causeway.ingest.parquet_footer import MOST_FOOTER, Group, groups_of
 from causeway.ledger.limbs import slices_of, valid_rows
 from causeway.model.text import shown
 
@@ -29,8 +30,6 @@ ROWS_A_BYTE, FREE_ROWS = 100, 10_000_000
 
 _FEW = 256
 """Rows that are read at once of a column whose texts are written as what they share with the one before."""
-
-_MOST_FOOTER = 64 << 20
 
 _EXACT = 2.0**53
 """Below it every whole number is a number of 64 bits with a fraction of its own; from it on several are one."""
@@ -53,14 +52,17 @@ class ParquetSource:
         of few different values, which become dictionaries; ``known``: makes of the file's names those that are used.
         Raises ``BadFile``."""
         self.where, self._stream = where, stream
+        self._groups = self._said(size)
         self.file = self._opened([])
-        self._types = dict(_leaves(self.file.schema_arrow, ""))
-        stored = [name for name, _ in _leaves(self.file.schema_arrow, "")]
+        leaves = self._leaves()
+        self._types, stored = dict(leaves), [name for name, _ in leaves]
         twice = next((name for name, count in Counter(stored).items() if count > 1), None)
         if twice is not None:
             text = f"{where}: column {shown(twice)} is there twice; each needs a name of its own"
             raise BadFile(text, "column_twice")
-        rows = int(self.file.metadata.num_rows)
+        rows = sum(group.rows for group in self._groups)
+        if (self.file.num_row_groups, self.file.metadata.num_rows) != (len(self._groups), rows):
+            raise _unreadable(where, f"{rows:,} rows where it says {self.file.metadata.num_rows:,}")
         if rows > FREE_ROWS + ROWS_A_BYTE * size:
             raise BadFile(f"{where}: {rows:,} rows in {size:,} bytes; refused", "too_large")
         self.names = tuple(known(stored))
@@ -68,7 +70,22 @@ class ParquetSource:
         texts = [name for known, name in self._stored.items() if known in named and _is_text(self._types[name])]
         if texts:
             self.file = self._opened(texts)
-            self._types = dict(_leaves(self.file.schema_arrow, ""))
+            self._types = dict(self._leaves())
+
+    def _leaves(self) -> list[tuple[str, pa.DataType]]:
+        try:
+            found = list(_leaves(self.file.schema_arrow, ""))
+            zones = {kind.tz for _, kind in found if pa.types.is_timestamp(kind)}  # whose names may be no texts
+            "".join([name for name, _ in found] + [str(zone) for zone in zones]).encode()
+        except ValueError as error:
+            raise _unreadable(self.where, str(error)) from None
+        return found
+
+    def _said(self, size: int) -> list[Group]:
+        try:
+            return groups_of(self._stream, size)
+        except ValueError as error:
+            raise _unreadable(self.where, str(error)) from None
 
     def _opened(self, dictionaries: list[str]) -> pq.ParquetFile:
         try:
@@ -77,7 +94,7 @@ class ParquetSource:
                 read_dictionary=dictionaries,
                 pre_buffer=False,
                 coerce_int96_timestamp_unit="us",
-                thrift_string_size_limit=_MOST_FOOTER,
+                thrift_string_size_limit=MOST_FOOTER,
                 thrift_container_size_limit=1 << 20,
                 schema_depth_limit=100,
             )
@@ -87,19 +104,15 @@ class ParquetSource:
     @property
     def groups(self) -> int:
         """Return how many row groups it has."""
-        return int(self.file.num_row_groups)
+        return len(self._groups)
 
     def rows(self, first: int, end: int) -> int:
         """Return how many rows the row groups from one number to another have, as the file says."""
-        return sum(int(self.file.metadata.row_group(group).num_rows) for group in range(first, end))
+        return sum(group.rows for group in self._groups[first:end])
 
     def bytes(self, first: int, end: int) -> int:
         """Return how large these row groups are in the file, as it says."""
-        found = 0
-        for group in range(first, end):
-            of = self.file.metadata.row_group(group)
-            found += sum(max(int(of.column(place).total_compressed_size), 0) for place in range(of.num_columns))
-        return found
+        return sum(chunk.packed for group in self._groups[first:end] for chunk in group.chunks)
 
     def columns(self, wanted: Collection[str], first: int, end: int) -> Iterator[Columns]:
         """Yield the rows of some row groups, some at a time, numbered from 1. Raises ``BadFile``."""
@@ -138,20 +151,17 @@ class ParquetSource:
 
     def _rows_at_once(self, group: int, chosen: list[str]) -> int:
         """Return how many rows may be read at once, so that no dictionary becomes more texts than fit in memory."""
-        of = self.file.metadata.row_group(group)
         size, peeked, few = 0, [], ROWS_AT_ONCE
-        for place in range(of.num_columns):
-            column = of.column(place)
-            path = str(column.path_in_schema)
-            if path not in chosen:
+        for chunk in self._groups[group].chunks:
+            if chunk.path not in chosen:
                 continue
-            size += int(column.total_uncompressed_size)
-            if str(column.physical_type) != "BYTE_ARRAY":
+            size += chunk.unpacked
+            if not chunk.is_text:
                 continue
-            if "DELTA_BYTE_ARRAY" in column.encodings:
+            if chunk.shares:
                 few = _FEW
-            if column.has_dictionary_page and not pa.types.is_dictionary(self._types[path]):
-                peeked.append(path)
+            if chunk.has_dictionary and not pa.types.is_dictionary(self._types[chunk.path]):
+                peeked.append(chunk.path)
         if size > MOST_ROW_GROUP:
             text = f"{self.where}: a row group of {size:,} bytes; at most {MOST_ROW_GROUP:,} can be read"
             raise BadFile(text, "too_large")
