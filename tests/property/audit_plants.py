@@ -68,7 +68,7 @@ class Network:
             name = f"call {index}"
             self.travels(CALLS, index, places[0], places[1], message_id=name)
             kind = random.choice(("response", "response", "reject"))
-            known = {"message_id": f"reply {index}", "answers": name, "kind": kind}
+            known: Row = {"message_id": f"reply {index}", "answers": name, "kind": kind}
             self.travels(REPLIES, index, places[1], places[2], **known)
             self.add(CALLS, index, "collected", "a", places[2], message_id=name)
             self.add(REPLIES, index, "collected", "b", places[2] + 1, **known)
