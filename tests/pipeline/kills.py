@@ -41,7 +41,7 @@ OWN = ("seconds", "setup_seconds", "summary_seconds", "messages_per_second", "pe
 
 LOGS = ("headers", "outbound", "events", "collected")
 
-KILLS = int(os.environ.get("CAUSEWAY_KILLS", "3"))
+KILLS = int(os.environ.get("CAUSEWAY_KILLS", "2"))
 """How often something is killed in each of the slow tests."""
 
 HANGS = 300.0

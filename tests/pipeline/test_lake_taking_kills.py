@@ -1,6 +1,6 @@
 """Whatever is killed at whatever instant, each height of a lake is in the ledger once.
 
-Kills as often as ``CAUSEWAY_KILLS`` says (three times if it says nothing).
+Kills as often as ``CAUSEWAY_KILLS`` says (twice if it says nothing).
 """
 
 from __future__ import annotations

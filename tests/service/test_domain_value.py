@@ -118,6 +118,7 @@ def response(nonce: int, payload: EndpointResponse) -> Message:
     return Message(id_of("right"), id_of("left"), 0, nonce, payload)
 
 
+@pytest.mark.slow
 def test_what_receipts_say_is_taken_and_no_more(tmp_path: Path) -> None:
     """Nonces go on, whatever comes of a request; what is declared later covers what comes later."""
     with both(tmp_path, options=POOR) as lakes:

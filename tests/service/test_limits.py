@@ -93,6 +93,7 @@ def caller_state(lakes: Lakes) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_eight_large_packets_and_one_of_the_largest_size_go_over_sockets(tmp_path: Path) -> None:
     options = f"max_data_bytes = {limits.MAX_DATA_BYTES}"
     with served(tmp_path, 8, "--on-demand", "--block-seconds", "0", text="x" * 200_000, options=options) as lakes:

@@ -192,6 +192,7 @@ def test_one_relay_process_brings_everything_and_ends(tmp_path: Path, options: s
     check(tmp_path, 6)
 
 
+@pytest.mark.slow
 def test_killed_and_doubled_relay_processes_have_one_effect(tmp_path: Path) -> None:
     with served(tmp_path, 40, "--on-demand", "--block-seconds", "0.1") as lakes:
         for turn in (0, 1, 3):

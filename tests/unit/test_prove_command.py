@@ -166,7 +166,10 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param("plain", marks=pytest.mark.slow), pytest.param("unordered", marks=pytest.mark.slow), "limited"],
+)
 def test_every_store_at_every_height_is_the_one_of_its_entries(tmp_path: Path, options: str) -> None:
     opened = open_lake(make_lake(tmp_path, options=OPTIONS[options]))
     for height in opened.lake.heights()[:: 2 if options == "plain" else 4]:

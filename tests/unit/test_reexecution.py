@@ -64,6 +64,7 @@ def whole(lake: Path | str, first: int = 0) -> tuple[Different, ...]:
     return one.different
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", SCENARIOS)
 def test_an_honest_lake_comes_out_the_same_in_any_ranges(protocol: str, folder: Path) -> None:
     opened = forked_lake(folder, protocol)

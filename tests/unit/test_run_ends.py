@@ -140,6 +140,7 @@ def test_a_delay_that_is_longer_than_the_patience_of_a_run_is_waited_out(
     assert net.tick == 26, "two headers, each a tick after what it shows, and their delays"
 
 
+@pytest.mark.slow
 def test_with_a_delay_cuts_and_pauses_change_nothing(tmp_path: Path) -> None:
     """Relayers prove and bring what was sent, popped and answered long ago, wherever it lies and whoever goes on."""
     calls = "".join(CALL.format(tick, f"p-c{tick % 3}-0", f"p-c{tick % 2 + 2}-0") for tick in range(9))

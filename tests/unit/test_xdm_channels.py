@@ -274,6 +274,7 @@ def test_a_request_on_an_initiated_channel_uses_up_no_nonce() -> None:
 # ---- all of it together
 
 
+@pytest.mark.slow
 def test_roots_do_not_depend_on_cuts_or_kept_tries() -> None:
     allow = [{"tick": 0, "chain": "A", "foreign": "B"}, {"tick": 1, "chain": "B", "foreign": "A"}]
     calls = initiate(3, by="p1"), initiate(4, by="p1"), close(45, by="p1"), close(46, chain="B", foreign="A", channel=1)

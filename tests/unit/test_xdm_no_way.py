@@ -29,6 +29,8 @@ CLOSED_BY = {
     ("B", 18): (0, 70, {"A": "NoOpenChannel", "B": "NoOpenChannel"}),
     ("B", 26): (70, 0, {"A": "", "B": ""}),
 }
+QUICK = (("A", 18), ("B", 2), ("B", 26))
+"""What is not among the slow tests: an answer given up on each side for another reason, one that came for none."""
 
 
 def _closed(
@@ -78,7 +80,9 @@ def _outcome(net: Network) -> tuple[int, int, int, int]:
     return balance(net, 1) - (1_000 - 4 - 70), balance(net, 2) - 1_000, answered, rejected
 
 
-@pytest.mark.parametrize(("closer", "tick"), CLOSED_BY)
+@pytest.mark.parametrize(
+    ("closer", "tick"), [pytest.param(*by, marks=[] if by in QUICK else pytest.mark.slow) for by in CLOSED_BY]
+)
 def test_a_late_answer_without_a_channel_is_given_up_on_both_sides(closer: str, tick: int) -> None:
     back, kept, told = CLOSED_BY[closer, tick]
     net = _closed(closer, tick)
@@ -106,7 +110,7 @@ def _summary(net: Network) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("cuts", [1, 3])
-@pytest.mark.parametrize("tick", [16, 20])
+@pytest.mark.parametrize("tick", [16, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_channel_that_is_closed_without_a_word_has_ended_when_all_has_come_through_it(tick: int, cuts: int) -> None:
     """Root may close a channel whose outbox is full (D-10): the other side keeps its own open for ever."""
     net = _closed("B", tick, cuts=cuts, last=tick - 3, force_close="on", max_outgoing_messages=1)
@@ -131,9 +135,9 @@ PLANNED = {"chain": "A", "foreign": "B", "do": "initiate"}
     ("planned", "faults", "back"),
     [
         ({**PLANNED, "tick": 90}, (), 70),
-        ({**PLANNED, "tick": 90, "chain": "B", "foreign": "A"}, (), 70),
+        pytest.param({**PLANNED, "tick": 90, "chain": "B", "foreign": "A"}, (), 70, marks=pytest.mark.slow),
         # The one that is planned is never made: its chain makes no block in that tick.
-        ({**PLANNED, "tick": 90}, (("halt", "A", None, 85, 95, {}),), 0),
+        pytest.param({**PLANNED, "tick": 90}, (("halt", "A", None, 85, 95, {}),), 0, marks=pytest.mark.slow),
         ({**PLANNED, "tick": 90, "chain": "B", "foreign": "A"}, (("halt", "B", None, 85, 95, {}),), 0),
         # It is refused (BadOrigin), of which the other chain knows in the block after.
         ({**PLANNED, "tick": 90, "chain": "B", "foreign": "A", "by": "p3"}, (), 0),

@@ -134,6 +134,7 @@ depth = 1
 """
 
 
+@pytest.mark.slow
 def test_proofs_are_of_the_fork_that_a_height_is_on_whatever_a_commit_has(tmp_path: Path) -> None:
     found = []
     for commit_every in (1, 7):
@@ -165,6 +166,7 @@ def test_blocks_with_the_same_storage_share_it(lake: str, tmp_path: Path) -> Non
     assert storage_at(again, 0, 3) is storage_at(opened, 0, 3), "another lake, with other commits"
 
 
+@pytest.mark.slow
 def test_storage_is_kept_within_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_lake(make_lake(tmp_path, options="endowment = 7_000_000"))  # whose storage nobody has asked for
     monkeypatch.setattr(Tries, "live_bytes", KEPT_BYTES // 2)

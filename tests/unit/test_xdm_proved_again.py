@@ -30,8 +30,14 @@ def proved(net: Network) -> Iterator[tuple[int, int, int]]:
     raise AssertionError("calls still wait")
 
 
-@pytest.mark.parametrize("ahead", [1, 2, 5])
-@pytest.mark.parametrize("halted", [False, True])
+@pytest.mark.parametrize(
+    ("ahead", "halted"),
+    [
+        (2, True),
+        (5, False),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, True), (1, False), (2, False), (5, True))),
+    ],
+)
 def test_what_was_proved_lately_is_not_proved_again_whatever_comes_before_it(ahead: int, halted: bool) -> None:
     """Of what is lost the first is proved again, while others behind it were proved only just before."""
     kind = ("halt", "B", None) if halted else ("drop", "A", "B")

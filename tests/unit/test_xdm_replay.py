@@ -97,7 +97,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lake]:
     return found
 
 
-@pytest.mark.parametrize(("name", "forks", "every"), [("rare", RARE, 7), ("dense", DENSE, '"auto"')])
+@pytest.mark.parametrize(
+    ("name", "forks", "every"), [pytest.param("rare", RARE, 7, marks=pytest.mark.slow), ("dense", DENSE, '"auto"')]
+)
 def test_what_stays_in_memory_executes_each_height_once(
     tmp_path: Path, whole: dict[str, Lake], name: str, forks: str, every: object
 ) -> None:

@@ -28,6 +28,7 @@ class Watched(Network):
         return super()._rows(name, spans)
 
 
+@pytest.mark.slow
 def test_roots_and_proofs_do_not_depend_on_kept_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """All kept, given up now and then, none kept: only then the log is read."""
     made, read = [], []
