@@ -11,6 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from causeway.ingest.mapping import load_mapping
+from causeway.ingest.windows import Seen
+from causeway.ledger.schema import OBSERVED_SCHEMA
 from causeway.model.errors import InvalidInput
 from tests.unit.test_ingest import HEAD, ROW, rows_of, taken, why
 
@@ -118,3 +121,22 @@ def test_words_for_nothing_are_nothing_where_a_number_stands() -> None:
         ("sent", "c", None), ("sent", "null", None),
     ]  # fmt: skip
     assert why(found) == [(3, "missing", "index")]
+
+
+def test_chains_that_messages_pass_between_have_one_window() -> None:
+    """What is received on one side when the other one sends no more is seen as not sent."""
+    mapping = load_mapping("bridge-events")
+
+    def rows(direction: str, times: dict[str, int]) -> str:
+        sides = zip(("send", "recv"), times.items(), strict=True)
+        lines = [f"{direction},{side},{chain},{at},0x{at},{at},t,b,1" for side, (chain, at) in sides]
+        return "\n".join([HEAD, *lines])
+
+    seen = Seen(mapping)
+    for text in (rows("a->b", {"a": 100, "b": 900}), rows("c->b", {"c": 50, "b": 60}), rows("x->y", {"x": 5, "y": 6})):
+        other = Seen(mapping)
+        other.add(taken(text).ledger)
+        seen.add_seen(other)
+    found = seen.observed(OBSERVED_SCHEMA.empty_table()).to_pylist()
+    spans = {row["chain"]: (row["first_time"].timestamp(), row["last_time"].timestamp()) for row in found}
+    assert spans == {**dict.fromkeys("abc", (50, 900)), **dict.fromkeys("xy", (5, 6))}

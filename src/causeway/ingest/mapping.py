@@ -171,6 +171,16 @@ class InferredSection(Section):
     by: Literal["height", "time"] = Field(..., description="What a window is measured in.")
     gap: Count | None = Field(None, description="More blocks or seconds than this without any row begin a new window.")
     events: list[EventName] = Field(default_factory=list, description="The events that show it; without any, all.")
+    together: bool = Field(
+        False,
+        description="Whether chains that messages pass between have their windows together: both sides were seen.",
+    )
+
+    @model_validator(mode="after")
+    def _of_time(self) -> Self:
+        if self.together and self.by != "time":
+            raise ValueError('together goes with by = "time": heights of two chains have nothing in common')
+        return self
 
 
 class WindowSection(Section):

@@ -38,6 +38,7 @@ class Seen:
         self._mapping = mapping
         self._spans: dict[str, Spans] = {}
         self._events: dict[str, set[str]] = {}
+        self._between: set[tuple[str, str]] = set()
 
     def add(self, ledger: pa.Table) -> None:
         """Take notice of rows of the ledger."""
@@ -59,6 +60,8 @@ class Seen:
         for pair in distinct(pairs).tolist():
             chain, event = divmod(pair, len(showing))
             self._events.setdefault(known[chain], set()).add(events.known()[event])
+        if self._inferred.together:
+            self._between |= _between(ledger)
         # A height beyond 63 bits begins no window.
         mine = np.flatnonzero((chains >= 0) & valid_rows(places) & showing[happened] & (values >= _FIRST))
         mine = mine[~self._inside(known, chains[mine], values[mine])]
@@ -95,6 +98,7 @@ class Seen:
             self._events.setdefault(chain, set()).update(events)
         for chain, spans in other._spans.items():
             self.merge(chain, spans)
+        self._between |= other._between
         self._check()
 
     def resume(self, observed: pa.Table) -> None:
@@ -117,6 +121,7 @@ class Seen:
         ]
         rows = kept + [row for row in self._declared() if row not in kept]
         inferred = self._inferred
+        self._join()
         for chain in sorted(self._spans):
             for first, last in self._spans[chain].tolist():
                 row = _row(chain, sorted(self._events[chain]), INFERRED, self._by)
@@ -126,6 +131,19 @@ class Seen:
                     row |= {"first_time": first, "last_time": last}
                 rows.append(row)
         return _table(rows, OBSERVED_SCHEMA)
+
+    def _join(self) -> None:
+        """Give the chains that messages pass between, over any number of them, the windows of all of them."""
+        groups = {chain: {chain} for chain in self._spans}
+        for one, other in sorted(self._between):
+            if one in groups and other in groups and groups[one] is not groups[other]:
+                both = groups[one] | groups[other]
+                groups.update(dict.fromkeys(both, both))
+        of_group = {
+            id(group): joined(np.concatenate([self._spans[chain] for chain in sorted(group)]), self._gap)
+            for group in groups.values()
+        }
+        self._spans = {chain: of_group[id(group)] for chain, group in groups.items()}
 
     def _declared(self) -> list[dict[str, Any]]:
         rows = []
@@ -147,6 +165,21 @@ def promises(mapping: MappingDocument, before: pa.Table) -> pa.Table:
         names = {name: getattr(promise, name) for name in ("protocol", "source", "destination", "lane")}
         rows.append({**names, "promise": promise.promise, "number": number, "stated_by": mapping.stated_by})
     return _table(rows, PROMISES_SCHEMA)
+
+
+def _between(ledger: pa.Table) -> set[tuple[str, str]]:
+    """Return the chains between which messages pass."""
+    names = Names()
+    sources, destinations = names.codes(ledger["source"]), names.codes(ledger["destination"])
+    both = (sources >= 0) & (destinations >= 0)
+    known = names.known()
+    pairs = sources[both].astype(np.int64) * len(known) + destinations[both]
+    if len(known) ** 2 <= len(pairs):
+        present = np.zeros(len(known) ** 2, dtype=bool)
+        present[pairs] = True
+        pairs = np.flatnonzero(present)
+    pairs = distinct(pairs)
+    return {(known[pair // len(known)], known[pair % len(known)]) for pair in pairs.tolist()}
 
 
 def spans_of(values: Spans, gap: int | None) -> Spans:
