@@ -404,6 +404,7 @@ def audit(
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Audit on Spark, too.")] = True,
     ingest: Annotated[bool, typer.Option("--ingest/--no-ingest", help="Take the rows as they arrived, too.")] = True,
     cores: Annotated[int | None, typer.Option(min=1, help="Threads, and Spark tasks at once.")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="How long each of the others may take.")] = 1_800,
     lake: Folder = None,
     keep: Annotated[
         str | None, typer.Option(metavar="DIR", help="Keep files here, and use those that are there.")
@@ -430,6 +431,7 @@ def audit(
             spark=spark,
             ingest=ingest,
             cores=cores,
+            seconds=seconds,
             folder=lake,
             keep=keep,
             progress=tell,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from causeway.model.errors import CausewayError
@@ -30,6 +34,41 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
         raise
     finally:
         process.join()
+
+
+class NotDone(BenchmarkFailed):
+    """A process did not do its work within the time or memory that it was given."""
+
+
+def call_within(seconds: float, memory: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return ``call(function, *arguments)``.
+
+    Raises:
+        NotDone: the process took more than so many seconds, or its resident memory more than so many bytes.
+        BenchmarkFailed: as of ``call``.
+    """
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=_call, args=(theirs, function, arguments), daemon=True)
+    process.start()
+    theirs.close()
+    end, page = time.monotonic() + seconds, os.sysconf("SC_PAGE_SIZE")
+    try:
+        while not ours.poll(_EVERY):
+            if time.monotonic() > end:
+                raise NotDone(f"not done within {seconds:,.0f} s")
+            with suppress(FileNotFoundError, ValueError, IndexError):
+                if int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * page > memory:
+                    raise NotDone(f"took more than {memory / 2**30:.1f} GiB")
+        return answer(ours)
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        process.join()
+
+
+_EVERY = 0.2
+"""Seconds after which a process is looked at again."""
 
 
 def _call(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

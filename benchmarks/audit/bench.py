@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.audit.workload import Workload
 from benchmarks.machine import machine, peaks, processor_seconds
-from benchmarks.process import BenchmarkFailed, call
+from benchmarks.process import BenchmarkFailed, NotDone, call, call_within
 from benchmarks.rounds import work_folder
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.masters import cores_here
@@ -39,6 +39,7 @@ def bench_audit(
     spark: bool = True,
     ingest: bool = True,
     cores: int | None = None,
+    seconds: float = 1_800,
     folder: str | None = None,
     keep: str | None = None,
     progress: Progress | None = None,
@@ -54,6 +55,8 @@ def bench_audit(
         spark: whether the audit is measured on Spark, too.
         ingest: whether the rows as they arrived are taken into a ledger by ``causeway ingest``, too.
         cores: threads and Spark tasks at once; by default all cores.
+        seconds: how long each of the others may take; what takes longer, or more than three quarters of the memory, is
+            ended and shown as not done.
         folder: where files are made and removed again.
         keep: a folder in which they stay instead, and are used if they are there.
         progress: told what is being measured.
@@ -76,12 +79,20 @@ def bench_audit(
         os.makedirs(place, exist_ok=True)
         arrives = ingest or (bool(against) and "arrived" in layouts)
         written = _written(workload, place, count, arrives, ingest, tell)
-        contestants = _contestants(place, count, against, layouts, spark)
+        contestants = _contestants(place, count, against, layouts, spark, seconds)
         runs: dict[str, list[Run]] = {name: [] for name in contestants}
+        not_done: dict[str, str] = {}
         for number in range(repeats):
             for name, run in contestants.items():
+                if name in not_done:
+                    continue
                 tell(f"{name}, {number + 1} of {repeats}")
-                found = run(made)
+                try:
+                    found = run(made)
+                except NotDone as error:
+                    not_done[name] = str(error)
+                    runs.pop(name)
+                    continue
                 require_planted(name, found.pop("counts"), workload)
                 runs[name].append(found)
     _require_same_sums(runs)
@@ -95,6 +106,7 @@ def bench_audit(
         "planted": {name: list(numbers) for name, numbers in workload.expected.items()},
         "written": written,
         "contestants": figures(runs, written["ledger"]["rows"]),
+        "not_done": not_done,
     }
 
 
@@ -220,7 +232,7 @@ def _size(place: str) -> int:
 
 
 def _contestants(
-    place: str, cores: int, against: Sequence[str], layouts: Sequence[str], spark: bool
+    place: str, cores: int, against: Sequence[str], layouts: Sequence[str], spark: bool, seconds: float
 ) -> dict[str, Callable[[str], Run]]:
     """Return what runs each contestant once, in a process of its own; it is given a folder for what it writes."""
     ledger = os.path.join(place, LEDGER)
@@ -230,18 +242,23 @@ def _contestants(
     patterns = {"bucketed": os.path.join(ledger, "ledger", "*", "*.parquet"), "arrived": os.path.join(place, ARRIVED)}
     for layout in layouts:
         for name in against:
-            found[f"{name}, {layout}"] = _Other(name, patterns[layout], layout, cores)
+            found[f"{name}, {layout}"] = _Other(name, patterns[layout], layout, cores, seconds)
     return found
 
 
 class _Other:
-    def __init__(self, name: str, files: str, layout: str, cores: int) -> None:
+    def __init__(self, name: str, files: str, layout: str, cores: int, seconds: float) -> None:
         self._name, self._arguments = name, (name, files, layout, cores)
-        self._cores = cores
+        self._cores, self._seconds = cores, seconds
 
     def __call__(self, folder: str) -> Run:
         os.environ["POLARS_MAX_THREADS"] = str(self._cores)  # which the process inherits
-        return dict(call(_other, *self._arguments, folder))
+        memory = 3 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+        try:
+            return dict(call_within(self._seconds, memory, _other, *self._arguments, folder))
+        finally:
+            for left in Path(folder).glob("duckdb_temp*"):
+                shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def _other(name: str, files: str, layout: str, cores: int, folder: str) -> Run:

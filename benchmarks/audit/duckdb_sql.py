@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import duckdb
@@ -98,7 +99,12 @@ def check(files: str, layout: str, threads: int, folder: str) -> dict[str, Any]:
         threads: how many threads it may use.
         folder: where it puts what does not fit into memory.
     """
-    database = duckdb.connect(config={"threads": threads, "temp_directory": folder})
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": threads,
+        "temp_directory": os.path.join(folder, "duckdb_temp"),
+        "memory_limit": "60%",
+    }
+    database = duckdb.connect(config=config)
     database.execute("set enable_progress_bar = false; set timezone = 'UTC'; set preserve_insertion_order = false")
     given = {"files": files, "amount": _AMOUNT[layout], "by": _BY[layout], "in_order": PROTOCOLS[1]}
     given |= {"end": str(GENESIS + END), "final_after": str(FINAL_AFTER), "within": str(ANSWERED_WITHIN)}

@@ -47,8 +47,11 @@ def audit(result: dict[str, Any]) -> RenderableType:
             f"{own['java_bytes'] // MIB:,}" if own["java_bytes"] else "",
             f"{own['ratio']:.1f} ({own['ratio_of_processor_time']:.1f})",
         )
+    for name, why in result["not_done"].items():
+        table.add_row(name, why)
     planted = sum(sum(numbers) for numbers in result["planted"].values())
-    notes = [Text(f"every one found the {planted} planted findings and no others, and the same sums", style="dim")]
+    found = f"every one that was done found the {planted} planted findings and no others, and the same sums"
+    notes = [Text(found, style="dim")]
     return Group(table, _files(result["written"]), *notes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from benchmarks.audit.duckdb_sql import check as duckdb_check
 from benchmarks.audit.nomad import FOUND, RECORDING, write_copies
 from benchmarks.audit.stored import AMOUNT, Tables, decimals, write_arrived
 from benchmarks.audit.workload import FORGED, Workload
-from benchmarks.process import BenchmarkFailed
+from benchmarks.process import BenchmarkFailed, NotDone, call_within
 from causeway.ledger.order import sorted_rows
 from causeway.ledger.schema import LIMBS
 from causeway.model.errors import InvalidInput
@@ -86,7 +87,13 @@ def test_figures_are_those_of_the_same_findings(tmp_path: Path) -> None:
     assert sum(map(sum, result["planted"].values())) == 15
     console = Console(record=True, width=200)
     console.print(render(result))
-    assert "every one found the 15 planted findings" in console.export_text()
+    assert "found the 15 planted findings" in console.export_text()
+    late = bench_audit(20_000, **given, keep=str(tmp_path), ingest=False, seconds=0.001)  # type: ignore[arg-type]
+    assert list(late["contestants"]) == ["in process"] and late["not_done"] == {
+        "duckdb, bucketed": "not done within 0 s"
+    }
+    console.print(render(late))
+    assert "not done within 0 s" in console.export_text()
     with pytest.raises(InvalidInput, match='"excel" is unknown; allowed: duckdb, polars'):
         bench_audit(20_000, against=["excel"])
 
@@ -100,6 +107,16 @@ def test_copies_of_a_recording_show_as_often_what_it_shows(
     expected = {reason: 2 * count for reason, count in FOUND.items()}
     for find in (duckdb_findings, polars_findings):
         assert find(file, 2) == {**expected, "others": 0}
+
+
+def test_work_is_ended_that_takes_too_long_or_too_much() -> None:
+    assert call_within(60, 1 << 34, sorted, [2, 1]) == [1, 2]
+    with pytest.raises(NotDone, match="not done within 1 s"):
+        call_within(1, 1 << 34, time.sleep, 60)
+    with pytest.raises(NotDone, match="took more than"):
+        call_within(60, 1 << 20, time.sleep, 60)
+    with pytest.raises(BenchmarkFailed, match="TypeError"):
+        call_within(60, 1 << 34, sorted, [2, "1"])
 
 
 def test_decimals_have_two_words() -> None:
