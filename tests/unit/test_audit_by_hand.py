@@ -9,7 +9,7 @@ import pytest
 
 from causeway.audit import meeting
 from causeway.audit.auditing import Audit, audit_rows
-from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.ledger.schema import HEADERS_SCHEMA, LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from tests.property.audit_ledgers import content, table
 
 Row = dict[str, Any]
@@ -165,3 +165,27 @@ def test_what_is_in_no_lane_has_no_end_that_was_not_recorded() -> None:
     rows += [happened(None, "executed", 4, **{**nowhere, "destination": "b"})]
     shown = [(row["source"], row["destination"], row["one_sided"]) for row in audited(rows).completeness.to_pylist()]
     assert shown == [(None, None, False), (None, "b", True), ("a", "b", True)]
+
+
+@pytest.mark.parametrize("begin", [0, 10**16 + 1, 253_402_300_799_999_000, -62_135_596_799_999_999])
+def test_microseconds_count_in_any_year(begin: int) -> None:
+    def at(index: int, event: str, time: int) -> Row:
+        return happened(index, event, 1, time=begin + time, height=None)
+
+    rows = [at(1, "sent", 10), at(1, "received", 13), at(1, "acknowledged", 17)]
+    rows += [at(2, "sent", 20), at(2, "received", 17), at(2, "acknowledged", 16)]
+    found = audited(rows, promised(("final_after", 3), ("answered", 7)), ())
+    assert said(found, "finality") == [("violated", "too_early", 2, 5)] and said(found, "answers") == []
+    assert found.checks["finality"].worst is not None and found.checks["finality"].worst["magnitude"] == 6
+    sizes = [row["magnitude"] for row in found.violations.to_pylist() if row["check"] == "causality"]
+    assert sorted(sizes) == [1, 3, 4]
+    found = audited(rows, promised(("final_after", 2**64 - 1), ("answered", 6)), ())
+    assert [row[:3] for row in said(found, "answers")] == [("violated", "late", 1)]
+    assert found.checks["finality"].violated == 2
+    marks = [{"chain": "a", "height": n, "time": begin + 5 - n, "root": "r", "stated_by": "test"} for n in (1, 2, 3)]
+    headers = table(marks, HEADERS_SCHEMA)
+    found = audit_rows(
+        table([], LEDGER_SCHEMA), table([], OBSERVED_SCHEMA), table([], PROMISES_SCHEMA), headers=headers
+    )
+    fell = [row["magnitude"] for row in found.violations.to_pylist() if row["reason"] == "time_fell"]
+    assert fell == [1, 1]

@@ -48,11 +48,11 @@ _ROW = [
 ]
 
 REQUESTS_SCHEMA = pa.schema(
-    [*_KEY, *_ROW, ("sent", pa.int64()), ("limit", pa.float64()), ("outcome", pa.uint8()), ("magnitude", pa.float64())]
+    [*_KEY, *_ROW, ("sent", pa.int64()), ("limit", pa.int64()), ("outcome", pa.uint8()), ("magnitude", pa.float64())]
 )
 """A request. ``id_0``, ``id_1``: the digest of its ``message_id``; ``caller``: the number of who asks; ``lane``: that
 of its lane; ``row``: of its bucket, which the outcome in its own lane names (``checks.own_replies``); ``height``,
-``time``: of the reply in its own lane; ``sent``: when; ``limit``: microseconds that its lane promises, NaN: none."""
+``time``: of the reply in its own lane; ``sent``: when; ``limit``: microseconds that its lane promises, -1: none."""
 
 RESPONSES_SCHEMA = pa.schema(
     [*_KEY, *_ROW, ("begin", pa.uint64()), ("own_0", pa.uint64()), ("own_1", pa.uint64()), ("covered", pa.uint8())]
@@ -159,7 +159,7 @@ def _requests(bucket: Bucket, places: Ints, number: int, lanes: Array, asking: A
         "height": np.where(reply >= 0, columns.height[reply], NO_HEIGHT),
         "time": np.where(reply >= 0, columns.time[reply], NO_TIME),
         "sent": columns.time[at],
-        "limit": np.where(has_limit[lane] & own.asked[messages], limits[lane], np.nan),
+        "limit": np.where(has_limit[lane] & own.asked[messages], limits[lane], -1),
         "outcome": np.where(own.asked[messages], own.outcome[messages], NO_FINDING) + HAS_REPLY * (reply >= 0),
         "magnitude": own.magnitude[messages],
     }

@@ -10,7 +10,7 @@ import pyarrow as pa
 from causeway.audit.answering import HAS_REPLY, REQUESTS_SCHEMA, RESPONSES_SCHEMA
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.candidates import Group, Met, met_of
-from causeway.audit.checks import LATE, OUTCOMES, UNANSWERED, WITHOUT_TIME
+from causeway.audit.checks import LATE, OUTCOMES, UNANSWERED, WITHOUT_TIME, microseconds
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools
 from causeway.model.order import groups_of
 
@@ -83,14 +83,13 @@ def _replies(asked: Records, given: Records, response: Ints) -> list[Group]:
         which = np.flatnonzero(~over_lanes & (outcome == code))
         sized = code in (LATE, UNANSWERED)
         groups.append(Group("answers", reason, asked, which, asked["magnitude"][which] if sized else None))
-    limited = np.flatnonzero(over_lanes & ~np.isnan(asked["limit"]))
+    limited = np.flatnonzero(over_lanes & (asked["limit"] >= 0))
     came = response[limited]
     sent, time = asked["sent"][limited], given["time"][came]
-    unseen = (sent == NO_TIME) | (time == NO_TIME)
-    delay = time.astype(np.float64) - sent.astype(np.float64)
-    late = ~unseen & (delay > asked["limit"][limited])
-    groups.append(Group("answers", OUTCOMES[LATE], given, came[late], delay[late]))
-    groups.append(Group("answers", OUTCOMES[WITHOUT_TIME], given, came[unseen]))
+    delay, seen = microseconds(sent, time)
+    late = seen & (delay > asked["limit"][limited])
+    groups.append(Group("answers", OUTCOMES[LATE], given, came[late], delay[late].astype(np.float64)))
+    groups.append(Group("answers", OUTCOMES[WITHOUT_TIME], given, came[~seen]))
     return groups
 
 

@@ -64,6 +64,20 @@ NEVER = np.int64(-0x8000000000000000)
 """The time before every time."""
 
 
+MOST = np.int64(2**63 - 1)
+"""The greatest number that is told apart from others: of microseconds, of messages."""
+
+
+def microseconds(one: Ints, other: Ints) -> tuple[Ints, Bools]:
+    """Return the microseconds from times to others, exactly (at most ``MOST``, at least ``NEVER``), and of which both
+    were seen."""
+    between = other - one
+    wrong = ((other ^ one) & (other ^ between)) < 0
+    if wrong.any():
+        between[wrong] = np.where(other[wrong] < 0, NEVER, MOST)
+    return between, np.asarray((one != NO_TIME) & (other != NO_TIME))
+
+
 class SentEnds(NamedTuple):
     """The first and the last index that a lane is known to have sent, and when the last was sent (``NO_TIME``).
 
@@ -126,9 +140,14 @@ class Bucket:
         return np.array([name in promised for promised in self._promised], dtype=bool)
 
     def numbers(self, name: str) -> tuple[Bools, Array]:
-        """Return of each lane whether its promise has a number, and the number."""
+        """Return of each lane whether its promise has a number, and the number (that of ``MOST`` where it is more)."""
         found = [promised.get(name) for promised in self._promised]
-        return np.array([each is not None for each in found], bool), np.array([each or 0 for each in found], np.float64)
+        numbers = np.array([min(each or 0, int(MOST)) for each in found], np.int64)
+        return np.array([each is not None for each in found], bool), numbers
+
+    def floats(self, name: str) -> Array:
+        """Return the number of each lane's promise, rounded."""
+        return np.array([float(promised.get(name) or 0) for promised in self._promised])
 
     def first(self, event: Event) -> Array:
         """Return each message's first row of an event, -1 for none."""
@@ -180,11 +199,9 @@ class Bucket:
         found: Ints = np.minimum.reduceat(times, self.columns.lane_starts)
         return found
 
-    def microseconds_between(self, one: Array, other: Array) -> Array:
-        """Return the microseconds from rows to others, NaN where a time was not seen."""
-        time = self.columns.time
-        between = time[other].astype(np.float64) - time[one].astype(np.float64)
-        return np.where((time[one] == NO_TIME) | (time[other] == NO_TIME), np.nan, between)
+    def microseconds_between(self, one: Array, other: Array) -> tuple[Ints, Bools]:
+        """Return the microseconds from rows to others, and of which both times were seen."""
+        return microseconds(self.columns.time[one], self.columns.time[other])
 
     @cached_property
     def surely_open(self) -> Bools:
@@ -369,7 +386,8 @@ def causality(bucket: Bucket) -> Checked:
         compare_pairs(one, other, columns.chain, columns.height, columns.time, pairs)
         examined += bucket.count(pairs > 0)
         wrong, unseen = np.flatnonzero(pairs == TOO_SOON), np.flatnonzero(pairs == NO_PLACE)
-        by = np.maximum(0, -bucket.microseconds_between(one[wrong], other[wrong]))
+        between, seen = bucket.microseconds_between(other[wrong], one[wrong])
+        by = np.where(seen, np.maximum(between, 0).astype(np.float64), np.nan)
         name = f"{effect.value}_before_{cause.value}"
         found.append(Finding("causality", VIOLATED, name, other[wrong], by, MICROSECONDS))
         found.append(Finding("causality", UNKNOWN, "place_unseen", other[unseen]))
@@ -381,12 +399,15 @@ def finality(bucket: Bucket) -> Checked:
     has_number, least = bucket.numbers("final_after")
     both = has_number[bucket.lane] & bucket.has(Event.SENT) & bucket.has(Event.RECEIVED)
     one, other = bucket.first(Event.SENT)[both], bucket.first(Event.RECEIVED)[both]
-    delay = bucket.microseconds_between(one, other)
-    early = delay < least[bucket.lane[both]]
-    missing = least[bucket.lane[both]] - delay
+    delay, seen = bucket.microseconds_between(one, other)
+    promised = least[bucket.lane[both]]
+    early = seen & (delay < promised)
+    missing = microseconds(delay[early], promised[early])[0].astype(np.float64)
+    # Of numbers that are more than can be told apart.
+    missing += (bucket.floats("final_after") - least.astype(np.float64))[bucket.lane[both]][early]
     found = [
-        Finding("finality", VIOLATED, "too_early", other[early], missing[early], MICROSECONDS),
-        Finding("finality", UNKNOWN, "time_unseen", other[np.isnan(delay)]),
+        Finding("finality", VIOLATED, "too_early", other[early], missing, MICROSECONDS),
+        Finding("finality", UNKNOWN, "time_unseen", other[~seen]),
     ]
     return Checked("finality", bucket.count(both), found)
 
@@ -421,21 +442,21 @@ def own_replies(bucket: Bucket, over_lanes: Bools | None = None) -> Replies:
     outcome = np.where(asked & (reply < 0), OPEN, NO_FINDING)
     row, magnitude = np.where(reply >= 0, reply, sent), np.full(len(sent), np.nan)
     came = np.flatnonzero(limited & (reply >= 0))
-    delay = bucket.microseconds_between(sent[came], reply[came])
-    outcome[came[delay > limit[came]]] = LATE
-    outcome[came[np.isnan(delay)]] = WITHOUT_TIME
-    magnitude[came] = delay
+    delay, seen = bucket.microseconds_between(sent[came], reply[came])
+    outcome[came[seen & (delay > limit[came])]] = LATE
+    outcome[came[~seen]] = WITHOUT_TIME
+    magnitude[came] = np.where(seen, delay, np.nan)
     waiting = np.flatnonzero(limited & (reply < 0))
     age = _age(bucket, sent[waiting], None if over_lanes is None else over_lanes[waiting])
     over = waiting[age > limit[waiting]]
     outcome[over] = UNANSWERED
-    magnitude[waiting] = age
+    magnitude[waiting] = np.where(age < 0, np.nan, age)
     return Replies(asked, reply, outcome, row, magnitude)
 
 
-def _age(bucket: Bucket, rows: Array, over_lanes: Bools | None) -> Array:
+def _age(bucket: Bucket, rows: Array, over_lanes: Bools | None) -> Ints:
     """Return how old requests without reply are, at the end of the windows that have their sending and would show a
-    reply: microseconds, NaN for one whose reply may have been missed."""
+    reply: microseconds, -1 for one whose reply may have been missed."""
     columns = bucket.columns
     times = columns.time[rows]
     ends = np.full(len(rows), NO_TIME)
@@ -447,7 +468,7 @@ def _age(bucket: Bucket, rows: Array, over_lanes: Bools | None) -> Array:
         for places, spans, _ in bucket.spans(rows[which], columns.chain[rows[which]], event, every=every):
             own = which[places]
             ends[own] = np.minimum(ends[own], spans.ends_of(times[own]))
-    return np.where((times == NO_TIME) | (ends < times), np.nan, ends.astype(np.float64) - times)
+    return np.where((times == NO_TIME) | (ends < times), -1, microseconds(times, ends)[0])
 
 
 def answers(bucket: Bucket) -> Checked:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.arrays import Array
+from causeway.audit.checks import microseconds
 from causeway.audit.columns import Bools
 from causeway.audit.stated_rows import UNKNOWN, VIOLATED, Found, Looked, looked, numbers_of, taken_back, that_count
 from causeway.audit.windows import EVERY, Windows
@@ -165,7 +166,7 @@ def _fallen(blocks: _Blocks, over_cuts: bool) -> Found:
     compared &= (blocks.segment[one] == blocks.segment[other]) ^ over_cuts
     fell = compared & (blocks.time[other] < blocks.time[one])
     one, other = one[fell], other[fell]
-    by = blocks.time[one].astype(np.float64) - blocks.time[other]
+    by = microseconds(blocks.time[other], blocks.time[one])[0].astype(np.float64)
     return Found(VIOLATED, "time_fell", blocks.rows[other], by, "microseconds")
 
 
