@@ -15,11 +15,12 @@ from pyspark.sql import functions as F
 from benchmarks.audit.stored import Tables
 from benchmarks.audit.workload import Workload
 from causeway.audit.auditing import audit_rows
-from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.pipeline import ledger_frames
+from causeway.pipeline.ledger_carried import carried_rows, taken_back
 from causeway.pipeline.ledger_columns import as_table
-from causeway.pipeline.ledger_frames import audit_frame, carried_rows
+from causeway.pipeline.ledger_frames import audit_frame
 from tests.pipeline.test_ledger_audit import CHANCE
 from tests.property.audit_ledgers import by_chance, table
 
@@ -88,6 +89,22 @@ def test_what_chains_state_of_themselves_is_checked(spark: SparkSession) -> None
         assert found.checks[name] == expected.checks[name] and found.checks[name].violated
 
 
+def test_movements_of_value_are_checked(spark: SparkSession) -> None:
+    case = by_chance(Random(56))
+    case.headers, case.watermarks = [], []
+    windows = [{**row, "how": "declared", "stated_by": "test"} for row in case.observed]
+    promised = [{**row, "stated_by": "test"} for row in case.promises]
+    given = table(windows, OBSERVED_SCHEMA), table(promised, PROMISES_SCHEMA)
+    rows, value = table(case.rows, LEDGER_SCHEMA), table(case.value, VALUE_SCHEMA)
+    found = audit_frame(frame(spark, rows), *given, value=frame(spark, value).orderBy("why", F.rand(1)), buckets=3)
+    expected = case.audit()
+    assert found.checks == expected.checks and found.abroad.count() == expected.abroad.num_rows > 0
+    for name in ("violations", "completeness", "lanes", "sums", "abroad"):
+        assert getattr(found.audit, name).equals(getattr(expected, name)), name
+    with pytest.raises(InvalidInput, match="value: why: is null"):
+        audit_frame(frame(spark, rows), value=spark.createDataFrame([("p", None)], "protocol string, why string"))
+
+
 SMALL = "protocol string, source string, lane string, index int, kind string, event string, time timestamp_ntz"
 ROW = ("p", "a", "1", 1, "request", "sent", NOON)
 
@@ -138,7 +155,7 @@ def test_numbers_keep_their_order_on_their_way() -> None:
     carried = carried_rows(as_table(table(rows, LEDGER_SCHEMA), LEDGER_SCHEMA, "ledger"), 4)
     found = carried["index"].to_pylist()
     assert found[:-1] == sorted(found[:-1]) and found[-1] is None and min(found[:-1]) == -(2**63)
-    back = ledger_frames._taken_back(carried.to_batches())
+    back = taken_back(carried.to_batches())
     assert back["index"].to_pylist() == numbers and back.schema == LEDGER_SCHEMA
     assert as_table(OBSERVED_SCHEMA.empty_table(), OBSERVED_SCHEMA, "").schema == OBSERVED_SCHEMA
     assert as_table(PROMISES_SCHEMA.empty_table().select(["promise"]), PROMISES_SCHEMA, "").schema == PROMISES_SCHEMA

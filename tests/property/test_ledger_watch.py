@@ -12,7 +12,14 @@ from causeway.audit import passing
 from causeway.audit.auditing import Audit
 from causeway.ledger.chain_order import header_buckets, sorted_headers, sorted_watermarks, watermark_buckets
 from causeway.ledger.order import without_repeats
-from causeway.ledger.schema import HEADERS_SCHEMA, LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, WATERMARKS_SCHEMA
+from causeway.ledger.schema import (
+    HEADERS_SCHEMA,
+    LEDGER_SCHEMA,
+    OBSERVED_SCHEMA,
+    PROMISES_SCHEMA,
+    VALUE_SCHEMA,
+    WATERMARKS_SCHEMA,
+)
 from causeway.pipeline import kept_buckets, ledger_following, ledger_upkeep, ledger_watch
 from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_parts import bucket_parts
@@ -45,18 +52,25 @@ def committed(ledger: Ledger, case: Case, random: Random, left: list[int]) -> Le
         buckets = of(stated, BUCKETS)
         for bucket in sorted(set(buckets.tolist())):
             writer.write(name, ordered(stated.filter(pa.array(buckets == bucket))), bucket)
+    before = ledger.counts.get("movements", 0)
+    moved = table(case.value[before : before + random.choice((0, 1, 9))], VALUE_SCHEMA)
+    if moved.num_rows and random.random() < 0.5:
+        writer.write("value", in_buckets(moved, BUCKETS, "value"))
+    else:
+        for bucket, mine in by_bucket(moved, BUCKETS, "value").items():
+            writer.write("value", mine, bucket)
     windows = [row for row in case.observed if random.random() < 0.7]
     declared = [{**row, "how": "declared", "stated_by": "test"} for row in windows]
     writer.write("observed", table(declared, OBSERVED_SCHEMA))
     if random.random() < 0.3 or ledger.number < 0:
         promised = [{**row, "stated_by": "test"} for row in case.promises if random.random() < 0.8]
         writer.write("promises", table(promised, PROMISES_SCHEMA))
-    return keep_up(ledger.after(writer.commit([], {})), kept=0.0)
+    return keep_up(ledger.after(writer.commit([], {"movements": moved.num_rows})), kept=0.0)
 
 
 def alike(one: Audit, other: Audit) -> None:
     assert one.checks == other.checks
-    for name in ("violations", "completeness", "lanes", "sums"):
+    for name in ("violations", "completeness", "lanes", "sums", "abroad"):
         assert getattr(one, name).equals(getattr(other, name)), name
 
 

@@ -6,7 +6,7 @@ Rows go through Spark with their names as strings, and unsigned numbers as signe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,27 +24,26 @@ from causeway.audit.parts import PART_ROWS, Part, TablePart
 from causeway.audit.passing import LIMIT, Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Windows
-from causeway.ledger.order import EVENTS, MOST_BUCKETS, buckets_of
+from causeway.ledger.order import MOST_BUCKETS
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
     LANE,
     LEDGER_SCHEMA,
     OBSERVED_SCHEMA,
     PROMISES_SCHEMA,
+    VALUE_SCHEMA,
     WATERMARKS_SCHEMA,
 )
-from causeway.model.errors import CausewayError, InvalidInput
+from causeway.model.errors import InvalidInput
 from causeway.pipeline.executors import TaskFailed, python_error
+from causeway.pipeline.ledger_carried import OF_VALUE, carried_ddl, carry, row_order, taken_back, value_back
 from causeway.pipeline.ledger_columns import as_table, chosen_columns, given_table
 from causeway.pipeline.ledger_tasks import ARROW_SCHEMA, TASK_SCHEMA, Tables, prepare_worker, rows_of, shown_in
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Batches = Iterator[pa.RecordBatch]
-_FLIP = np.uint64(1 << 63)
-"""What unsigned numbers are xored with, so that as signed ones they have the same order."""
-
 _PARTS_A_CORE = 2
 
 
@@ -86,6 +85,11 @@ class FrameAudit:
         """Return the sums of each lane and asset."""
         return self._frame(self.audit.sums)
 
+    @property
+    def abroad(self) -> DataFrame:
+        """Return what of each asset left chains for others, and came back."""
+        return self._frame(self.audit.abroad)
+
     def _frame(self, table: pa.Table) -> DataFrame:
         kinds = [pa.decimal128(20, 0) if kind == pa.uint64() else kind for kind in table.schema.types]
         fields = [field.with_type(kind) for field, kind in zip(table.schema, kinds, strict=True)]
@@ -99,6 +103,7 @@ def audit_frame(
     *,
     headers: DataFrame | None = None,
     watermarks: DataFrame | None = None,
+    value: DataFrame | None = None,
     buckets: int | None = None,
     limit: int = LIMIT,
 ) -> FrameAudit:
@@ -113,6 +118,7 @@ def audit_frame(
         observed: windows that the input covers (``OBSERVED_SCHEMA``), in the same way; None: none is known.
         promises: what lanes promise (``PROMISES_SCHEMA``); None: nothing.
         headers, watermarks: what chains state of themselves (``HEADERS_SCHEMA``, ``WATERMARKS_SCHEMA``).
+        value: movements of value (``VALUE_SCHEMA``).
         buckets: into how many tasks the rows are dealt out; default: two a core. The result does not depend on it.
         limit: how many findings of one lane, check and reason are named; all are counted.
 
@@ -127,10 +133,15 @@ def audit_frame(
         raise InvalidInput(f"buckets: {buckets}: must be from 1 to {MOST_BUCKETS}")
     windows = given_table(observed, OBSERVED_SCHEMA, "observed")
     promised = given_table(promises, PROMISES_SCHEMA, "promises")
-    carried = chosen_columns(ledger, LEDGER_SCHEMA, "ledger").mapInArrow(_carry(buckets), _carried_ddl())
+    carried = chosen_columns(ledger, LEDGER_SCHEMA, "ledger").mapInArrow(carry(buckets), carried_ddl())
+
+    moved = None if value is None else chosen_columns(value, VALUE_SCHEMA, "value")
+    whole = carried
+    if moved is not None:
+        whole = carried.unionAll(moved.mapInArrow(carry(buckets, VALUE_SCHEMA), carried_ddl()))
 
     def look(known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Mapping[tuple[int, int], Passed]:
-        return _look(carried, buckets, _Pass(known, before, only, limit))
+        return _look(whole, buckets, _Pass(known, before, only, limit))
 
     stating = {
         schema: chosen_columns(frame, schema, what)
@@ -160,7 +171,7 @@ def _in_buckets(carried: DataFrame, buckets: int, only: list[int] | None) -> Dat
     from pyspark.sql import functions as F
 
     rows = carried if only is None else carried.filter(F.col("bucket").isin(only))
-    return rows.repartitionById(buckets, F.col("bucket")).sortWithinPartitions(*_order())
+    return rows.repartitionById(buckets, F.col("bucket")).sortWithinPartitions(*row_order())
 
 
 @dataclass(frozen=True)
@@ -252,12 +263,20 @@ class _Pass:
 
     def __call__(self, batches: Batches) -> Batches:
         prepare_worker()
-        for bucket, parts in _by_bucket(batches):
-            yield from rows_of(bucket, lambda number, parts=parts: self._passed(number, parts))  # type: ignore[misc]
+        moved: dict[int, list[pa.RecordBatch]] = {}
+        for bucket, parts in _by_bucket(_beside_value(batches, moved)):
+            # Those of a bucket come before its rows.
+            value = moved.pop(bucket, [])
+            yield from rows_of(bucket, lambda number, own=(parts, value): self._passed(number, *own))  # type: ignore[misc]
+        for bucket, value in moved.items():
+            yield from rows_of(bucket, lambda number, own=value: self._passed(number, iter(()), own))  # type: ignore[misc]
 
-    def _passed(self, bucket: int, parts: Iterator[Part]) -> Iterator[tuple[int, Passed]]:
+    def _passed(
+        self, bucket: int, parts: Iterator[Part], moved: Sequence[pa.RecordBatch]
+    ) -> Iterator[tuple[int, Passed]]:
         only = None if self.only is None else sorted(self.only[bucket])
-        passed = pass_over(parts, self.known, self.before, self.limit, only)
+        value = value_back(moved) if moved else None
+        passed = pass_over(parts, self.known, self.before, self.limit, only, value)
         yield from zip(range(len(passed)) if only is None else only, passed, strict=True)
 
 
@@ -285,6 +304,20 @@ class _State:
         yield 0, stated_in(rows[HEADERS_SCHEMA], rows[WATERMARKS_SCHEMA], self.windows, self.limit)
 
 
+def _beside_value(batches: Batches, moved: dict[int, list[pa.RecordBatch]]) -> Batches:
+    """Yield rows of the ledger; movements of value are put aside by their buckets."""
+    for batch in batches:
+        own = pc.fill_null(pc.equal(batch["event_rank"], OF_VALUE), False)
+        if not pc.any(own).as_py():
+            yield batch
+            continue
+        value, rest = batch.filter(own), batch.filter(pc.invert(own))
+        for bucket in value["bucket"].unique().to_pylist():
+            moved.setdefault(bucket, []).append(value.filter(pc.equal(value["bucket"], bucket)))
+        if rest.num_rows:
+            yield rest
+
+
 def _by_bucket(batches: Batches) -> Iterator[tuple[int, Iterator[Part]]]:
     """Yield each bucket's rows as parts of ``PART_ROWS`` rows; those of one bucket before the next is asked for."""
     waiting: list[pa.RecordBatch] = []
@@ -305,7 +338,7 @@ def _by_bucket(batches: Batches) -> Iterator[tuple[int, Iterator[Part]]]:
         while (batch := following()) is not None and batch["bucket"][0].as_py() == bucket:
             while rows + batch.num_rows >= PART_ROWS:
                 room = PART_ROWS - rows
-                yield TablePart(_taken_back([*held, batch.slice(0, room)]))
+                yield TablePart(taken_back([*held, batch.slice(0, room)]))
                 held, rows, batch = [], 0, batch.slice(room)
             if batch.num_rows:
                 held.append(batch)
@@ -313,110 +346,11 @@ def _by_bucket(batches: Batches) -> Iterator[tuple[int, Iterator[Part]]]:
         if batch is not None:
             waiting.insert(0, batch)
         if held:
-            yield TablePart(_taken_back(held))
+            yield TablePart(taken_back(held))
 
     while (batch := following()) is not None:
         waiting.insert(0, batch)
         yield (bucket := int(batch["bucket"][0].as_py())), parts(bucket)
-
-
-# ---- what goes through Spark
-
-
-def _carried_type(kind: pa.DataType) -> tuple[str, pa.DataType]:
-    if pa.types.is_dictionary(kind) or pa.types.is_string(kind):
-        return "string", pa.string()
-    if pa.types.is_fixed_size_binary(kind):
-        return "binary", pa.binary()
-    return "bigint", pa.int64()
-
-
-def _carried_ddl() -> str:
-    own = [f"`{field.name}` {_carried_type(field.type)[0]}" for field in LEDGER_SCHEMA]
-    return ", ".join(["bucket int", "error string", "event_rank int", *own])
-
-
-def _carried_schema() -> pa.Schema:
-    own = [pa.field(field.name, _carried_type(field.type)[1]) for field in LEDGER_SCHEMA]
-    return pa.schema([("bucket", pa.int32()), ("error", pa.string()), ("event_rank", pa.int32()), *own])
-
-
-def _order() -> list[Column]:
-    """Return what rows are sorted by: errors first, then in the order of the ledger, then by all other columns, so that
-    chance decides nothing."""
-    from pyspark.sql import functions as F
-
-    named = F.when(F.col("index").isNull(), F.col("message_id"))
-    first = list(LANE)
-    then = ["event_rank", "chain", "height", "position", "time"]
-    rest = [name for name in LEDGER_SCHEMA.names if name not in (*first, *then, "index", "event")]
-    return [
-        *(F.col("bucket"), F.col("error").asc_nulls_last()),
-        *(F.col(name).asc_nulls_first() for name in first),
-        F.col("index").asc_nulls_last(),
-        named.asc_nulls_first(),
-        *(F.col(name).asc_nulls_first() for name in (*then, *rest)),
-    ]
-
-
-def _carry(buckets: int) -> Callable[[Batches], Batches]:
-    """Return a task that checks rows and says in which bucket each lies."""
-
-    def run(batches: Batches) -> Batches:
-        prepare_worker()
-        schema = _carried_schema()
-        for batch in batches:
-            try:
-                rows = as_table(pa.Table.from_batches([batch]), LEDGER_SCHEMA, "ledger")
-                table = carried_rows(rows, buckets)
-            except CausewayError as error:
-                # It goes the way of the rows, so that it is one line in the end, and no trace of a failed task.
-                nothing = {**dict.fromkeys(schema.names), "bucket": 0, "error": f"{error.name} {error}"}
-                table = pa.Table.from_pylist([nothing], schema)
-            yield from table.to_batches()
-
-    return run
-
-
-def carried_rows(rows: pa.Table, buckets: int) -> pa.Table:
-    """Return rows of the ledger as they go through Spark. Raises ``InvalidInput`` for an event that has no name."""
-    ranks = pc.index_in(rows["event"].cast(pa.string()), pa.array(EVENTS))
-    if ranks.null_count:
-        bad = rows["event"].filter(ranks.is_null())[0].as_py()
-        raise InvalidInput(f"event {bad!r}: must be one of {', '.join(EVENTS)}")
-    columns = [pa.array(buckets_of(rows, buckets).astype(np.int32)), pa.nulls(rows.num_rows, pa.string()), ranks]
-    for field in LEDGER_SCHEMA:
-        column = rows[field.name]
-        if field.type == pa.uint64():
-            column = _flipped(column, np.uint64, np.int64)
-        columns.append(column.cast(_carried_type(field.type)[1]))
-    return pa.table(columns, _carried_schema())
-
-
-def _taken_back(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """Return rows of the ledger from what came through Spark. Raises ``InvalidInput`` where an error came with them."""
-    rows = pa.Table.from_batches(batches).combine_chunks()
-    if rows["error"].null_count < rows.num_rows:
-        name, _, text = rows["error"].drop_null()[0].as_py().partition(" ")
-        raise InvalidInput(text if name == "InvalidInput" else f"{name}: {text}")
-    columns = []
-    for field in LEDGER_SCHEMA:
-        column = rows[field.name]
-        if field.type == pa.uint64():
-            column = _flipped(column, np.int64, np.uint64)
-        elif pa.types.is_dictionary(field.type):
-            column = column.dictionary_encode()
-        columns.append(column.cast(field.type))
-    return pa.table(columns, LEDGER_SCHEMA)
-
-
-def _flipped(column: pa.ChunkedArray, kind: Any, wanted: Any) -> pa.ChunkedArray:
-    whole = column.combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):
-        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], column.type)
-    words = np.asarray(whole.fill_null(0)).astype(kind, copy=False).view(np.uint64) ^ _FLIP
-    missing = np.asarray(whole.is_null()) if whole.null_count else None
-    return pa.chunked_array([pa.array(words.view(wanted), mask=missing)])
 
 
 __all__ = ["FrameAudit", "audit_frame"]

@@ -20,33 +20,37 @@ import pyarrow as pa
 
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by
-from causeway.audit.checks import UNDECIDED, UNKNOWN, VIOLATED, Known
+from causeway.audit.checks import UNDECIDED, UNDECIDED_PAID, UNKNOWN, VIOLATED, Known
 from causeway.audit.meeting import Here
 from causeway.audit.parts import Part, Rows
 from causeway.audit.passing import Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows
+from causeway.ledger.chain_order import value_buckets
 from causeway.ledger.order import buckets_of
 from causeway.ledger.schema import LANE, PROMISES_SCHEMA
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.kept_buckets import Kept, Shown
 from causeway.pipeline.ledger_commits import LedgerDamaged, StoredFile
 from causeway.pipeline.ledger_following import follow
-from causeway.pipeline.ledger_parts import bucket_parts
-from causeway.pipeline.ledger_store import Ledger
+from causeway.pipeline.ledger_parts import bucket_parts, value_of
+from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger
 from causeway.pipeline.masters import cores_here
 
 NAMED = 100
 """So many findings of one lane, check and reason are named, unless asked otherwise: all are counted."""
 
-CROSSING = (("answers", "unanswered"), ("answers_without_request", "no_request"))
+CROSSING = (
+    *(("answers", "unanswered"), ("answers_without_request", "no_request")),
+    ("conservation", "more_came_than_left"),
+)
 """What is violated because of rows that may be in another bucket: unknown, while one cannot be read."""
 
 OF_ROWS = ("causality", "finality", "order")
 OF_ROWS_ALONE = (
     *("content_differs", "content_unseen", "number_reused", "timed_out_and_received", "timeout_observed_and_received"),
-    *("asset_differs", "more_received", "less_received", "received_and_refunded", "amount_unseen"),
-    *("time_unseen", "place_unseen", "index_unseen", UNDECIDED),
+    *("asset_differs", "more_received", "more_paid", "received_and_refunded", "amount_unseen"),
+    *("time_unseen", "place_unseen", "index_unseen", UNDECIDED, UNDECIDED_PAID),
 )
 """Checks and reasons in which windows have no part, and what is decided when all buckets were seen."""
 
@@ -157,12 +161,17 @@ class LedgerWatch:
         observed, promises = ledger.table("observed"), ledger.table("promises")
         if not promises.equals(self._promised):
             before, now = self._promises, Promises(promises)
-            self._passes.forget(lambda runs: any(before.of(lane) != now.of(lane) for lane in _lanes_of(*runs)))
+            self._passes.forget(
+                lambda runs: any(
+                    not run.lanes.num_rows or any(before.of(lane) != now.of(lane) for lane in _lanes_of(run))
+                    for run in runs
+                )
+            )
             self._promised, self._promises = promises, now
         if self._observed is None or not observed.equals(self._observed):
             self._serial += 1
             self._observed = observed
-        rows = [ledger.files("ledger", bucket) for bucket in range(ledger.buckets)]
+        rows = [ledger.files("ledger", b) + ledger.files("value", b) for b in range(ledger.buckets)]
         self._passes.begin(self._ledger_keys(ledger), [_count(files) for files in rows], self._serial)
         stated = [ledger.files("headers", b) + ledger.files("watermarks", b) for b in range(ledger.buckets)]
         self._stated.begin([_paths(files) for files in stated], [_count(files) for files in stated], self._serial)
@@ -170,7 +179,8 @@ class LedgerWatch:
 
         def look(known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Mapping[tuple[int, int], Passed]:
             def judge(bucket: int) -> list[Passed]:
-                found = pass_over(bucket_parts(ledger, bucket), known, {}, self._limit)
+                value = value_of(ledger, bucket)
+                found = pass_over(bucket_parts(ledger, bucket), known, {}, self._limit, None, value)
                 told.add(self._passes.rows[bucket])
                 return found
 
@@ -240,9 +250,10 @@ class LedgerWatch:
         for bucket, runs in only.items():
             held = self._passes.held[bucket]
             for run in runs:
-                lanes = _lanes_of(held.shown[run])
+                # What is beside the messages of a bucket may be of any lane.
+                lanes = _lanes_of(held.shown[run]) or sorted(known.sent, key=repr)
                 places = tuple((key, before[key]) for key in _pieces_of(held.shown[run]) if key in before)
-                keys[bucket, run] = (held.key, held.serial, _told_of(known, lanes), places)
+                keys[bucket, run] = (held.key, held.serial, lanes, _told_of(known, lanes), places)
         self._again = {at: kept for at, kept in self._again.items() if at in keys and kept[0] == keys[at]}
         missing: dict[int, list[int]] = {}
         for bucket, run in keys:
@@ -250,7 +261,8 @@ class LedgerWatch:
                 missing.setdefault(bucket, []).append(run)
 
         def judge(bucket: int) -> list[Passed]:
-            return pass_over(bucket_parts(ledger, bucket), known, before, self._limit, missing[bucket])
+            value = value_of(ledger, bucket)
+            return pass_over(bucket_parts(ledger, bucket), known, before, self._limit, missing[bucket], value)
 
         for bucket, found in self._parallel(judge, sorted(missing)):
             if isinstance(found, CausewayError):
@@ -262,11 +274,12 @@ class LedgerWatch:
 
     def _ledger_keys(self, ledger: Ledger) -> list[tuple[str, ...]]:
         """Return of each bucket the files in which rows of it are."""
-        loose = [file for file in ledger.files("ledger") if file.bucket is None]
+        loose = [file for table in LOOSE_TABLES for file in ledger.files(table) if file.bucket is None]
         self._touched = {file.path: self._touched.get(file.path) or _touched(ledger, file) for file in loose}
         keys = []
         for bucket in range(ledger.buckets):
-            own = [file for file in ledger.files("ledger", bucket) if file.bucket is not None]
+            files = [file for table in LOOSE_TABLES for file in ledger.files(table, bucket)]
+            own = [file for file in files if file.bucket is not None]
             keys.append(_paths([*own, *(file for file in loose if bucket in self._touched[file.path])]))
         return keys
 
@@ -349,8 +362,12 @@ def _careful(audit: Audit) -> Audit:
 
 def _touched(ledger: Ledger, file: StoredFile) -> frozenset[int]:
     """Return of which buckets a file has rows, that has rows of several."""
-    rows = ledger.read(file, [*LANE, "index", "message_id"])
-    return frozenset(np.unique(buckets_of(rows, ledger.buckets)).tolist())
+    names = [*LANE, "index", "message_id"]
+    if file.table == "value":
+        return frozenset(
+            np.unique(value_buckets(ledger.read(file, [*names, "chain", "height"]), ledger.buckets)).tolist()
+        )
+    return frozenset(np.unique(buckets_of(ledger.read(file, names), ledger.buckets)).tolist())
 
 
 def _told_of(known: Known, lanes: list[Lane]) -> list[Any]:
