@@ -15,6 +15,7 @@ from causeway.ledger.codes import Names, name_ranks
 from causeway.ledger.limbs import Digits, amount_limbs, amount_texts, limb_columns, read_numbers
 from causeway.ledger.order import EVENTS, bucket_of, buckets_of, sorted_order
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
+from causeway.model.errors import InvalidInput
 
 EDGES = [0, 1, 9, 10**9 - 1, 10**9, 2**32, 2**63, 2**64 - 1, 2**64, 10**19, 2**128 - 1, 10**77, 2**256 - 1]
 TEXTS = st.one_of(
@@ -141,7 +142,7 @@ def test_a_bucket_is_what_the_page_says() -> None:
 
 def test_an_event_that_is_none_is_refused() -> None:
     row: dict[str, Any] = dict.fromkeys(KEYS) | {"protocol": "p", "event": "seen"}
-    with pytest.raises(ValueError, match="'seen': must be one of sent"):
+    with pytest.raises(InvalidInput, match="'seen': must be one of sent"):
         sorted_order(table_of([row]))
 
 

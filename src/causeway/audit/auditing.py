@@ -37,7 +37,16 @@ from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import SHOWN_BY
 from causeway.audit.windows import Lane, Promises, Windows
 from causeway.ledger.order import lane_numbers, sorted_rows
-from causeway.ledger.schema import HEADERS_SCHEMA, LANE, VALUE_SCHEMA, WATERMARKS_SCHEMA
+from causeway.ledger.schema import (
+    HEADERS_SCHEMA,
+    LANE,
+    LEDGER_SCHEMA,
+    OBSERVED_SCHEMA,
+    PROMISES_SCHEMA,
+    VALUE_SCHEMA,
+    WATERMARKS_SCHEMA,
+)
+from causeway.ledger.typed import plain_rows, table_of
 
 HOLDS = "holds"
 
@@ -185,11 +194,19 @@ def audit_rows(
     value: pa.Table | None = None,
 ) -> Audit:
     """Check a ledger whose rows, in any order, are one table in memory, and so are its headers, watermarks and
-    movements of value; otherwise as ``audit``."""
-    in_order = sorted_rows(rows)
-    chains = headers if headers is not None else HEADERS_SCHEMA.empty_table()
-    marks = watermarks if watermarks is not None else WATERMARKS_SCHEMA.empty_table()
-    moved = value if value is not None else VALUE_SCHEMA.empty_table()
+    movements of value; otherwise as ``audit``.
+
+    Columns of the tables may be of other types that hold the same values, and those missing that can be null. Raises
+    ``InvalidInput`` for what does not fit.
+    """
+    in_order = sorted_rows(table_of(rows, LEDGER_SCHEMA, "rows"))
+    given = (headers, HEADERS_SCHEMA, "headers"), (watermarks, WATERMARKS_SCHEMA, "watermarks")
+    chains, marks = (
+        schema.empty_table() if table is None else table_of(table, schema, what) for table, schema, what in given
+    )
+    moved = VALUE_SCHEMA.empty_table() if value is None else table_of(value, VALUE_SCHEMA, "value")
+    observed = table_of(observed, OBSERVED_SCHEMA, "observed")
+    promises = table_of(promises, PROMISES_SCHEMA, "promises")
     return audit([lambda: in_order], observed, promises, limit, [lambda: (chains, marks)], [lambda: moved])
 
 
@@ -313,11 +330,11 @@ def _with_reasons(check: Check, reasons: Mapping[tuple[str, str], int], violatio
         rows = named.filter(pc.equal(named["verdict"], verdict))
         if rows.num_rows:
             break
-    first = rows.slice(0, 1).to_pylist()
+    first = plain_rows(rows.slice(0, 1))
     sizes = rows["magnitude"]
     worst = None
     if sizes.null_count < rows.num_rows:
-        worst = rows.slice(int(np.nanargmax(sizes.to_numpy())), 1).to_pylist()[0]
+        worst = plain_rows(rows.slice(int(np.nanargmax(sizes.to_numpy())), 1))[0]
     violated, unknown = (sum(n for (of, _), n in reasons.items() if of == each) for each in (VIOLATED, UNKNOWN))
     in_order = dict(sorted(reasons.items(), reverse=True))
     example = first[0] if first else None

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from causeway.audit.auditing import Audit
 from causeway.audit.windows import Lane, Promises, Spans, Windows
 from causeway.ledger.schema import LANE, Event
+from causeway.ledger.typed import plain_rows
 
 ANSWERING = frozenset(("answered", "capacity"))
 """Promises with which the source of a lane hears what became of its messages."""
@@ -66,13 +67,13 @@ def chains_shown(audit: Audit, observed: pa.Table) -> list[ChainShown]:
     heights: dict[str, list[int]] = {}
     times: dict[str, list[datetime]] = {}
     shares: dict[str, list[float]] = {}
-    for window in observed.select(["chain", "last_height", "last_time"]).to_pylist():
+    for window in plain_rows(observed.select(["chain", "last_height", "last_time"])):
         if window["chain"] is not None:
             rows.setdefault(window["chain"], 0)
             _add(heights, window["chain"], window["last_height"])
             _add(times, window["chain"], window["last_time"])
     names = [*LANE, "side", "chain", "rows", "last_height", "last_time"]
-    for side in audit.completeness.select(names).to_pylist():
+    for side in plain_rows(audit.completeness.select(names)):
         chain = side["chain"]
         if chain is None:
             continue
@@ -110,7 +111,7 @@ def backlogs(audit: Audit, chains: Iterable[ChainShown], promised: pa.Table) -> 
     promises = Promises(promised)
     last = {each.chain: each.last_time for each in chains}
     found = []
-    for row in audit.lanes.to_pylist():
+    for row in plain_rows(audit.lanes):
         lane = _lane(row)
         times = [time for chain in lane[1:3] if chain is not None and (time := last.get(chain)) is not None]
         now = max(times, default=None)

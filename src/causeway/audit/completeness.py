@@ -38,6 +38,8 @@ rows that are compared by content. ``missing``, in so many ``missing_runs``: ind
 seen as sent between the first and the last one that was. ``one_sided``: the other end of the lane has no rows. What is
 in no lane (source, destination and lane are null) has no ends."""
 
+_MISSING = ("missing", "missing_runs", "missing_runs_inside_windows")
+
 
 def completeness_of(sides: pa.Table, lanes: pa.Table, windows: Windows) -> pa.Table:
     """Return the table ``completeness``.
@@ -51,7 +53,7 @@ def completeness_of(sides: pa.Table, lanes: pa.Table, windows: Windows) -> pa.Ta
         (f"last_{what}", "max") for what in ("height", "time")
     ]
     found = sides.group_by([*LANE, "side"]).aggregate([*((name, "sum") for name in TALLIES), *ends])
-    missing = {_lane(row): row for row in lanes.to_pylist()}
+    missing = {_lane(row): row for row in lanes.select([*LANE, *_MISSING]).to_pylist()}
     rows = found.to_pylist()
     seen = {(_lane(row), row["side"]) for row in rows}
     content = []
@@ -65,7 +67,7 @@ def completeness_of(sides: pa.Table, lanes: pa.Table, windows: Windows) -> pa.Ta
         own |= {"side": side, "chain": chain, "windows": windows.of(chain, lane, event.value).count}
         own |= {name: row[f"{name}_sum"] for name in TALLIES}
         own |= {name: row[f"{name}_{how}"] for name, how in ends}
-        for name in ("missing", "missing_runs", "missing_runs_inside_windows"):
+        for name in _MISSING:
             own[name] = missing[lane][name] if side == "source" else 0
         other = {"source": "destination", "destination": "source"}.get(side)
         in_lane = any(name is not None for name in lane[1:])

@@ -14,6 +14,7 @@ from causeway.audit.parts import READ, Run, TablePart
 from causeway.ledger.limbs import amount_texts
 from causeway.ledger.order import EVENTS
 from causeway.ledger.schema import LANE, LIMBS, Event
+from causeway.ledger.typed import plain_rows
 
 OTHER_CONTENT, AGAIN, TAKEN_BACK = "another content", "again", "taken back"
 """Notes of a step: what was received is not what was sent; the event happened before; a fork took it back."""
@@ -87,7 +88,7 @@ def lives_of(rows: pa.Table) -> list[Life]:
         return []
     columns = Columns.of(Run(rows.select(READ).combine_chunks(), ((TablePart(rows), 0, rows.num_rows),)))
     messages = Messages.of(columns)
-    content = rows.to_pylist()
+    content = plain_rows(rows)
     for row, amount in zip(content, amount_texts([rows[name] for name in LIMBS]).to_pylist(), strict=True):
         row["amount"] = amount
     found = []

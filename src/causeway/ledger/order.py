@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from causeway.ledger.codes import Names, name_ranks
 from causeway.ledger.limbs import slices_of, valid_rows
 from causeway.ledger.schema import LANE, STATEMENT, Event
+from causeway.model.errors import InvalidInput
 from causeway.model.order import U64, Rows, groups_of, numbered, stable_order
 from causeway.proofs.distinct.slices import distinct_slices
 from causeway.proofs.hashing import HashFunction, digest_slices
@@ -97,7 +98,7 @@ def sorted_order(rows: pa.Table) -> Rows:
 
     By lane (its four names by their bytes, null first), index (null last), of rows without index ``message_id`` (null
     first), event (in the order of ``Event``), chain, height, position (null first), and then as the rows stand.
-    Raises ``ValueError`` for an event that is none.
+    Raises ``InvalidInput`` for an event that is none.
     """
     return stable_order(*_keys(rows))
 
@@ -176,7 +177,7 @@ def _keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
     event = events.codes(rows["event"])
     if len(events) > len(EVENTS) or (event < 0).any():
         bad = events.known()[len(EVENTS)] if len(events) > len(EVENTS) else None
-        raise ValueError(f"event {bad!r}: must be one of {', '.join(EVENTS)}")
+        raise InvalidInput(f"event {bad!r}: must be one of {', '.join(EVENTS)}")
     lane = lane_numbers(rows)[1].astype(np.uint64)
     index = _whole(rows["index"])
     indexed = valid_rows(index)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from causeway.ledger.chain_order import header_buckets
 from causeway.ledger.order import bucket_of, without_repeats
 from causeway.ledger.schema import HEADERS_SCHEMA, LANE, LEDGER_SCHEMA
+from causeway.ledger.typed import plain_rows
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
 from causeway.pipeline.sealed import FileDamaged
 
@@ -138,7 +139,7 @@ def headers_at(ledger: Ledger, places: Collection[tuple[str, int]]) -> dict[tupl
     for bucket, own in wanted.items():
         condition: Condition = {"chain": [chain for chain, _ in own], "height": [height for _, height in own]}
         for file in ledger.files("headers", bucket):
-            for row in _matching(ledger, file, condition, HEADERS_SCHEMA.names).to_pylist():
+            for row in plain_rows(_matching(ledger, file, condition, HEADERS_SCHEMA.names)):
                 if (row["chain"], row["height"]) in places:
                     found.setdefault((row["chain"], row["height"]), []).append(row)
     return found
