@@ -121,6 +121,7 @@ def _show(lake: str, done: Ingested) -> None:
         f"{'file' if done.files == 1 else 'files'}{skipped}"
     )
     for count, what in (
+        (done.movements, "movements of value"),
         (done.repeated, "rows left out: they say again what another row says"),
         (done.ignored, "records that the mapping ignores"),
         (done.blank, "blank lines"),

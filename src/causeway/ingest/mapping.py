@@ -9,13 +9,13 @@ import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from causeway.ingest.chunks import unpacked_name
 from causeway.ingest.kinds import folder, kinds
-from causeway.ledger.schema import Event, Kind
+from causeway.ledger.schema import VALUE, Event, Kind
 from causeway.model.document import read_document, validated
 from causeway.model.errors import InvalidInput
 from causeway.model.section import U64, Section
@@ -64,8 +64,8 @@ def _moment(value: object) -> object:
 
 
 def _event(value: str) -> str:
-    if value not in [event.value for event in Event]:
-        raise ValueError(f"must be one of {', '.join(Event)}")
+    if value not in [VALUE, *(event.value for event in Event)]:
+        raise ValueError(f"must be one of {', '.join(Event)}, or {VALUE}")
     return value
 
 
@@ -165,6 +165,14 @@ class EventSection(FieldsSection):
     file: Text = Field("*", description="Names of files that have such rows, with * and ?.")
 
 
+class ValueSection(EventSection):
+    """``[[value]]``: which rows are movements of value, and of what; of ``[fields]`` those that movements have."""
+
+    why: AField | None = None
+    from_: AField | None = Field(None, alias="from")
+    to: AField | None = None
+
+
 class InferredSection(Section):
     """``[windows]``: windows from the rows themselves."""
 
@@ -232,6 +240,15 @@ class PromiseSection(Section):
         return self
 
 
+_OF_VALUE = (
+    *("protocol", "source", "destination", "lane", "index", "message_id", "chain", "height", "position", "time"),
+    *("asset", "amount", "why", "from_", "to"),
+)
+_CHOOSE = ("where", "present", "optional", "file")
+
+Rows = TypeVar("Rows", bound=EventSection)
+
+
 class MappingDocument(Section):
     """The whole file."""
 
@@ -248,7 +265,8 @@ class MappingDocument(Section):
     delimiter: Annotated[str, Field(pattern=r"^[,;|\t]$")] = Field(",", description="Between fields of CSV.")
     stated_by: Text = Field(..., description="Whose statement the rows are.")
     fields: FieldsSection = Field(default_factory=lambda: FieldsSection.model_validate({}))
-    events: Annotated[list[EventSection], Field(min_length=1, max_length=LISTED)]
+    events: Annotated[list[EventSection], Field(max_length=LISTED)] = Field(default_factory=list)
+    value: Annotated[list[ValueSection], Field(max_length=LISTED)] = Field(default_factory=list)
     ignore: Annotated[list[dict[Text, Condition]], Field(max_length=LISTED)] = Field(
         default_factory=list, description="Rows that are no event of a message, by columns and their values."
     )
@@ -267,6 +285,15 @@ class MappingDocument(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
+        if not self.events and not self.value:
+            raise ValueError("events: none, and no value; a mapping says what the rows are")
+        for place, movement in enumerate(self.value):
+            for name, section in movement:
+                if name not in (*_OF_VALUE, *_CHOOSE) and section is not None and section != []:
+                    raise ValueError(f"value[{place}].{name}: a movement of value has none")
+            for name in ("protocol", "why"):
+                if getattr(self.of(movement), name) is None:
+                    raise ValueError(f"value[{place}].{name}: missing{', here and in fields' * (name == 'protocol')}")
         for place, event in enumerate(self.events):
             have = self.of(event)
             for name in ("protocol", "event"):
@@ -288,14 +315,16 @@ class MappingDocument(Section):
     def columns(self) -> set[str]:
         """Return the names of all columns that it speaks of."""
         found = {column for condition in self.ignore for column in condition}
-        for event in map(self.of, self.events):
+        for event in map(self.of, [*self.events, *self.value]):
             found.update(*(section.column for _, section in fields_of(event)), *event.present, *event.content)
             found.update(event.where)
         return found
 
-    def of(self, event: EventSection) -> EventSection:
-        """Return an event with the fields that all have."""
+    def of(self, event: Rows) -> Rows:
+        """Return an event or a movement with the fields that all have."""
         common = {name: value for name, value in self.fields if value is not None and value != []}
+        if isinstance(event, ValueSection):
+            common = {name: value for name, value in common.items() if name in _OF_VALUE}
         own = {name: value for name, value in event if value is not None and value != []}
         return event.model_copy(update=common | own)
 
@@ -315,10 +344,10 @@ def fields_of(event: FieldsSection) -> Iterator[tuple[str, FieldSection]]:
     """Yield the fields that come from somewhere."""
     for name, value in event:
         if isinstance(value, FieldSection):
-            yield name, value
+            yield name.removesuffix("_"), value
 
 
 __all__ = [
-    "ENDINGS", "FILE", "EventSection", "FieldSection", "MappingDocument", "TimeSection", "fields_of", "is_of",
-    "load_mapping",
+    "ENDINGS", "FILE", "EventSection", "FieldSection", "MappingDocument", "TimeSection", "ValueSection", "fields_of",
+    "is_of", "load_mapping",
 ]  # fmt: skip

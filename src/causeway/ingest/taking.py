@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import json
 from collections import Counter
@@ -15,13 +16,13 @@ import pyarrow.compute as pc
 from causeway.ingest.chunks import SHOWN, BadFile, unpacked_name
 from causeway.ingest.columns import Broken, Columns
 from causeway.ingest.fields import Rows, constant, is_one_of
-from causeway.ingest.mapping import FILE, EventSection, MappingDocument, TimeSection, fields_of
+from causeway.ingest.mapping import FILE, EventSection, MappingDocument, TimeSection, ValueSection, fields_of
 from causeway.ledger.limbs import valid_rows
-from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, QUARANTINE_SCHEMA, Event
+from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, QUARANTINE_SCHEMA, VALUE_SCHEMA, Event
 from causeway.model.text import unknown
 
 _NUMBERS = ("index", "height", "position")
-_NEEDED = {"protocol", "event"}
+_NEEDED = {"protocol", "event", "why"}
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Taken:
 
     ``records``: how many; ``taken``: of which there are rows; ``ignored``: that the mapping says are no events;
     ``blank``: lines with nothing on them; the others are in quarantine, one row each. ``end``: where they end in their
-    file, of text that is not packed.
+    file, of text that is not packed. ``value``: movements of value.
     """
 
     ledger: pa.Table
@@ -40,6 +41,7 @@ class Taken:
     ignored: int
     blank: int
     end: int = 0
+    value: pa.Table = dataclasses.field(default_factory=VALUE_SCHEMA.empty_table)
 
     def moved(self, first: int) -> Taken:
         """Return the same of records before which ``first`` others stand in their file."""
@@ -51,7 +53,8 @@ class Taken:
             place = table.schema.get_field_index("source_row")
             return table.set_column(place, table.schema.field(place), pc.add(table["source_row"], by))
 
-        return replace(self, ledger=later(self.ledger), quarantine=later(self.quarantine))
+        parts = {name: later(getattr(self, name)) for name in ("ledger", "quarantine", "value")}
+        return replace(self, **parts)
 
     def reasons(self) -> Counter[str]:
         """Return how many records were set aside for each reason."""
@@ -60,7 +63,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the records of one file are read: its events, and the columns that they need."""
+    """How the records of one file are read: its events and movements of value, and the columns that they need."""
 
     mapping: MappingDocument
     file: str
@@ -78,10 +81,10 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
     Raises ``BadFile``: no event of the mapping is in such a file, or a column that it needs is not there.
     """
     name = unpacked_name(file.rsplit("/", 1)[-1])
-    of_name = [event for event in mapping.events if fnmatch.fnmatch(name, event.file)]
-    events = tuple(mapping.of(event) for event in of_name)
+    every: list[EventSection] = [*mapping.events, *mapping.value]
+    events = tuple(mapping.of(event) for event in every if fnmatch.fnmatch(name, event.file))
     if not events:
-        allowed = ", ".join(dict.fromkeys(event.file for event in mapping.events))
+        allowed = ", ".join(dict.fromkeys(event.file for event in every))
         text = f"{file}: the mapping has no event for a file of this name; it has for: {allowed}"
         raise BadFile(text, "no_event")
     if names is not None:
@@ -117,7 +120,7 @@ def _named_by_file(event: EventSection, name: str, names: Collection[str]) -> Ev
     """Return an event with the name of a file where it stands for a column that is missing."""
     stem = name.rsplit(".", 1)[0] or name
     changed = {
-        field: section.model_copy(
+        "from_" if field == "from" else field: section.model_copy(
             update={"otherwise": stem}
             if not any(column in names for column in section.column)
             else {"otherwise": None, "optional": True}
@@ -132,12 +135,13 @@ def named_columns(mapping: MappingDocument) -> frozenset[str]:
     """Return the columns that are names wherever the mapping reads them: few different values."""
     names: set[str] = set()
     others: set[str] = set()
-    for event in mapping.events:
-        whole = mapping.of(event)
+    every: list[EventSection] = [*mapping.events, *mapping.value]
+    for whole in map(mapping.of, every):
         names.update(whole.where)
         others.update(*whole.content)
         for field, section in fields_of(whole):
-            kind = LEDGER_SCHEMA.field(field).type if field in LEDGER_SCHEMA.names else None
+            schema = _schema(whole)
+            kind = schema.field(field).type if field in schema.names else None
             (names if kind is not None and pa.types.is_dictionary(kind) else others).update(section.column)
     names.update(column for condition in mapping.ignore for column in condition)
     return frozenset(names - others)
@@ -155,6 +159,7 @@ def _taken(plan: Plan, records: Columns) -> Taken:
     reasons: list[tuple[str, str, str]] = []
     known = np.zeros(count, dtype=bool)
     tables: list[tuple[np.ndarray, pa.Table]] = []
+    moved: list[tuple[np.ndarray, pa.Table]] = []
     for event in plan.events:
         chosen = np.flatnonzero(
             _where(event.where, records.values, count) & _present(event, plan.mapping.nulls, records.values, count)
@@ -166,7 +171,8 @@ def _taken(plan: Plan, records: Columns) -> Taken:
         if len(chosen) < count:
             values = {name: column.take(pa.array(chosen)) for name, column in values.items()}
         rows = Rows(values, len(chosen), np.zeros(len(chosen), dtype=np.uint16), reasons, plan.mapping.nulls)
-        tables.append((chosen, _event_rows(plan, event, rows, records.rows[chosen])))
+        made = moved if isinstance(event, ValueSection) else tables
+        made.append((chosen, _event_rows(plan, event, rows, records.rows[chosen])))
         why[chosen] = np.where(why[chosen] == 0, rows.why, why[chosen])
     ignored = np.zeros(count, dtype=bool)
     if not known.all():
@@ -175,17 +181,26 @@ def _taken(plan: Plan, records: Columns) -> Taken:
         reasons.append(("no_event", "", ""))
         why[~known & ~ignored] = len(reasons)
     bad = why != 0
-    if bad.any():
-        tables = [(chosen, rows.filter(pa.array(~bad[chosen]))) for chosen, rows in tables]
-    ledger = pa.concat_tables([rows for _, rows in tables]) if tables else LEDGER_SCHEMA.empty_table()
-    ledger = pa.Table.from_arrays(ledger.columns, schema=LEDGER_SCHEMA)
+    ledger, value = _together(tables, bad, LEDGER_SCHEMA), _together(moved, bad, VALUE_SCHEMA)
     broken = [*records.broken, *(_broken(records, row, reasons[why[row] - 1]) for row in np.flatnonzero(bad).tolist())]
     quarantine = _quarantine(plan.file, sorted(broken, key=lambda found: found.row))
     left_out = int(ignored.sum())
     good = count - int(bad.sum()) - left_out
     if good + len(broken) + left_out + records.blank != records.records:
         raise AssertionError(f"{plan.file}: records that are neither taken nor in quarantine")
-    return Taken(ledger, quarantine, records.records, good, left_out, records.blank)
+    return Taken(ledger, quarantine, records.records, good, left_out, records.blank, value=value)
+
+
+def _schema(event: EventSection) -> pa.Schema:
+    """Return the schema of the table that has such rows."""
+    return VALUE_SCHEMA if isinstance(event, ValueSection) else LEDGER_SCHEMA
+
+
+def _together(tables: list[tuple[np.ndarray, pa.Table]], bad: np.ndarray, schema: pa.Schema) -> pa.Table:
+    """Return the rows of all events, without those of records that are set aside."""
+    parts = [rows.filter(pa.array(~bad[chosen])) if bad.any() else rows for chosen, rows in tables]
+    whole = pa.concat_tables(parts) if parts else schema.empty_table()
+    return pa.Table.from_arrays(whole.columns, schema=schema)
 
 
 def _where(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], count: int) -> np.ndarray:
@@ -216,7 +231,7 @@ def _is_empty(column: pa.Array, nulls: list[str]) -> np.ndarray:
 
 
 def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray) -> pa.Table:
-    """Return the rows of one event of some records."""
+    """Return the rows of one event, or of one movement of value, of some records."""
     made: dict[str, pa.Array] = {}
     for name, section in fields_of(event):
         if isinstance(section, TimeSection):
@@ -231,7 +246,8 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
             made[name] = rows.texts(name, section, needed=name in _NEEDED)
     if "event" in made:
         _check_events(rows, made["event"], event)
-    _check_names(rows, made)
+    if not isinstance(event, ValueSection):
+        _check_names(rows, made)
     if event.content:
         amount = event.amount.column if event.amount is not None else []
         made["payload_hash"] = rows.payload_hash(event.content, {*amount})
@@ -241,7 +257,8 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
     if "kind" not in made:
         made["kind"] = constant("request", rows.count)
     columns = []
-    for field in LEDGER_SCHEMA:
+    schema = _schema(event)
+    for field in schema:
         column = made.get(field.name)
         if column is None:
             column = pa.nulls(rows.count, field.type)
@@ -251,7 +268,7 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
             column = column.cast(field.type)
         columns.append(column)
     # What may not be null is so in no row that stays: those are set aside.
-    nullable = pa.schema([field.with_nullable(True) for field in LEDGER_SCHEMA])
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
     return pa.table(columns, schema=nullable)
 
 

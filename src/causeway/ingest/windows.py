@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.ingest.fields import constant
 from causeway.ingest.mapping import MappingDocument
 from causeway.ledger.codes import Names
 from causeway.ledger.limbs import valid_rows
-from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE
 from causeway.model.errors import InvalidInput
 from causeway.model.order import distinct, groups_of, stable_order
 
@@ -31,14 +32,23 @@ MOST_WINDOWS = 1 << 20
 
 
 class Seen:
-    """What rows show of the chains they happened on; it grows with the windows, not with the rows."""
+    """What rows show of the chains they happened on; it grows with the windows, not with the rows.
 
-    def __init__(self, mapping: MappingDocument) -> None:
+    Movements of value show windows of their own: those of events are not longer by them.
+    """
+
+    def __init__(self, mapping: MappingDocument, *, of_value: bool = False) -> None:
         self._inferred, self._by = mapping.windows, mapping.stated_by
         self._mapping = mapping
         self._spans: dict[str, Spans] = {}
         self._events: dict[str, set[str]] = {}
         self._between: set[tuple[str, str]] = set()
+        self._value = None if of_value or not mapping.value else Seen(mapping, of_value=True)
+
+    def add_value(self, value: pa.Table) -> None:
+        """Take notice of movements of value."""
+        if self._value is not None:
+            self._value.add(value.append_column("event", constant(VALUE, value.num_rows)))
 
     def add(self, ledger: pa.Table) -> None:
         """Take notice of rows of the ledger."""
@@ -99,6 +109,8 @@ class Seen:
         for chain, spans in other._spans.items():
             self.merge(chain, spans)
         self._between |= other._between
+        if self._value is not None and other._value is not None:
+            self._value.add_seen(other._value)
         self._check()
 
     def resume(self, observed: pa.Table) -> None:
@@ -108,6 +120,9 @@ class Seen:
         names = ("first_height", "last_height") if self._inferred.by == "height" else ("first_time", "last_time")
         for row in observed.to_pylist():
             if row["how"] == INFERRED and row["stated_by"] == self._by and row[names[0]] is not None:
+                if row["events"] == [VALUE] and self._value is not None:
+                    self._value.resume(pa.Table.from_pylist([row], schema=OBSERVED_SCHEMA))
+                    continue
                 ends = [_micros(row[name]) if self._inferred.by == "time" else row[name] for name in names]
                 self._events.setdefault(row["chain"], set()).update(row["events"])
                 self.merge(row["chain"], np.array([ends], dtype=np.int64))
@@ -120,7 +135,11 @@ class Seen:
             if row["stated_by"] != self._by or (row["how"] == INFERRED and self._inferred is None)
         ]
         rows = kept + [row for row in self._declared() if row not in kept]
-        inferred = self._inferred
+        return _table([*rows, *self._windows()], OBSERVED_SCHEMA)
+
+    def _windows(self) -> list[dict[str, Any]]:
+        """Return the windows that are inferred."""
+        inferred, rows = self._inferred, list[dict[str, Any]]()
         self._join()
         for chain in sorted(self._spans):
             for first, last in self._spans[chain].tolist():
@@ -130,7 +149,7 @@ class Seen:
                 else:
                     row |= {"first_time": first, "last_time": last}
                 rows.append(row)
-        return _table(rows, OBSERVED_SCHEMA)
+        return rows + (self._value._windows() if self._value is not None else [])
 
     def _join(self) -> None:
         """Give the chains that messages pass between, over any number of them, the windows of all of them."""

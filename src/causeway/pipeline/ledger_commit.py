@@ -12,12 +12,11 @@ from causeway.ingest.chunks import BadFile
 from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import Part, is_divisible, is_text
 from causeway.ingest.windows import Seen, promises
-from causeway.ledger.order import without_repeats
 from causeway.ledger.schema import QUARANTINE_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_commits import STAGING, Input, LedgerCommit
 from causeway.pipeline.ledger_runners import Runner
-from causeway.pipeline.ledger_runs import Run, filled, rows_of
+from causeway.pipeline.ledger_runs import Run, filled, in_order, rows_of
 from causeway.pipeline.ledger_sources import Source, Take
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter
 from causeway.pipeline.ledger_taking import Job, Slice, Staged
@@ -41,6 +40,7 @@ class Done:
     files: int = 0
     rows: int = 0
     repeated: int = 0
+    movements: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     failed: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -200,6 +200,7 @@ class _Committing:
         taken = sum(part.rows for part in staged)
         done.rows = self._sorted(runs, taken)
         done.repeated = taken - done.rows
+        done.movements = self._sorted([run for part in staged for run in part.moved], sum(p.movements for p in staged))
         seen = Seen(self.job.mapping)
         observed, promised = ledger.table("observed"), ledger.table("promises")
         seen.resume(observed)
@@ -219,7 +220,14 @@ class _Committing:
         now = promises(self.job.mapping, promised)
         if not now.equals(promised):
             writer.write("promises", now)
-        counts = {**done.counts, "rows": done.rows, "repeated": done.repeated, "files": files, "failed": len(bad)}
+        counts = {
+            **done.counts,
+            "rows": done.rows,
+            "movements": done.movements,
+            "repeated": done.repeated,
+            "files": files,
+            "failed": len(bad),
+        }
         done.commit = writer.commit(inputs, {name: count for name, count in counts.items() if count})
         return done
 
@@ -228,10 +236,11 @@ class _Committing:
         writer, buckets = self.writer, self.job.buckets
         if not rows:
             return 0
+        table = runs[0].table
         if buckets > 1 and rows < LOOSE_ROWS * buckets and all(run.rows is not None for run in runs):
             parts = [rows_of(self.job.lake, run, bucket) for run in runs for bucket in run.buckets]
-            whole = without_repeats(pa.concat_tables([filled(part) for part in parts]))
-            return writer.write("ledger", in_buckets(whole, buckets))
+            rows_in_order = in_order(pa.concat_tables([filled(part, table) for part in parts]), table)
+            return writer.write(table, in_buckets(rows_in_order, buckets, table))
         sizes: Counter[int] = Counter()
         for run in runs:
             sizes.update(dict(zip(run.buckets, run.counts, strict=True)))

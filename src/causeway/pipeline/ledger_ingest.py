@@ -51,7 +51,7 @@ class Ingested:
     ``rows``: of the ledger that were written; ``repeated``: rows that say again what another one said; ``taken``:
     records that gave rows, ``ignored``, ``blank``: those that gave none; ``quarantined``: those that could not be read,
     by the reason; ``failed``: files that could not be read at all, with a text; ``skipped``: files of which all was
-    taken before; ``others``: files of the folder that are of another format."""
+    taken before; ``others``: files of the folder that are of another format; ``movements``: of value."""
 
     commit: int | None
     files: int
@@ -65,6 +65,7 @@ class Ingested:
     failed: dict[str, str]
     skipped: int
     others: int
+    movements: int = 0
 
 
 def ingest(
@@ -150,6 +151,7 @@ def ingested(done: Done, skipped: int, others: int) -> Ingested:
         {name: text for name, (_, text) in sorted(done.failed.items())},
         skipped,
         others,
+        done.movements,
     )
 
 

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from causeway.ledger.chain_order import LAYOUTS
 from causeway.ledger.order import buckets_of, gathered, whole, without_repeats
-from causeway.ledger.schema import LANE, LEDGER_SCHEMA
+from causeway.ledger.schema import LANE
+from causeway.pipeline.ledger_commits import schema_of
 from causeway.pipeline.ledger_store import StoredFile, write_file
 from causeway.pipeline.places import LocalPlace
 from causeway.pipeline.storage import Storage
@@ -31,7 +33,7 @@ SORTED_BYTES = 512 << 20
 """Bytes of rows of a bucket that are sorted together: with more of them it gets several files."""
 
 
-_NEEDED = {*LANE, "index", "message_id"}
+_NEEDED = {*LANE, "index", "message_id", "chain", "height"}
 """Columns that say in which bucket a row is. Others are left out of a run where nobody saw them."""
 
 
@@ -39,7 +41,8 @@ _NEEDED = {*LANE, "index", "message_id"}
 class Run:
     """Rows in the order of their buckets: of ``buckets`` (ascending) ``counts`` rows each, which take ``bytes``.
 
-    ``path``: of the Arrow file that has them, a batch a bucket; None: they are in memory, ``rows``.
+    ``path``: of the Arrow file that has them, a batch a bucket; None: they are in memory, ``rows``. ``table``: of which
+    they are, ``ledger`` or ``value``.
     """
 
     buckets: tuple[int, ...]
@@ -47,20 +50,24 @@ class Run:
     bytes: int
     path: str | None = None
     rows: pa.Table | None = None
+    table: str = "ledger"
 
 
 class RunWriter:
-    """Sets rows aside. ``folder``: where, in a storage."""
+    """Sets rows aside. ``folder``: where, in a storage; ``table``: of which they are."""
 
-    def __init__(self, storage: Storage, folder: str, buckets: int, run_bytes: int = RUN_BYTES) -> None:
+    def __init__(
+        self, storage: Storage, folder: str, buckets: int, run_bytes: int = RUN_BYTES, table: str = "ledger"
+    ) -> None:
         self._storage, self._folder, self._buckets, self._most = storage, folder, buckets, run_bytes
+        self._table = table
         self._parts: list[pa.Table] = []
         self._bytes = self.taken = 0
         self._runs: list[Run] = []
         self._aside_bytes = 0
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows of the ledger's table."""
+        """Take rows of the table."""
         if rows.num_rows:
             self._parts.append(rows)
             self._bytes += rows.nbytes
@@ -81,12 +88,13 @@ class RunWriter:
         names = rows.schema.names
         rows = whole(rows.select([name for name in names if name in _NEEDED or rows[name].null_count < rows.num_rows]))
         if self._buckets == 1:
-            return Run((0,), (rows.num_rows,), rows.nbytes, None, rows)
-        of_rows = buckets_of(rows, self._buckets)
+            return Run((0,), (rows.num_rows,), rows.nbytes, None, rows, self._table)
+        place = LAYOUTS[self._table].buckets_of if self._table in LAYOUTS else buckets_of
+        of_rows = place(rows, self._buckets)
         counts = np.bincount(of_rows, minlength=self._buckets)
         rows = gathered(rows, np.argsort(of_rows, kind="stable"))
         present = np.flatnonzero(counts)
-        return Run(tuple(present.tolist()), tuple(counts[present].tolist()), rows.nbytes, None, rows)
+        return Run(tuple(present.tolist()), tuple(counts[present].tolist()), rows.nbytes, None, rows, self._table)
 
     def _aside(self, run: Run) -> Run:
         assert run.rows is not None
@@ -104,7 +112,7 @@ class RunWriter:
             for count in run.counts:
                 sink.write_batch(run.rows.slice(start, count).combine_chunks().to_batches()[0])
                 start += count
-        return Run(run.buckets, run.counts, run.bytes, path)
+        return Run(run.buckets, run.counts, run.bytes, path, None, self._table)
 
 
 def settle(storage: Storage, name: str, bucket: int, runs: Sequence[Run]) -> list[StoredFile]:
@@ -112,9 +120,18 @@ def settle(storage: Storage, name: str, bucket: int, runs: Sequence[Run]) -> lis
     many. ``name``: what the files are called, as of ``write_file``."""
     files = []
     for number, parts in enumerate(_batches(storage, bucket, runs)):
-        rows = without_repeats(pa.concat_tables([filled(part) for part in parts]))
-        files.append(write_file(storage, f"{name}-{number:03}", "ledger", rows, bucket))
+        table = runs[0].table
+        rows = in_order(pa.concat_tables([filled(part, table) for part in parts]), table)
+        files.append(write_file(storage, f"{name}-{number:03}", table, rows, bucket))
     return files
+
+
+def in_order(rows: pa.Table, table: str) -> pa.Table:
+    """Return rows of a bucket of a table in its order, events without repeats. Which movements of value are one is seen
+    when all of them are read."""
+    if table in LAYOUTS:
+        return LAYOUTS[table].in_order(rows.unify_dictionaries().combine_chunks())
+    return without_repeats(rows)
 
 
 def _batches(storage: Storage, bucket: int, runs: Sequence[Run]) -> Iterator[list[pa.Table]]:
@@ -147,13 +164,13 @@ def rows_of(storage: Storage, run: Run, bucket: int) -> pa.Table:
         return pa.Table.from_batches([pa.ipc.open_file(pa.PythonFile(remote, mode="r")).get_batch(place)])
 
 
-def filled(rows: pa.Table) -> pa.Table:
-    """Return rows with all columns of the ledger."""
+def filled(rows: pa.Table, table: str = "ledger") -> pa.Table:
+    """Return rows with all columns of their table."""
+    schema = schema_of(table)
     columns = [
-        rows[field.name] if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
-        for field in LEDGER_SCHEMA
+        rows[field.name] if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type) for field in schema
     ]
-    return pa.table(columns, schema=LEDGER_SCHEMA)
+    return pa.table(columns, schema=schema)
 
 
 class Ranged(io.RawIOBase):
@@ -190,4 +207,4 @@ class Ranged(io.RawIOBase):
         return found
 
 
-__all__ = ["Ranged", "Run", "RunWriter", "filled", "rows_of", "settle"]
+__all__ = ["Ranged", "Run", "RunWriter", "filled", "in_order", "rows_of", "settle"]

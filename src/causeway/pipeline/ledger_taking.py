@@ -69,13 +69,15 @@ class Staged:
     """What a task made of parts of files. ``runs``: the rows; ``quarantine``: files of it that were written, and
     ``aside``: rows of it that were not; ``reasons``: how many records were set aside for what; ``counts``: of records,
     by what became of them; ``of``: by name of a file, how many records it has, and where they end; ``whole``: whether a
-    record ends there; ``failed``: files that cannot be read, with the reason and a text."""
+    record ends there; ``moved``: movements of value; ``failed``: files that cannot be read, with reason and text."""
 
     runs: list[Run]
     quarantine: list[StoredFile]
     aside: list[pa.Table]
     seen: Seen
     rows: int = 0
+    moved: list[Run] = field(default_factory=list)
+    movements: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     records: Counter[str] = field(default_factory=Counter)
@@ -106,6 +108,7 @@ class _Staging:
     def __init__(self, job: Job, keep: bool, progress: Progress | None) -> None:
         self._job, self._keep, self._progress = job, keep, progress
         self._rows = RunWriter(job.lake, job.folder, job.buckets, job.run_bytes)
+        self._moved = RunWriter(job.lake, job.folder, job.buckets, job.run_bytes, "value")
         self._staged = Staged([], [], [], Seen(job.mapping))
         self._aside = 0
 
@@ -119,7 +122,8 @@ class _Staging:
         if not self._keep:
             self._set_aside()
         staged.runs = self._rows.end(keep=self._keep)
-        staged.rows = self._rows.taken
+        staged.moved = self._moved.end(keep=self._keep)
+        staged.rows, staged.movements = self._rows.taken, self._moved.taken
         return staged
 
     def _take(self, each: Slice, threads: int) -> None:
@@ -158,6 +162,8 @@ class _Staging:
                 self._set_aside()
         staged.seen.add(taken.ledger)
         self._rows.add(taken.ledger)
+        staged.seen.add_value(taken.value)
+        self._moved.add(taken.value)
 
     def _set_aside(self) -> None:
         """Write what cannot be read."""
