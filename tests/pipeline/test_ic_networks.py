@@ -304,10 +304,10 @@ def test_refused_ingress_is_told_apart_by_its_place_in_the_payload(tmp_path: Pat
 def test_the_sender_s_side_tells_why_a_message_was_rejected(tmp_path: Path, spark: SparkSession) -> None:
     net = opened(tmp_path, NETWORK + SCRIPT + call(count=4), {"options.reject_every": "3"})
     net.run()
-    seen = net.ledger.where("event = 'acknowledged' and kind = 'request'").collect()
+    seen = net.ledger.where("event = 'collected' and kind = 'request'").collect()
     judged = net.ledger.where("event = 'rejected' and kind = 'request'").collect()
     assert sorted((int(row["index"]), row.code, row.detail) for row in seen) == [
-        (1, 0, ""), (2, 0, ""), (3, 1, "Unknown"), (4, 0, "")
+        (1, 0, None), (2, 0, None), (3, 1, "Unknown"), (4, 0, None)
     ]  # fmt: skip
     assert {(row.source, row.destination, row.chain) for row in seen} == {("A", "B", "A")}
     assert [(int(row["index"]), row.detail, row.chain) for row in judged] == [(3, "Unknown", "B")], (

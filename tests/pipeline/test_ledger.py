@@ -1,8 +1,7 @@
-"""The counts and the ledger over rows made up for the purpose, and over runs in which calls are lost or left open."""
+"""The counts over rows made up for the purpose; counts and ledger of runs in which calls are lost or left open."""
 
 from __future__ import annotations
 
-import hashlib
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,14 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from causeway.model.frame import Frame
-from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
+from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
 from causeway.network.network import Network
 from causeway.pipeline import calls
-from causeway.pipeline.ledger import ledger, taken_back
 from causeway.pipeline.reverted import Reverted
-from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, stamped_schema
+from causeway.pipeline.schemas import stamped_schema
 from causeway.pipeline.spark_types import spark_schema
-from causeway.pipeline.tables import query_spark
+from causeway.pipeline.tables import query_spark, taken_back
 from causeway.programs import Effects, Program, VectorProgram
 from causeway.programs.scalar import Context, Ingress, Request
 from causeway.protocols.events import LEDGER_LOGS
@@ -182,59 +180,6 @@ def test_a_loss_after_one_of_the_two_programs_ended(spark: SparkSession, removed
         assert found["lost_because"] == {"some_cause": 1, "another": 1}
 
 
-# ---- the ledger over rows made up for the purpose --------------------------------------------------
-
-
-def of_two_chains(spark: SparkSession, logs: dict[str, DataFrame], forks: Reverted | None = None) -> DataFrame:
-    named = [(0, Decimal(5), "A"), (1, Decimal(6), "B")]
-    chains = spark.createDataFrame(named, "position long, number decimal(20,0), name string")
-    return ledger(
-        "ic",
-        "cycles",
-        1.0,
-        chains,
-        spark.createDataFrame([], spark_schema(TOPOLOGY_SCHEMAS["programs"])),
-        logs,
-        logs["outbound"],
-        forks,
-    )
-
-
-def test_the_ledger_holds_numbers_of_any_size(spark: SparkSession) -> None:
-    top = 2**63
-    amounts = [0, 10**38 - 1, 10**38, 2**128 - 1, 2**64, 7 * 10**10 * 2**64, (10**10 - 1) * 2**64 + 2**64 - 1]
-    message = {"height": 1, "tick": 1, "source": 0, "destination": 1, "kind": int(Kind.REQUEST), "queue_index": 1}
-    streamed = [
-        {**message, "index": top + place, "callback": place, "amount_high": value >> 64, "amount_low": value % 2**64}
-        for place, value in enumerate(amounts)
-    ]
-    end = top + len(amounts)
-    taken = {"height": 2, "tick": 2, "chain": 0, "source": 0, "destination": 1, "what": COLLECTED_MESSAGES}
-    taken |= {"begin": top, "end": end}
-    logs = {
-        "outbound": logged(spark, streamed, OUTBOUND),
-        "events": logged(spark, [], LOGS["events"]),
-        "collected": logged(spark, [taken], LOGS["collected"]),
-    }
-    rows = of_two_chains(spark, logs).where("event in ('committed', 'collected')").collect()
-    found = sorted((row["event"], int(row["index"]) - top, row["amount"]) for row in rows)
-    digits = list(enumerate(map(str, amounts)))
-    assert found == [(event, *item) for event in ("collected", "committed") for item in digits]
-
-
-def test_refused_messages_from_users_have_names_of_their_own(spark: SparkSession) -> None:
-    events = [{**REFUSED, "tick": 4, "index": place, **NO_LANE} for place in (1, 2, 3)]
-    logs = {
-        "outbound": logged(spark, [], OUTBOUND),
-        "events": logged(spark, [*events, {**FAILED, "callback": 6, **NO_LANE}], LOGS["events"]),
-        "collected": logged(spark, [], LOGS["collected"]),
-    }
-    found = of_two_chains(spark, logs).collect()
-    ends = f"{HUGE}>7"
-    assert sorted(row["message_id"] for row in found) == [f"ic:{ends}/i!4.{n}" for n in (1, 2, 3)] + [f"ic:{ends}/i#6"]
-    assert {row["index"] for row in found} == {None}
-
-
 # ---- what forks took back --------------------------------------------------------------------------
 
 
@@ -254,36 +199,6 @@ def test_which_rows_forks_took_back(spark: SparkSession) -> None:
     left = taken_back(logged(spark, rows, LOGS["events"]), "events", forks, "leftanti").collect()
     assert {(row["chain"], row["height"]) for row in left} == {(r["chain"], r["height"]) for r in rows} - taken
     assert len(left) == len(rows) - len(taken)
-
-
-def test_the_ledger_calls_reverted_what_a_fork_took_back(spark: SparkSession) -> None:
-    """A message was made at height 3, again at 7, when the fork had gone back to 2, and was delivered at 4 and at 8."""
-    lane = {"source": 0, "destination": 1, "substream": 0, "index": 1}
-    message = {**lane, "kind": int(Kind.REQUEST), "sent_tick": 9, "queue_index": 1}
-    streamed = [{**message, "height": height, "payload": b"%d" % height} for height in (3, 7)]
-    arrived = [{**delivered(1, 1), **lane, "chain": 1, "height": height} for height in (4, 8)]
-    refused = {**REFUSED, **NO_LANE, "chain": 1, "height": 5}
-    taken = {**lane, "what": COLLECTED_MESSAGES, "begin": 1, "end": 2, "chain": 0}
-    logs = {
-        "outbound": logged(spark, streamed, OUTBOUND),
-        "events": logged(spark, [*arrived, refused], LOGS["events"]),
-        "collected": logged(spark, [{**taken, "height": 9}], LOGS["collected"]),
-    }
-    rows = of_two_chains(spark, logs, undone((0, 3, 6), (1, 3, 6))).collect()
-    found = sorted((row["height"], row["event"], row["detail"], row["payload_hash"]) for row in rows)
-    old, new = (hashlib.sha256(payload).hexdigest() for payload in (b"3", b"7"))
-    assert [row[:3] for row in found] == [
-        (3, "reverted", "committed"),
-        (4, "reverted", "executed"),
-        (4, "reverted", "received"),
-        (5, "reverted", "rejected CanisterNotFound"),
-        (7, "committed", ""),
-        (8, "executed", ""),
-        (8, "received", ""),
-        (9, "acknowledged", ""),
-        (9, "collected", ""),
-    ]
-    assert [row[3] for row in found] == [old, old, old, None, new, new, new, new, new]
 
 
 # ---- what becomes of calls in networks --------------------------------------------------------------
@@ -363,7 +278,8 @@ def test_amounts_past_ten_to_the_38_are_in_the_ledger(tmp_path: Path, spark: Spa
     hoards = program("a", "A", f"{HERE}:Hoard", 9 * 10**37) + program("b", "B", f"{HERE}:Hoard", 9 * 10**37)
     text = BASE + hoards + program("c", "C", f"{HERE}:Hoard") + SCRIPT + send("a", "1") + send("b", "2", tick=5)
     net = run(tmp_path, text)
-    amounts = [int(row.amount) for row in net.ledger.where("event = 'committed' and kind = 'request'").collect()]
+    committed = net.ledger.where("event = 'committed' and kind = 'request'").collect()
+    amounts = [sum(int(row[f"amount_{word}"]) << 64 * word for word in range(4)) for row in committed]
     assert max(amounts) == 18 * 10**37
 
 
@@ -388,7 +304,7 @@ def test_calls_to_a_program_that_the_scenario_removes_end_with_it(tmp_path: Path
     summary = net.summary()
     assert summary["lost"] == summary["lost_with_program"] > 0
     (ended,) = net.ledger.where("kind = 'control'").collect()
-    assert ended["message_id"] == f"ic:1/c#{ended['height']}"
+    assert ended["message_id"] == f"ic:B/c#{ended['height']}.{ended['source_row']}"
     shown = [ended[name] for name in ("sender", "receiver", "chain", "detail")]
     assert shown == ["echo", "echo", "B", "canister_removed"]
 
@@ -397,9 +313,9 @@ def test_a_refused_slice_carries_nothing_of_the_message_at_its_index(tmp_path: P
     replay = '[[faults]]\nkind = "replay"\nsource = "A"\ndestination = "B"\ntick = 3\n'
     net = run(tmp_path, BASE + ENDS + replay + SCRIPT + "".join(call(tick=tick) for tick in range(5)))
     (refused,) = net.ledger.where("kind = 'control'").collect()
-    assert refused["message_id"] == f"ic:A>B/c#{refused['height']}"
-    assert refused["index"] is not None
-    assert {refused[name] for name in ("sender", "receiver", "payload_hash", "amount")} == {None}
+    assert refused["message_id"] == f"ic:B/c#{refused['height']}.{refused['source_row']}"
+    assert [refused[name] for name in ("sender", "receiver", "lane")] == ["A", "B", None]
+    assert {refused[name] for name in ("index", "payload_hash", "amount_0")} == {None}
 
 
 STRAYS = {"options.receiver_check": '"off"', "options.sender_mismatch": '"drop_accept"'}

@@ -14,7 +14,6 @@ import pytest
 import causeway as cw
 from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
 from causeway.model.value import VALUE_SCHEMA, Holder, Why
-from causeway.pipeline.ledger import LEDGER_COLUMNS
 from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, stamped_schema
 from causeway.pipeline.value import MOVEMENT_COLUMNS
 from causeway.programs.scalar_runner import SCALAR_SCHEMA
@@ -72,11 +71,7 @@ def test_the_page_of_zones_has_no_other_tables() -> None:
 
 
 def test_the_lake_page_has_no_other_tables() -> None:
-    assert set(re.findall(r"^### `(.+)`$", LAKE, re.M)) == {*DECLARED, "ledger", "calls", "movements"}
-
-
-def test_the_ledgers_columns_mean_what_the_code_says() -> None:
-    assert {name: meaning for name, _, meaning in documented("ledger")} == dict(LEDGER_COLUMNS)
+    assert set(re.findall(r"^### `(.+)`$", LAKE, re.M)) == {*DECLARED, "calls", "movements"}
 
 
 def test_the_movements_columns_mean_what_the_code_says() -> None:

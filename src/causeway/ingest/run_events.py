@@ -73,14 +73,12 @@ class Told(NamedTuple):
     """What the logs of a range of heights tell.
 
     ``rows``: drafts of rows of the ledger. ``queued``: drafts of the sendings of messages that wait for a lane when
-    they are sent. ``left``, ``ended``: names (``CALL``) of messages that waited, of those that came into a lane and of
-    those to which something else happened.
+    they are sent; ``gone``: names (``CALL``) of messages that waited, and came into a lane or to an end.
     """
 
     rows: Frame
     queued: Frame
-    left: Frame
-    ended: Frame
+    gone: Frame
 
 
 @dataclass
@@ -101,7 +99,7 @@ class Telling:
         lanes = new.filter(new["form"] == Form.LANE)
         sent, left = self._sent(lanes)
         spoken = _at(messages.rows, _of_row(events, messages))
-        queued, ended = self._queued(events, new, spoken)
+        queued, ended, over = self._queued(events, new, spoken)
         parts = [
             sent,
             of_messages(lanes, lanes["source"], Happened.COMMITTED),
@@ -110,9 +108,9 @@ class Telling:
             *self._acknowledged(events.filter(answering(events)), messages),
             *self._collected(logs, messages),
             *self._unlogged(logs, lanes, messages),
-            *queued[:1],
+            ended,
         ]
-        return Told(concat(parts), queued[1], left, ended)
+        return Told(concat(parts), queued, concat([left, over]))
 
     def _sent(self, lanes: Frame) -> tuple[Frame, Frame]:
         """Return the sendings of messages that came into lanes, and the calls of those that waited for it."""
@@ -129,17 +127,15 @@ class Telling:
             drafts = drafts.with_columns(height=height, tick=tick)
         return drafts, lanes.filter(waited).select(CALL)
 
-    def _queued(self, events: Frame, new: Frame, spoken: Frame) -> tuple[tuple[Frame, Frame], Frame]:
-        """Return the sendings of messages that are in no lane: of those that ended with it, and of those that wait from
-        then on; and the calls of those that waited and ended."""
+    def _queued(self, events: Frame, new: Frame, spoken: Frame) -> tuple[Frame, Frame, Frame]:
+        """Return the sendings of messages that are in no lane: of those that wait from then on, and of those that end;
+        and the calls of those that waited and ended."""
         rows = new.filter(new["form"] == Form.QUEUED)
-        drafts = of_messages(rows, rows["chain"], Happened.SENT, log=EVENTS_LOG)
         waits = rows["ended"] == 0
-        # A response that is refused while it waits is sent all the same, as a reject.
-        ends = has(events, Event.TIMED_OUT) | has(events, Event.DROPPED)
-        ends |= has(events, Event.REJECTED) & (events["kind"] == Kind.REQUEST)
-        ends &= of_calls(events) & spoken["known"] & (spoken["form"] == Form.QUEUED)
-        return (drafts.filter(~waits), drafts.filter(waits)), spoken.filter(ends).select(CALL)
+        over = spoken["known"] & (spoken["form"] == Form.QUEUED) & (spoken["ended"] == 0)
+        over &= of_calls(events) & ending(events)
+        ended = concat([rows.filter(~waits), spoken.filter(over).select(rows.names)])
+        return queued_sendings(rows.filter(waits)), queued_sendings(ended), spoken.filter(over).select(CALL)
 
     def _happened(self, events: Frame, spoken: Frame) -> list[Frame]:
         """Return what happened to messages, a piece an event."""
@@ -316,6 +312,18 @@ class Telling:
         return parts
 
 
+def queued_sendings(messages: Frame) -> Frame:
+    """Return the drafts that messages were sent which are in no lane."""
+    return of_messages(messages, messages["chain"], Happened.SENT, log=EVENTS_LOG)
+
+
+def ending(events: Frame) -> npt.NDArray[np.bool_]:
+    """Return which rows say that a message which they name by its call waits no more, should it have waited. A response
+    that is refused while it waits is sent all the same, as a reject."""
+    found: npt.NDArray[np.bool_] = has(events, Event.REJECTED) & (events["kind"] == Kind.REQUEST)
+    return found | has(events, Event.TIMED_OUT) | has(events, Event.DROPPED)
+
+
 def _told_at(events: Frame, places: Frame) -> npt.NDArray[np.bool_]:
     """Return at which places a row of ``events`` tells something at their height."""
     if len(events) == 0 or len(places) == 0:
@@ -360,4 +368,4 @@ def _happening(
     return drafts.with_columns(event=np.int8(EVENTS.index(event)), **given).select(DRAFT)
 
 
-__all__ = ["CAME_IN", "FORGED_HERE", "Telling", "Told"]
+__all__ = ["CAME_IN", "FORGED_HERE", "Telling", "Told", "ending", "queued_sendings"]

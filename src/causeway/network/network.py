@@ -336,7 +336,7 @@ class Network:
 
     @property
     def ledger(self) -> DataFrame:
-        """Return the ledger: one row a lifecycle event of a message, over all committed heights."""
+        """Return the rows of the ledger (``docs/ledger.md``): one an event of a message, over all committed heights."""
         return self.tables.ledger()
 
     @property

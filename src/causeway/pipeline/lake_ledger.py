@@ -14,27 +14,31 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.ingest.run_drafts import no_drafts, reverted_rows, with_positions
-from causeway.ingest.run_events import Telling, Told
+from causeway.ingest.run_events import Telling, Told, ending, queued_sendings
 from causeway.ingest.run_index import Messages, among, spoken_of
 from causeway.ingest.run_messages import (
     CALL,
     NO_PLACE,
+    Form,
     RunLogs,
     SpokenOf,
     messages_of,
     numbered_rows,
+    of_calls,
+    of_lanes,
     run_logs,
 )
 from causeway.ingest.run_names import RunNames, ledger_rows
 from causeway.ingest.run_value import LOG, value_rows
 from causeway.ledger.schema import VALUE_SCHEMA
 from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame, concat, from_table
 from causeway.model.intervals import Intervals
 from causeway.model.joins import codes
 from causeway.model.ledger import REVERTED
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_logs import LakeLogs
+from causeway.protocols.messages import LANE_COLUMNS
 from causeway.protocols.registry import protocol, simulated
 
 RANGE_ROWS = 1 << 18
@@ -42,6 +46,9 @@ RANGE_ROWS = 1 << 18
 
 MOST_HELD = 1 << 20
 """Messages that are held for rows of later heights."""
+
+FEWER = 16
+"""Messages of earlier heights are first looked for in so many times fewer rows, and then in twice as many each time."""
 
 READ = ("outbound", "events", "collected")
 
@@ -116,16 +123,46 @@ class LakeLedger:
             self._until = heights.stop - 1
             logs = self._read(heights)
             told, held = self._told(logs, heights.start, held)
-            drafts = [told.rows, *self._resolved(told)]
+            drafts = [told.rows]
+            self._waiting = _not_of(concat([self.waiting(), told.queued]), told.gone)
             forks = list(self._forks(heights, undone))
             taken_back = [rows for fork in forks for rows in self._taken_back(fork, heights, drafts)]
             rows = with_positions(concat([*drafts, *taken_back]))
-            self._seen_lanes(rows)
+            self._seen(rows.filter(rows["index"] != np.uint64(NO_PLACE)))
             yield Derived(heights, self.as_rows(rows), self._value(heights, forks))
 
     def waiting(self) -> Frame:
         """Return drafts of the sendings of messages that wait for a lane after the last range."""
         return no_drafts() if self._waiting is None else self._waiting
+
+    def still_waiting(self, first: int, end: int) -> Frame:
+        """Return drafts of the sendings of messages that were sent at the heights from ``first`` to ``end`` - 1 and
+        wait for a lane after them, as ``rows`` finds them on the way. Raises as ``rows``."""
+        waiting = no_drafts()
+        for heights in self.logs.ranges(first, end, self.range_rows, READ[:2]):
+            logs = run_logs(self._empty("outbound"), self.logs.read("events", heights), self._empty("collected"))
+            messages, events = messages_of(logs), logs.events
+            queued = messages.filter((messages["form"] == Form.QUEUED) & (messages["ended"] == 0))
+            moved = from_table(self.logs.read("outbound", heights, (*CALL, "tick", "sent_tick")))
+            moved = moved.filter(moved["sent_tick"] < moved["tick"].astype(np.uint64))
+            over = events.filter(of_calls(events) & ending(events))
+            gone = concat([moved.select(CALL), over.select(CALL)])
+            waiting = _not_of(concat([waiting, queued_sendings(queued)]), gone)
+        return waiting
+
+    def movements(self, first: int, end: int) -> Iterator[pa.Table]:
+        """Yield the movements of value of the heights from ``first`` to ``end`` - 1. Raises as ``rows``."""
+        undone = self._undone(first)
+        for heights in self.logs.ranges(first, end, self.range_rows, [LOG]):
+            yield self._value(heights, list(self._forks(heights, undone)))
+
+    def see_lanes(self, first: int, end: int) -> None:
+        """Add what messages used at the heights from ``first`` to ``end`` - 1 to ``substreams``, as ``rows`` does."""
+        lane = LANE_COLUMNS[:3]
+        for heights in self.logs.ranges(first, end, self.range_rows, READ[:2]):
+            outbound = from_table(self.logs.read("outbound", heights, lane))
+            events = from_table(self.logs.read("events", heights, (*lane, "kind", "via", "events")))
+            self._seen(concat([outbound, events.filter(of_lanes(events)).select(lane)]))
 
     def own_chains(self) -> list[str]:
         """Return the names of the chains that the lake runs."""
@@ -157,33 +194,24 @@ class LakeLedger:
         abroad = np.isin(wanted.calls["sender"], self._abroad)
         wanted = SpokenOf(wanted.lanes, wanted.calls.filter(~abroad))
         found: list[Frame] = []
-        if len(wanted):
-            for heights in self.logs.ranges_back(first, self.range_rows, READ[:2]):
-                empty = self.logs.schemas["collected"].empty_table()
-                logs = run_logs(self.logs.read("outbound", heights), self.logs.read("events", heights), empty)
-                messages = messages_of(logs)
-                messages = messages.filter(among(messages, wanted))
-                found.insert(0, messages)
-                wanted = Messages.of(messages).missing(wanted)
-                if not len(wanted):
-                    break
-        return concat(found) if found else messages_of(_nothing(self.logs))
+        stop, size = first, max(self.range_rows // FEWER, 1)
+        while stop > 0 and len(wanted):
+            heights = next(self.logs.ranges_back(stop, size, READ[:2]))
+            outbound, events = (self.logs.read(table, heights) for table in READ[:2])
+            messages = messages_of(run_logs(outbound, events, self._empty("collected")))
+            messages = messages.filter(among(messages, wanted))
+            found.insert(0, messages)
+            wanted = Messages.of(messages).missing(wanted)
+            stop, size = heights.start, min(2 * size, self.range_rows)
+        return concat(found) if found else messages_of(run_logs(*map(self._empty, READ)))
+
+    def _empty(self, table: str) -> pa.Table:
+        return self.logs.schemas[table].empty_table()
 
     def _heights_of(self, ticks: np.ndarray) -> np.ndarray:
         distinct, at = np.unique(ticks, return_inverse=True)
         heights = [self.logs.height_of(int(tick), self._until) for tick in distinct.tolist()]
         return np.array(heights, dtype=np.uint64)[at]
-
-    # ---- what waits for a lane
-
-    def _resolved(self, told: Told) -> list[Frame]:
-        """Return the sendings of messages that waited and have ended; those that came into a lane are told there."""
-        parts = [part for part in (self._waiting, told.queued) if part is not None]
-        waiting = concat(parts)
-        left = _of_calls(waiting, told.left)
-        ended = _of_calls(waiting, told.ended) & ~left
-        self._waiting = waiting.filter(~left & ~ended)
-        return [waiting.filter(ended)] if ended.any() else []
 
     # ---- forks
 
@@ -238,21 +266,19 @@ class LakeLedger:
 
     # ---- what is known of the chains
 
-    def _seen_lanes(self, rows: Frame) -> None:
-        in_lane = rows["index"] != np.uint64(NO_PLACE)
+    def _seen(self, rows: Frame) -> None:
         own = rows["source"] == rows["destination"]
         for of_own in (False, True):
-            seen = np.unique(rows["substream"][in_lane & (own == of_own)])
+            seen = np.unique(rows["substream"][own == of_own])
             self.substreams |= {(substream, of_own) for substream in seen.tolist()}
 
 
-def _of_calls(rows: Frame, names: Frame) -> np.ndarray:
-    """Return which rows have one of some calls (``CALL``)."""
+def _not_of(rows: Frame, names: Frame) -> Frame:
+    """Return the rows that have none of some calls (``CALL``)."""
     if len(names) == 0 or len(rows) == 0:
-        return np.zeros(len(rows), dtype=bool)
+        return rows
     own, named = codes(CALL, rows, names)
-    found: np.ndarray = np.isin(own, named)
-    return found
+    return rows.filter(~np.isin(own, named))
 
 
 def run_names(lake: Lake) -> RunNames:
@@ -278,10 +304,6 @@ def _programs_abroad(lake: Lake) -> np.ndarray:
     there = np.array([chain in chains for chain in programs["chain"].to_pylist()], dtype=bool)
     found: np.ndarray = programs["number"].to_numpy().astype(np.uint64)[there]
     return found
-
-
-def _nothing(logs: LakeLogs) -> RunLogs:
-    return run_logs(*(logs.schemas[table].empty_table() for table in READ))
 
 
 __all__ = ["Derived", "LakeLedger", "run_names"]

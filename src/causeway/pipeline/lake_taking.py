@@ -140,13 +140,13 @@ def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progr
     if not waiting.equals(before):
         writer.write("waiting", waiting)
     last = lake.manifest(end - 1)
-    windows = _windows(derived, end) + chains.windows(ledger.table("observed"))
+    windows = windows_of(derived, end) + chains.windows(ledger.table("observed"))
     for table, now in (
         ("observed", _others(ledger, "observed", OBSERVED_SCHEMA) + windows),
-        ("promises", _others(ledger, "promises", PROMISES_SCHEMA, _promises(derived))),
+        ("promises", _others(ledger, "promises", PROMISES_SCHEMA, promises_of(derived))),
     ):
         schema = OBSERVED_SCHEMA if table == "observed" else PROMISES_SCHEMA
-        made = _table(now, schema)
+        made = stated_table(now, schema)
         if not made.equals(ledger.table(table)):
             writer.write(table, made)
     records = sum(last.totals.get(name, 0) for name in _ROWS_OF)
@@ -195,11 +195,10 @@ def _sorted(writer: LedgerWriter, runs: list[Run], rows: int) -> int:
     return sum(file.rows for file in files)
 
 
-def _windows(derived: LakeLedger, end: int) -> list[dict[str, Any]]:
+def windows_of(derived: LakeLedger, end: int) -> list[dict[str, Any]]:
     """Return the windows of the chains that a lake runs: of all events at all of its heights, and of movements of value
     where it logs them. Headers have windows of their own (``LakeChains``): the numbers of blocks may be others than the
     heights of a lake."""
-    first, last (``LakeChains``): the numbers of blocks may be others than the heights of a lake."""
     first, last = (_time(derived, derived.logs.tick(height)) for height in (0, end - 1))
     window = {"first_height": 0, "last_height": end - 1, "first_time": first, "last_time": last}
     events = [*EVENTS, VALUE] if LOG in derived.logs.schemas else EVENTS
@@ -211,7 +210,7 @@ def _time(derived: LakeLedger, tick: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=tick * derived.names.tick_micros)
 
 
-def _promises(derived: LakeLedger) -> list[dict[str, Any]]:
+def promises_of(derived: LakeLedger) -> list[dict[str, Any]]:
     """Return what the lanes that messages used promise."""
     names = derived.names
     promised = protocol(names.protocol).part("promises")
@@ -242,9 +241,10 @@ def _others(
     return before + [row for row in own if row not in before]
 
 
-def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+def stated_table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows as a table of a ledger."""
     texts = pa.schema([(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema])
     return pa.Table.from_pylist(rows, texts).cast(schema)
 
 
-__all__ = ["MAPPING", "Taken", "is_lake", "ledger_of", "take_lake"]
+__all__ = ["MAPPING", "Taken", "is_lake", "ledger_of", "promises_of", "stated_table", "take_lake", "windows_of"]

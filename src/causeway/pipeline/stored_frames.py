@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,18 +24,53 @@ def stored_frame(session: SparkSession, ledger: Ledger, table: str) -> DataFrame
 
     A task reads a bucket, and compares it with its seal. What is damaged ends the query.
     """
+
+    def read(bucket: int) -> Iterator[pa.Table]:
+        yield ledger.rows(bucket, table=table)
+
+    return frame_by(session, schema_of(table), ledger.buckets, read)
+
+
+def frame_by(
+    session: SparkSession, schema: pa.Schema, tasks: int, read: Callable[[int], Iterable[pa.Table]]
+) -> DataFrame:
+    """Return rows of a schema that Spark tasks read, by the number of each, as a DataFrame; types as of ``frame_of``.
+
+    Unsigned numbers come out of the tasks as signed ones, so that a query does not pay for decimals that it does not
+    look at.
+    """
+    from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    wanted = _plain(schema_of(table))
+    plain = _plain(schema)
+    unsigned = {field.name for field in schema if field.type == pa.uint64()}
+    carried = pa.schema([field.with_type(pa.int64()) if field.name in unsigned else field for field in plain])
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for bucket in batch.column(0).to_pylist():
-                rows = ledger.rows(bucket, table=table)
-                yield from rows.cast(wanted).to_batches(max_chunksize=_BATCH)
+            for number in batch.column(0).to_pylist():
+                for rows in read(number):
+                    for start in range(0, rows.num_rows, _BATCH):
+                        yield from _signed(rows.slice(start, _BATCH), carried).to_batches()
 
-    numbers = session.range(0, ledger.buckets, 1, ledger.buckets)
-    return numbers.mapInArrow(read, from_arrow_schema(wanted))
+    frame = session.range(0, tasks, 1, max(tasks, 1)).mapInArrow(run, from_arrow_schema(carried))
+    columns = []
+    for name in schema.names:
+        number = F.col(name).cast("decimal(20,0)")
+        above = (number + F.expr("18446744073709551616BD")).cast("decimal(20,0)")
+        whole = F.when(F.col(name) < 0, above).otherwise(number).alias(name)
+        columns.append(whole if name in unsigned else F.col(name))
+    return frame.select(*columns)
+
+
+def _signed(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
+    """Return rows in which unsigned numbers are the signed ones of the same bits."""
+    columns = []
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        kind = wanted.field(name).type
+        signed = column.type == pa.uint64()
+        columns.append(pa.chunked_array([chunk.view(kind) for chunk in column.chunks], kind) if signed else column)
+    return pa.table(columns, rows.column_names).cast(wanted)
 
 
 _BATCH = 1 << 16
@@ -54,4 +89,4 @@ def _type(kind: pa.DataType) -> pa.DataType:
     return pa.decimal128(20, 0) if kind == pa.uint64() else kind
 
 
-__all__ = ["frame_of", "stored_frame"]
+__all__ = ["frame_by", "frame_of", "stored_frame"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from causeway.ingest.run_value import LOG
+from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.model.text import unknown
 from causeway.pipeline import calls
 from causeway.pipeline.lake import Lake, LakeError, Manifest
-from causeway.pipeline.ledger import ledger, taken_back
+from causeway.pipeline.lake_frames import ledger_frame, value_frame
+from causeway.pipeline.lake_ledger import READ, LakeLedger
+from causeway.pipeline.lake_taking import promises_of, stated_table, windows_of
 from causeway.pipeline.places import workers
 from causeway.pipeline.reach import check_readable
-from causeway.pipeline.reverted import reverted
+from causeway.pipeline.reverted import Reverted, owner_of, reverted
 from causeway.pipeline.roots import root_of
 from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateAt, StateTable, TableSchemas, between, chain_position
 from causeway.pipeline.sealed import Seal, seal_from
 from causeway.pipeline.spark_types import as_spark, spark_schema
+from causeway.pipeline.stored_frames import frame_of
 from causeway.pipeline.summary import of_forks, removed_programs
 from causeway.pipeline.value import movements
 
@@ -185,22 +190,38 @@ class LakeTables:
         return int(np.searchsorted(ends, position, side="right"))
 
     def ledger(self, heights: range | None = None) -> DataFrame:
-        """Return the ledger: one row a lifecycle event of one message (``docs/lake.md``).
+        """Return the rows of the ledger (``docs/ledger.md``): one an event of a message, as ``causeway ingest lake``
+        derives them; unsigned numbers are decimals.
 
-        ``heights``: only what happened at these, which follow each other; of the log tables only files with these
-        heights are opened, of the messages themselves those up to them. Raises ``LakeError``.
+        ``heights``: only what happened at these, which follow each other, as it was known at the last of them; other
+        heights are looked into for the messages that these speak of. Raises ``LakeError``, ``LakeDamaged``,
+        ``InvalidInput``.
         """
-        until = None if heights is None else range(max(heights.stop, 0))
-        return ledger(
-            self.about["protocol"],
-            self.about["asset"],
-            float(self.about["seconds_per_tick"]),
-            self.chains(),
-            self.programs(),
-            {table: self.log(table, heights) for table in ("outbound", "events", "collected")},
-            self.log("outbound", until),
-            reverted(self._lake, self.manifest()),
-        )
+        return ledger_frame(self._session, self._lake, self._verified(READ, heights))
+
+    def value(self, heights: range | None = None) -> DataFrame:
+        """Return the movements of value of the ledger (its table ``value``), in the same way."""
+        return value_frame(self._session, self._lake, self._verified([LOG], heights))
+
+    def observed(self) -> DataFrame:
+        """Return the windows of the ledger (its table ``observed``): all heights of the chains that the lake runs."""
+        rows = windows_of(LakeLedger(self._lake), self.manifest().height + 1)
+        return frame_of(self._session, stated_table(rows, OBSERVED_SCHEMA))
+
+    def promises(self) -> DataFrame:
+        """Return what the lanes that messages used promise (the table ``promises`` of the ledger)."""
+        derived = LakeLedger(self._lake)
+        derived.see_lanes(0, self.manifest().height + 1)
+        return frame_of(self._session, stated_table(promises_of(derived), PROMISES_SCHEMA))
+
+    def _verified(self, tables: Sequence[str], heights: range | None) -> range:
+        """Return the committed heights of a range, or all, of which log files are as long and end as they should."""
+        known = self._checked(range(self.manifest().height + 1) if heights is None else heights)
+        for table in tables:
+            if table in self._schemas.logs:
+                for _ in workers(os.getpid()).map(self._verify, self._lake.log_files(table, known).items()):
+                    pass
+        return known
 
     def movements(self, heights: range | None = None) -> DataFrame:
         """Return one row a movement of value (``docs/lake.md``), with names, without those that forks have taken back.
@@ -269,3 +290,16 @@ class LakeTables:
 def query_spark(query: str, outbound: DataFrame, events: DataFrame) -> DataFrame:
     """Return the rows of a query of ``calls`` over the log tables of a lake, by Spark."""
     return outbound.sparkSession.sql(query, outbound=outbound, events=events)
+
+
+def spans(session: SparkSession, undone: Reverted) -> DataFrame:
+    """Return what forks took back as a small DataFrame: ``of``, ``from_height``, ``to_height``."""
+    columns = [pa.array(column) for column in (undone.chains, undone.first, undone.last)]
+    return F.broadcast(session.createDataFrame(pa.Table.from_arrays(columns, names=["of", "from_height", "to_height"])))
+
+
+def taken_back(rows: DataFrame, table: str, undone: Reverted, how: str) -> DataFrame:
+    """Return rows of a log joined with what forks took back: ``leftanti`` for those that were not, ``leftsemi`` for
+    those that were, ``left`` for all of them."""
+    hit = (F.col(owner_of(table)) == F.col("of")) & F.col("height").between(F.col("from_height"), F.col("to_height"))
+    return rows.join(spans(rows.sparkSession, undone), hit, how)

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from causeway.model.ledger import NO_CHAIN
 from causeway.model.value import OF_CHAINS, OF_PAIRS, OF_PROGRAMS, ROOT_OWNER, Asset, Holder, Why
-from causeway.pipeline.ledger import digits
 
 MOVEMENT_COLUMNS: Mapping[str, str] = {
     "height": "the height that committed it",
@@ -22,7 +21,8 @@ MOVEMENT_COLUMNS: Mapping[str, str] = {
     "from_name": "which program, chain, or operator: its name, or number; `SOURCE>DESTINATION` of transfers booked",
     "to": "who has it from then on",
     "to_name": "which one",
-    "amount": "how much: decimal digits, as in the ledger",
+    "amount": "how much: decimal digits, because 128 bits are more than any number of Spark holds; "
+    "`cast(amount as decimal(38,0))` adds up below 10^38",
     "source": "name of the chain that the message comes from; null where no message moves it",
     "destination": "name of the chain that the message goes to; null where no message moves it",
     "lane": "the substream in which the message travels; null without one",
@@ -89,3 +89,17 @@ def _named(column: Column, names: type[IntEnum]) -> Column:
     for item in names:
         chosen = F.when(column == int(item), F.lit(item.name.lower())).otherwise(chosen)
     return chosen
+
+
+def digits(high: str, low: str) -> Column:
+    """Return the decimal digits of a number of 128 bits, given as two columns of 64.
+
+    Such a number has up to 39 digits and Spark's decimals have 38, so it is made in two pieces, of which the lower has
+    ten digits.
+    """
+    upper = f"cast({high} div 10000000000BD as decimal(10,0))"
+    rest = f"({high} % 10000000000BD * 18446744073709551616BD + {low})"
+    carried = f"cast(({rest} - {rest} % 10000000000BD) / 10000000000BD as decimal(30,0))"
+    first = f"cast({upper} * 18446744073709551616BD + {carried} as decimal(30,0))"
+    last = f"lpad(cast(cast({rest} % 10000000000BD as decimal(10,0)) as string), 10, '0')"
+    return F.expr(f"case when {high} = 0 then cast({low} as string) else concat(cast({first} as string), {last}) end")
