@@ -13,11 +13,11 @@ from benchmarks.audit.stored import write_ledger
 from benchmarks.audit.workload import Workload
 from causeway.audit.auditing import Audit
 from causeway.ledger.order import sorted_rows
-from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.ledger.schema import LEDGER_SCHEMA, VALUE_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.pipeline import ledger_audit, ledger_tasks
 from causeway.pipeline.ledger_audit import audit_ledger
-from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, LedgerWriter, open_ledger
+from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, LedgerWriter, by_bucket, open_ledger
 from tests.property.audit_ledgers import by_chance, table
 
 WORKLOAD = Workload(16_000, 40)
@@ -41,13 +41,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
         for name, stated in zip(("headers", "watermarks"), read(), strict=True):
             if stated.num_rows:
                 writer.write(name, stated, bucket)
+    for bucket, mine in by_bucket(table(by_chance(Random(56)).value, VALUE_SCHEMA), BUCKETS, "value").items():
+        writer.write("value", mine, bucket or None)
     writer.commit([], {})
     return place
 
 
 def same(one: Audit, other: Audit) -> None:
     assert one.checks == other.checks
-    for name in ("violations", "completeness", "lanes", "sums"):
+    for name in ("violations", "completeness", "lanes", "sums", "abroad"):
         assert getattr(one, name).equals(getattr(other, name)), name
 
 
@@ -67,6 +69,7 @@ def test_who_looks_at_the_buckets_makes_no_difference(
     found = audit_ledger(ledger, session=spark, progress=lambda done, of: told.append((done, of)))
     assert len(looks[0]) > 1  # buckets that have headers or watermarks
     assert sorted(looks[1]) == list(range(BUCKETS)) and looks[2] == [2]  # too many wait for a decision there
+    assert found.abroad.num_rows and any(int(fees) for fees in found.sums["fees"].to_pylist())
     assert found.checks["headers"].violated and found.checks["watermarks"].violated
     for cores in (1, 3):
         monkeypatch.setattr(ledger_audit, "cores_here", lambda cores=cores: cores)

@@ -41,7 +41,9 @@ def test_an_altered_message_is_named_and_breaks_the_command(
         ("exactly_once", "unknown", 3),
         ("authenticity", "violated", 3),
     ]
-    assert {path.stem for path in (tmp_path / "found").iterdir()} == {"violations", "completeness", "lanes", "sums"}
+    assert {path.stem for path in (tmp_path / "found").iterdir()} == {
+        *("violations", "completeness", "lanes", "sums", "abroad")
+    }
 
 
 def test_one_check_alone_decides_and_a_person_reads_why(lake: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,7 @@ def command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write the tables violations, completeness, lanes and sums there, as Parquet.",
+            help="Write the tables violations, completeness, lanes, sums and abroad there, as Parquet.",
             show_default=False,
         ),
     ] = None,

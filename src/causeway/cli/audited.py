@@ -79,7 +79,7 @@ def write_tables(found: Audit, folder: Path) -> None:
     """Write the tables of an audit as Parquet."""
     import pyarrow.parquet as pq
 
-    for name in ("violations", "completeness", "lanes", "sums"):
+    for name in ("violations", "completeness", "lanes", "sums", "abroad"):
         pq.write_table(getattr(found, name), folder / f"{name}.parquet")
 
 

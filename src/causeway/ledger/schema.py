@@ -152,9 +152,9 @@ OBSERVED_SCHEMA = pa.schema(
     ]
 )
 """One row a window of ``chain`` that the input covers: from ``first`` to ``last``, both included, in heights or in
-time. A lane (all four null: every lane) and ``events`` (null: every event, and headers; ``HEADER`` means headers)
-narrow it. ``how``: ``declared``, or ``inferred`` from the rows. What happened inside the windows of its chain is in the
-ledger; outside of them nothing is known."""
+time. A lane (all four null: every lane) and ``events`` (null: every event, headers and movements of value; ``HEADER``
+and ``VALUE`` mean these) narrow it. ``how``: ``declared``, or ``inferred`` from the rows. What happened inside the
+windows of its chain is in the ledger; outside of them nothing is known."""
 
 PROMISES_SCHEMA = pa.schema(
     [

@@ -94,7 +94,7 @@ class Rows:
 
 class Findings:
     """What came of an audit: ``checks`` by name, ``holds``, and tables (``violations``, ``completeness``, ``lanes``,
-    ``sums``)."""
+    ``sums``, ``abroad``)."""
 
     def __init__(self, audit: Audit, checks: Mapping[str, Check]) -> None:
         self._audit, self.checks = audit, dict(checks)
@@ -124,8 +124,13 @@ class Findings:
 
     @property
     def sums(self) -> Rows:
-        """Return what was sent, received, refunded and is pending, by lane and asset."""
+        """Return what was sent, received, paid out of messages, refunded and is pending, by lane and asset."""
         return _in_memory("sums", self._audit.sums)
+
+    @property
+    def abroad(self) -> Rows:
+        """Return what left chains for others and came back, by asset."""
+        return _in_memory("abroad", self._audit.abroad)
 
     def _lines(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [("check", "verdict", "examined", "violated", "unknown")]
