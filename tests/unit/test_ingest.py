@@ -26,7 +26,7 @@ from causeway.ingest.kinds import kinds
 from causeway.ingest.mapping import MappingDocument, load_mapping
 from causeway.ingest.reader import take_file
 from causeway.ingest.taking import Taken
-from causeway.ingest.text_loops import read_times
+from causeway.ingest.time_loops import read_times
 from causeway.ingest.windows import joined, spans_of
 from causeway.ledger.limbs import amount_texts, slices_of
 from causeway.ledger.schema import LIMBS

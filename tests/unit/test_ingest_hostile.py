@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from causeway.ingest import chunks
-from causeway.ingest.chunks import BadFile
+from causeway.ingest.chunks import BadFile, pieces, record_count
 from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import WHOLE, Part, parts_of, take_file
 from causeway.ingest.taking import Taken
@@ -159,3 +159,11 @@ def test_what_is_still_being_written_is_taken_up_to_its_last_whole_record(tmp_pa
         assert cut == max(end for end in ends if end <= size)
         rest = took(data, "f.csv", mapping("csv"), 5, Part(cut, None, sum(each.records for each in found)))
         assert said([*found, *rest])["rows"] == said(took(data, "f.csv", mapping("csv"), 99))["rows"]
+
+
+@pytest.mark.parametrize("line", [b"\n", b"x\n", b'"a\nb"\n'])
+def test_a_piece_has_no_more_records_than_fit_in_memory(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "MOST_RECORDS", 10)
+    found = list(pieces(io.BytesIO(line * 35), b","))
+    assert [record_count(piece, b",") for piece in found] == [10, 10, 10, 5]
+    assert [piece.end for piece in found] == [10 * len(line), 20 * len(line), 30 * len(line), 35 * len(line)]

@@ -24,6 +24,9 @@ CHUNK = 8 << 20
 MOST_RECORD = 1 << 20
 """Bytes of a line or record."""
 
+MOST_RECORDS = 1 << 16
+"""Records of a piece: short ones take much more room as rows than as bytes."""
+
 MOST_TIMES = 300
 """So many times its size a packed file becomes at most, beyond ``FREE_BYTES``."""
 
@@ -108,6 +111,24 @@ def pieces(
         at: where the stream begins in its file.
         final: whether its end is the end of a record. If not, what stands behind the last end is left out.
     """
+    for piece in _pieces(stream, separator, chunk, at, final=final):
+        yield from _cut(piece, separator)
+
+
+def _cut(piece: Piece, separator: bytes | None) -> Iterator[Piece]:
+    """Yield a piece in pieces of at most ``MOST_RECORDS``."""
+    content = piece.content
+    if piece.broken is not None or content.count(b"\n") + content.count(b"\r") <= MOST_RECORDS:
+        yield piece
+        return
+    ends = record_ends(content, separator)[MOST_RECORDS - 1 :: MOST_RECORDS].tolist()
+    begin, before = 0, piece.end - len(content)
+    for end in [*(end for end in ends if end < len(content)), len(content)]:
+        yield Piece(content[begin:end], None, before + end)
+        begin = end
+
+
+def _pieces(stream: Stream, separator: bytes | None, chunk: int, at: int, *, final: bool) -> Iterator[Piece]:
     rest, ended = b"", False
     while not ended:
         read = stream.read(chunk)

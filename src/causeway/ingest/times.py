@@ -119,7 +119,7 @@ def _scaled(
 
 
 def _written(column: pa.Array, field: TimeSection, refuse: Refuse) -> pa.Array:
-    from causeway.ingest.text_loops import read_times
+    from causeway.ingest.time_loops import read_times
 
     data, offsets = slices_of(column)
     micros, found = np.empty(len(column), dtype=np.int64), np.empty(len(column), dtype=np.uint8)
