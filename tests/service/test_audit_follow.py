@@ -36,7 +36,7 @@ from tests.property.audit_ledgers import table
 from tests.unit import ic_lake
 
 HEAD = "direction,side,chain,timestamp,tx_hash,nonce,token_dst,beneficiary,amount\n"
-ENOUGH = 60.0
+ENOUGH = 300.0
 """Seconds after which something hangs; nothing is measured."""
 
 Labels = tuple[tuple[str, str], ...]
@@ -339,9 +339,12 @@ def test_bad_arguments_end_in_one_line(tmp_path: Path, taken: int, capsys: pytes
         err = capsys.readouterr().err
         assert text in err and err.count("\n") == 1, err
     (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for arguments, text in (
         ([str(tmp_path / "nothing"), "--follow"], "no ledger is there"),
         ([""], "LAKE: empty"),
+        (["x" * 300], "File name too long"),
+        ([str(tmp_path / "loop")], "Too many levels of symbolic links"),
         ([str(tmp_path / "two\nlines")], r"two\nlines: no ledger is there"),
         ([place, "--out", str(tmp_path / "file")], f"--out {tmp_path / 'file'}: is no folder"),
     ):

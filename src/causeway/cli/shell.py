@@ -134,7 +134,7 @@ def _failed(error: Exception) -> int:
         return BAD_INPUT
     place = bad_place(error)
     if place is not None:
-        tell(place)
+        tell(printable(place))
         return BAD_INPUT
     tell(f"unexpected {type(error).__name__}: {one_line(error)} ({DEBUG}=1 shows the trace)")
     return UNEXPECTED

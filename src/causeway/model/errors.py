@@ -7,8 +7,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+_MOST_CHARACTERS = 500
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_PLACE_IS_BAD = {*(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT), *_FULL}
+_PLACE_IS_BAD = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT),
+    *(errno.ELOOP, errno.ENAMETOOLONG),
+    *_FULL,
+}
 
 
 class CausewayError(Exception):
@@ -33,6 +38,9 @@ def bad_place(error: BaseException) -> str | None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in _FULL:
         return f"cannot be written: {error.strerror}"
+    if type(error) is OSError and error.errno is None:
+        # An object store or the format of a file says it, in words.
+        return str(error).strip().partition("\n")[0][:_MOST_CHARACTERS]
     return None
 
 
