@@ -29,10 +29,11 @@ from causeway.audit.checks import (
 )
 from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
+from causeway.audit.findings import VIOLATIONS_SCHEMA
 from causeway.audit.joining import Joined, Three, join
 from causeway.audit.meeting import Here, Meet, Together, meeting_of
 from causeway.audit.parts import Part
-from causeway.audit.passing import FIGURES, LIMIT, OLDEST, VIOLATIONS_SCHEMA, Passed, pass_nothing, pass_over
+from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import SHOWN_BY
 from causeway.audit.windows import Lane, Promises, Windows

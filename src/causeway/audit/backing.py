@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from causeway.audit.arrays import Array, all_seen, raw_words, whole
 from causeway.audit.checks import UNKNOWN, VIOLATED
 from causeway.audit.columns import Bools
-from causeway.audit.passing import VIOLATIONS_SCHEMA, as_findings
+from causeway.audit.findings import VIOLATIONS_SCHEMA, as_findings
 from causeway.audit.stated_rows import COUNTS_SCHEMA
 from causeway.audit.value import BACKING_SCHEMA, WORDS_OF_SUM, words_column
 from causeway.audit.windows import EVERY, Windows

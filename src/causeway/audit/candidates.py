@@ -13,7 +13,8 @@ import pyarrow as pa
 from causeway.audit import back_pressure
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.checks import MICROSECONDS, UNKNOWN, VIOLATED
-from causeway.audit.passing import OF_MESSAGE, OF_ROW, as_findings
+from causeway.audit.findings import as_findings
+from causeway.audit.passing import OF_MESSAGE, OF_ROW
 from causeway.audit.windows import Lane
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
 from causeway.model.order import groups_of

@@ -16,6 +16,7 @@ from causeway.audit.arrays import Array, chosen
 from causeway.audit.back_pressure import crowds_in
 from causeway.audit.checks import CHECKS, UNDECIDED, Bucket, Checked, Finding, Known
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
+from causeway.audit.findings import VIOLATIONS_SCHEMA, as_findings
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
 from causeway.audit.value import BACKING_SCHEMA, FEES_SCHEMA, Paid, all_fees, find, paid_in, settled
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, Event
@@ -26,34 +27,6 @@ LIMIT = 10_000
 WAITING = 1_000
 """So many rows of one lane, check and run that can be judged when all buckets were seen are kept until then; a run that
 has more is looked at again."""
-
-VIOLATIONS_SCHEMA = pa.schema(
-    [
-        pa.field("check", pa.string(), nullable=False),
-        pa.field("verdict", pa.string(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        *(pa.field(name, pa.string()) for name in LANE),
-        pa.field("index", pa.uint64()),
-        pa.field("message_id", pa.string()),
-        pa.field("event", pa.string()),
-        pa.field("chain", pa.string()),
-        pa.field("height", pa.uint64()),
-        pa.field("time", pa.timestamp("us", "UTC")),
-        pa.field("transaction", pa.string()),
-        pa.field("magnitude", pa.float64()),
-        pa.field("unit", pa.string()),
-        pa.field("stated_by", pa.string()),
-        pa.field("source_file", pa.string()),
-        pa.field("source_row", pa.uint64()),
-        pa.field("example", pa.string(), nullable=False),
-    ]
-)
-"""One row a finding: what a check names, with its ``verdict`` (``violated`` or ``unknown``) and ``reason``.
-
-``index``: of the message, or of the first that is missing. From ``event`` to ``transaction``: the row that is named,
-null where the finding is about a message or a run of them. ``magnitude``: how bad it is, in ``unit``
-(``microseconds``, ``messages``, ``units`` of an asset, rounded); null: it has none. From ``stated_by`` on: where the
-row stands in the input. ``example``: ``first`` of its lane and reason, ``worst``, or ``both``."""
 
 OF_MESSAGE = (*LANE, "index", "message_id")
 OF_ROW = ("event", "chain", "height", "time", "transaction", "stated_by", "source_file", "source_row")
@@ -214,14 +187,6 @@ def _named(columns: Columns, found: list[Finding], limit: int) -> pa.Table:
         content["unit"] = pa.array([finding.unit] * count, pa.string())
         tables.append(as_findings(content))
     return pa.concat_tables(tables)
-
-
-def as_findings(content: dict[str, pa.Array] | None) -> pa.Table:
-    """Return columns as a table of findings, without ``example``; None: an empty one."""
-    schema = VIOLATIONS_SCHEMA.remove(len(VIOLATIONS_SCHEMA) - 1)
-    if content is None:
-        return schema.empty_table()
-    return pa.table([content[name].cast(kind) for name, kind in zip(schema.names, schema.types, strict=True)], schema)
 
 
 def _counts(columns: Columns, found: list[Finding]) -> pa.Table:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from causeway.audit.findings import as_findings
 from causeway.audit.headers import HEADER_ENDS, as_lanes, look_at_headers
-from causeway.audit.passing import LIMIT, as_findings
+from causeway.audit.passing import LIMIT
 from causeway.audit.stated_rows import COUNTS_SCHEMA, examined
 from causeway.audit.watermarks import WATERMARK_ENDS, compare_ends, look_at_watermarks
 from causeway.audit.windows import Windows

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.checks import UNKNOWN, VIOLATED
 from causeway.audit.columns import Bools
-from causeway.audit.passing import VIOLATIONS_SCHEMA, as_findings
+from causeway.audit.findings import VIOLATIONS_SCHEMA, as_findings
 from causeway.ledger.codes import Names
 from causeway.ledger.limbs import slices_of, valid_rows
 from causeway.ledger.schema import LANE, REVERTED
