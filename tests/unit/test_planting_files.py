@@ -76,12 +76,15 @@ def early(net: Traffic, message: Message) -> tuple[Row, Edit] | None:
     return row, lambda rows, place: moved(rows, place, range(sent["height"]), kept=False)
 
 
+def without(rows: pa.Table, place: int) -> pa.Table:
+    return pa.concat_tables([rows.slice(0, place), rows.slice(place + 1)])
+
+
 def unsent(net: Traffic, message: Message) -> tuple[Row, Edit] | None:
     """The last message of a lane was never sent."""
     sent = message.first("sent")
     if message is not net.by_lane[message.lane][-1] or sent["source_file"] != "outbound":
         return None
-    without: Edit = lambda rows, place: pa.concat_tables([rows.slice(0, place), rows.slice(place + 1)])  # noqa: E731
     return sent, without
 
 
@@ -140,4 +143,24 @@ def test_what_is_planted_in_files_is_named_and_breaks_the_command(
         if ids & ({row["message_id"] for row in other.rows} | {row["answers"] for row in other.rows}) - {None}
     }
     assert {each[3:] for each in others} <= related, others - {each for each in others if each[3:] in related}
+    assert execute(["audit", lake], build, "causeway") == BROKEN
+
+
+def larger(rows: pa.Table, place: int) -> pa.Table:
+    """2**64 more of it moves."""
+    row = rows.slice(place, 1).to_pylist()[0]
+    one = pa.Table.from_pylist([{**row, "amount_high": row["amount_high"] + 1}], rows.schema)
+    return pa.concat_tables([rows.slice(0, place), one, rows.slice(place + 1)]).unify_dictionaries()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("end", "edit"), [("from", larger), ("to", without)])
+def test_value_that_never_left_its_chain_is_named(end: str, edit: Edit, tmp_path: Path) -> None:
+    lake = chance_lake(tmp_path, "xdm", SEEDS["xdm"])
+    moves = [row for row in derived(lake).value if row[end].startswith("abroad:") and row["amount"]]
+    row = Random(end).choice(moves)
+    assert rewrite(lake, row, edit)
+    pair = tuple(sorted((row["chain"], row[end].removeprefix("abroad:"))))
+    found = {("conservation", "violated", "more_came_than_left", (None, *pair, None), None)}
+    assert named(derived(lake).audit(3, LIMIT), "violated") == found
     assert execute(["audit", lake], build, "causeway") == BROKEN

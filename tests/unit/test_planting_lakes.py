@@ -75,4 +75,4 @@ def test_many_lakes(protocol: str, tmp_path: Path) -> None:
         folder = tmp_path / str(seed)
         folder.mkdir()
         done |= honest_and_planted(chance_lake(folder, protocol, seed), Random(f"{protocol} {seed}"))
-    assert done >= EVERYWHERE
+    assert done >= EVERYWHERE | ({"came_unsent"} if protocol == "xdm" else set())
