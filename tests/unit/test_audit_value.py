@@ -109,6 +109,13 @@ def test_what_is_not_seen_of_a_payment_is_unknown() -> None:
     assert said(audited([SENT, GOT], [], early)) == [("unknown", "payments_not_covered", 1, "received", 3.0, 2)]
 
 
+def test_a_statement_without_content_may_be_one_of_what_another_one_says() -> None:
+    again = {"payload_hash": None, "height": None}
+    for more in (worth(1, "sent", 5, 100, **again), worth(1, "received", 9, 97, **again)):
+        for payments in ([], [paid(1, 9, 3)]):
+            assert [row[:2] for row in said(audited([SENT, GOT, more], payments))] == [("unknown", "content_unseen")]
+
+
 def test_another_asset_is_not_what_was_sent() -> None:
     assert said(audited([SENT, GOT], [paid(1, 9, 3), paid(1, 9, 1, asset="other")])) == [
         ("violated", "asset_differs", 1, "received", None, 2)
@@ -123,6 +130,9 @@ def test_without_receipt_no_more_is_paid_than_was_sent() -> None:
     late = worth(1, "timed_out", 20, None)
     assert fees(audited([SENT, late], [paid(1, 9, 3)])) == [("100", "0", "3", "97", "0", "0")]
     assert fees(audited([SENT], [paid(1, 9, 5), given_back(1, 10, 2)])) == [("100", "0", "3", "0", "97", "0")]
+    # More cannot be taken from what is refunded than was sent.
+    assert fees(audited([SENT, late], [paid(1, 9, 101)])) == [("100", "0", "101", "0", "0", "-1")]
+    assert fees(audited([SENT, late], [given_back(1, 9, 2)])) == [("100", "0", "-2", "100", "0", "2")]
     both = audited([SENT, GOT, late], [paid(1, 9, 3)])
     assert said(both) == [("violated", "received_and_refunded", 1, "timed_out", 97.0, 3)]
 

@@ -15,7 +15,7 @@ import numpy as np
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, REQUEST, Bools, Columns, Messages, code_of
 from causeway.audit.windows import EVERY, Lane, Promises, Spans, Windows
-from causeway.ledger.schema import VALUE, Event
+from causeway.ledger.schema import Event
 
 VIOLATED, UNKNOWN = "violated", "unknown"
 
@@ -494,40 +494,6 @@ def answers_without_request(bucket: Bucket) -> Checked:
     return Checked("answers_without_request", bucket.count(has), found)
 
 
-def conservation(bucket: Bucket) -> Checked:
-    """What is received of an asset is what was sent of it, message by message."""
-    value = np.where(bucket.promised("conserved")[bucket.lane], bucket.messages.value, 0)
-    rows, by = bucket.messages.value_row, bucket.messages.value_by
-    found = [Finding("conservation", UNKNOWN, "amount_unseen", rows[value == 1])]
-    found.append(Finding("conservation", VIOLATED, "asset_differs", rows[value == 2]))
-    covered = _payments_covered(bucket, np.flatnonzero(value == 4), len(value))
-    for verdict, reason, chosen in (
-        (VIOLATED, "more_received", value == 3),
-        (VIOLATED, "less_received", (value == 4) & covered),
-        (UNKNOWN, "payments_not_covered", ((value == 4) & ~covered) | (value == 9)),
-        (VIOLATED, "received_and_refunded", value == 5),
-        (VIOLATED, "more_paid", value == 8),
-    ):
-        found.append(Finding("conservation", verdict, reason, rows[chosen], by[chosen], "units"))
-    found += bucket.unsent("conservation", rows[value == 6].astype(np.int64))
-    return Checked("conservation", bucket.count(value > 0), found)
-
-
-def _payments_covered(bucket: Bucket, messages: Ints, count: int) -> Bools:
-    """Return which messages have their sending and their receipt in the last window of value of the chain, where there
-    are such windows: what was paid out of them is in the input. ``messages``: those to look at, of ``count``."""
-    columns, covered = bucket.columns, np.ones(count, dtype=bool)
-    for event in (Event.SENT, Event.RECEIVED) if len(messages) else ():
-        rows = bucket.first(event)[messages]
-        for places, spans, _ in bucket.spans(rows, columns.chain[rows], VALUE):
-            if spans.count:
-                height, time = columns.height[rows[places]], columns.time[rows[places]]
-                by_height = (height != NO_HEIGHT) & bool(len(spans.heights[0]))
-                by_time = (time != NO_TIME) & spans.in_last_time(time)
-                covered[messages[places]] &= np.where(by_height, spans.in_last_height(height), by_time)
-    return covered
-
-
 CHECKS: tuple[Callable[[Bucket], Checked], ...] = (
     exactly_once,
     authenticity,
@@ -535,6 +501,5 @@ CHECKS: tuple[Callable[[Bucket], Checked], ...] = (
     finality,
     answers,
     answers_without_request,
-    conservation,
 )
-"""Checks of messages by themselves; order and gaps are in ``along``."""
+"""Checks of messages by themselves; order and gaps are in ``along``, conservation has its own file."""

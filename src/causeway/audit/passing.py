@@ -16,6 +16,7 @@ from causeway.audit.arrays import Array, chosen
 from causeway.audit.back_pressure import crowds_in
 from causeway.audit.checks import CHECKS, UNDECIDED, Bucket, Checked, Finding, Known
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
+from causeway.audit.conserving import conservation
 from causeway.audit.findings import VIOLATIONS_SCHEMA, as_findings
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
 from causeway.audit.value import BACKING_SCHEMA, FEES_SCHEMA, Paid, all_fees, find, paid_in, settled
@@ -136,7 +137,7 @@ def _pass_over(rows: Run, known: Known, before: dict[PieceKey, Before], limit: i
     bucket = Bucket(columns, known)
     fees = FEES_SCHEMA.empty_table() if paid is None else settled(bucket, paid)
     along = Along(bucket, before)
-    checked = [check(bucket) for check in CHECKS] + [along.order(), along.gap_check()]
+    checked = [check(bucket) for check in (*CHECKS, conservation)] + [along.order(), along.gap_check()]
     found = [finding for each in checked for finding in each.found if len(finding.rows)]
     return Passed(
         findings=_named(columns, found, limit),

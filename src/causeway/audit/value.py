@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.arrays import Array, Codes, Ints, Words, all_seen, raw_words, whole
+from causeway.audit.arrays import Codes, Ints, Words, all_seen, raw_words, whole
 from causeway.audit.checks import NEVER, Bucket
-from causeway.audit.columns import NO_TIME, Bools, Columns
+from causeway.audit.columns import NO_TIME, Bools
 from causeway.audit.windows import Lane
 from causeway.ledger.codes import Names
 from causeway.ledger.order import lane_numbers
@@ -163,7 +163,7 @@ def settled(bucket: Bucket, paid: Paid) -> pa.Table:
         *columns.limbs,
         *(sent, received, timed_out, messages.value, messages.value_by, messages.value_row),
     )
-    return _taken_from(columns, paid, own, asset, (sent, received, timed_out))
+    return _taken_from(bucket, paid, own, asset)
 
 
 def find(bucket: Bucket, paid: Paid) -> Ints:
@@ -206,26 +206,30 @@ def find(bucket: Bucket, paid: Paid) -> Ints:
     return found
 
 
-def _taken_from(columns: Columns, paid: Paid, own: Ints, asset: Codes, firsts: tuple[Array, Array, Array]) -> pa.Table:
-    sent, received, timed_out = firsts
-    group_message = np.repeat(own, paid.ends - paid.begins)
-    message = np.maximum(group_message, 0)
-    base = sent[message] if len(sent) else np.zeros(len(message), np.int64)
-    row = np.maximum(base, 0)
-    counts = (group_message >= 0) & (base >= 0)
+def _taken_from(bucket: Bucket, paid: Paid, own: Ints, asset: Codes) -> pa.Table:
+    from causeway.audit.value_loops import take_from
+
+    columns = bucket.columns
+    message = np.repeat(own, paid.ends - paid.begins)
+    taken = np.zeros_like(paid.paid)
+    take_from(
+        *(message, asset, paid.paid, paid.given, columns.starts, columns.alive, columns.event, bucket.messages.again),
+        *(columns.asset, columns.has_amount, *columns.limbs, bucket.first(Event.RECEIVED), taken),
+    )
+    counts = taken.any(axis=1)
     if not counts.any():
         return FEES_SCHEMA.empty_table()
-    counts &= (received[message] < 0) & (columns.asset[row] == asset) & (columns.has_amount[row] == 1)
-    refunded = timed_out[message] >= 0
-    return pa.concat_tables([_fees(paid, counts & refunded, "refunded"), _fees(paid, counts & ~refunded, "pending")])
+    refunded = bucket.first(Event.TIMED_OUT)[np.maximum(message, 0)] >= 0
+    each = ((counts & refunded, "refunded"), (counts & ~refunded, "pending"))
+    return pa.concat_tables([_fees(paid, which, of, (taken, np.zeros_like(taken))) for which, of in each])
 
 
 def all_fees(paid: Paid) -> pa.Table:
     """Return what was paid out of all messages (``FEES_SCHEMA``)."""
-    return _fees(paid, paid.amounts, "")
+    return _fees(paid, paid.amounts, "", (paid.paid, paid.given))
 
 
-def _fees(paid: Paid, chosen: Bools, of: str) -> pa.Table:
+def _fees(paid: Paid, chosen: Bools, of: str, words: tuple[Words, Words]) -> pa.Table:
     from causeway.audit.value_loops import add_groups
 
     rows = np.flatnonzero(chosen & (paid.asset >= 0))
@@ -235,7 +239,7 @@ def _fees(paid: Paid, chosen: Bools, of: str) -> pa.Table:
     keys = np.column_stack((lane, paid.asset[rows].astype(np.int64)))
     pairs, slot = np.unique(keys, axis=0, return_inverse=True)
     totals = [np.zeros((len(pairs), WORDS_OF_SUM), np.uint64) for _ in range(2)]
-    for sums, total in zip((paid.paid, paid.given), totals, strict=True):
+    for sums, total in zip(words, totals, strict=True):
         add_groups(slot.reshape(-1).astype(np.int64), np.ascontiguousarray(sums[rows]), total)
     lanes = [paid.lanes[number] for number in pairs[:, 0].tolist()]
     content = {name: [lane[place] for lane in lanes] for place, name in enumerate(FEES_SCHEMA.names[:4])}

@@ -66,6 +66,55 @@ def add_groups(slot: Any, sums: Any, totals: Any) -> None:
             add_sum(totals[slot[group]], sums[group])
 
 
+_TAKEN = [
+    *(ROWS, CODES, SUMS, SUMS, ROWS, BYTES, CODES, BYTES, CODES, BYTES, WORDS, WORDS, WORDS, WORDS, CODES, SUMS_OUT),
+]
+
+
+@compiled(NOTHING, _TAKEN)
+def take_from(
+    group_message: Any,
+    group_asset: Any,
+    paid: Any,
+    given: Any,
+    starts: Any,
+    alive: Any,
+    event: Any,
+    again: Any,
+    asset: Any,
+    has_amount: Any,
+    limb_0: Any,
+    limb_1: Any,
+    limb_2: Any,
+    limb_3: Any,
+    first_received: Any,
+    taken: Any,
+) -> None:
+    """Write what each group takes from what its message sent of its asset: what was ``paid`` less what was ``given``
+    back, at least nothing and at most what was sent; of messages without receipt. As of ``settle``; a message is -1 for
+    none."""
+    sent, due = np.zeros(LIMBS, dtype=np.uint64), np.zeros(LIMBS, dtype=np.uint64)
+    for group in range(len(group_message)):
+        message = group_message[group]
+        if message < 0 or first_received[message] >= 0 or compare(paid[group], given[group]) <= 0:
+            continue
+        for limb in range(LIMBS):
+            sent[limb], due[limb] = 0, given[group, limb]
+        for row in range(starts[message], starts[message + 1]):
+            counts = alive[row] and event[row] == SENT and not again[row]
+            if counts and has_amount[row] and asset[row] == group_asset[group]:
+                add(sent, limb_0, limb_1, limb_2, limb_3, row)
+        add_sum(due, sent)
+        if compare(paid[group], due) > 0:
+            taken[group] = sent
+            continue
+        borrow = np.uint64(0)
+        for limb in range(LIMBS):
+            less = given[group, limb]
+            taken[group, limb] = paid[group, limb] - less - borrow
+            borrow = np.uint64(paid[group, limb] < less or (paid[group, limb] == less and borrow != np.uint64(0)))
+
+
 _SETTLE = [
     *(ROWS, ROWS, ROWS, CODES, BYTES, SUMS, SUMS),
     *(ROWS, BYTES, CODES, BYTES, CODES, BYTES, WORDS, WORDS, WORDS, WORDS),
