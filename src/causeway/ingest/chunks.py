@@ -118,7 +118,7 @@ def pieces(
 def _cut(piece: Piece, separator: bytes | None) -> Iterator[Piece]:
     """Yield a piece in pieces of at most ``MOST_RECORDS``."""
     content = piece.content
-    if piece.broken is not None or content.count(b"\n") + content.count(b"\r") <= MOST_RECORDS:
+    if piece.broken is not None or max(content.count(b"\n"), content.count(b"\r")) <= MOST_RECORDS:
         yield piece
         return
     ends = record_ends(content, separator)[MOST_RECORDS - 1 :: MOST_RECORDS].tolist()

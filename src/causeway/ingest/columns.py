@@ -201,7 +201,7 @@ def _is_utf8(content: bytes) -> bool:
 
 def _empty_lines(content: bytes, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """Return the numbers of records, from 1, that are empty lines."""
-    if not (b"\n\n" in content or b"\r" in content or content[:1] == b"\n"):
+    if not (content[:1] in (b"\n", b"\r") or any(pair in content for pair in (b"\n\n", b"\n\r", b"\r\r"))):
         return np.zeros(0, dtype=np.uint64)
     data, lengths = np.frombuffer(content, dtype=np.uint8), np.diff(ends, prepend=0)
     last = data[ends - 1]
