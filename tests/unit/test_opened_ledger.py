@@ -10,7 +10,10 @@ from pyspark.sql import SparkSession
 import causeway as cw
 from causeway.cli.app import build
 from causeway.cli.shell import OK, execute
+from causeway.ledger.schema import VALUE_SCHEMA
 from causeway.network.network import Network
+from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, open_ledger
+from tests.property.audit_ledgers import table
 
 HEAD = "direction,side,chain,timestamp,tx_hash,nonce,token_dst,beneficiary,amount\n"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -76,7 +79,24 @@ def test_a_lake_of_a_run_is_a_ledger_too_and_stays_as_it_was(tmp_path: Path) -> 
 
 
 def test_tables_are_frames_of_the_users_session(tmp_path: Path, spark: SparkSession) -> None:
-    with cw.open(ingested(tmp_path, range(5), twice=True)) as ledger:
+    place = ingested(tmp_path, range(5), twice=True)
+    for name in ("a", "b"):  # two files state one movement
+        moved = {
+            "protocol": "p",
+            "chain": "x",
+            "height": 7,
+            "asset": "gold",
+            "amount_0": 2**64 - 1,
+            "why": "fee",
+            "stated_by": name,
+        }
+        ledger_writer = LedgerWriter(open_ledger(place))
+        for bucket, own in by_bucket(table([moved], VALUE_SCHEMA), ledger_writer.ledger.buckets, "value").items():
+            ledger_writer.write("value", own, bucket)
+        ledger_writer.commit([], {})
+    with cw.open(place) as ledger:
+        assert ledger.value.arrow()["stated_by"].to_pylist() == ["a"] and ledger.value.count is None
+        assert [int(row["amount_0"]) for row in ledger.value.spark(spark).collect()] == [2**64 - 1]
         frame = ledger.ledger.spark(spark)
         assert frame.where("event = 'sent'").count() == 5
         assert sorted(int(row["index"]) for row in frame.where("event = 'received'").collect()) == [*range(5)]

@@ -219,7 +219,9 @@ class OpenedLedger:
 
             return stored_frame(session, ledger, name)
 
-        return Rows(name, TABLES[name], parts, count if name != "ledger" else None, frame if name in BUCKETED else None)
+        if name in BUCKETED:
+            return Rows(name, TABLES[name], parts, None, frame)
+        return Rows(name, TABLES[name], parts, count)
 
     def close(self) -> None:
         """Remove what was made for it."""
@@ -238,8 +240,8 @@ class OpenedLedger:
         return f"<ledger {self.place}: about {rows:,} rows; .ledger, .audit(), .trace(MESSAGE)>"
 
 
-BUCKETED = ("ledger", "headers", "watermarks")
-"""Tables that lie in buckets."""
+BUCKETED = ("ledger", "value", "headers", "watermarks")
+"""Tables that lie in buckets: of what several files say one row counts, which reading tells."""
 
 
 def open_place(place: Any) -> OpenedLedger:
