@@ -28,9 +28,9 @@ from causeway.ledger.schema import (
     WATERMARKS_SCHEMA,
     Event,
 )
-from tests.spec.audit.checks import CHECKS, sums
+from tests.spec.audit.checks import CHECKS
 from tests.spec.audit.ledger import Finding, Ledger, Row
-from tests.spec.audit.value import abroad
+from tests.spec.audit.value import abroad, sums
 
 WORD = 2**64
 

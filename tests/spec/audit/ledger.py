@@ -63,6 +63,12 @@ class Message:
         """The contents with which it was sent."""
         return {row["payload_hash"] for row in self.all("sent")}
 
+    @property
+    def sendings(self) -> list[Row]:
+        """The first row of each content with which it was sent."""
+        rows = sorted(self.all("sent"), key=place, reverse=True)
+        return list({row["payload_hash"]: row for row in rows}.values())
+
     def forged(self, row: Row) -> bool:
         """Whether a received row has surely another content than every sent one."""
         sent, own = self.contents, row["payload_hash"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tests.spec.audit.ledger import EVERY, Finding, Ledger, Message, Row, lane_of
+from tests.spec.audit.ledger import EVERY, Finding, Lane, Ledger, Message, Row, lane_of
 
 HOLDER = "message"
 """The holder that a message is: what is paid out of it moves from there."""
@@ -188,3 +188,26 @@ def fees(ledger: Ledger) -> dict[tuple[str | None, ...], int]:
         for asset, total in paid.totals.items():
             totals[(*key[0], asset)] = totals.get((*key[0], asset), 0) + total
     return totals
+
+
+def sums(ledger: Ledger) -> dict[Lane, tuple[int, int, int, int, int]]:
+    """Of each lane and asset what was sent, received, refunded, is pending, and was paid out of messages."""
+    totals: dict[Lane, list[int]] = {}
+    paid_out = payments(ledger)
+    for message in ledger.messages:
+        receipt, timed_out = message.first("received"), message.first("timed_out")
+        left: dict[str, int] = {}
+        for row in [*message.sendings, *message.all("received")]:
+            if row["amount"] is None or row["asset"] is None:
+                continue
+            total = totals.setdefault((*message.lane, row["asset"]), [0, 0, 0, 0])
+            total[row["event"] == "received"] += row["amount"]
+            if row["event"] == "sent" and not receipt:
+                left[row["asset"]] = left.get(row["asset"], 0) + row["amount"]
+        paid = paid_out.get(key_of_message(message))
+        for asset, amount in left.items():
+            out = paid.of(asset) if paid else 0
+            totals[*message.lane, asset][2 if timed_out else 3] += amount - min(max(out, 0), amount)
+    out_of = fees(ledger)
+    keys = {**totals, **out_of}
+    return {key: (*totals.get(key, [0, 0, 0, 0]), out_of.get(key, 0)) for key in keys}  # type: ignore[misc]
