@@ -155,6 +155,15 @@ def test_a_name_may_be_begun_or_as_a_terminal_shows_it(tmp_path: Path, capsys: p
 
     assert traced(ids[4]) == traced(ids[4][:8]) == traced(readable(ids[4])) == [4]
     assert traced(readable(rows[5]["transaction"])) == [5]  # of many that begin so, the one that ends so
+    for bad in (
+        {"message": 5},
+        {"message": "m", "lane": 7},
+        {"index": "4", "lane": "l"},
+        {"index": 1.5},
+        {"index": -1},
+    ):
+        with pytest.raises(InvalidInput, match=f"{[*bad][-1]}|index: .*: must be"):
+            trace(ledger, **bad)
     for wrong in (ids[4][:5], f"{ids[4][:8]}8", f"{ids[4][:8]}…9999", f"x{ids[4]}", "l/4…"):
         with pytest.raises(InvalidInput, match="no such message"):
             trace(ledger, wrong)

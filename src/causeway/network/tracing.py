@@ -11,7 +11,7 @@ import pyarrow as pa
 from causeway.audit.lives import Life, Step, lives_of
 from causeway.ledger.schema import LANE
 from causeway.model.errors import InvalidInput
-from causeway.model.text import readable
+from causeway.model.text import readable, shown
 from causeway.pipeline.ledger_search import Condition, Like, MessageKey, find, headers_at, related, rows_of
 from causeway.pipeline.ledger_store import Ledger
 
@@ -79,6 +79,11 @@ def trace(ledger: Ledger, message: str | None = None, **narrowing: str | int | N
     for name in narrowed:
         if name not in _NARROWING:
             raise InvalidInput(f"{name}: must be one of {', '.join(_NARROWING)}")
+    for name, value in {"message": message, **narrowing}.items():
+        whole = type(value) is int and 0 <= value <= MOST_INDEX
+        if value is not None and not (whole if name == "index" else isinstance(value, str)):
+            wanted = f"a whole number from 0 to {MOST_INDEX}" if name == "index" else "a text"
+            raise InvalidInput(f"{name}: {shown(value)}: must be {wanted}")
     found: list[MessageKey] = []
     for conditions in _conditions(message, narrowed):
         found = found or find(ledger, conditions)
