@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from causeway.ingest.mapping import load_mapping
+from causeway.ingest.reader import Part, take_file
 from causeway.ingest.windows import Seen
 from causeway.ledger.schema import OBSERVED_SCHEMA
 from causeway.model.errors import InvalidInput
@@ -140,3 +141,33 @@ def test_chains_that_messages_pass_between_have_one_window() -> None:
     found = seen.observed(OBSERVED_SCHEMA.empty_table()).to_pylist()
     spans = {row["chain"]: (row["first_time"].timestamp(), row["last_time"].timestamp()) for row in found}
     assert spans == {**dict.fromkeys("abc", (50, 900)), **dict.fromkeys("xy", (5, 6))}
+
+
+@pytest.mark.parametrize("column", ["channel_id", "source_chain", "sequence"])
+def test_texts_of_parquet_that_are_no_utf8_are_set_aside_by_the_row(column: str) -> None:
+    count = 70_000  # more than are read at once, in two row groups
+    bad = {5, 66_000, 69_999}
+    octets = pa.array([b"\xff7" if row in bad else b"7" for row in range(count)], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), count, octets.buffers())
+    columns = {
+        "source_chain": ["a"] * count, "channel_id": ["c"] * count,
+        "sequence": [str(row) for row in range(count)], "send_height": list(range(count)),
+    }  # fmt: skip
+    out = io.BytesIO()
+    pq.write_table(pa.table({**columns, column: texts}), out, row_group_size=68_000)
+    found = taken(out.getvalue(), "ibc-packets", "f.parquet")
+    assert why(found) == [(row + 1, "not_utf8", column) for row in sorted(bad)]
+    assert found.ledger["source_row"].to_pylist() == [row + 1 for row in range(count) if row not in bad]
+    data, mapping = out.getvalue(), load_mapping("ibc-packets")
+    last = take_file(io.BytesIO(data), "f.parquet", len(data), mapping, part=Part(1, 2, 68_000, 2_000))
+    assert [each for part in last for each in why(part)] == [(70_000, "not_utf8", column)]
+
+
+def test_a_time_beyond_the_calendar_is_shown_in_quarantine() -> None:
+    out = io.BytesIO()
+    times = pa.array([2**62, 0], pa.timestamp("us"))
+    columns = {"source_chain": ["a", "a"], "channel_id": ["c", "c"], "sequence": [1, 2], "send_height": [1, 1]}
+    pq.write_table(pa.table({**columns, "send_time": times}), out)
+    found = taken(out.getvalue(), "ibc-packets", "f.parquet")
+    assert why(found) == [(1, "not_a_time", "time")] and str(2**62) in found.quarantine["value"][0].as_py()
+    assert len(rows_of(found)) == 1

@@ -83,11 +83,9 @@ def take_file(
         known = partial(names_as_known, mapping=mapping, where=file)
         source = ParquetSource(stream, file, size, named_columns(mapping), known)
         plan = plan_for(mapping, file, source.names)
-        before = part.first
         groups = source.columns(plan.columns, part.begin, source.groups if part.end is None else part.end)
         for taken in _in_threads(groups, plan.take, threads):
-            yield taken.moved(before)
-            before += taken.records
+            yield taken.moved(part.first)
         return
     content = unpacked(stream, file, size)
     separator = _separator(file, mapping)
