@@ -84,10 +84,11 @@ class Told(NamedTuple):
 @dataclass
 class Telling:
     """Tells what happened, range by range. ``heights_of``: returns the heights of some ticks that were executed;
-    ``expired``, ``paired``: as of ``registry.ProtocolInfo``; ``reasons``: the names behind the column ``detail`` of
-    drafts."""
+    ``own``: which chains, by position, the run has; ``expired``, ``paired``: as of ``registry.ProtocolInfo``;
+    ``reasons``: the names behind the column ``detail`` of drafts."""
 
     heights_of: Callable[[U64], U64]
+    own: npt.NDArray[np.bool_]
     expired: tuple[int, ...] = ()
     paired: Callable[[U64], tuple[U64, npt.NDArray[np.bool_]]] | None = None
     reasons: Names = field(default_factory=Names)
@@ -110,7 +111,15 @@ class Telling:
             *self._unlogged(logs, lanes, messages),
             ended,
         ]
-        return Told(concat(parts), queued, concat([left, over]))
+        return Told(self._stated(concat(parts)), queued, concat([left, over]))
+
+    def _stated(self, rows: Frame) -> Frame:
+        """Return rows in which what a run says of a chain that it does not have, such as that it follows its blocks, is
+        an observation of the run."""
+        abroad = (rows["named"] == Name.CONTROL) & ~self.own[np.minimum(rows["chain"], np.uint32(len(self.own) - 1))]
+        if not abroad.any():
+            return rows
+        return rows.with_columns(event=np.where(abroad, np.int8(EVENTS.index(Happened.OBSERVED)), rows["event"]))
 
     def _sent(self, lanes: Frame) -> tuple[Frame, Frame]:
         """Return the sendings of messages that came into lanes, and the calls of those that waited for it."""
@@ -218,7 +227,8 @@ class Telling:
             chain=events["chain"],
             detail=self._reasons(events),
             named=named,
-            valued=(events["kind"] != Kind.INGRESS) & (~loose | removal),
+            # What a control message carries, the chain says that sent it.
+            valued=(events["kind"] != Kind.INGRESS) & (~loose | removal) & (known | ~in_lane | ~control),
             of_programs=(columns["kind"] != Kind.CONTROL) | removal,
             hash=hashes,
         ).with_columns(known=known | made)

@@ -7,6 +7,7 @@ bucket by bucket (``ledger_runs``): what is in memory is a range, or a part of a
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.ingest.run_names import STATED_BY, lane_name, waiting_drafts
 from causeway.ingest.run_value import LOG
@@ -45,7 +47,8 @@ from causeway.pipeline.storage import Storage
 from causeway.protocols.registry import protocol
 
 MAPPING = "lake:"
-"""How the mapping of what was taken of a lake begins; its identity follows."""
+"""How the mapping of what was taken of a lake begins; its identity follows, and in JSON which chains it runs and which
+it knows that other lakes run."""
 
 _BUCKET_ROWS = 400_000
 _MOST_CHOSEN = 64
@@ -100,7 +103,7 @@ def take_lake(source: str, target: str, *, buckets: int | None = None, progress:
     derived = LakeLedger(Lake.at(source))
     lake = derived.lake
     ledger = open_ledger(target) if Storage(target).exists(LEDGER_FILE) else None
-    first = 0 if ledger is None else _taken(lake, ledger)
+    first = 0 if ledger is None else _taken(derived, ledger)
     end = lake.last_height() + 1
     if ledger is None:
         ledger = create_ledger(target, buckets or _buckets_for(lake))
@@ -121,7 +124,9 @@ def take_lake(source: str, target: str, *, buckets: int | None = None, progress:
 
 def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progress: Progress | None) -> Taken:
     lake, ledger = derived.lake, writer.ledger
-    before, chains = ledger.table("waiting"), LakeChains(derived.logs, derived.names)
+    before, elsewhere = _by_chain(ledger.table("waiting"), derived.own_chains())
+    stated_before, _ = _by_chain(ledger.table("observed"), derived.own_chains())
+    chains = LakeChains(derived.logs, derived.names)
     runs = RunWriter(ledger.storage, f"{STAGING}/{writer.prefix}", ledger.buckets)
     with tempfile.TemporaryDirectory(prefix="causeway-rows-") as folder:
         moved = Aside(folder, "value", ledger.buckets)
@@ -138,12 +143,12 @@ def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progr
             stated.write(writer)
     waiting = sorted_rows(derived.as_rows(derived.waiting()))
     if not waiting.equals(before):
-        writer.write("waiting", waiting)
+        writer.write("waiting", sorted_rows(pa.concat_tables([waiting, elsewhere]).unify_dictionaries()))
     last = lake.manifest(end - 1)
-    windows = windows_of(derived, end) + chains.windows(ledger.table("observed"))
+    windows = windows_of(derived, end) + chains.windows(stated_before)
     for table, now in (
-        ("observed", _others(ledger, "observed", OBSERVED_SCHEMA) + windows),
-        ("promises", _others(ledger, "promises", PROMISES_SCHEMA, promises_of(derived))),
+        ("observed", _of_others(ledger, derived.own_chains()) + windows),
+        ("promises", _also(ledger.table("promises").to_pylist(), promises_of(derived))),
     ):
         schema = OBSERVED_SCHEMA if table == "observed" else PROMISES_SCHEMA
         made = stated_table(now, schema)
@@ -151,25 +156,63 @@ def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progr
             writer.write(table, made)
     records = sum(last.totals.get(name, 0) for name in _ROWS_OF)
     name = lake.storage.uri.rstrip("/").rsplit("/", 1)[-1]
-    taken = Input(name, end, last.digest, records, MAPPING + lake.identity)
+    taken = Input(name, end, last.digest, records, _mapping(derived))
     counts = {"heights": end - first, "rows": rows, "movements": movements}
     commit = writer.commit([taken], counts)
     keep_up(ledger.after(commit))
     return Taken(commit.number, first, end - first, rows, movements, waiting.num_rows)
 
 
-def _taken(lake: Lake, ledger: Ledger) -> int:
-    """Return how many heights of a lake a ledger has. Raises ``InvalidInput`` where it has those of another one."""
+def _mapping(derived: LakeLedger) -> str:
+    names = derived.names
+    own = derived.own_chains()
+    said = {"protocol": names.protocol, "runs": own, "knows": [name for name in names.chains if name not in own]}
+    return f"{MAPPING}{derived.lake.identity} {json.dumps(said)}"
+
+
+def _taken(derived: LakeLedger, ledger: Ledger) -> int:
+    """Return how many heights of a lake a ledger has. Raises ``InvalidInput`` where it has those of one with which this
+    one exchanges no messages."""
+    lake, uri = derived.lake, ledger.storage.uri
     taken = [each for each in ledger.taken() if each.mapping.startswith(MAPPING)]
-    if not taken:
-        return 0
-    last = max(taken, key=lambda each: each.bytes)
-    of_it = f"{ledger.storage.uri}: holds the heights of the lake {last.file}"
-    if any(each.mapping != MAPPING + lake.identity for each in taken):
-        raise InvalidInput(f"{of_it}, and {lake.storage.uri} is another one; give it a ledger of its own")
-    if lake.last_height() < last.bytes - 1 or lake.manifest(last.bytes - 1).digest != last.sha256:
-        raise InvalidInput(f"{of_it} up to {last.bytes - 1}, which are not those of {lake.storage.uri}")
-    return last.bytes
+    own = [each for each in taken if _identity(each) == lake.identity]
+    if own:
+        last = max(own, key=lambda each: each.bytes)
+        if lake.last_height() < last.bytes - 1 or lake.manifest(last.bytes - 1).digest != last.sha256:
+            text = f"{uri}: holds the heights of the lake {last.file} up to {last.bytes - 1}"
+            raise InvalidInput(f"{text}, which are not those of {lake.storage.uri}")
+        return last.bytes
+    others = {_identity(each): each for each in taken}
+    wrong = {name: why for name, each in others.items() if (why := _apart(derived, each)) is not None}
+    if wrong and (len(wrong) == len(others) or any(wrong.values())):
+        name, why = max(wrong.items(), key=lambda each: bool(each[1]))
+        text = f"{uri}: holds the heights of the lake {others[name].file}, and {lake.storage.uri} is another one"
+        raise InvalidInput(f"{text}{why and f' {why}'}; give it a ledger of its own")
+    return 0
+
+
+def _identity(taken: Input) -> str:
+    return taken.mapping.removeprefix(MAPPING).partition(" ")[0]
+
+
+def _apart(derived: LakeLedger, taken: Input) -> str | None:
+    """Return why a lake is in no network with one that was taken: empty where neither knows of the other; None where
+    each knows the chains of the other."""
+    said = json.loads(taken.mapping.partition(" ")[2] or "{}")
+    names, own = derived.names, set(derived.own_chains())
+    both = sorted(own & set(said.get("runs", ())))
+    if both:
+        return f"that runs {both[0]} too"
+    known = (
+        said.get("protocol") == names.protocol and own & set(said["knows"]) and set(said["runs"]) & set(names.chains)
+    )
+    return None if known else ""
+
+
+def _by_chain(rows: pa.Table, own: list[str]) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of some chains, and those of others."""
+    there = pc.is_in(rows["chain"].cast(pa.string()), pa.array(own, pa.string()))
+    return rows.filter(there), rows.filter(pc.invert(there))
 
 
 def _buckets_for(lake: Lake) -> int:
@@ -231,14 +274,15 @@ def promises_of(derived: LakeLedger) -> list[dict[str, Any]]:
     ]
 
 
-def _others(
-    ledger: Ledger, table: str, schema: pa.Schema, own: list[dict[str, Any]] | None = None
-) -> list[dict[str, Any]]:
-    """Return what others state in a table, and what a run has stated with what is its ``own`` now."""
-    before: list[dict[str, Any]] = ledger.table(table).to_pylist()
-    if own is None:
-        return [row for row in before if row["stated_by"] != STATED_BY]
-    return before + [row for row in own if row not in before]
+def _of_others(ledger: Ledger, own: list[str]) -> list[dict[str, Any]]:
+    """Return the windows that others state, and those of chains that other lakes run."""
+    before: list[dict[str, Any]] = ledger.table("observed").to_pylist()
+    return [row for row in before if row["stated_by"] != STATED_BY or row["chain"] not in own]
+
+
+def _also(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what lanes promised, and what they promise beside it now."""
+    return before + [row for row in now if row not in before]
 
 
 def stated_table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -1,0 +1,121 @@
+"""Two lakes of one network in one ledger: each states its own events, and together they show what one alone cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from causeway.audit.auditing import Audit
+from causeway.model.errors import InvalidInput
+from causeway.network.network import Network
+from causeway.pipeline.lake_taking import ledger_of, take_lake
+from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_store import Ledger, open_ledger
+from tests.service.domain_lakes import both, sending
+
+SENDS = {
+    "near": sending("alice", "echo-right", 3) + sending("alice", "bob", method="transporter.transfer", amount=700),
+    "far": sending("bob", "echo-left", 2) + sending("carol", "echo-right"),
+}
+
+ALONE = """
+[network]
+protocol = "xdm"
+executor = "in_process"
+[[chains]]
+name = "head"
+role = "consensus"
+[[chains]]
+name = "tail"
+[[programs]]
+name = "echo"
+chain = "tail"
+program = "echo"
+[traffic]
+source = "script"
+[[traffic.send]]
+tick = 0
+to = "echo"
+method = "m"
+"""
+"""A network of the same protocol that no other lake is part of."""
+
+
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("lakes")
+    with both(folder, SENDS) as running:
+        running.until_idle()
+    return {name: str(folder / name) for name in ("near", "far")}
+
+
+def stored(ledger: Ledger) -> dict[str, list[str]]:
+    tables = {
+        name: pa.concat_tables([ledger.rows(bucket, table=name) for bucket in range(ledger.buckets)])
+        for name in ("ledger", "headers", "watermarks")
+    }
+    tables |= {name: ledger.table(name) for name in ("observed", "promises", "waiting")}
+    return {name: sorted(map(repr, table.to_pylist())) for name, table in tables.items()}
+
+
+def audited(place: str) -> Audit:
+    with ledger_of(place) as ledger:
+        return audit_ledger(ledger, executor="in_process")
+
+
+def verdicts(found: Audit) -> dict[str, str]:
+    return {check.name: check.verdict for check in found.checks.values()}
+
+
+def test_what_one_lake_leaves_unknown_both_show(lakes: dict[str, str], tmp_path: Path) -> None:
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    for target, order in ((one, ("near", "far")), (other, ("far", "near"))):
+        counts = [take_lake(lakes[name], target, buckets=2).rows for name in order]
+        assert take_lake(lakes["near"], target).commit is None and take_lake(lakes["far"], target).commit is None
+    assert stored(open_ledger(one)) == stored(open_ledger(other))
+    assert len(stored(open_ledger(one))["ledger"]) == sum(counts)  # no row of one is a row of the other
+    alone = verdicts(audited(lakes["near"]))
+    assert {alone[name] for name in ("exactly_once", "authenticity", "answers_without_request")} == {"unknown"}
+    found = audited(one)
+    together = verdicts(found)
+    assert "violated" not in together.values()
+    checks = ("exactly_once", "order", "gaps", "causality", "finality", "answers", "answers_without_request")
+    assert {name: together[name] for name in checks} == dict.fromkeys(checks, "holds")
+    # What a payload is, the log of the chain that sent it says alone.
+    assert found.checks["authenticity"].reasons.keys() == {("unknown", "content_unseen")}
+    assert not any(found.completeness["one_sided"].to_pylist())
+
+
+@pytest.mark.slow
+def test_a_lake_that_grew_is_taken_on_beside_another_one(tmp_path: Path) -> None:
+    target, whole = str(tmp_path / "ledger"), str(tmp_path / "whole")
+    with both(tmp_path / "lakes", SENDS) as running:
+        for _ in range(3):
+            for _ in range(4):
+                running.around()
+            for name in ("near", "far"):
+                take_lake(str(tmp_path / "lakes" / name), target, buckets=1)
+        running.until_idle()
+    for name in ("far", "near"):
+        take_lake(str(tmp_path / "lakes" / name), target)
+        take_lake(str(tmp_path / "lakes" / name), whole, buckets=1)
+    assert stored(open_ledger(target))["ledger"] == stored(open_ledger(whole))["ledger"]
+
+
+def test_lakes_that_exchange_nothing_have_no_ledger_in_common(lakes: dict[str, str], tmp_path: Path) -> None:
+    target = str(tmp_path / "ledger")
+    take_lake(lakes["near"], target)
+    before: Any = stored(open_ledger(target))
+    with both(tmp_path / "again", {}) as others:
+        others.until_idle()
+    with pytest.raises(InvalidInput, match="is another one that runs left too; give it a ledger of its own"):
+        take_lake(str(tmp_path / "again" / "near"), target)
+    (tmp_path / "alone.toml").write_text(ALONE)
+    with Network.from_scenario(tmp_path / "alone.toml", lake=str(tmp_path / "alone")) as alone:
+        alone.run()
+    with pytest.raises(InvalidInput, match="is another one; give it a ledger of its own"):
+        take_lake(str(tmp_path / "alone"), target)
+    assert stored(open_ledger(target)) == before
