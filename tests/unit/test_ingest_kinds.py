@@ -114,6 +114,12 @@ def test_two_columns_that_may_be_one_are_refused_and_a_missing_one_is_named() ->
         taken("source_chain,channel_id,sequence,ack_height\n", "ibc-packets", "f.csv")
 
 
+def test_files_are_named_in_any_case() -> None:
+    text = "source,destination,index,content\nA,B,1,x\n"
+    for file, event in (("Sends.CSV", "sent"), ("RECEIVES-2024.csv", "received")):
+        assert [row["event"] for row in rows_of(taken(text, "two-tables", file))] == [event]
+
+
 def test_words_for_nothing_are_nothing_where_a_number_stands() -> None:
     head = "source_chain,channel_id,sequence,send_height,send_time,ack_height,ack_time\n"
     rows = ["a,c,1,5,NaT,nan,NaN", "a,null,2,5,,NULL,", "a,c,NaN,5,,,"]

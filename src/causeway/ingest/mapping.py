@@ -162,7 +162,7 @@ class EventSection(FieldsSection):
     optional: bool = Field(
         False, description="Whether columns of present may be missing: there are no such events then."
     )
-    file: Text = Field("*", description="Names of files that have such rows, with * and ?.")
+    file: Text = Field("*", description="Names of files that have such rows, with * and ?, in any case.")
 
 
 class ValueSection(EventSection):

@@ -82,7 +82,7 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
     """
     name = unpacked_name(file.rsplit("/", 1)[-1])
     every: list[EventSection] = [*mapping.events, *mapping.value]
-    events = tuple(mapping.of(event) for event in every if fnmatch.fnmatch(name, event.file))
+    events = tuple(mapping.of(event) for event in every if _is_named(name, event.file))
     if not events:
         allowed = ", ".join(dict.fromkeys(event.file for event in every))
         text = f"{file}: the mapping has no event for a file of this name; it has for: {allowed}"
@@ -109,6 +109,10 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
             columns.update(there)
     columns.update(column for condition in mapping.ignore for column in condition)
     return Plan(mapping, file, events, frozenset(columns))
+
+
+def _is_named(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name.lower(), pattern.lower())
 
 
 def _any_of(event: EventSection, names: Collection[str]) -> list[bool]:
