@@ -31,7 +31,7 @@ from causeway.pipeline.lake_taking import ledger_of
 from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger, open_ledger
 from causeway.pipeline.ledger_watch import LedgerWatch, Watched
-from causeway.service.audit_metrics import MOST_LANES, OTHERS, AuditCollector, Shown, shown_by
+from causeway.service.audit_metrics import MOST_LANES, OTHERS, AuditCollector, Shown, in_order, shown_by
 from tests.property.audit_ledgers import table
 from tests.unit import ic_lake
 
@@ -282,6 +282,14 @@ def test_few_lanes_have_metrics_of_their_own_and_names_are_harmless() -> None:
     (lag,) = [value for (name, _), value in found.items() if name == "chain_lag_seconds"]
     assert lag == 60.0 and found["chain_last_height", (("chain", "b"),)] == 7
     assert all(len(value) <= 4 * 128 and value.isprintable() for _, labels in found for _, value in labels)
+
+
+def test_lanes_that_are_the_latest_have_metrics_of_their_own_however_little_waits_in_them() -> None:
+    many = [LaneBacklog(("p", "a", "b", f"{n}"), 1000, 1000 + n, 0, 0, 5.0, None, 1.0 + n % 2) for n in range(300)]
+    late = LaneBacklog(("p", "a", "b", "late"), 2, 1, 0, 0, 90.0, None, 80.0)
+    shown_first = in_order([*many, late])
+    assert shown_first[0] is late and len(shown_first) == 301 and len({lane.lane for lane in shown_first}) == 301
+    assert many[299] in shown_first[:MOST_LANES] and many[298] in shown_first[:MOST_LANES]
 
 
 def test_what_is_gone_is_told_as_zero_and_ages_are_by_the_clocks_of_the_data() -> None:

@@ -23,6 +23,9 @@ MOST_LANES = 100
 MOST_CHAINS = 100
 """So many lanes and chains have metrics of their own: those with the most that waits, and then the largest."""
 
+MOST_LATE = MOST_LANES // 2
+"""So many of these lanes are those whose oldest message is the most overdue."""
+
 MOST_CHARACTERS = 128
 """Names are cut to so many characters."""
 
@@ -65,9 +68,9 @@ CHAIN_GAUGES = (
 class Shown:
     """What is told: the last look that showed something.
 
-    ``rows``: of the ledger; ``findings``: by check, verdict and reason; ``examined``: by check; ``lanes``, ``chains``:
-    largest first; ``seen``: how many lanes; ``one_sided``: lanes of which only one end was recorded; ``totals``: by
-    check and verdict.
+    ``rows``: of the ledger; ``findings``: by check, verdict and reason; ``examined``: by check; ``lanes``: as
+    ``in_order``; ``chains``: largest first; ``seen``: how many lanes; ``one_sided``: lanes of which only one end was
+    recorded; ``totals``: by check and verdict.
     """
 
     commit: int
@@ -96,12 +99,21 @@ def shown_by(watched: Watched, checks: Collection[str]) -> Shown:
         sum(audit.completeness["rows"].to_pylist()),
         {(check.name, *key): count for check in found for key, count in check.reasons.items()},
         {check.name: check.examined for check in found},
-        sorted(lanes, key=lambda lane: (-lane.open, -lane.unacknowledged, -lane.messages)),
+        in_order(lanes),
         sorted(chains, key=lambda chain: -chain.rows),
         *(lanes_seen(audit), one_sided(audit)),
         *(len(watched.unread), watched.behind, watched.counts.get("quarantined", 0)),
         {(check.name, verdict): getattr(check, verdict) for check in found for verdict in ("violated", "unknown")},
     )
+
+
+def in_order(lanes: Collection[LaneBacklog]) -> list[LaneBacklog]:
+    """Return lanes as they are shown: some whose oldest message is the most overdue, then those with the most that
+    waits."""
+    late = sorted((lane for lane in lanes if lane.overdue), key=lambda lane: -(lane.overdue or 0.0))[:MOST_LATE]
+    known = {lane.lane for lane in late}
+    others = (lane for lane in lanes if lane.lane not in known)
+    return late + sorted(others, key=lambda lane: (-lane.open, -lane.unacknowledged, -lane.messages))
 
 
 class AuditCollector(Collector):
@@ -110,7 +122,7 @@ class AuditCollector(Collector):
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._shown: Shown | None = None
+        self._told: tuple[Shown, list[Metric]] | None = None
         self._up, self._looks, self._failures = 0, 0, 0
         self._last = 0.0
 
@@ -119,8 +131,9 @@ class AuditCollector(Collector):
         self._looks, self._up, self._last = self._looks + 1, 1, self._now()
         if shown is not None:
             # Reasons that were there once are told as 0, so that what is gone is seen to go.
-            known = {} if self._shown is None else dict.fromkeys(self._shown.findings, 0)
-            self._shown = replace(shown, findings={**known, **shown.findings})
+            known = {} if self._told is None else dict.fromkeys(self._told[0].findings, 0)
+            shown = replace(shown, findings={**known, **shown.findings})
+            self._told = shown, [*_of_look(shown)]
 
     def failed(self) -> None:
         """Take notice that a look failed."""
@@ -128,47 +141,14 @@ class AuditCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
-        shown = self._shown
         yield _gauge("up", "Whether the last look could read the ledger.", self._up)
         yield CounterMetricFamily(f"{PREFIX}looks", "Looks whether there is something new.", self._looks)
         yield CounterMetricFamily(f"{PREFIX}failures", "Looks that could not read the ledger.", self._failures)
         yield _gauge("last_look_time_seconds", "When the ledger was last read, of the Unix epoch.", self._last)
-        if shown is None:
-            return
-        yield _gauge("commit", "The last commit of the ledger that was read.", shown.commit)
-        if shown.height is not None:
-            yield _gauge("height", "The last height of the lake that was read.", shown.height)
-        yield _gauge("rows", "Rows of the ledger.", shown.rows)
-        yield _gauge("quarantined_records", "Records of the input that could not be read.", shown.quarantined)
-        yield _gauge("unread_buckets", "Buckets that cannot be read: they count as they were last read.", shown.unread)
-        yield _gauge("behind_buckets", "Buckets judged by windows of an earlier commit.", shown.behind)
-        yield _gauge("lanes", "Lanes that were seen.", shown.seen)
-        yield _gauge("one_sided_lanes", "Lanes of which only one end was recorded.", shown.one_sided)
-        yield _labelled("examined", "What a check looked at.", ["check"], {(k,): v for k, v in shown.examined.items()})
-        for verdict in ("violated", "unknown"):
-            of = {(check,): count for (check, each), count in shown.totals.items() if each == verdict}
-            yield _labelled(verdict, f"Findings of a check that are {verdict}.", ["check"], of)
-        labels = ["check", "verdict", "reason"]
-        yield _labelled("findings", "Findings by check, verdict and reason.", labels, shown.findings)
-        for name, what in (("open", "came or will not come"), ("unacknowledged", "their source is done with them")):
-            values = [getattr(lane, name) for lane in shown.lanes]
-            ages = [age for lane in shown.lanes if (age := getattr(lane, f"{name}_age")) is not None]
-            yield _gauge(f"{name}_messages", f"Messages of all lanes, sent, and nothing says that {what}.", sum(values))
-            yield _gauge(f"{name}_oldest_seconds", "Since the oldest of them was sent.", max(ages, default=0.0))
-        overdue = [lane.overdue for lane in shown.lanes if lane.overdue is not None]
-        text = "Since the oldest open message could have come: it was final, and its destination went on."
-        yield _gauge("overdue_seconds", text, max(overdue, default=0.0))
-        yield from self._lanes(shown.lanes)
-        yield from self._chains(shown.chains)
-
-    def _lanes(self, lanes: Sequence[LaneBacklog]) -> Iterable[Metric]:
-        keys = [tuple(_label(name) for name in lane.lane) for lane in lanes[:MOST_LANES]]
-        keys += [("", "", "", OTHERS)] * (len(lanes) - len(keys))
-        for name, text, of, together in LANE_GAUGES:
-            values = [getattr(lane, of) for lane in lanes]
-            if together is max:  # none that waits is 0 seconds old
-                values = [0.0 if value is None else value for value in values]
-            yield _labelled(name, text, LANE_LABELS, _together(keys, values, together))
+        if self._told is not None:
+            shown, metrics = self._told
+            yield from metrics
+            yield from self._chains(shown.chains)
 
     def _chains(self, chains: Sequence[ChainShown]) -> Iterable[Metric]:
         keys: list[Key] = [(_label(chain.chain),) for chain in chains[:MOST_CHAINS]]
@@ -177,6 +157,44 @@ class AuditCollector(Collector):
         for name, text, of, together in CHAIN_GAUGES:
             values = [_of_chain(chain, of, now) for chain in chains]
             yield _labelled(name, text, ["chain"], _together(keys, values, together))
+
+
+def _of_look(shown: Shown) -> Iterable[Metric]:
+    """Yield what is the same until the next look."""
+    yield _gauge("commit", "The last commit of the ledger that was read.", shown.commit)
+    if shown.height is not None:
+        yield _gauge("height", "The last height of the lake that was read.", shown.height)
+    yield _gauge("rows", "Rows of the ledger.", shown.rows)
+    yield _gauge("quarantined_records", "Records of the input that could not be read.", shown.quarantined)
+    yield _gauge("unread_buckets", "Buckets that cannot be read: they count as they were last read.", shown.unread)
+    yield _gauge("behind_buckets", "Buckets judged by windows of an earlier commit.", shown.behind)
+    yield _gauge("lanes", "Lanes that were seen.", shown.seen)
+    yield _gauge("one_sided_lanes", "Lanes of which only one end was recorded.", shown.one_sided)
+    yield _labelled("examined", "What a check looked at.", ["check"], {(k,): v for k, v in shown.examined.items()})
+    for verdict in ("violated", "unknown"):
+        of = {(check,): count for (check, each), count in shown.totals.items() if each == verdict}
+        yield _labelled(verdict, f"Findings of a check that are {verdict}.", ["check"], of)
+    labels = ["check", "verdict", "reason"]
+    yield _labelled("findings", "Findings by check, verdict and reason.", labels, shown.findings)
+    for name, what in (("open", "came or will not come"), ("unacknowledged", "their source is done with them")):
+        values = [getattr(lane, name) for lane in shown.lanes]
+        ages = [age for lane in shown.lanes if (age := getattr(lane, f"{name}_age")) is not None]
+        yield _gauge(f"{name}_messages", f"Messages of all lanes, sent, and nothing says that {what}.", sum(values))
+        yield _gauge(f"{name}_oldest_seconds", "Since the oldest of them was sent.", max(ages, default=0.0))
+    overdue = [lane.overdue for lane in shown.lanes if lane.overdue is not None]
+    text = "Since the oldest open message could have come: it was final, and its destination went on."
+    yield _gauge("overdue_seconds", text, max(overdue, default=0.0))
+    yield from _of_lanes(shown.lanes)
+
+
+def _of_lanes(lanes: Sequence[LaneBacklog]) -> Iterable[Metric]:
+    keys = [tuple(_label(name) for name in lane.lane) for lane in lanes[:MOST_LANES]]
+    keys += [("", "", "", OTHERS)] * (len(lanes) - len(keys))
+    for name, text, of, together in LANE_GAUGES:
+        values = [getattr(lane, of) for lane in lanes]
+        if together is max:  # none that waits is 0 seconds old
+            values = [0.0 if value is None else value for value in values]
+        yield _labelled(name, text, LANE_LABELS, _together(keys, values, together))
 
 
 def _of_chain(chain: ChainShown, of: str, now: float) -> float | None:
@@ -219,4 +237,4 @@ def _labelled(name: str, text: str, labels: Sequence[str], values: Any) -> Metri
     return metric
 
 
-__all__ = ["MOST_CHAINS", "MOST_LANES", "AuditCollector", "Shown", "shown_by"]
+__all__ = ["MOST_CHAINS", "MOST_LANES", "AuditCollector", "Shown", "in_order", "shown_by"]
