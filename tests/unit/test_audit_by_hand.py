@@ -189,3 +189,12 @@ def test_microseconds_count_in_any_year(begin: int) -> None:
     )
     fell = [row["magnitude"] for row in found.violations.to_pylist() if row["reason"] == "time_fell"]
     assert fell == [1, 1]
+
+
+def test_windows_with_no_block_between_them_have_no_time_between_them() -> None:
+    """A chain may be recorded in files, each with a window of its blocks and of their times."""
+    rows = [happened(1, "sent", 3)]
+    limit = promised(("answered", 5_000_000))
+    for first, verdict in ((4, "violated"), (5, "unknown")):
+        found = audited(rows, limit, [window("a", 0, 3), window("a", first, 20)])
+        assert {row["verdict"] for row in found.violations.to_pylist() if row["check"] == "answers"} == {verdict}

@@ -125,7 +125,7 @@ class Windows:
         every = [*self._of.get((chain, EVERY), ()), *own] if chain is not None else []
         rows = [row for row in every if row["events"] is None or event in row["events"]]
         heights = _joined([(row["first_height"], row["last_height"]) for row in rows], 1)
-        times = _joined([(row["first_time"], row["last_time"]) for row in rows], 0)
+        times = _joined([(row["first_time"], row["last_time"]) for row in rows] + _between(rows), 0)
         until = None
         begun = [row for row in rows if row["first_height"] is not None and row["first_height"] <= _GENESIS]
         ends = [row["last_time"] for row in begun if row["last_time"] is not None]
@@ -137,6 +137,22 @@ class Windows:
             (np.array([a for a, _ in times], np.int64), np.array([b for _, b in times], np.int64)),
             until,
         )
+
+
+def _between(rows: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+    """Return in times what windows cover together whose blocks follow each other, one behind the other: there is no
+    block between them, and so no time in which one is missing."""
+    names = ("first_height", "last_height", "first_time", "last_time")
+    whole = sorted(ends for row in rows if None not in (ends := tuple(row[name] for name in names)))
+    found: list[tuple[int, int, int]] = []
+    for first, last, begin, end in whole:
+        if first > last or begin > end:
+            continue
+        if found and first <= found[-1][0] + 1:
+            found[-1] = (max(found[-1][0], last), min(found[-1][1], begin), max(found[-1][2], end))
+        else:
+            found.append((last, begin, end))
+    return [(begin, end) for _, begin, end in found]
 
 
 def _joined(spans: Sequence[tuple[int | None, int | None]], step: int) -> list[tuple[int, int]]:

@@ -134,25 +134,29 @@ class Ledger:
 
     def windows(self, chain: str | None, lane: Lane, event: str, kind: str) -> list[tuple[int, int]]:
         """The windows of a chain in heights or times, as one where they touch."""
-        spans = sorted(
-            (row[f"first_{kind}"], row[f"last_{kind}"])
+        windows = [
+            row
             for row in self.observed
             if chain is not None
             and row["chain"] == chain
             and (lane_of(row) == EVERY or lane_of(row) == lane)
             and (row["events"] is None or event in row["events"])
-            and row[f"first_{kind}"] is not None
-            and row[f"last_{kind}"] is not None
-            and row[f"first_{kind}"] <= row[f"last_{kind}"]
-        )
-        touching = 1 if kind == "height" else 0
-        joined: list[tuple[int, int]] = []
-        for first, last in spans:
-            if joined and first <= joined[-1][1] + touching:
-                joined[-1] = (joined[-1][0], max(joined[-1][1], last))
-            else:
-                joined.append((first, last))
-        return joined
+        ]
+
+        def ends(row: Row, kind: str) -> tuple[int, int] | None:
+            first, last = row[f"first_{kind}"], row[f"last_{kind}"]
+            return None if first is None or last is None or first > last else (first, last)
+
+        spans = [span for row in windows if (span := ends(row, kind))]
+        if kind == "time":
+            # Windows with no block between them have no time between them either.
+            whole = [
+                (*heights, *times) for row in windows if (heights := ends(row, "height")) if (times := ends(row, kind))
+            ]
+            for low, high in joined_spans([each[:2] for each in whole], 1):
+                inside = [each for each in whole if low <= each[0] and each[1] <= high]
+                spans.append((min(each[2] for each in inside), max(each[3] for each in inside)))
+        return joined_spans(spans, 1 if kind == "height" else 0)
 
     def since_first_block(self, chain: str, row: Row) -> bool:
         """Whether all that a chain sent, on any lane, is covered from its first block to a row of that chain."""
@@ -229,3 +233,14 @@ class Ledger:
         if time is not None and any(end is not None and time <= end for end in ends):
             return "violated", "not_sent"
         return "unknown", "sends_not_covered"
+
+
+def joined_spans(spans: list[tuple[int, int]], touching: int) -> list[tuple[int, int]]:
+    """Spans as one where they overlap, or one begins at most so much behind another."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if joined and first <= joined[-1][1] + touching:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    return joined
