@@ -19,7 +19,7 @@ from causeway.audit.windows import Lane
 from causeway.ledger.codes import Names
 from causeway.ledger.order import lane_numbers
 from causeway.ledger.schema import LIMBS, MESSAGE, REVERTED, Event
-from causeway.model.order import groups_of, stable_order
+from causeway.model.order import groups_of, numbered, stable_order
 
 WORDS_OF_SUM = 5
 
@@ -102,9 +102,10 @@ def paid_in(value: pa.Table) -> Paid | None:
     lanes, lane = lane_numbers(rows)
     indexed = np.asarray(rows["index"].is_valid())
     index = rows["index"].fill_null(0).to_numpy()
-    names = whole(rows["message_id"]).dictionary_encode()
+    names = whole(rows["message_id"]).take(pa.array(np.flatnonzero(~indexed))).dictionary_encode()
     idents = names.dictionary.cast(pa.string())
-    ident = np.where(indexed, -1, names.indices.fill_null(-1).to_numpy(zero_copy_only=False)).astype(np.int64)
+    ident = np.full(len(indexed), -1, np.int64)
+    ident[~indexed] = names.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     known = Names()
     asset = known.codes(rows["asset"])
     keys = [lane.astype(np.uint64), (~indexed).astype(np.uint64), index, (ident + 1).astype(np.uint64)]
@@ -236,14 +237,13 @@ def _fees(paid: Paid, chosen: Bools, of: str, words: tuple[Words, Words]) -> pa.
     if not len(rows):
         return FEES_SCHEMA.empty_table()
     lane = np.repeat(paid.lane, paid.ends - paid.begins)[rows]
-    keys = np.column_stack((lane, paid.asset[rows].astype(np.int64)))
-    pairs, slot = np.unique(keys, axis=0, return_inverse=True)
+    pairs, slot = numbered((lane * len(paid.assets) + paid.asset[rows]).astype(np.uint64))
     totals = [np.zeros((len(pairs), WORDS_OF_SUM), np.uint64) for _ in range(2)]
     for sums, total in zip(words, totals, strict=True):
-        add_groups(slot.reshape(-1).astype(np.int64), np.ascontiguousarray(sums[rows]), total)
-    lanes = [paid.lanes[number] for number in pairs[:, 0].tolist()]
+        add_groups(slot, np.ascontiguousarray(sums[rows]), total)
+    lanes = [paid.lanes[pair // len(paid.assets)] for pair in pairs.tolist()]
     content = {name: [lane[place] for lane in lanes] for place, name in enumerate(FEES_SCHEMA.names[:4])}
-    content |= {"asset": [paid.assets[code] for code in pairs[:, 1].tolist()], "of": [of] * len(pairs)}
+    content |= {"asset": [paid.assets[pair % len(paid.assets)] for pair in pairs.tolist()], "of": [of] * len(pairs)}
     columns = {name: pa.array(texts, pa.string()) for name, texts in content.items()}
     columns |= {name: words_column(total) for name, total in zip(("paid", "given"), totals, strict=True)}
     return pa.table(columns, FEES_SCHEMA)

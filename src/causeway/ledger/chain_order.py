@@ -37,7 +37,11 @@ class Layout:
     def read(self, rows: pa.Table) -> pa.Table:
         """Return rows of a bucket, of several files perhaps, in order, each that says something else than others."""
         ordered = self.in_order(rows.unify_dictionaries().combine_chunks())
-        return ordered if self.once is None else self.once(ordered)
+        return self.each_once(ordered)
+
+    def each_once(self, rows: pa.Table) -> pa.Table:
+        """Return rows in order that say something else than others."""
+        return rows if self.once is None else self.once(rows)
 
 
 def header_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
@@ -80,9 +84,12 @@ def value_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
 
 
 def sorted_value(rows: pa.Table) -> pa.Table:
-    """Return movements of value by lane, index and ``message_id`` (null first), chain, height and position, then by who
-    states them and where."""
-    keys: Keys = [lane_numbers(rows)[1].astype(np.uint64), *_nulls_first(rows["index"]), name_ranks(rows["message_id"])]
+    """Return movements of value by lane, index (null first), of those without index ``message_id``, chain, height and
+    position, then by who states them and where."""
+    unnumbered = np.flatnonzero(~np.asarray(rows["index"].is_valid()))
+    named = np.zeros(rows.num_rows, dtype=np.uint32)
+    named[unnumbered] = name_ranks(rows["message_id"].take(pa.array(unnumbered)))
+    keys: Keys = [lane_numbers(rows)[1].astype(np.uint64), *_nulls_first(rows["index"]), named]
     keys.append(name_ranks(rows["chain"]))
     return _taken(rows, keys + _nulls_first(rows["height"]) + _nulls_first(rows["position"]) + _statement(rows))
 

@@ -112,7 +112,8 @@ class Ledger:
         loose = self.loose(bucket, table)
         if table == "value":
             parts = [*(self.read(file) for file in found), *([] if loose is None else [loose])]
-            rows = LAYOUTS[table].read(pa.concat_tables(parts)) if parts else schema.empty_table()
+            layout, whole = LAYOUTS[table], pa.concat_tables([schema.empty_table(), *parts])
+            rows = layout.read(whole) if len(parts) > 1 or loose is not None else layout.each_once(whole)
         elif (len(found) <= 1 and loose is None) or (table != "ledger" and table not in LAYOUTS):
             parts = [self.read(file, columns) for file in found]
             rows = pa.concat_tables(parts) if parts else schema.empty_table()
