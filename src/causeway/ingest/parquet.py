@@ -75,8 +75,8 @@ class ParquetSource:
     def _leaves(self) -> list[tuple[str, pa.DataType]]:
         try:
             found = list(_leaves(self.file.schema_arrow, ""))
-            zones = {kind.tz for _, kind in found if pa.types.is_timestamp(kind)}  # whose names may be no texts
-            "".join([name for name, _ in found] + [str(zone) for zone in zones]).encode()
+            clocks = {kind.tz for _, kind in found if pa.types.is_timestamp(kind)}  # whose names may be no texts
+            "".join([name for name, _ in found] + [str(clock) for clock in clocks]).encode()
         except ValueError as error:
             raise _unreadable(self.where, str(error)) from None
         return found
