@@ -198,3 +198,10 @@ def test_windows_with_no_block_between_them_have_no_time_between_them() -> None:
     for first, verdict in ((4, "violated"), (5, "unknown")):
         found = audited(rows, limit, [window("a", 0, 3), window("a", first, 20)])
         assert {row["verdict"] for row in found.violations.to_pylist() if row["check"] == "answers"} == {verdict}
+
+
+def test_a_window_from_height_1_is_not_all_where_another_one_shows_a_block_0() -> None:
+    rows = [happened(1, "received", 5)]
+    for others, verdict in (([], "violated"), ([window("a", 0, 0, events=["acknowledged"])], "unknown")):
+        found = audited(rows, observed=[window("a", 1, 20), window("b", 1, 20), *others])
+        assert found.checks["authenticity"].verdict == verdict

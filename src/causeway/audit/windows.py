@@ -14,7 +14,8 @@ Lane = tuple[str | None, str | None, str | None, str | None]
 Bools = npt.NDArray[np.bool_]
 EVERY: Lane = (None, None, None, None)
 _GENESIS = 1
-"""A window that begins at this height or before has all of a chain's blocks."""
+"""A window that begins at this height or before has all of a chain's blocks, unless another one shows that the chain
+has a block 0."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,13 @@ class Spans:
     """Windows of one chain for one lane and event, put together where they touch: firsts and lasts in order.
 
     ``all_until``: until which time, in microseconds, all since the chain's first block is covered; None: nothing is.
+    ``genesis``: the height of that block, as far as windows show it.
     """
 
     heights: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
     times: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
     all_until: int | None
+    genesis: int = _GENESIS
 
     @property
     def count(self) -> int:
@@ -77,7 +80,7 @@ class Spans:
     def since_genesis(self, height: npt.NDArray[Any]) -> Bools:
         """Return whether one window has a height and the chain's first block."""
         firsts, lasts = self.heights
-        if not len(firsts) or firsts[0] > _GENESIS:
+        if not len(firsts) or firsts[0] > self.genesis:
             return np.zeros(len(height), dtype=bool)
         return np.asarray(height <= lasts[0])
 
@@ -102,6 +105,7 @@ class Windows:
 
     def __init__(self, observed: pa.Table) -> None:
         self._of: dict[tuple[str | None, Lane], list[dict[str, Any]]] = {}
+        self._from_0: set[str] = set()
         rows = observed.set_column(
             observed.schema.get_field_index("first_time"), "first_time", observed["first_time"].cast(pa.int64())
         )
@@ -110,6 +114,8 @@ class Windows:
         )
         for row in rows.to_pylist():
             self._of.setdefault((row["chain"], _names_in(row)), []).append(row)
+            if row["first_height"] == 0:
+                self._from_0.add(row["chain"])
         self._known: dict[tuple[str | None, Lane, str], Spans] = {}
 
     def of(self, chain: str | None, lane: Lane, event: str) -> Spans:
@@ -127,7 +133,8 @@ class Windows:
         heights = _joined([(row["first_height"], row["last_height"]) for row in rows], 1)
         times = _joined([(row["first_time"], row["last_time"]) for row in rows] + _between(rows), 0)
         until = None
-        begun = [row for row in rows if row["first_height"] is not None and row["first_height"] <= _GENESIS]
+        genesis = 0 if chain in self._from_0 else _GENESIS
+        begun = [row for row in rows if row["first_height"] is not None and row["first_height"] <= genesis]
         ends = [row["last_time"] for row in begun if row["last_time"] is not None]
         if ends:
             reached = max(ends)
@@ -136,6 +143,7 @@ class Windows:
             (np.array([a for a, _ in heights], np.uint64), np.array([b for _, b in heights], np.uint64)),
             (np.array([a for a, _ in times], np.int64), np.array([b for _, b in times], np.int64)),
             until,
+            genesis,
         )
 
 

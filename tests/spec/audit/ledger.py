@@ -158,10 +158,15 @@ class Ledger:
                 spans.append((min(each[2] for each in inside), max(each[3] for each in inside)))
         return joined_spans(spans, 1 if kind == "height" else 0)
 
+    def first_block(self, chain: str | None) -> int:
+        """The height of a chain's first block: 1, unless a window begins at 0."""
+        return 0 if any(row["chain"] == chain and row["first_height"] == 0 for row in self.observed) else 1
+
     def since_first_block(self, chain: str, row: Row) -> bool:
         """Whether all that a chain sent, on any lane, is covered from its first block to a row of that chain."""
         first = self.windows(chain, EVERY, "sent", "height")[:1]
-        if row["height"] is not None and any(low <= 1 and row["height"] <= high for low, high in first):
+        block = self.first_block(chain)
+        if row["height"] is not None and any(low <= block and row["height"] <= high for low, high in first):
             return True
         end = self.all_until(chain, EVERY)
         return row["time"] is not None and end is not None and bool(row["time"] <= end)
@@ -172,11 +177,11 @@ class Ledger:
         return next((span for span in spans if span[0] <= time <= span[1]), None)
 
     def together(self, one: Row | None, other: Row, lane: Lane, event: str) -> bool:
-        """Whether one window of a chain has two rows; None: the first block of the chain, of height 0 or 1."""
+        """Whether one window of a chain has two rows; None: the first block of the chain."""
         heights = self.windows(other["chain"], lane, event, "height")
         if one is None:
             return other["height"] is not None and any(
-                first <= 1 and other["height"] <= last for first, last in heights[:1]
+                first <= self.first_block(other["chain"]) and other["height"] <= last for first, last in heights[:1]
             )
         if one["chain"] != other["chain"]:
             return False
@@ -205,7 +210,7 @@ class Ledger:
             and (lane_of(row) == EVERY or lane_of(row) == lane)
             and (row["events"] is None or event in row["events"])
             and row["first_height"] is not None
-            and row["first_height"] <= 1
+            and row["first_height"] <= self.first_block(chain)
             and row["last_time"] is not None
         ]
         if not ends:
