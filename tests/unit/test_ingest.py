@@ -295,6 +295,7 @@ def test_parquet_is_read_with_its_own_types_and_a_float_is_one_where_it_is_exact
         given["sequence"] = pa.array(values)
         found = taken(stored(**given), "ibc-packets", "f.parquet")
         assert [row["index"] for row in rows_of(found)] == [good] and why(found) == [(1, "not_a_number", "index")]
+        assert float(found.quarantine["value"][0].as_py()) == values[0]
     given["sequence"] = pa.array([[1], [2]])
     with pytest.raises(InvalidInput, match="column sequence is list<element: int64>; a mapping reads text"):
         taken(stored(**given), "ibc-packets", "f.parquet")

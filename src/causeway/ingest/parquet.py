@@ -273,7 +273,9 @@ def _whole(column: pa.Array) -> pa.Array:
     if bool((good | missing).all()):
         return numbers
     pairs = zip(missing, values.tolist(), strict=True)
-    texts = pa.array([None if gone else repr(value) if abs(value) < _EXACT else f"{value:e}" for gone, value in pairs])
+    texts = pa.array(
+        [None if gone else repr(value) if abs(value) < _EXACT else f"{value:.16e}" for gone, value in pairs]
+    )
     return pc.if_else(pa.array(good), numbers.cast(pa.string()), texts)
 
 
