@@ -116,3 +116,15 @@ def test_where_there_is_room_no_message_is_kept(monkeypatch: pytest.MonkeyPatch)
     assert case(rows, 4000, 8).audit(2).checks["back_pressure"].verdict == "holds"
     with pytest.raises(AssertionError, match="were kept"):
         case(rows, 4000, 2).audit(2)
+
+
+def test_what_ended_nobody_saw_when_is_not_surely_in_flight() -> None:
+    rows = [row("sent", 1, 1), row("acknowledged", 1, None), row("sent", 2, 4)]
+    timed = [{**each, "time": 10 * number} for number, each in enumerate(rows)]
+    timed[1]["time"] = None
+    given = case(timed, 20, 1)
+    for each in given.observed:
+        each.update(first_time=0, last_time=1000)
+    found = given.audit()
+    compare(given, found)
+    assert found.checks["back_pressure"].reasons == {("unknown", "ends_not_covered"): 1}

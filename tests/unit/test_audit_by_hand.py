@@ -147,6 +147,18 @@ def test_a_response_to_nothing_is_wrong_where_the_input_would_show_the_request()
     assert said(audited(other), "answers_without_request") == [("violated", "no_request", 2, 4)]
 
 
+def test_a_response_counts_on_the_chain_that_asked() -> None:
+    """One that was seen elsewhere says nothing of who asks: a request in another lane of that chain waits only for
+    what its own lane shows."""
+    back = {"source": "b", "destination": "a", "lane": "y"}
+    rows = [happened(1, "sent", 5), happened(1, "received", 9, kind="response", answers="r", chain="b", **back)]
+    windows = [window("a", 1, 1000, **LANE)]
+    found = audited(rows, promised(("answered", 1_000_000)), windows)
+    assert said(found, "answers") == [("violated", "unanswered", 1, 1)]
+    rows[1]["chain"] = "a"
+    assert said(audited(rows, promised(("answered", 1_000_000)), windows), "answers") == [("unknown", "open", 1, 1)]
+
+
 def test_what_meets_may_wait_in_a_file_and_come_in_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [asked(index, 10) for index in range(200)]
     rows += [replied(1000 + index, index % 150, 15 + index) for index in range(199, 0, -1)]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.checks import NO_FINDING, Bucket, own_replies
-from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, REQUEST, Columns, code_of
+from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, REQUEST, code_of
 from causeway.audit.naming import digests_of, own_names
 from causeway.audit.windows import EVERY, Lane
 from causeway.ledger.order import EVENTS
@@ -79,7 +79,7 @@ class Answering:
 def replies_in(bucket: Bucket) -> pa.Table:
     """Return of which chains a run may have responses that name what they answer (``CALLERS_SCHEMA``)."""
     columns = bucket.columns
-    rows = _response_rows(columns)
+    rows = _response_rows(bucket)
     if len(rows):
         named = np.asarray(columns.rows.take(("answers",), rows)["answers"].is_valid())
         rows = rows[named]
@@ -94,11 +94,17 @@ def replies_in(bucket: Bucket) -> pa.Table:
     return pa.table(content, CALLERS_SCHEMA)
 
 
-def _response_rows(columns: Columns) -> Ints:
-    """Return the rows of messages that answer, on a chain that may have asked."""
+def _response_rows(bucket: Bucket) -> Ints:
+    """Return the rows of messages that answer, on the chain that asked."""
+    columns = bucket.columns
     if not columns.events.intersection(_HERE):
         return np.zeros(0, np.int64)
-    return np.flatnonzero(_IS_RESPONSE[columns.kind] & _IS_HERE[columns.event] & (columns.alive == 1))
+    rows = np.flatnonzero(_IS_RESPONSE[columns.kind] & _IS_HERE[columns.event] & (columns.alive == 1))
+    rows = rows[~((columns.event[rows] == code_of(Event.RECEIVED)) & (bucket.messages.status[rows] == _FORGED))]
+    codes = {name: code for code, name in enumerate(columns.chains)}
+    here = np.array([codes.get(lane[2] or "", -1) for lane in columns.lanes], np.int64)
+    found: Ints = rows[(columns.chain[rows] < 0) | (columns.chain[rows] == here[columns.lane[rows]])]
+    return found
 
 
 def records_of(bucket: Bucket, places: Ints, number: int, state: Answering) -> Iterator[tuple[str, pa.Table]]:
@@ -168,12 +174,8 @@ def _requests(bucket: Bucket, places: Ints, number: int, lanes: Array, asking: A
 
 def _responses(bucket: Bucket, places: Ints, number: int, lanes: Array, callers: Array) -> pa.Table:
     columns = bucket.columns
-    rows = _response_rows(columns)
+    rows = _response_rows(bucket)
     rows = rows[callers[columns.lane[rows]] >= 0]
-    rows = rows[~((columns.event[rows] == code_of(Event.RECEIVED)) & (bucket.messages.status[rows] == _FORGED))]
-    codes = {name: code for code, name in enumerate(columns.chains)}
-    here = np.array([codes.get(lane[2] or "", -1) for lane in columns.lanes], np.int64)
-    rows = rows[(columns.chain[rows] < 0) | (columns.chain[rows] == here[columns.lane[rows]])]
     digests, named = digests_of(columns, rows, "answers")
     rows, digests = rows[named], digests[named]
     # Of each message and request the first row, by place.

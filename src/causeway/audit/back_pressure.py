@@ -58,13 +58,15 @@ _IS_END = np.array([event in {end.value for end in ENDS} for event in EVENTS])
 @dataclass(frozen=True)
 class Flights:
     """Sent messages of some lanes: of each its number, first sending, lane code and, in heights and in times, its place
-    and that of its end (``NOWHERE``: not seen); ``ends_placed``: whether all ends that were seen have a height."""
+    and that of its end (``NOWHERE``: not seen); ``ended``: whether any end was seen, ``ends_placed``: whether all that
+    were have a height."""
 
     messages: Ints
     rows: Ints
     lane: Ints
     heights: tuple[Words, Words]
     times: tuple[Words, Words]
+    ended: Bools
     ends_placed: Bools
 
     @classmethod
@@ -74,25 +76,26 @@ class Flights:
         messages = np.flatnonzero(lanes[bucket.lane] & (sent >= 0)) if lanes.any() else np.zeros(0, np.int64)
         rows = sent[messages].astype(np.int64)
         end_height, end_time = np.full(len(messages), NO_HEIGHT), np.full(len(messages), NO_TIME)
-        placed = np.ones(len(messages), bool)
+        ended, placed = np.zeros(len(messages), bool), np.ones(len(messages), bool)
         at, ends = _ends(bucket, messages)
         if len(at) and (at[1:] == at[:-1]).any():
             np.minimum.at(end_height, at, columns.height[ends])
             np.minimum.at(end_time, at, columns.time[ends])
         else:
             end_height[at], end_time[at] = columns.height[ends], columns.time[ends]
+        ended[at] = True
         placed[at[columns.height[ends] == NO_HEIGHT]] = False
         return cls(
             *(messages, rows, bucket.lane[messages].astype(np.int64)),
-            *((columns.height[rows], end_height), (time_places(columns.time[rows]), time_places(end_time)), placed),
+            *((columns.height[rows], end_height), (time_places(columns.time[rows]), time_places(end_time))),
+            *(ended, placed),
         )
 
     def taken(self, which: Array) -> Flights:
         """Return some of them."""
         heights, times = ((own[0][which], own[1][which]) for own in (self.heights, self.times))
-        return Flights(
-            self.messages[which], self.rows[which], self.lane[which], heights, times, self.ends_placed[which]
-        )
+        messages, rows, lane = (each[which] for each in (self.messages, self.rows, self.lane))
+        return Flights(messages, rows, lane, heights, times, self.ended[which], self.ends_placed[which])
 
 
 def time_places(times: Array) -> Words:

@@ -102,7 +102,8 @@ def flights_of(bucket: Bucket, places: Ints, number: int, state: Pressure) -> It
     own, place, end = own.taken(which), place[which], end[which]
     until = _until(bucket, own, place, end, cuts)
     flying, unended = (end != NOWHERE) & (end > place), end == NOWHERE
-    covered = unended & (until != NOWHERE)
+    # Of one that ended nobody knows where, nothing is sure.
+    covered = unended & ~own.ended & (until != NOWHERE)
     group = np.array([cut.groups[0] if cut and len(cut.groups) == 1 else -1 for cut in cuts], np.int64)[own.lane]
     stops, sums = [STOPS_SCHEMA.empty_table()], [SUMS_SCHEMA.empty_table()]
     orders = None

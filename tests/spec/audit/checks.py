@@ -341,7 +341,7 @@ def back_pressure(ledger: Ledger) -> Checked:
                 if ends:
                     certain += min(ends) > now
                 else:
-                    covered = all(spanned(ledger, lane, event, kind, begun, now) for event in ENDS)
+                    covered = not its_ends and all(spanned(ledger, lane, event, kind, begun, now) for event in ENDS)
                     certain += covered
                     possible += not covered
             possible += certain
