@@ -106,6 +106,11 @@ def test_what_is_not_seen_of_a_payment_is_unknown() -> None:
         *(window(name, 1, 1000, events=["sent", "received"]) for name in "ab"),
         window("b", 1, 8, events=["value"]),
     ]
+    # So may one of the chain that sent, which ends before that, or of which the time is not seen.
+    no_time = {"first_time": None, "last_time": None}
+    for source in (window("a", 1, 6), {**window("a", 1, 1000), **no_time}):
+        found = said(audited([SENT, GOT], [], [source, window("b", 1, 1000)]))
+        assert found == [("unknown", "payments_not_covered", 1, "received", 3.0, 2)]
     assert said(audited([SENT, GOT], [], early)) == [("unknown", "payments_not_covered", 1, "received", 3.0, 2)]
 
 

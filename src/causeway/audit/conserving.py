@@ -50,9 +50,11 @@ def _partly_without_content(bucket: Bucket, messages: Ints, count: int) -> Bools
 
 
 def _payments_covered(bucket: Bucket, messages: Ints, count: int) -> Bools:
-    """Return which messages have their sending and their receipt in the last window of value of the chain, where there
-    are such windows: what was paid out of them is in the input. ``messages``: those to look at, of ``count``."""
+    """Return which messages have their sending and their receipt in the last window of value of the chain, and that of
+    the sending goes on until the receipt, where there are such windows: what was paid out of them is in the input.
+    ``messages``: those to look at, of ``count``."""
     columns, covered = bucket.columns, np.ones(count, dtype=bool)
+    receipt = bucket.first(Event.RECEIVED)[messages]
     for event in (Event.SENT, Event.RECEIVED) if len(messages) else ():
         rows = bucket.first(event)[messages]
         for places, spans, _ in bucket.spans(rows, columns.chain[rows], VALUE):
@@ -61,6 +63,9 @@ def _payments_covered(bucket: Bucket, messages: Ints, count: int) -> Bools:
                 by_height = (height != NO_HEIGHT) & bool(len(spans.heights[0]))
                 by_time = (time != NO_TIME) & spans.in_last_time(time)
                 covered[messages[places]] &= np.where(by_height, spans.in_last_height(height), by_time)
+                if event is Event.SENT:
+                    came, lasts = columns.time[receipt[places]], spans.times[1]
+                    covered[messages[places]] &= (came <= lasts[-1]) & (came != NO_TIME) if len(lasts) else False
     return covered
 
 
