@@ -360,7 +360,7 @@ class Network:
         return program_state(self.lake, self._before, self._deployed.topology, name)
 
     def summary(self) -> dict[str, Any]:
-        """Return what became of all messages, counted from the ledger by one query: in this process where it fits into
+        """Return what became of all messages, counted from the logs by one query: in this process where it fits into
         its memory or no session is open that could be asked, else by Spark.
         """
         without = self.scenario.network.executor == "in_process" and open_one() is None

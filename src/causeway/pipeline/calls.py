@@ -1,4 +1,4 @@
-"""What became of every call: the ledger's rows put together by the call they belong to.
+"""What became of every call: the rows of the logs put together by the call they belong to.
 
 A call is named by (caller, callee, callback): the request carries it from caller to callee, the response back. The
 queries are SQL that Spark and DataFusion understand alike, over the log tables ``{outbound}`` and ``{events}``: a run

@@ -1,4 +1,4 @@
-"""The lake's tables as Spark DataFrames: topology, logs, state at a height, calls, and the counts over them."""
+"""The lake's tables as Spark DataFrames: topology, logs, state at a height, the ledger, calls, and the counts."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ class LakeTables:
     def summary(self) -> dict[str, Any]:
         """Return what became of all calls: ``calls.COUNTS``, and ``lost_because``, how many were lost by cause.
 
-        Counted from the rows of the ledger by one query.
+        Counted from the rows of the logs by one query.
         """
         query = calls.summary_query(removed_programs(self._lake, self.manifest()))
         undone = reverted(self._lake, self.manifest())
