@@ -301,7 +301,7 @@ def conserved(ledger: Ledger, message: Message, paid: Paid | None) -> list[Findi
     if difference > 0:
         return said("violated", "more_received" if receipt or came else "more_paid", row, difference)
     if difference < 0:
-        covered = out >= 0 and payments_covered(ledger, (base, receipt))
+        covered = out >= 0 and payments_covered(ledger, base, receipt)
         verdict, reason = ("violated", "less_received") if covered else ("unknown", "payments_not_covered")
         return said(verdict, reason, row, -difference)
     if receipt and timed_out:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tests.spec.audit.ledger import EVERY, Finding, Lane, Ledger, Message, Row, lane_of
@@ -75,13 +74,18 @@ def statement(row: Row) -> tuple[Any, ...]:
     return tuple((row[name] is not None, row[name]) if row[name] is not None else (False,) for name in names)
 
 
-def payments_covered(ledger: Ledger, rows: Iterable[Row]) -> bool:
-    """Whether no payment can be missing in the input that was made after one of these rows on its chain."""
-    for row in rows:
+def payments_covered(ledger: Ledger, sent: Row, receipt: Row) -> bool:
+    """Whether no payment can be missing in the input: the last windows of value of both chains, where they have any,
+    show all since the sending and the receipt, and that of the source reaches the receipt."""
+    for row in (sent, receipt):
         lane = lane_of(row)
-        shown = any(ledger.windows(row["chain"], lane, "value", kind) for kind in ("height", "time"))
-        if shown and not ledger.in_last_window(row, lane, "value"):
-            return False
+        times = ledger.windows(row["chain"], lane, "value", "time")
+        if times or ledger.windows(row["chain"], lane, "value", "height"):
+            if not ledger.in_last_window(row, lane, "value"):
+                return False
+            reaches = times and receipt["time"] is not None and receipt["time"] <= times[-1][1]
+            if row is sent and not reaches:
+                return False
     return True
 
 
