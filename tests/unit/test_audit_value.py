@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -14,6 +15,10 @@ from causeway.audit.auditing import Audit, audit
 from causeway.ledger.chain_order import value_buckets, value_once
 from causeway.ledger.order import buckets_of, sorted_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
+from causeway.pipeline import ledger_store, ledger_upkeep
+from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_store import LedgerWriter, create_ledger, open_ledger
+from causeway.pipeline.ledger_upkeep import keep_up
 from tests.property.audit_ledgers import table
 from tests.unit.test_audit_by_hand import LANE, WHOLE, Row, happened, promised, window
 
@@ -237,3 +242,26 @@ def test_movements_that_several_files_state_are_one() -> None:
         *((1, "one"), (1, "one"), (2, "one"), (3, "two"), (3, "one"), (4, None), (4, None)),
     ]
     assert value_once(table(rows[:2], VALUE_SCHEMA)).num_rows == 2
+
+
+def test_value_that_lies_in_no_bucket_is_read_and_gets_into_buckets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [moved("a", 5, "b", 100), came("b", 9, "a", 70), came("b", 12, "a", 31)]
+    place = str(tmp_path / "ledger")
+    writer = LedgerWriter(create_ledger(place, 4))
+    with monkeypatch.context() as as_before:
+        as_before.setattr(ledger_store, "LOOSE_TABLES", ("ledger",))
+        writer.write("value", table([{**row, "source_file": "one"} for row in rows], VALUE_SCHEMA))
+    writer.write("value", table([{**row, "source_file": "two"} for row in rows], VALUE_SCHEMA))
+    writer.write("observed", table(WHOLE, OBSERVED_SCHEMA))
+    writer.commit([], {})
+    found = audit_ledger(open_ledger(place), executor="in_process")
+    assert found.checks["conservation"].reasons == {("violated", "more_came_than_left"): 1}
+    monkeypatch.setattr(ledger_upkeep, "LEAST", 1)
+    keep_up(open_ledger(place))
+    after = open_ledger(place)
+    assert {file.bucket for file in after.files("value")} == {1, 3}
+    assert sum(after.rows(bucket, table="value").num_rows for bucket in range(4)) == len(rows)
+    again = audit_ledger(after, executor="in_process")
+    assert again.checks == found.checks and again.abroad.equals(found.abroad)
