@@ -20,7 +20,18 @@ from tests.planting.lanes import (
     skipped,
     unanswered,
 )
-from tests.planting.messages import Kind, again, altered, amount, early, forged_too, reused, timed_out_too, unsent
+from tests.planting.messages import (
+    Kind,
+    again,
+    altered,
+    amount,
+    copied_early,
+    early,
+    forged_too,
+    reused,
+    timed_out_too,
+    unsent,
+)
 from tests.planting.stated import fell, header, two_values
 from tests.planting.traffic import Named, Planted, Traffic
 from tests.planting.value import came_unsent, paid_beyond, paid_other_asset, paid_too, paid_unsent, payment_lost
@@ -37,6 +48,7 @@ KINDS: dict[str, Kind] = {
     "skipped": skipped,
     **{f"{effect}_before_{cause}": before(cause, effect) for cause, effect in BEFORE},
     "early": early,
+    "copied_early": copied_early,
     "unanswered": unanswered,
     "late": late,
     "answered_twice": answered_twice,

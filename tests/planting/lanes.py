@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.planting.messages import OVER, Kind, last_place, next_index, overdue, reply_lost
 from tests.planting.traffic import ORDERS, Named, Planted, Span, Traffic, named, other_content, spans
+from tests.spec.audit.checks import ENDED_AT_SOURCE
 from tests.spec.audit.ledger import Lane, Message, Row
 
 
@@ -115,6 +116,8 @@ def skipped(net: Traffic, random: Random) -> Planted | None:
         if any(other.is_open for other in others) or not net.window(
             lane[2], "height", low, above["height"], "received"
         ):
+            continue
+        if not all(net.ledger.reaches(lane[1], lane, event, above["time"]) for event in ENDED_AT_SOURCE):
             continue
         lost = reply_lost(net, message, row)
         missing = [] if answers_of(net, message) else overdue(net, message)

@@ -44,6 +44,31 @@ def again(event: str) -> Kind:
     return kind
 
 
+def copied_early(net: Traffic, random: Random) -> Planted | None:
+    """It is received before it was sent, or sooner than it can be final, and then as it should be: only the copy is
+    named."""
+    for message in net.messages(random, "sent", "received"):
+        sent, row = message.first("sent"), message.first("received")
+        least = net.ledger.number(message.lane, "final_after") or 0
+        if row is None or None in (sent["time"], row["time"]) or row["time"] - sent["time"] < least:
+            continue
+        unsent = least == 0 or random.random() < 0.5
+        here = unsent and row["chain"] == sent["chain"] and None not in (row["height"], sent["height"])
+        height = sent["height"] if here else row["height"]
+        if height == 0:
+            continue
+        found = [named("exactly_once", "received_again", message)]
+        if unsent:
+            found.append(named("causality", "received_before_sent", message))
+        if valued(net, message):
+            found.append(named("conservation", "more_received", message))
+        net.take(message)
+        time = sent["time"] - 1 if unsent else sent["time"] + least - 1
+        extra = net.add(row, height=None if height is None else height - 1, position=None, time=time)
+        return Planted("copied_early", frozenset(found), spans(sent, row, extra))
+    return None
+
+
 def last_place(net: Traffic, lane: Lane, event: str) -> Row | None:
     """The last row of an event in a lane, if nothing is open behind it and all have places."""
     rows = [row for message in net.by_lane[lane] for row in message.all(event)]

@@ -20,7 +20,7 @@ class Cut(NamedTuple):
 
 
 def cut_by_chance(random: Random, case: Case) -> Cut:
-    """A few neighbouring blocks of a chain, of which the input has some."""
+    """A few neighbouring blocks of a chain, of which the input has some, or all to the end."""
     rows = [row for row in (*case.rows, *case.watermarks, *case.value) if row["time"] is not None]
     chain = random.choice(sorted({row["chain"] for row in case.observed} & {row["chain"] for row in rows}))
     rows = [row for row in rows if row["chain"] == chain]
@@ -29,6 +29,10 @@ def cut_by_chance(random: Random, case: Case) -> Cut:
         first = random.randrange(len(times))
         return Cut(chain, None, (times[first], times[min(len(times) - 1, first + random.choice((0, 10, 1000)))]))
     low = random.choice(rows)["height"]
+    if random.random() < 0.2:
+        times = [row["time"] for row in rows if low <= row["height"]]
+        ends = [row["last_time"] for row in case.observed if row["chain"] == chain and row["last_time"] is not None]
+        return Cut(chain, (low, 2**63), (min(times), max(times + ends)))
     high = low + random.choice((0, 1, 3, 8))
     times = [row["time"] for row in rows if low <= row["height"] <= high]
     return Cut(chain, (low, high), (min(times), max(times)))

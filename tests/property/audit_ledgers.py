@@ -258,6 +258,44 @@ def by_chance(random: Random) -> Case:
     return Case(some_rows, observed, promises, *stated_too, value_by_chance(random, lanes, some_rows))
 
 
+def journeys_by_chance(random: Random) -> Case:
+    """Messages that travel in order, of which some are lost. Some have copies that were received at another place, or
+    rows that say that something was taken back, which the ledger need not have; windows end anywhere."""
+    rows: list[Row] = []
+    for target, lane in (("b", "x"), ("b", "y"), ("a", "x")):
+        own: Row = {"protocol": "p", "source": "a", "destination": target, "lane": lane, "asset": "gold", "amount": 7}
+        for index in range(random.randrange(1, 7)):
+            sent = 2 * index + random.randrange(2)
+            came = sent + random.choice((1, 2, 2, 3))
+            happens = [("sent", "a", sent), ("received", target, came)][: random.choice((1, 2, 2, 2))]
+            happens += [("received", target, sent + random.randrange(-2, 5)) for _ in range(random.choice(HOW_OFTEN))]
+            happens += [("timed_out", "a", came + 2)] * (random.random() < 0.1)
+            happens += [("executed", target, came)] * (len(happens) > 1 and random.random() < 0.3)
+            happens += [("reverted", target, sent + random.randrange(5)) for _ in range(random.choice(HOW_OFTEN))]
+            for event, chain, place in happens:
+                row = {**own, "index": index, "event": event, "chain": chain, "kind": "request"}
+                row["payload_hash"] = content(random.choice((1,) * 12 + (2, None)))
+                row["detail"] = random.choice(("received", "received", "sent")) if event == "reverted" else None
+                for kind in ("height", "time"):
+                    row[kind] = None if random.random() < 0.06 else max(0, place)
+                rows += [row] if random.random() < 0.95 else []
+    observed = []
+    for chain in ("a", "b"):
+        hole, end = random.choice((None, None, 2, 5)), random.choice((4, 9, 13, 20))
+        for first, last in [(0, end)] if hole is None else [(0, hole - 1), (hole + 1, end)]:
+            heights, times = (ends if random.random() < 0.85 else (None, None) for ends in ((first, last),) * 2)
+            names = ("first_height", "last_height", "first_time", "last_time")
+            observed.append({"chain": chain, "events": None, **dict(zip(names, heights + times, strict=True))})
+    promised = [
+        each for each in ("numbered", "ordered_sends", "ordered_receives", "conserved") if random.random() < 0.8
+    ]
+    promises: list[Row] = [{"promise": each} for each in promised]
+    promises += [{"promise": "final_after", "number": random.choice((None, 1, 2, 3))}]
+    return Case(rows, observed, promises)
+
+
+HOW_OFTEN = (0, 0, 0, 0, 1, 2)
+
 HOLDERS = ("message", "message", "account:x", "abroad:a", "abroad:b", "abroad:c", "burned", "abroad", None)
 
 

@@ -51,6 +51,7 @@ class Network:
             self.travels(lane, index, places[0], places[1] if came else None, fee=random.choice((0, 1, 2**70)))
             self.add(lane, index, "acknowledged" if came else "timed_out", lane["source"], places[2])
             if not came:
+                places[1] = places[2]  # nothing is received behind it before that
                 back = {"from": "abroad:" + lane["destination"], "to": "account:1"}
                 self.moved(lane, index, lane["source"], places[2], value_of(index), "refunded", **back)
             flights.append((places[0], places[2]))

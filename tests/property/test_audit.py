@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.audit import along, joining, parts, passing
-from tests.property.audit_ledgers import by_chance, compare
+from tests.property.audit_ledgers import by_chance, compare, journeys_by_chance
 from tests.property.audit_plants import LIMIT, Network
 from tests.property.audit_values import valued_by_chance
 
@@ -19,6 +19,16 @@ from tests.property.audit_values import valued_by_chance
 @given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 2, 5)))
 def test_an_audit_finds_what_the_oracle_finds(seed: int, buckets: int, cut: int) -> None:
     case = by_chance(Random(seed))
+    with patch.object(parts, "PART_ROWS", cut):
+        compare(case, case.audit(buckets))
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
+def test_what_is_found_of_copies_and_of_what_was_taken_back_is_what_the_oracle_finds(
+    seed: int, buckets: int, cut: int
+) -> None:
+    case = journeys_by_chance(Random(seed))
     with patch.object(parts, "PART_ROWS", cut):
         compare(case, case.audit(buckets))
 

@@ -63,6 +63,24 @@ def test_a_message_that_timed_out_in_a_hole_of_the_input_was_not_skipped() -> No
     assert said(audited(rows, ordered, cut), "gaps") == [("unknown", "skipped_not_covered", 2, None)]
 
 
+def test_what_may_have_timed_out_after_the_input_of_its_source_ends_was_not_skipped() -> None:
+    for far in (0, 2**18):  # in one segment, and in two
+        rows = [happened(index, "sent", index % 10) for index in (1, 2, far + 3)]
+        rows += [happened(1, "received", 5), happened(far + 3, "received", 50)]
+        ordered, there = promised("ordered_receives"), window("b", 0, 90)
+        for last, found in ((49, "skipped_not_covered"), (50, "skipped")):
+            verdict = "unknown" if found == "skipped_not_covered" else "violated"
+            assert said(audited(rows, ordered, [window("a", 0, last), there]), "gaps") == [(verdict, found, 2, None)]
+        not_covered = [("unknown", "skipped_not_covered", 2, None)]
+        cut = [window("a", 0, 90, events=["sent", "dropped", "rejected"])]
+        cut += [window("a", 0, 49, events=["timed_out"]), there]
+        assert said(audited(rows, ordered, cut), "gaps") == not_covered
+        in_heights = [window("a", 0, 90, first_time=None, last_time=None), there]
+        assert said(audited(rows, ordered, in_heights), "gaps") == not_covered
+        untimed = [*rows[:-1], {**rows[-1], "time": None}]
+        assert said(audited(untimed, ordered, [window("a", 0, 90), there]), "gaps") == not_covered
+
+
 def test_a_number_that_no_row_shows_as_sent_is_received_once_whatever_its_content() -> None:
     rows = [happened(index, "sent", index) for index in (1, 3)]
     rows += [happened(2, "received", at, payload_hash=content(number)) for at, number in ((14, 7), (13, 8), (12, None))]
@@ -74,6 +92,88 @@ def test_a_number_that_no_row_shows_as_sent_is_received_once_whatever_its_conten
     assert said(audited([*rows, sent], promised("numbered")), "exactly_once") == [
         ("unknown", "not_received", 1, 1),
         ("unknown", "not_received", 3, 2),
+    ]
+
+
+def test_a_copy_before_the_sending_or_before_it_is_final_is_named_and_not_the_receipt() -> None:
+    final = promised(("final_after", 30_000_000))
+    sent, early, soon, honest, late = (
+        happened(5, "sent", 100),
+        *(happened(5, "received", at) for at in (50, 110, 140, 150)),
+    )
+    again = ("violated", "received_again", 5)
+    found = audited([sent, early, honest], final)
+    assert said(found, "exactly_once") == [(*again, 2)] and said(found, "finality") == []
+    assert said(found, "causality") == [("violated", "received_before_sent", 5, 2)]
+    found = audited([sent, late, honest, soon, early], final)
+    assert sorted(said(found, "exactly_once")) == [(*again, row) for row in (2, 4, 5)]
+    assert said(found, "finality") == []
+    # Where none is final the first that is not before the sending counts; where all are before it, the first of them.
+    found = audited([sent, soon, early])
+    assert said(found, "exactly_once") == [(*again, 3)]
+    found = audited([sent, soon, happened(5, "received", 111), early], final)
+    assert sorted(said(found, "exactly_once")) == [(*again, 3), (*again, 4)]
+    assert said(found, "finality") == [("violated", "too_early", 5, 2)]
+    found = audited([sent, happened(5, "received", 60), early], final)
+    assert said(found, "exactly_once") == [(*again, 2)] and said(found, "finality")[0][3] == 3
+    # A time that was not seen is not too soon, and heights count on one chain alone.
+    found = audited([sent, soon, {**honest, "time": None}], final)
+    assert said(found, "exactly_once") == [(*again, 2)] and said(found, "finality") == [
+        ("unknown", "time_unseen", 5, 3)
+    ]
+    here = [{**row, "chain": "a"} for row in (sent, {**early, "time": 200_000_000}, {**honest, "time": 90_000_000})]
+    assert said(audited(here), "exactly_once") == [(*again, 2)]
+    # Only with what was sent can it be known which is right.
+    assert said(audited([early, honest], final), "exactly_once") == [(*again, 2)]
+    many = [happened(5, "received", 101 + n) for n in range(40)]
+    assert {row[3] for row in said(audited([sent, early, *many]), "exactly_once")} == {2, *range(4, 43)}
+
+
+def test_of_contents_that_no_sending_shows_the_receipt_is_kept() -> None:
+    sent = happened(5, "sent", 100, payload_hash=None)
+    rows = [happened(5, "received", at, payload_hash=content(at)) for at in (50, 110, 120)]
+    found = audited([sent, *rows])
+    assert said(found, "exactly_once") == [("violated", "received_again", 5, row) for row in (2, 4)]
+    found = audited([sent, rows[0], {**rows[1], "payload_hash": None}, rows[2]])
+    assert said(found, "exactly_once") == [("violated", "received_again", 5, 4)]
+
+
+def test_what_was_received_twice_is_more_than_the_receipt() -> None:
+    amount = {"asset": "gold", "amount_0": 7, "amount_1": 0, "amount_2": 0, "amount_3": 0}
+    rows = [happened(5, "sent", 100, **amount), *(happened(5, "received", at, **amount) for at in (50, 140))]
+    found = audited(rows, promised("conserved"))
+    assert said(found, "conservation") == [("violated", "more_received", 5, 2)]
+
+
+def test_what_takes_back_an_event_in_a_hole_takes_back_none_that_came_after_it() -> None:
+    ordered = promised("numbered", "ordered_sends", "ordered_receives")
+    sent = [happened(index, "sent", at) for index, at in ((4, 1), (5, 1), (6, 2))]
+    received = [happened(index, "received", at) for index, at in ((4, 6), (5, 8), (6, 9))]
+
+    def back(at: int, **known: Any) -> Row:
+        return happened(5, "reverted", at, chain="b", detail="received", **known)
+
+    holes = [window("a", 0, 20), window("b", 6, 20)]
+    not_received = ("unknown", "not_received", 5, 2)
+    found = audited([*sent, *received, back(7)], ordered, holes)
+    assert not [check for check in found.checks.values() if check.verdict == "violated"]
+    assert said(found, "exactly_once") == []
+    assert said(audited([*sent, *received, back(8)], ordered, holes), "exactly_once") == [not_received]
+    # By time where one of the two has no height; where neither can be compared it may be any.
+    untimed = {"height": None, "time": None}
+    for known, gone in (
+        ({"height": None}, False),
+        ({"height": None, "time": 8_000_000}, True),
+        (untimed, True),
+        ({"time": None}, False),
+    ):
+        found = audited([*sent, *received, back(7, **known)], ordered, holes)
+        assert said(found, "exactly_once") == ([not_received] if gone else []), known
+    # Of several the earliest that is left and not after it; those that take back go in their order.
+    sent, twice = [happened(5, "sent", 1)], [happened(5, "received", at) for at in (4, 6, 9)]
+    assert said(audited([*sent, *twice, back(5), back(7)], ordered, holes), "exactly_once") == []
+    assert said(audited([*sent, *twice, back(5), back(5)], ordered, holes), "exactly_once") == [
+        ("violated", "received_again", 5, 4)
     ]
 
 

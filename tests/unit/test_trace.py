@@ -62,6 +62,8 @@ def test_a_life_is_in_order_of_time_and_marks_what_does_not_count() -> None:
         ("received", ()),
         ("received", (AGAIN,)),
     ]
+    early = row("received", "b", 5, index=5, payload_hash=one)
+    assert steps([sent, early, first]) == [("received", (AGAIN,)), ("sent", ()), ("received", ())]
     back = row("reverted", "b", 35, index=5, detail="received")
     assert steps([sent, first, back]) == [("sent", ()), ("received", (TAKEN_BACK,)), ("reverted", ())]
     (life,) = lives_of(sorted_rows(table([sent, first, back], LEDGER_SCHEMA)))

@@ -87,7 +87,7 @@ class Along:
         walk(
             *(starts, stops, columns.index[columns.starts[:-1]], sent, received, acknowledged),
             *(columns.height, columns.position, columns.time),
-            *(bucket.is_open.view(np.uint8), bucket.surely_open.view(np.uint8)),
+            *(bucket.is_open.view(np.uint8), bucket.open_until),
             *(self.top, self.top_position, self.has_top, self.top_time, self.least, self.least_time, self.below),
             *(self.ends, gaps, skips, self.lead, self.tail, sizes, slots, self.raised, self.raising),
         )
@@ -137,7 +137,8 @@ class Along:
         index = columns.index[one] + np.uint64(1)
         ordered = bucket.promised("ordered_receives")
         skips = self.skips[ordered[bucket.lane[self.skips[:, 0]]]]
-        covered = skips[:, 4] == skips[:, 3]
+        came = columns.time[received[skips[:, 1]]]
+        covered = (came != NO_TIME) & (skips[:, 4] > NEVER) & (skips[:, 4] >= came)
         for event in ENDED_AT_DESTINATION:
             covered &= bucket.together(received[skips[:, 0]], received[skips[:, 1]], event)
         rows, many = sent[skips[:, 2]], skips[:, 3].astype(np.float64)
@@ -169,7 +170,7 @@ class Along:
             table |= _row_columns(columns, name, np.where(message >= 0, of[message], -1))
         table["latest_sent"] = pa.array(self.latest_sent)
         for name, of in (("lead", self.lead), ("tail", self.tail)):
-            table[f"{name}_count"], table[f"{name}_unended"] = pa.array(of[:, 1]), pa.array(of[:, 3])
+            table[f"{name}_count"], table[f"{name}_until"] = pa.array(of[:, 1]), pa.array(of[:, 3])
         for number, promise in enumerate(ORDERED):
             for name in ("top", "top_position", "has_top", "top_time", "least", "least_time"):
                 table[f"{name}_{promise}"] = pa.array(np.ascontiguousarray(getattr(self, name)[:, number]))

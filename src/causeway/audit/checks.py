@@ -5,7 +5,7 @@ docs/audit has a page for each; what needs to know more of a lane than one bucke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -78,6 +78,18 @@ def microseconds(one: Ints, other: Ints) -> tuple[Ints, Bools]:
     return between, np.asarray((one != NO_TIME) & (other != NO_TIME))
 
 
+def _numbers(promised: Sequence[Mapping[str, int | None]], name: str) -> tuple[Bools, Ints]:
+    found = [each.get(name) for each in promised]
+    numbers = np.array([min(each or 0, int(MOST)) for each in found], np.int64)
+    return np.array([each is not None for each in found], bool), numbers
+
+
+def final_after(columns: Columns, promises: Promises) -> Ints:
+    """Return how many microseconds each lane promises between a sending and its receipt, -1: none."""
+    has_number, numbers = _numbers([promises.of(lane) for lane in columns.lanes], "final_after")
+    return np.where(has_number, numbers, -1)
+
+
 class SentEnds(NamedTuple):
     """The first and the last index that a lane is known to have sent, and when the last was sent (``NO_TIME``).
 
@@ -130,9 +142,9 @@ class Bucket:
 
     def __init__(self, columns: Columns, known: Known) -> None:
         self.columns, self.known = columns, known
-        self.messages = Messages.of(columns)
         self.lane = columns.lane[columns.starts[:-1]]
         self._promised = [known.promises.of(lane) for lane in columns.lanes]
+        self.messages = Messages.of(columns, final_after(columns, known.promises))
         self._none = np.full(len(self.lane), -1, np.int32)
 
     def promised(self, name: str) -> Bools:
@@ -141,16 +153,14 @@ class Bucket:
 
     def numbers(self, name: str) -> tuple[Bools, Array]:
         """Return of each lane whether its promise has a number, and the number (that of ``MOST`` where it is more)."""
-        found = [promised.get(name) for promised in self._promised]
-        numbers = np.array([min(each or 0, int(MOST)) for each in found], np.int64)
-        return np.array([each is not None for each in found], bool), numbers
+        return _numbers(self._promised, name)
 
     def floats(self, name: str) -> Array:
         """Return the number of each lane's promise, rounded."""
         return np.array([float(promised.get(name) or 0) for promised in self._promised])
 
     def first(self, event: Event) -> Array:
-        """Return each message's first row of an event, -1 for none."""
+        """Return each message's first row of an event (of received ones the receipt), -1 for none."""
         return self.messages.firsts.get(code_of(event), self._none)
 
     def has(self, *events: Event) -> Bools:
@@ -204,18 +214,22 @@ class Bucket:
         return microseconds(self.columns.time[one], self.columns.time[other])
 
     @cached_property
-    def surely_open(self) -> Bools:
-        """Which open messages of lanes with ordered receives ended nowhere on the chain that sent them: the last window
-        of each event that would say so has their sending."""
-        found = self.is_open & self.promised("ordered_receives")[self.lane]
-        chosen = np.flatnonzero(found)
+    def open_until(self) -> Ints:
+        """Until which time it is sure of open messages of lanes with ordered receives that they ended nowhere on the
+        chain that sent them, ``NEVER`` of others: the last window of each event that would say so has their sending,
+        and the first of these ends then."""
+        chosen = np.flatnonzero(self.is_open & self.promised("ordered_receives")[self.lane])
+        found = np.full(len(self.lane), NEVER)
+        found[chosen] = MOST
         rows = self.first(Event.SENT)[chosen]
         for event in ENDED_AT_SOURCE if len(rows) else ():
             for places, spans, _ in self.spans(rows, self.columns.chain[rows], event):
                 height, time = self.columns.height[rows[places]], self.columns.time[rows[places]]
                 by_height = (height != NO_HEIGHT) & bool(len(spans.heights[0]))
                 by_time = (time != NO_TIME) & spans.in_last_time(time)
-                found[chosen[places]] &= np.where(by_height, spans.in_last_height(height), by_time)
+                has = np.where(by_height, spans.in_last_height(height), by_time)
+                last = spans.times[1][-1] if len(spans.times[1]) else NEVER
+                found[chosen[places]] = np.where(has, np.minimum(found[chosen[places]], last), NEVER)
         return found
 
     def spans(
@@ -382,7 +396,10 @@ def causality(bucket: Bucket) -> Checked:
     for cause, effect in BEFORE:
         if code_of(effect) not in bucket.messages.firsts or code_of(cause) not in bucket.messages.firsts:
             continue
-        one, other = bucket.first(cause), bucket.first(effect)
+        rows: list[Array] = [
+            bucket.messages.earliest if event is Event.RECEIVED else bucket.first(event) for event in (cause, effect)
+        ]
+        one, other = rows
         compare_pairs(one, other, columns.chain, columns.height, columns.time, pairs)
         examined += bucket.count(pairs > 0)
         wrong, unseen = np.flatnonzero(pairs == TOO_SOON), np.flatnonzero(pairs == NO_PLACE)

@@ -166,7 +166,10 @@ class Columns:
     @cached_property
     def alive(self) -> Bytes:
         """Which rows no ``reverted`` row takes back: each one takes back the earliest that is left of the event that
-        it names, of its message and on its chain. Rows without index and ``message_id`` say nothing of any message."""
+        it names, of its message and on its chain, and that is not after it (``taking_loops.take_back``). Rows without
+        index and ``message_id`` say nothing of any message."""
+        from causeway.audit.taking_loops import take_back
+
         alive = self.indexed if not len(self.ident) else ((self.indexed == 1) | (self.ident >= 0)).astype(np.uint8)
         if code_of(Event.REVERTED) not in self.events or not (self.taken_back >= 0).any():
             return alive
@@ -184,9 +187,10 @@ class Columns:
         key = np.column_stack((self.message[rows], event, self.chain[rows]))
         new = np.ones(len(rows), dtype=bool)
         new[1:] = (key[1:] != key[:-1]).any(axis=1)
-        group = np.cumsum(new) - 1
-        rank = np.arange(len(rows)) - np.flatnonzero(new)[group]
-        alive[rows[~back & (rank < np.bincount(group, weights=back)[group])]] = 0
+        starts = np.append(np.flatnonzero(new), len(rows)).astype(np.int64)
+        gone = np.zeros(len(rows), np.uint8)
+        take_back(starts, back.view(np.uint8), self.height[rows], self.time[rows], gone)
+        alive[rows[gone == 1]] = 0
         return alive
 
     @cached_property
@@ -224,13 +228,15 @@ class Columns:
 class Messages:
     """What ``message_loops.judge`` finds: of rows ``again`` and ``status``, the rest of messages or of their sums.
 
-    ``firsts``: of each event that there is, by its code, the first row of each message.
+    ``firsts``: of each event that there is, by its code, the first row of each message; of received ones the receipt.
+    ``earliest``: the first received row of each message whose content does not differ from what was sent.
     """
 
     again: Bytes
     status: Bytes
     receives: Codes
     firsts: dict[int, Codes]
+    earliest: Codes
     flags: Bytes
     contents: Codes
     value: Bytes
@@ -241,8 +247,8 @@ class Messages:
     sums: Words
 
     @classmethod
-    def of(cls, columns: Columns) -> Messages:
-        """Judge the messages of a run."""
+    def of(cls, columns: Columns, final_after: Ints) -> Messages:
+        """Judge the messages of a run. ``final_after``: how many microseconds each lane promises, -1: none."""
         from causeway.audit.message_loops import EVENTS as EVENT_COUNT
         from causeway.audit.message_loops import LIMBS as SUM_WORDS
         from causeway.audit.message_loops import NEEDED, SMALL, judge
@@ -254,6 +260,7 @@ class Messages:
         slots = np.full(EVENT_COUNT, -1, np.int64)
         slots[present] = np.arange(len(present))
         firsts = np.full((len(present), messages), -1, np.int32)
+        earliest = np.empty(messages, np.int32)
         receives, flags = np.zeros(messages, np.int32), np.zeros(messages, np.uint8)
         contents = np.zeros(messages, np.int32)
         value, value_by = np.zeros(messages, np.uint8), np.zeros(messages, np.float64)
@@ -263,15 +270,16 @@ class Messages:
         sums = np.zeros((most, 4, SUM_WORDS), np.uint64)
         asset_count = len(columns.assets) + 1
         count = judge(
-            *(columns.lane, columns.starts, columns.alive, columns.event, columns.height, columns.time, codes),
+            *(columns.lane, final_after, columns.starts, columns.alive, columns.event, columns.chain),
+            *(columns.height, columns.time, codes),
             *(columns.has_content, columns.content, columns.asset, columns.has_amount, *columns.limbs),
             *(columns.stopped_waiting, slots, np.full((code_count, EVENT_COUNT), -1, np.int64)),
-            *(again, status, receives, firsts, flags, contents, value, value_by, value_row),
+            *(again, status, receives, firsts, earliest, flags, contents, value, value_by, value_row),
             *(np.full(asset_count, -1, np.int64), np.zeros(asset_count, np.int64), pair_lane, pair_asset, sums),
         )
         found = (pair_lane[:count].copy(), pair_asset[:count].copy(), sums[:count].copy())
         by_event = {event: firsts[slot] for slot, event in enumerate(present)}
-        return cls(again, status, receives, by_event, flags, contents, value, value_by, value_row, *found)
+        return cls(again, status, receives, by_event, earliest, flags, contents, value, value_by, value_row, *found)
 
 
 def _content_codes(columns: Columns, small: int) -> tuple[Ints, int]:

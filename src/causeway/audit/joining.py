@@ -76,7 +76,7 @@ def _one_lane(
     last_sent: dict[str, Any] | None = None
     last_received: dict[str, Any] | None = None
     waiting: dict[str, Any] | None = None
-    many = unended = 0
+    many, until = 0, int(NO_TIME)
     missing = [0, 0, 0]
     top = Before((0, 0, 0), (int(NO_HEIGHT),) * 3, (0, 0, 0), (int(NEVER),) * 3)
     latest, before_pieces = int(NEVER), []
@@ -106,18 +106,18 @@ def _one_lane(
             joined.sent[lane] = SentEnds(before.first if before else ends[0]["index"], ends[1]["index"], time)
         if piece["lead_count"]:
             waiting = waiting or _end(piece, "lead")
-            many, unended = many + piece["lead_count"], unended + piece["lead_unended"]
+            many, until = many + piece["lead_count"], min(until, piece["lead_until"])
         received = _end(piece, "first_received")
         if received is not None:
             if many and waiting is not None and "ordered_receives" in promised:
-                covered = unended == many and all(
-                    _together(known, lane, last_received, received, event) for event in ENDED_AT_DESTINATION
-                )
+                came = received["time"]
+                covered = came is not None and int(NEVER) < until >= came
+                covered &= all(_together(known, lane, last_received, received, event) for event in ENDED_AT_DESTINATION)
                 reason = "skipped" if covered else "skipped_not_covered"
                 yield _gap(lane, VIOLATED if covered else UNKNOWN, reason, waiting["index"], many)
             last_received = _end(piece, "last_received")
             waiting = _end(piece, "tail")
-            many, unended = piece["tail_count"], piece["tail_unended"]
+            many, until = piece["tail_count"], piece["tail_until"]
     if lane in joined.sent:
         joined.sent[lane] = joined.sent[lane]._replace(before=tuple(before_pieces))
     if missing[1]:

@@ -18,7 +18,7 @@ NOTHING_BEFORE = np.int64(-0x8000000000000000)
 """The time before every time."""
 
 _WALK = [
-    *(ROWS, ROWS, WORDS, CODES, CODES, CODES, WORDS, WORDS, read("int64"), BYTES, BYTES),
+    *(ROWS, ROWS, WORDS, CODES, CODES, CODES, WORDS, WORDS, read("int64"), BYTES, read("int64")),
     *(written("uint64", 2), written("uint64", 2), written("uint8", 2), written("int64", 2)),
     *(written("uint64", 2), written("int64", 2), written("uint8", 2)),
     *(written("int64", 2), written("int64", 2), written("int64", 2), written("int64", 2), written("int64", 2)),
@@ -38,7 +38,7 @@ def walk(
     position: Any,
     time: Any,
     is_open: Any,
-    unended: Any,
+    until: Any,
     top: Any,
     top_position: Any,
     has_top: Any,
@@ -58,17 +58,17 @@ def walk(
 ) -> None:
     """Walk along pieces, each the messages from its start up to its stop.
 
-    ``is_open``: messages that were sent and of which nothing else is known, ``unended``: those of them of which the
-    input would show it if they had ended. ``top``, ``top_position``, ``has_top``, ``top_time``: of a piece and each of
-    sent, received, acknowledged, the last place before it, and then the last place in it or before. Written are:
-    ``least``, ``least_time``: the first place in it; ``below``: whether a message's event was before that of an earlier
-    message; ``ends``: the first and the last message that was sent; ``gaps``: pairs of sent messages between whose
-    indices some are missing; ``skips``: (the received message before or -1, the next received one, the first of the
-    open ones in between, how many, how many of them unended) where there is one before in the piece; ``lead``: (the
-    first open one, how many, the first received message, how many unended) before any is received, ``tail``: the same
-    after the last, with the last received message; ``sizes``: how many gaps and skips. Of a piece with a ``slot``
-    (others: -1) ``raising`` has the first rows of each event that are not before that of an earlier message, ``raised``
-    how many.
+    ``is_open``: messages that were sent and of which nothing else is known, ``until``: until which time the input would
+    show it if they had ended (``NOTHING_BEFORE``: it would not). ``top``, ``top_position``, ``has_top``, ``top_time``:
+    of a piece and each of sent, received, acknowledged, the last place before it, and then the last place in it or
+    before. Written are: ``least``, ``least_time``: the first place in it; ``below``: whether a message's event was
+    before that of an earlier message; ``ends``: the first and the last message that was sent; ``gaps``: pairs of sent
+    messages between whose indices some are missing; ``skips``: (the received message before or -1, the next received
+    one, the first of the open ones in between, how many, the least ``until`` of them) where there is one before in the
+    piece; ``lead``: (the first open one, how many, the first received message, the least ``until``) before any is
+    received, ``tail``: the same after the last, with the last received message; ``sizes``: how many gaps and skips. Of
+    a piece with a ``slot`` (others: -1) ``raising`` has the first rows of each event that are not before that of an
+    earlier message, ``raised`` how many.
     """
     gap_count, skip_count = 0, 0
     for piece in range(len(starts)):
@@ -116,7 +116,7 @@ def walk(
             has_top[piece, each], top[piece, each], top_position[piece, each] = has, high, high_position
             top_time[piece, each], least[piece, each], least_time[piece, each] = late, low, early
         before_sent, last_received = -1, -1
-        waiting, first_waiting, over = 0, -1, 0
+        waiting, first_waiting, shown = 0, -1, NO_TIME
         for message in range(starts[piece], stops[piece]):
             if sent[message] >= 0:
                 if before_sent < 0:
@@ -131,32 +131,32 @@ def walk(
                     lead[piece, 0] = first_waiting
                     lead[piece, 1] = waiting
                     lead[piece, 2] = message
-                    lead[piece, 3] = over
+                    lead[piece, 3] = shown
                 elif waiting > 0:
                     skips[skip_count, 0] = last_received
                     skips[skip_count, 1] = message
                     skips[skip_count, 2] = first_waiting
                     skips[skip_count, 3] = waiting
-                    skips[skip_count, 4] = over
+                    skips[skip_count, 4] = shown
                     skip_count += 1
                 last_received = message
-                waiting, first_waiting, over = 0, -1, 0
+                waiting, first_waiting, shown = 0, -1, NO_TIME
             elif is_open[message]:
                 if waiting == 0:
                     first_waiting = message
                 waiting += 1
-                over += unended[message]
+                shown = min(shown, until[message])
         ends[piece, 1] = before_sent
         if last_received < 0:
             lead[piece, 0] = first_waiting
             lead[piece, 1] = waiting
             lead[piece, 2] = -1
-            lead[piece, 3] = over
-            waiting, first_waiting, over = 0, -1, 0
+            lead[piece, 3] = shown
+            waiting, first_waiting, shown = 0, -1, NO_TIME
         tail[piece, 0] = first_waiting
         tail[piece, 1] = waiting
         tail[piece, 2] = last_received
-        tail[piece, 3] = over
+        tail[piece, 3] = shown
     sizes[0] = gap_count
     sizes[1] = skip_count
 

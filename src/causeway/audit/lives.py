@@ -9,11 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from causeway.audit.checks import final_after
 from causeway.audit.columns import Columns, Messages
 from causeway.audit.parts import READ, Run, TablePart
+from causeway.audit.windows import Promises
 from causeway.ledger.limbs import amount_texts
 from causeway.ledger.order import EVENTS
-from causeway.ledger.schema import LANE, LIMBS, Event
+from causeway.ledger.schema import LANE, LIMBS, PROMISES_SCHEMA, Event
 from causeway.ledger.typed import plain_rows
 
 OTHER_CONTENT, AGAIN, TAKEN_BACK = "another content", "again", "taken back"
@@ -74,12 +76,14 @@ class Life:
         return max(seen, default=None)
 
 
-def lives_of(rows: pa.Table) -> list[Life]:
+def lives_of(rows: pa.Table, promises: pa.Table | None = None) -> list[Life]:
     """Return the lives of the messages that rows are about, those first that began first.
 
     Args:
         rows: of ``LEDGER_SCHEMA``, in its order; all of each message. Rows without index and ``message_id`` are passed
             over.
+        promises: of ``PROMISES_SCHEMA``, what lanes promise: which of several equal receipts is the first depends on
+            ``final_after``; None: nothing.
 
     Raises:
         InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
@@ -87,7 +91,8 @@ def lives_of(rows: pa.Table) -> list[Life]:
     if not rows.num_rows:
         return []
     columns = Columns.of(Run(rows.select(READ).combine_chunks(), ((TablePart(rows), 0, rows.num_rows),)))
-    messages = Messages.of(columns)
+    promised = Promises(PROMISES_SCHEMA.empty_table() if promises is None else promises)
+    messages = Messages.of(columns, final_after(columns, promised))
     content = plain_rows(rows)
     for row, amount in zip(content, amount_texts([rows[name] for name in LIMBS]).to_pylist(), strict=True):
         row["amount"] = amount

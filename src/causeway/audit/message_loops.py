@@ -54,6 +54,51 @@ def earlier(height: Any, time: Any, one: Any, other: Any) -> Any:
     return time[one] < time[other]
 
 
+FINE, TOO_SOON, NO_PLACE = 1, 2, 3
+"""What a pair of rows of a message is: in order, the effect before its cause, not comparable."""
+
+
+@compiled(allocates=False)
+def compare_rows(one: Any, other: Any, chain: Any, height: Any, time: Any) -> Any:
+    """Return whether an effect, ``other``, is before its cause: by height on one chain, else by time."""
+    if chain[one] == chain[other] and chain[one] >= 0 and height[one] != NO_HEIGHT and height[other] != NO_HEIGHT:
+        return TOO_SOON if height[other] < height[one] else FINE
+    if time[one] == NO_TIME or time[other] == NO_TIME:
+        return NO_PLACE
+    return TOO_SOON if time[other] < time[one] else FINE
+
+
+@compiled(allocates=False)
+def is_sooner(one: Any, other: Any, least: Any, time: Any) -> Any:
+    """Return whether a row is less than so many microseconds (at least 0) after another one; not where a time was not
+    seen."""
+    if time[one] == NO_TIME or time[other] == NO_TIME:
+        return False
+    between = time[other] - time[one]
+    if ((time[other] ^ time[one]) & (time[other] ^ between)) < 0:
+        return time[other] < 0
+    return between < least
+
+
+@compiled()
+def receipt_of(
+    low: Any, high: Any, sent: Any, least: Any, alive: Any, event: Any, status: Any, chain: Any, height: Any, time: Any
+) -> Any:
+    """Return the first received row of the rows from ``low`` up to ``high`` whose content does not differ and that is
+    not before the first ``sent`` row, rather one that is not sooner after it than ``least`` (-1: none is), or -1."""
+    found, final = -1, -1
+    for row in range(low, high):
+        if not alive[row] or event[row] != RECEIVED or status[row] == DIFFERS:
+            continue
+        if compare_rows(sent, row, chain, height, time) == TOO_SOON:
+            continue
+        if found < 0 or earlier(height, time, row, found):
+            found = row
+        if least >= 0 and not is_sooner(sent, row, least, time) and (final < 0 or earlier(height, time, row, final)):
+            final = row
+    return found if final < 0 else final
+
+
 @compiled(allocates=False)
 def add(total: Any, one: Any, two: Any, three: Any, four: Any, row: Any) -> None:
     """Add an amount to a sum."""
@@ -92,9 +137,9 @@ def difference(more: Any, less: Any) -> Any:
 
 
 _JUDGE = [
-    *(CODES, ROWS, BYTES, CODES, WORDS, ROWS, ROWS, BYTES, WORD_ROWS),
+    *(CODES, ROWS, ROWS, BYTES, CODES, CODES, WORDS, ROWS, ROWS, BYTES, WORD_ROWS),
     *(CODES, BYTES, WORDS, WORDS, WORDS, WORDS, BYTES, ROWS, written("int64", 2)),
-    *(BYTES_OUT, BYTES_OUT, CODES_OUT, written("int32", 2), BYTES_OUT, CODES_OUT),
+    *(BYTES_OUT, BYTES_OUT, CODES_OUT, written("int32", 2), CODES_OUT, BYTES_OUT, CODES_OUT),
     *(BYTES_OUT, written("float64"), CODES_OUT),
     *(ROWS_OUT, ROWS_OUT, ROWS_OUT, ROWS_OUT, written("uint64", 3)),
 ]
@@ -103,9 +148,11 @@ _JUDGE = [
 @compiled(INT64, _JUDGE)
 def judge(
     lane: Any,
+    final_after: Any,
     starts: Any,
     alive: Any,
     event: Any,
+    chain: Any,
     height: Any,
     time: Any,
     codes: Any,
@@ -124,6 +171,7 @@ def judge(
     status: Any,
     receives: Any,
     firsts: Any,
+    earliest: Any,
     flags: Any,
     contents: Any,
     value: Any,
@@ -137,15 +185,16 @@ def judge(
 ) -> Any:
     """Find what each message comes to; return how many pairs of lane and asset have sums.
 
-    ``codes``: of rows of messages of more than ``SMALL`` rows the number of (message, content), of others not read;
-    from ``SMALL`` on; ``stopped_waiting``: empty where no row does; ``place``: of each event the row of ``firsts`` that
-    it has; ``first``: scratch of a row a number with -1 in it. Written are, of rows: ``again`` (another row of the same
-    event with the same content was before it or, where it is not seen with what content the message was sent, a
-    received one with whatever content) and ``status`` (of received rows); of messages: how many received rows there
-    are, the first row of every event (-1: none; of received ones whose content does not differ), ``flags``, of one
-    whose number was given to several contents how many (``contents``), ``value`` with the amount ``value_by`` which it
-    is wrong and the row ``value_row`` that shows it. ``stamps``, ``slots``: scratch of an entry an asset, with -1 in
-    ``stamps``; ``slot_lane``, ``slot_asset``, ``sums``: one a pair of lane and asset.
+    ``final_after``: of lanes, how many microseconds they promise (-1: none); ``codes``: of rows of messages of more
+    than ``SMALL`` rows the number of (message, content), of others not read; from ``SMALL`` on; ``stopped_waiting``:
+    empty where no row does; ``place``: of each event the row of ``firsts`` that it has; ``first``: scratch of a row a
+    number with -1 in it. Written are, of rows: ``again`` (another row of the same event with the same content was
+    before it, or is the receipt; or, where it is not seen with what content the message was sent, a received one with
+    whatever content) and ``status`` (of received rows); of messages: how many received rows there are, the first row of
+    every event (-1: none; of received ones the receipt), the ``earliest`` received row whose content does not differ,
+    ``flags``, of one whose number was given to several contents how many (``contents``), ``value`` with the amount
+    ``value_by`` which it is wrong and the row ``value_row`` that shows it. ``stamps``, ``slots``: scratch of an entry
+    an asset, with -1 in ``stamps``; ``slot_lane``, ``slot_asset``, ``sums``: one a pair of lane and asset.
     """
     local = np.empty(SMALL, dtype=np.int64)
     sent_total, received_total, nothing = (
@@ -196,7 +245,7 @@ def judge(
                 unseen_sent |= not has_content[row]
             elif len(stopped_waiting) and stopped_waiting[row]:
                 flags[message] |= U8(TIMEOUT_OBSERVED)
-        sent_contents, received_contents, received_rows, first_received = 0, 0, 0, -1
+        sent_contents, received_contents, received_rows, first_received, alike = 0, 0, 0, -1, 0
         for row in range(low, high):
             if not alive[row]:
                 continue
@@ -218,26 +267,38 @@ def judge(
                         first_received = row
                 if status[row] == DIFFERS:
                     continue
+                alike += 1
             elif kind == SENT and has_content[row] and not again[row]:
                 sent_contents += 1
             best = firsts[place[kind], message]
             if best < 0 or earlier(height, time, row, best):
                 firsts[place[kind], message] = row
         receives[message] = received_rows
+        receipt = firsts[received_at, message]
+        earliest[message] = receipt
+        if alike > 1 and has_sent:
+            sent, least = firsts[sent_at, message], final_after[lane[low]]
+            chosen = receipt_of(low, high, sent, least, alive, event, status, chain, height, time)
+            if chosen >= 0 and chosen != receipt:
+                receipt = chosen
+                firsts[received_at, message] = receipt
+                again[first[local[receipt - low] if small else codes[receipt], RECEIVED]] = 1
+                again[receipt] = 0
         if sent_contents > 1:
             flags[message] |= U8(REUSED)
             contents[message] = sent_contents
         elif sent_contents == 0 and received_contents > 1:
             flags[message] |= U8(REUSED)
             contents[message] = received_contents
+            kept = receipt if has_content[receipt] else first_received
             for row in range(low, high):
-                if alive[row] and event[row] == RECEIVED and has_content[row] and row != first_received:
+                if alive[row] and event[row] == RECEIVED and has_content[row] and row != kept:
                     again[row] = 1
         # Value.
         value_row[message] = -1
         if not has_sent and received_rows == 0:
             continue
-        receipt, timed_out = firsts[received_at, message], firsts[timed_out_at, message]
+        timed_out = firsts[timed_out_at, message]
         for limb in range(LIMBS):
             sent_total[limb] = 0
             received_total[limb] = 0
@@ -299,21 +360,10 @@ def judge(
     return pairs
 
 
-FINE, TOO_SOON, NO_PLACE = 1, 2, 3
-"""What a pair of events of a message is: in order, the effect before its cause, not comparable."""
-
-
 @compiled(NOTHING, [CODES, CODES, CODES, WORDS, ROWS, BYTES_OUT], allocates=False)
 def compare_pairs(cause: Any, effect: Any, chain: Any, height: Any, time: Any, found: Any) -> None:
-    """Write of each message whether its effect is before its cause: by height on one chain, else by time; 0 where one
-    of the two rows is -1."""
+    """Write of each message whether its effect is before its cause (``compare_rows``); 0 where one of the two rows is
+    -1."""
     for message in range(len(cause)):
         one, other = cause[message], effect[message]
-        if one < 0 or other < 0:
-            found[message] = 0
-        elif chain[one] == chain[other] and chain[one] >= 0 and height[one] != NO_HEIGHT and height[other] != NO_HEIGHT:
-            found[message] = TOO_SOON if height[other] < height[one] else FINE
-        elif time[one] == NO_TIME or time[other] == NO_TIME:
-            found[message] = NO_PLACE
-        else:
-            found[message] = TOO_SOON if time[other] < time[one] else FINE
+        found[message] = 0 if one < 0 or other < 0 else compare_rows(one, other, chain, height, time)

@@ -95,7 +95,7 @@ def trace(ledger: Ledger, message: str | None = None, **narrowing: str | int | N
     if len(found) > 1 and not _belong_together(rows, message, len(found)):
         raise SeveralMessages(f"{len(found):,} messages are meant", found)
     keys = dict.fromkeys([*found, *related(ledger, rows, FOLLOWED)])
-    lives = lives_of(rows_of(ledger, [*keys][:FOLLOWED]))
+    lives = lives_of(rows_of(ledger, [*keys][:FOLLOWED]), ledger.table("promises"))
     places = {
         (step.chain, step.height)
         for life in lives

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tests.spec.audit.answering import asked, earlier, first_answers, responses
-from tests.spec.audit.ledger import EVERY, Finding, Lane, Ledger, Message, Row, lane_of, place
+from tests.spec.audit.ledger import EVERY, Finding, Lane, Ledger, Message, Row, before, lane_of, place
 from tests.spec.audit.stated import headers, watermarks
 from tests.spec.audit.value import Paid, backing, key_of_message, paid_of_unsent, payments, payments_covered
 
@@ -26,10 +26,9 @@ def exactly_once(ledger: Ledger) -> Checked:
         for event in ONCE:
             again: list[Row] = []
             for content in {row["payload_hash"] for row in message.all(event)}:
-                same = sorted((r for r in message.all(event) if r["payload_hash"] == content), key=place)
-                again += same[1:]
+                again += all_but_one(message, [r for r in message.all(event) if r["payload_hash"] == content])
             if event == "received" and not message.contents - {None}:  # which of its contents is right is not known
-                again += sorted((r for r in message.all(event) if r["payload_hash"] is not None), key=place)[1:]
+                again += all_but_one(message, [r for r in message.all(event) if r["payload_hash"] is not None])
             rows = {row["source_row"]: row for row in again}.values()
             found += [named("exactly_once", "violated", f"{event}_again", row) for row in rows]
         receipt, timed_out = message.first("received"), message.first("timed_out")
@@ -46,6 +45,13 @@ def exactly_once(ledger: Ledger) -> Checked:
         if any(before.request == answer.request for before in answers[:number]):
             found.append(named("exactly_once", "violated", "answered_twice", answer.row))
     return examined, found
+
+
+def all_but_one(message: Message, rows: list[Row]) -> list[Row]:
+    """These rows without the receipt, or without the first of them where it is not among them."""
+    receipt, first = message.receipt, min(rows, key=place, default=None)
+    kept = receipt if any(row is receipt for row in rows) else first
+    return [row for row in rows if row is not kept]
 
 
 def authenticity(ledger: Ledger) -> Checked:
@@ -118,7 +124,7 @@ ENDED_AT_DESTINATION = ("received", "dropped", "rejected")
 def gaps(ledger: Ledger) -> Checked:
     """A numbered lane shows all indices between the first and the last sent: what is missing is missing in the input.
     A lane with ordered receives skips no message: what is received after an open message shows that it was lost, if the
-    input would show that it ended in another way."""
+    input would show that it ended in another way until then."""
     examined, found = 0, []
     for lane in ledger.lanes:
         numbered, ordered = ledger.promised(lane, "numbered"), ledger.promised(lane, "ordered_receives")
@@ -140,6 +146,7 @@ def gaps(ledger: Ledger) -> Checked:
                     covered = all(ledger.together(receipt, row, lane, event) for event in ENDED_AT_DESTINATION)
                     covered &= all(
                         ledger.in_last_window(message.first("sent"), lane, event)
+                        and ledger.reaches(message.first("sent")["chain"], lane, event, row["time"])
                         for message in waiting
                         for event in ENDED_AT_SOURCE
                     )
@@ -163,21 +170,16 @@ def causality(ledger: Ledger) -> Checked:
     examined, found = 0, []
     for message in ledger.messages:
         for cause, effect in BEFORE:
-            one, other = message.first(cause), message.first(effect)
+            one, other = message.earliest(cause), message.earliest(effect)
             if not one or not other:
                 continue
             examined += 1
             delay = None if one["time"] is None or other["time"] is None else other["time"] - one["time"]
             magnitude = None if delay is None else max(0, -delay)
-            chain = one["chain"] is not None and one["chain"] == other["chain"]
-            if chain and one["height"] is not None and other["height"] is not None:
-                wrong = other["height"] < one["height"]
-            elif delay is not None:
-                wrong = delay < 0
-            else:
+            wrong = before(other, one)
+            if wrong is None:
                 found.append(named("causality", "unknown", "place_unseen", other))
-                continue
-            if wrong:
+            elif wrong:
                 found.append(named("causality", "violated", f"{effect}_before_{cause}", other, magnitude))
     return examined, found
 

@@ -42,17 +42,35 @@ def place(row: Row) -> tuple[float, float, int]:
     )
 
 
-class Message:
-    """The rows of one message that were not taken back."""
+def before(effect: Row, cause: Row) -> bool | None:
+    """Whether a row is before another: by height where both are on one chain and have one, else by time. None: it is
+    not seen."""
+    chain = cause["chain"] is not None and cause["chain"] == effect["chain"]
+    for kind in ("height", "time") if chain else ("time",):
+        if cause[kind] is not None and effect[kind] is not None:
+            return bool(effect[kind] < cause[kind])
+    return None
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        rows = list(rows)
+
+def after(event: Row, back: Row) -> bool:
+    """Whether an event is seen to be after what takes one of its kind back: it speaks of another one."""
+    for kind in ("height", "time"):
+        if event[kind] is not None and back[kind] is not None:
+            return bool(event[kind] > back[kind])
+    return False
+
+
+class Message:
+    """The rows of one message that were not taken back. ``final_after``: how long it must be under way at least."""
+
+    def __init__(self, rows: Iterable[Row], final_after: int | None = None) -> None:
+        rows, self.final_after = list(rows), final_after
         self.lane, self.index, self.message_id = lane_of(rows[0]), rows[0]["index"], rows[0]["message_id"]
         left = sorted((row for row in rows if row["event"] != "reverted"), key=place)
-        for back in rows:
-            if back["event"] == "reverted":
-                same = [r for r in left if r["event"] == back["detail"] and r["chain"] == back["chain"]]
-                left = [row for row in left if row is not (same[0] if same else None)]
+        for back in sorted((row for row in rows if row["event"] == "reverted"), key=place):
+            same = [row for row in left if row["event"] == back["detail"] and row["chain"] == back["chain"]]
+            own = next((row for row in same if not after(row, back)), None)
+            left = [row for row in left if row is not own]
         self.rows = left
 
     def all(self, event: str) -> list[Row]:
@@ -74,10 +92,30 @@ class Message:
         sent, own = self.contents, row["payload_hash"]
         return bool(sent) and own is not None and None not in sent and own not in sent
 
-    def first(self, event: str) -> Any:
-        """The first row of an event; a forged one is no receipt."""
+    def earliest(self, event: str) -> Any:
+        """The first row of an event; a forged one is none."""
         rows = [row for row in self.all(event) if event != "received" or not self.forged(row)]
         return min(rows, key=place, default=None)
+
+    def first(self, event: str) -> Any:
+        """The first row of an event, and of those received the receipt."""
+        return self.receipt if event == "received" else self.earliest(event)
+
+    @property
+    def receipt(self) -> Any:
+        """The first received row that is not forged: of those that are not before the sending, if there are any, and of
+        these of those that are not too early for the lane, if there are any."""
+        rows = sorted((row for row in self.all("received") if not self.forged(row)), key=place)
+        sent = self.earliest("sent")
+        if sent:
+            rows = [row for row in rows if not before(row, sent)] or rows[:1]
+            rows = [row for row in rows if not self.too_early(row, sent)] or rows
+        return rows[0] if rows else None
+
+    def too_early(self, row: Row, sent: Row) -> bool:
+        """Whether a row is seen to be sooner after the sending than the lane promises."""
+        unseen = self.final_after is None or row["time"] is None or sent["time"] is None
+        return not unseen and row["time"] - sent["time"] < self.final_after
 
     def has(self, *events: str) -> bool:
         return any(self.first(event) for event in events)
@@ -109,7 +147,7 @@ class Ledger:
                 found.setdefault((lane_of(row), 0, row["index"]), []).append(row)
             elif row["message_id"] is not None:
                 found.setdefault((lane_of(row), 1, row["message_id"]), []).append(row)
-        self.messages = [Message(each) for each in found.values()]
+        self.messages = [Message(each, self.number(key[0], "final_after")) for key, each in found.items()]
         self.lanes = {message.lane for message in self.messages}
 
     def numbered(self, lane: Lane) -> list[Message]:
@@ -199,6 +237,11 @@ class Ledger:
             if row[kind] is not None and spans:
                 return bool(spans[-1][0] <= row[kind] <= spans[-1][1])
         return False
+
+    def reaches(self, chain: str | None, lane: Lane, event: str, time: int | None) -> bool:
+        """Whether the last window of a chain ends at this time or later; one in heights only does not say so."""
+        spans = self.windows(chain, lane, event, "time")
+        return time is not None and bool(spans) and time <= spans[-1][1]
 
     def all_until(self, chain: str | None, lane: Lane, event: str = "sent") -> int | None:
         """Until which time all of an event since a chain's first block is covered."""

@@ -83,8 +83,7 @@ def payments_covered(ledger: Ledger, sent: Row, receipt: Row) -> bool:
         if times or ledger.windows(row["chain"], lane, "value", "height"):
             if not ledger.in_last_window(row, lane, "value"):
                 return False
-            reaches = times and receipt["time"] is not None and receipt["time"] <= times[-1][1]
-            if row is sent and not reaches:
+            if row is sent and not ledger.reaches(row["chain"], lane, "value", receipt["time"]):
                 return False
     return True
 
