@@ -277,7 +277,8 @@ def journeys_by_chance(random: Random) -> Case:
                 row["payload_hash"] = content(random.choice((1,) * 12 + (2, None)))
                 row["detail"] = random.choice(("received", "received", "sent")) if event == "reverted" else None
                 for kind in ("height", "time"):
-                    row[kind] = None if random.random() < 0.06 else max(0, place)
+                    fork = event == "reverted" and kind == "height" and random.random() < 0.3
+                    row[kind] = None if random.random() < 0.06 else max(0, place - 3 * fork)
                 rows += [row] if random.random() < 0.95 else []
     observed = []
     for chain in ("a", "b"):

@@ -159,13 +159,15 @@ def test_what_takes_back_an_event_in_a_hole_takes_back_none_that_came_after_it()
     assert not [check for check in found.checks.values() if check.verdict == "violated"]
     assert said(found, "exactly_once") == []
     assert said(audited([*sent, *received, back(8)], ordered, holes), "exactly_once") == [not_received]
-    # By time where one of the two has no height; where neither can be compared it may be any.
+    # Heights do not ascend over a fork, times do; where one was not seen it may be any.
     untimed = {"height": None, "time": None}
     for known, gone in (
         ({"height": None}, False),
         ({"height": None, "time": 8_000_000}, True),
         (untimed, True),
-        ({"time": None}, False),
+        ({"time": None}, True),
+        ({"height": 20}, False),
+        ({"height": 3, "time": 8_000_000}, True),
     ):
         found = audited([*sent, *received, back(7, **known)], ordered, holes)
         assert said(found, "exactly_once") == ([not_received] if gone else []), known

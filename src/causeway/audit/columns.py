@@ -180,16 +180,16 @@ class Columns:
         rows = np.flatnonzero(touched[self.message])
         back = self.taken_back[rows] >= 0
         event = np.where(back, self.taken_back[rows], self.event[rows])
-        order = np.lexsort(
-            (rows, self.time[rows], self.height[rows], back, self.chain[rows], event, self.message[rows])
-        )
+        times, heights = self.time[rows].view(np.uint64) ^ np.uint64(1 << 63), self.height[rows]
+        places = np.where(back, heights, times), np.where(back, times, heights)
+        order = np.lexsort((rows, *places, back, self.chain[rows], event, self.message[rows]))
         rows, back, event = rows[order], back[order], event[order]
         key = np.column_stack((self.message[rows], event, self.chain[rows]))
         new = np.ones(len(rows), dtype=bool)
         new[1:] = (key[1:] != key[:-1]).any(axis=1)
         starts = np.append(np.flatnonzero(new), len(rows)).astype(np.int64)
         gone = np.zeros(len(rows), np.uint8)
-        take_back(starts, back.view(np.uint8), self.height[rows], self.time[rows], gone)
+        take_back(starts, back.view(np.uint8), self.time[rows], gone)
         alive[rows[gone == 1]] = 0
         return alive
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from causeway.audit.message_loops import NO_HEIGHT, NO_TIME, WORDS
+from causeway.audit.message_loops import NO_TIME
 from causeway.model.compiled import BYTES, BYTES_OUT, NOTHING, ROWS, compiled
 
 
@@ -36,63 +36,37 @@ def take(heap: Any, size: Any) -> Any:
     return found
 
 
-@compiled(NOTHING, [ROWS, BYTES, WORDS, ROWS, BYTES_OUT])
-def take_back(starts: Any, back: Any, height: Any, time: Any, gone: Any) -> None:
+@compiled(NOTHING, [ROWS, BYTES, ROWS, BYTES_OUT])
+def take_back(starts: Any, back: Any, time: Any, gone: Any) -> None:
     """Write 1 for each event that a ``reverted`` row takes back.
 
-    Each group, from its start up to the next one, has the events of one kind, message and chain, and behind them the
-    rows that take them back (``back``), both by height, then by time, unseen last. In their order each row takes back
-    the first event that is left and not after it: by height where both have one, else by time where both have one.
+    Each group, from its start up to the next one, has the events of one kind, message and chain, in their order, and
+    behind them the rows that take them back (``back``), by time, unseen last. In their order each of these takes back
+    the first event that is left and not of a later time, where both times were seen.
     """
     for group in range(len(starts) - 1):
         low, high = starts[group], starts[group + 1]
-        # Events with a height, then those with a time alone, then those with neither, and then what takes them back.
-        first_timed = low
-        while first_timed < high and not back[first_timed] and height[first_timed] != NO_HEIGHT:
-            first_timed += 1
-        first_bare = first_timed
-        while first_bare < high and not back[first_bare] and time[first_bare] != NO_TIME:
-            first_bare += 1
-        stop = first_bare
-        while stop < high and not back[stop]:
-            stop += 1
-        placed, timed, bare, row = low, first_timed, first_bare, stop
-        while row < high and height[row] != NO_HEIGHT and low < stop:
-            if placed < first_timed and height[placed] <= height[row]:
-                gone[placed] = 1
-                placed += 1
-            elif timed < first_bare and time[timed] <= time[row]:
-                gone[timed] = 1
-                timed += 1
-            elif bare < stop:
-                gone[bare] = 1
-                bare += 1
+        row = low
+        while row < high and not back[row]:
             row += 1
-        if row == high or low == stop:
+        left = row - low
+        if left == 0 or row == high:
             continue
-        # Of those without height, to each time belong all events with a height of that time or before.
-        left = first_timed - placed
         times = np.empty(left, dtype=np.int64)
         for each in range(left):
-            seen = time[placed + each] != NO_TIME
-            times[each] = time[placed + each] if seen else np.int64(-0x8000000000000000)
+            seen = time[low + each] != NO_TIME
+            times[each] = time[low + each] if seen else np.int64(-0x8000000000000000)
         order = np.argsort(times)
         heap = np.empty(left, dtype=np.int64)
         size, reached = 0, 0
         while row < high:
             while reached < left and times[order[reached]] <= time[row]:
-                put(heap, size, placed + order[reached])
+                put(heap, size, low + order[reached])
                 size += 1
                 reached += 1
             if size > 0:
                 gone[take(heap, size)] = 1
                 size -= 1
-            elif timed < first_bare and time[timed] <= time[row]:
-                gone[timed] = 1
-                timed += 1
-            elif bare < stop:
-                gone[bare] = 1
-                bare += 1
             row += 1
 
 

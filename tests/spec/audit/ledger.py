@@ -42,6 +42,12 @@ def place(row: Row) -> tuple[float, float, int]:
     )
 
 
+def moment(row: Row) -> tuple[float, float, int]:
+    """Order of reverted rows: by time, then by height, what was not seen last, then as they stand."""
+    height, time, at = place(row)
+    return time, height, at
+
+
 def before(effect: Row, cause: Row) -> bool | None:
     """Whether a row is before another: by height where both are on one chain and have one, else by time. None: it is
     not seen."""
@@ -53,11 +59,9 @@ def before(effect: Row, cause: Row) -> bool | None:
 
 
 def after(event: Row, back: Row) -> bool:
-    """Whether an event is seen to be after what takes one of its kind back: it speaks of another one."""
-    for kind in ("height", "time"):
-        if event[kind] is not None and back[kind] is not None:
-            return bool(event[kind] > back[kind])
-    return False
+    """Whether an event is seen to be after what takes one of its kind back, which then speaks of another one. Heights
+    say nothing of that: behind a fork they begin anew."""
+    return None not in (event["time"], back["time"]) and bool(event["time"] > back["time"])
 
 
 class Message:
@@ -67,7 +71,7 @@ class Message:
         rows, self.final_after = list(rows), final_after
         self.lane, self.index, self.message_id = lane_of(rows[0]), rows[0]["index"], rows[0]["message_id"]
         left = sorted((row for row in rows if row["event"] != "reverted"), key=place)
-        for back in sorted((row for row in rows if row["event"] == "reverted"), key=place):
+        for back in sorted((row for row in rows if row["event"] == "reverted"), key=moment):
             same = [row for row in left if row["event"] == back["detail"] and row["chain"] == back["chain"]]
             own = next((row for row in same if not after(row, back)), None)
             left = [row for row in left if row is not own]
