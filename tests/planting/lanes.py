@@ -117,7 +117,7 @@ def skipped(net: Traffic, random: Random) -> Planted | None:
             lane[2], "height", low, above["height"], "received"
         ):
             continue
-        if not all(net.ledger.reaches(lane[1], lane, event, above["time"]) for event in ENDED_AT_SOURCE):
+        if not all(net.ledger.reaches(message.first("sent"), lane, event, above["time"]) for event in ENDED_AT_SOURCE):
             continue
         lost = reply_lost(net, message, row)
         missing = [] if answers_of(net, message) else overdue(net, message)

@@ -319,3 +319,36 @@ def test_a_window_from_height_1_is_not_all_where_another_one_shows_a_block_0() -
     for others, verdict in (([], "violated"), ([window("a", 0, 0, events=["acknowledged"])], "unknown")):
         found = audited(rows, observed=[window("a", 1, 20), window("b", 1, 20), *others])
         assert found.checks["authenticity"].verdict == verdict
+
+
+def test_windows_in_heights_and_others_in_times_do_not_make_one_without_a_hole() -> None:
+    heights = {"first_time": None, "last_time": None}
+    times = {"first_height": None, "last_height": None}
+    observed = [window("a", 0, 7, **heights), window("a", 15, 30, **times), window("b", 0, 30)]
+    rows = [happened(1, "sent", 1), happened(2, "sent", 2), happened(2, "received", 13)]
+    found = said(audited(rows, promised("ordered_receives", "numbered"), observed), "gaps")
+    assert found == [("unknown", "skipped_not_covered", 1, None)], "1 may have timed out between them"
+
+
+def test_below_the_first_one_sent_nothing_was_sent_where_the_input_has_all_since_the_first_block() -> None:
+    rows = [happened(5, "sent", 5), happened(5, "received", 6), happened(1, "received", 7, payload_hash=content(2))]
+    found = said(audited(rows, promised("numbered")), "authenticity")
+    assert found == [("violated", "not_sent", 1, 3)]
+    later = [window("a", 4, 1000), window("b", 4, 1000)]
+    found = said(audited(rows, promised("numbered"), later), "authenticity")
+    assert found == [("unknown", "before_first_sent", 1, 3)]
+
+
+def test_the_order_in_which_rows_are_given_makes_no_difference() -> None:
+    """Of a sending that is stated twice, with other amounts, the first statement counts."""
+    money = {"asset": "gold", "amount_1": 0, "amount_2": 0, "amount_3": 0}
+    rows = [
+        happened(1, "sent", 5, stated_by="u", amount_0=100, source_row=1, **money),
+        happened(1, "sent", 5, stated_by="t", amount_0=90, source_row=2, **money),
+        happened(1, "received", 6, amount_0=100, source_row=3, **money),
+    ]
+    given = table(WHOLE, OBSERVED_SCHEMA), table(promised("conserved"), PROMISES_SCHEMA)
+    for order in (rows, rows[::-1], [rows[1], rows[0], rows[2]]):
+        found = audit_rows(table(order, LEDGER_SCHEMA), *given)
+        assert said(found, "exactly_once") == [("violated", "sent_again", 1, 1)]
+        assert said(found, "conservation") == [("violated", "more_received", 1, 3)]

@@ -37,7 +37,7 @@ from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing,
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import SHOWN_BY
 from causeway.audit.windows import Lane, Promises, Windows
-from causeway.ledger.order import lane_numbers, sorted_rows
+from causeway.ledger.order import lane_numbers, stated_rows
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
     LANE,
@@ -200,7 +200,7 @@ def audit_rows(
     Columns of the tables may be of other types that hold the same values, and those missing that can be null. Raises
     ``InvalidInput`` for what does not fit.
     """
-    in_order = sorted_rows(table_of(rows, LEDGER_SCHEMA, "rows"))
+    in_order = stated_rows(table_of(rows, LEDGER_SCHEMA, "rows"))
     given = (headers, HEADERS_SCHEMA, "headers"), (watermarks, WATERMARKS_SCHEMA, "watermarks")
     chains, marks = (
         schema.empty_table() if table is None else table_of(table, schema, what) for table, schema, what in given

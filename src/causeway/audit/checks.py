@@ -217,7 +217,7 @@ class Bucket:
     def open_until(self) -> Ints:
         """Until which time it is sure of open messages of lanes with ordered receives that they ended nowhere on the
         chain that sent them, ``NEVER`` of others: the last window of each event that would say so has their sending,
-        and the first of these ends then."""
+        in heights and in times, and the first of these ends then."""
         chosen = np.flatnonzero(self.is_open & self.promised("ordered_receives")[self.lane])
         found = np.full(len(self.lane), NEVER)
         found[chosen] = MOST
@@ -229,7 +229,7 @@ class Bucket:
                 by_time = (time != NO_TIME) & spans.in_last_time(time)
                 has = np.where(by_height, spans.in_last_height(height), by_time)
                 last = spans.times[1][-1] if len(spans.times[1]) else NEVER
-                found[chosen[places]] = np.where(has, np.minimum(found[chosen[places]], last), NEVER)
+                found[chosen[places]] = np.where(has & by_time, np.minimum(found[chosen[places]], last), NEVER)
         return found
 
     def spans(
@@ -336,7 +336,7 @@ def why_unsent(known: Known, lanes: Sequence[Lane], lane: Array, indexed: Bools,
         if sent is not None:
             inside = is_numbered & (its_index >= np.uint64(sent.first)) & (its_index <= np.uint64(sent.last))
             reasons[places[inside]] = "missing_in_sequence"
-            reasons[places[is_numbered & (its_index < np.uint64(sent.first))]] = "before_first_sent"
+            reasons[places[is_numbered & (its_index < np.uint64(sent.first)) & ~covered]] = "before_first_sent"
             if sent.before and "ordered_sends" in known.promises.of(own):
                 at = np.searchsorted(np.array([first for first, _ in sent.before], np.uint64), its_index, side="right")
                 latest = np.array([NEVER, *(time for _, time in sent.before)], np.int64)[at]

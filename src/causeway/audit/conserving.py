@@ -51,8 +51,8 @@ def _partly_without_content(bucket: Bucket, messages: Ints, count: int) -> Bools
 
 def _payments_covered(bucket: Bucket, messages: Ints, count: int) -> Bools:
     """Return which messages have their sending and their receipt in the last window of value of the chain, and that of
-    the sending goes on until the receipt, where there are such windows: what was paid out of them is in the input.
-    ``messages``: those to look at, of ``count``."""
+    the sending, which has it in times too, goes on until the receipt, where there are such windows: what was paid out
+    of them is in the input. ``messages``: those to look at, of ``count``."""
     columns, covered = bucket.columns, np.ones(count, dtype=bool)
     receipt = bucket.first(Event.RECEIVED)[messages]
     for event in (Event.SENT, Event.RECEIVED) if len(messages) else ():
@@ -65,7 +65,8 @@ def _payments_covered(bucket: Bucket, messages: Ints, count: int) -> Bools:
                 covered[messages[places]] &= np.where(by_height, spans.in_last_height(height), by_time)
                 if event is Event.SENT:
                     came, lasts = columns.time[receipt[places]], spans.times[1]
-                    covered[messages[places]] &= (came <= lasts[-1]) & (came != NO_TIME) if len(lasts) else False
+                    reaches = by_time & (came <= lasts[-1]) & (came != NO_TIME) if len(lasts) else False
+                    covered[messages[places]] &= reaches
     return covered
 
 

@@ -108,6 +108,27 @@ def sorted_rows(rows: pa.Table) -> pa.Table:
     return gathered(rows, sorted_order(rows))
 
 
+def stated_rows(rows: pa.Table) -> pa.Table:
+    """Return rows in the order of ``sorted_order``, those that do not differ in it by their statements (null first):
+    how they are given makes no difference."""
+    rows = whole(rows)
+    keys = _keys(rows)
+    return gathered(rows, _by_statement(rows, keys, stable_order(*keys))[0])
+
+
+def _by_statement(rows: pa.Table, keys: Sequence[npt.NDArray[np.unsignedinteger]], order: Rows) -> tuple[Rows, Rows]:
+    """Return the order in which rows that ``keys`` do not tell apart are by their statements, and which places have
+    such rows."""
+    groups = groups_of(*[key[order] for key in keys])
+    if len(groups) == rows.num_rows:
+        return order, order[:0]
+    alike = np.flatnonzero(groups.spread(groups.counts) > 1)
+    numbers = groups.spread(np.arange(len(groups), dtype=np.uint64))[alike]
+    own = rows.select([name for name in STATEMENT if name in rows.schema.names]).take(pa.array(order[alike]))
+    order[alike] = order[alike][stable_order(numbers, *_statement_keys(own))]
+    return order, alike
+
+
 def without_repeats(rows: pa.Table) -> pa.Table:
     """Return rows in the order of ``sorted_order``, of those that say the same of the same event only one.
 
@@ -118,15 +139,10 @@ def without_repeats(rows: pa.Table) -> pa.Table:
     """
     rows = whole(rows)
     keys = _keys(rows)
-    order = stable_order(*keys)
-    groups = groups_of(*[key[order] for key in keys])
-    if len(groups) == rows.num_rows:
-        return gathered(rows, order)
-    alike = np.flatnonzero(groups.spread(groups.counts) > 1)
-    numbers = groups.spread(np.arange(len(groups), dtype=np.uint64))[alike]
-    own = rows.select([name for name in STATEMENT if name in rows.schema.names]).take(pa.array(order[alike]))
-    order[alike] = order[alike][stable_order(numbers, *_statement_keys(own))]
+    order, alike = _by_statement(rows, keys, stable_order(*keys))
     ordered = gathered(rows, order)
+    if not len(alike):
+        return ordered
     some = ordered.take(pa.array(alike))
     placed = valid_rows(_whole(some["transaction"]))
     placed |= valid_rows(_whole(some["height"])) & valid_rows(_whole(some["chain"]))
@@ -265,5 +281,5 @@ def _numbered(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 __all__ = [
     "EVENTS", "MOST_BUCKETS", "SEGMENT_BITS", "bucket_of", "buckets_of", "gathered", "lane_numbers", "lane_word",
-    "sorted_order", "sorted_rows", "whole", "without_repeats",
+    "sorted_order", "sorted_rows", "stated_rows", "whole", "without_repeats",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from causeway.ledger.chain_order import value_buckets
 from causeway.ledger.order import EVENTS, buckets_of
-from causeway.ledger.schema import LANE, LEDGER_SCHEMA, VALUE_SCHEMA
+from causeway.ledger.schema import LANE, LEDGER_SCHEMA, STATEMENT, VALUE_SCHEMA
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.ledger_columns import as_table
 from causeway.pipeline.ledger_tasks import prepare_worker
@@ -46,13 +46,13 @@ def _carried_schema() -> pa.Schema:
 
 
 def row_order() -> list[Column]:
-    """Return what rows are sorted by: errors first, movements of value, then in the order of the ledger, then by all
-    other columns, so that chance decides nothing."""
+    """Return what rows are sorted by: errors first, movements of value, then in the order of the ledger and by their
+    statements, then by all other columns, so that chance decides nothing."""
     from pyspark.sql import functions as F
 
     named = F.when(F.col("index").isNull(), F.col("message_id"))
     first = list(LANE)
-    then = ["event_rank", "chain", "height", "position", "time"]
+    then = ["event_rank", "chain", "height", "position", *STATEMENT]
     rest = [name for name in LEDGER_SCHEMA.names if name not in (*first, *then, "index", "event")]
     return [
         *(F.col("bucket"), F.col("error").asc_nulls_last(), (F.col("event_rank") != OF_VALUE).asc_nulls_last()),

@@ -146,7 +146,7 @@ def gaps(ledger: Ledger) -> Checked:
                     covered = all(ledger.together(receipt, row, lane, event) for event in ENDED_AT_DESTINATION)
                     covered &= all(
                         ledger.in_last_window(message.first("sent"), lane, event)
-                        and ledger.reaches(message.first("sent")["chain"], lane, event, row["time"])
+                        and ledger.reaches(message.first("sent"), lane, event, row["time"])
                         for message in waiting
                         for event in ENDED_AT_SOURCE
                     )

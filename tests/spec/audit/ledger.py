@@ -242,10 +242,13 @@ class Ledger:
                 return bool(spans[-1][0] <= row[kind] <= spans[-1][1])
         return False
 
-    def reaches(self, chain: str | None, lane: Lane, event: str, time: int | None) -> bool:
-        """Whether the last window of a chain ends at this time or later; one in heights only does not say so."""
-        spans = self.windows(chain, lane, event, "time")
-        return time is not None and bool(spans) and time <= spans[-1][1]
+    def reaches(self, row: Row, lane: Lane, event: str, time: int | None) -> bool:
+        """Whether the last window of a row's chain in times has the row, and ends at this time or later."""
+        spans = self.windows(row["chain"], lane, event, "time")
+        if not spans or row["time"] is None or time is None:
+            return False
+        first, last = spans[-1]
+        return bool(first <= row["time"] <= last and time <= last)
 
     def all_until(self, chain: str | None, lane: Lane, event: str = "sent") -> int | None:
         """Until which time all of an event since a chain's first block is covered."""
@@ -275,16 +278,15 @@ class Ledger:
         numbered = self.promised(lane, "numbered") and index is not None and sent
         if numbered and sent[0].index <= index <= sent[-1].index:
             return "unknown", "missing_in_sequence"
-        if numbered and index < sent[0].index:
-            return "unknown", "before_first_sent"
         ends = [self.all_until(lane[1], lane)]
-        if numbered:
+        below = numbered and index < sent[0].index
+        if numbered and not below:
             last = sent[-1].first("sent")["time"]
             span = None if last is None else self.window(lane[1], lane, "sent", last)
             ends.append(span[1] if span else None)
         if time is not None and any(end is not None and time <= end for end in ends):
             return "violated", "not_sent"
-        return "unknown", "sends_not_covered"
+        return "unknown", "before_first_sent" if below else "sends_not_covered"
 
 
 def joined_spans(spans: list[tuple[int, int]], touching: int) -> list[tuple[int, int]]:

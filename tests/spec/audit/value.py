@@ -83,7 +83,7 @@ def payments_covered(ledger: Ledger, sent: Row, receipt: Row) -> bool:
         if times or ledger.windows(row["chain"], lane, "value", "height"):
             if not ledger.in_last_window(row, lane, "value"):
                 return False
-            if row is sent and not ledger.reaches(row["chain"], lane, "value", receipt["time"]):
+            if row is sent and not ledger.reaches(row, lane, "value", receipt["time"]):
                 return False
     return True
 
