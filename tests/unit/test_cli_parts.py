@@ -208,3 +208,17 @@ def test_an_interrupt_that_a_package_makes_an_error_of_is_one(cli: Run, monkeypa
 
     monkeypatch.setattr(Lake, "at", interrupted)
     assert cli("check", "lake") == (130, "", "causeway: interrupted\n")
+
+
+def test_an_interrupt_that_a_package_makes_an_error_of_ends_a_command_with_what_it_says(
+    cli: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*given: object, **named: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise OSError("a call was broken off") from error
+
+    monkeypatch.setattr("causeway.pipeline.ledger_ingest.ingest", interrupted)
+    said = "causeway: interrupted; nothing of it is in the ledger, and it can be run again\n"
+    assert cli("ingest", "two-tables", str(tmp_path), "--lake", str(tmp_path / "ledger")) == (130, "", said)

@@ -95,14 +95,11 @@ def command(
             )  # fmt: skip
     if once:
         raise InvalidInput("--once: goes with --follow; without it one call takes what is there")
-    try:
-        with ledger_at(lake), _bar() as progress:
-            done = ingest(
-                source, lake, declared,
-                buckets=buckets, executor=executor, master=master, set_aside=set_aside, progress=progress,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        raise shell.Interrupted("interrupted; nothing of it is in the ledger, and it can be run again") from None
+    with shell.interruptible(ingest_lake.NOTHING_TAKEN), ledger_at(lake), _bar() as progress:
+        done = ingest(
+            source, lake, declared,
+            buckets=buckets, executor=executor, master=master, set_aside=set_aside, progress=progress,
+        )  # fmt: skip
     if as_json:
         print(json.dumps(dataclasses.asdict(done)))
     else:

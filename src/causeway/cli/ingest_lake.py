@@ -18,17 +18,17 @@ from causeway.cli.watch import notes, results
 KIND = "lake"
 """What the kind of traffic is called."""
 
+NOTHING_TAKEN = "interrupted; nothing of it is in the ledger, and it can be run again"
+"""What is said where a call is interrupted."""
+
 
 def take(source: str, target: str, buckets: int | None, as_json: bool) -> int:
     """Take the heights of a lake that are new into a ledger, say what was done, and return the exit code."""
     from causeway.pipeline.lake_taking import take_lake
 
     compile_first()
-    try:
-        with ledger_at(target), heights_bar("deriving") as progress:
-            done = take_lake(source, target, buckets=buckets, progress=progress)
-    except KeyboardInterrupt:
-        raise shell.Interrupted("interrupted; nothing of it is in the ledger, and it can be run again") from None
+    with shell.interruptible(NOTHING_TAKEN), ledger_at(target), heights_bar("deriving") as progress:
+        done = take_lake(source, target, buckets=buckets, progress=progress)
     if as_json:
         print(json.dumps(dataclasses.asdict(done)))
         return shell.OK

@@ -71,7 +71,20 @@ def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]]
 
 
 @contextlib.contextmanager
-def _no_lost_interrupts() -> Iterator[None]:
+def interruptible(text: str) -> Iterator[None]:
+    """Say ``text`` of an interrupt that comes while the body runs: also where a library makes an error of its own of
+    it, or Python drops it."""
+    try:
+        with _no_lost_interrupts(text):
+            yield
+    except BaseException as error:
+        if not _was_interrupted(error):
+            raise
+        raise Interrupted(text) from None
+
+
+@contextlib.contextmanager
+def _no_lost_interrupts(text: str = "interrupted") -> Iterator[None]:
     """End the process where Python drops an interrupt: one that comes in a callback of its garbage collection, say."""
     before = sys.unraisablehook
 
@@ -79,7 +92,7 @@ def _no_lost_interrupts() -> Iterator[None]:
         if not isinstance(lost.exc_value, KeyboardInterrupt):
             before(lost)
             return
-        tell("interrupted")
+        tell(text)
         os._exit(INTERRUPTED)
 
     sys.unraisablehook = dropped

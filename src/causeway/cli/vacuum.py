@@ -30,11 +30,9 @@ def command(
     from causeway.pipeline.lake import Lake
     from causeway.pipeline.vacuum import vacuum
 
-    try:
-        with waiting("Freeing state"):
-            found = vacuum(Lake.at(lake), keep_every, keep_last)
-    except KeyboardInterrupt:
-        raise shell.Interrupted("interrupted; what is not freed yet, the next vacuum of this lake frees") from None
+    told = "interrupted; what is not freed yet, the next vacuum of this lake frees"
+    with shell.interruptible(told), waiting("Freeing state"):
+        found = vacuum(Lake.at(lake), keep_every, keep_last)
     if as_json:
         print(json.dumps({"last": found.last, "files": found.files, "bytes": found.bytes}))
         return shell.OK
