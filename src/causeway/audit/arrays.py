@@ -27,6 +27,12 @@ _NO_BITS: Bytes = np.zeros(0, dtype=np.uint8)
 _SMALL_DICTIONARY = 32
 
 
+def time_places(times: Array) -> Words:
+    """Return times (int64) as unsigned numbers of the same order."""
+    found: Words = times.astype(np.int64, copy=False).view(np.uint64) ^ np.uint64(1 << 63)
+    return found
+
+
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array."""
     if column.num_chunks == 1:

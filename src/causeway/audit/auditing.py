@@ -36,7 +36,7 @@ from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import SHOWN_BY
-from causeway.audit.windows import Lane, Promises, Windows
+from causeway.audit.windows import Lane, Promises, Windows, lane_of
 from causeway.ledger.order import lane_numbers, stated_rows
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
@@ -407,7 +407,7 @@ def _lanes(tables: pa.Table, joined: Joined, behind: list[tuple[Lane, Three]]) -
     content |= {name: summed[f"{name}_min"] for name in OLDEST}
     if joined.missing or behind:
         rows = summed.select(list(LANE)).to_pylist()
-        at: dict[Lane, int] = {_lane(row): number for number, row in enumerate(rows)}
+        at: dict[Lane, int] = {lane_of(row): number for number, row in enumerate(rows)}
         for lane, numbers in joined.missing.items():
             for name, number in zip(("missing", "missing_runs", "missing_runs_inside_windows"), numbers, strict=True):
                 content[name][at[lane]] += content[name].dtype.type(number)
@@ -415,10 +415,6 @@ def _lanes(tables: pa.Table, joined: Joined, behind: list[tuple[Lane, Three]]) -
             for name, number in zip(("sent", "received", "acknowledged"), three, strict=True):
                 content[f"{name}_out_of_order"][at[lane]] += number
     return pa.table(content).sort_by([(name, "ascending") for name in LANE])
-
-
-def _lane(row: dict[str, Any]) -> Lane:
-    return row["protocol"], row["source"], row["destination"], row["lane"]
 
 
 def _sums(tables: pa.Table, fees: pa.Table) -> pa.Table:

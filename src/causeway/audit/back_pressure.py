@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.along import lane_columns
-from causeway.audit.arrays import Array, Ints, Words
+from causeway.audit.arrays import Array, Ints, Words, time_places
 from causeway.audit.checks import Bucket
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools
 from causeway.audit.naming import first_words
-from causeway.audit.windows import Lane, Promises
+from causeway.audit.windows import Promises, lane_of
 from causeway.ledger.order import EVENTS
 from causeway.ledger.schema import LANE, Event
 
@@ -96,12 +96,6 @@ class Flights:
         heights, times = ((own[0][which], own[1][which]) for own in (self.heights, self.times))
         messages, rows, lane = (each[which] for each in (self.messages, self.rows, self.lane))
         return Flights(messages, rows, lane, heights, times, self.ended[which], self.ends_placed[which])
-
-
-def time_places(times: Array) -> Words:
-    """Return times as places: unsigned numbers of the same order."""
-    found: Words = times.astype(np.int64, copy=False).view(np.uint64) ^ np.uint64(1 << 63)
-    return found
 
 
 def _ends(bucket: Bucket, messages: Ints) -> tuple[Ints, Ints]:
@@ -205,15 +199,11 @@ def examined_of(lanes: pa.Table, promises: Promises) -> pa.Table:
     """Return how many messages of each lane are examined, as the counts of a run. ``lanes``: ``Passed.lanes``."""
     sums = lanes.group_by(list(LANE)).aggregate([("sent", "sum")])
     rows = [row for row in sums.to_pylist() if row["sent_sum"]]
-    kept = [row for row in rows if promises.of(_lane(row)).get(CAPACITY) is not None]
+    kept = [row for row in rows if promises.of(lane_of(row)).get(CAPACITY) is not None]
     texts = {"check": [CHECK] * len(kept), "verdict": [""] * len(kept), "reason": [""] * len(kept)}
     texts |= {name: [row[name] for row in kept] for name in LANE}
     counts = pa.array([row["sent_sum"] for row in kept], pa.int64())
     return pa.table({name: pa.array(values, pa.string()) for name, values in texts.items()} | {"count": counts})
-
-
-def _lane(row: dict[str, Any]) -> Lane:
-    return row["protocol"], row["source"], row["destination"], row["lane"]
 
 
 __all__ = ["CHECK", "ENDS", "Flights", "crowds_in", "examined_of"]

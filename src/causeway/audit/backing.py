@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.arrays import Array, all_seen, raw_words, whole
+from causeway.audit.arrays import Array, all_seen, raw_words, time_places, whole
 from causeway.audit.checks import UNKNOWN, VIOLATED
 from causeway.audit.columns import Bools
 from causeway.audit.findings import VIOLATIONS_SCHEMA, as_findings
@@ -21,6 +21,7 @@ from causeway.audit.stated_rows import COUNTS_SCHEMA
 from causeway.audit.value import BACKING_SCHEMA, WORDS_OF_SUM, words_column
 from causeway.audit.windows import EVERY, Windows
 from causeway.ledger.codes import name_ranks
+from causeway.ledger.limbs import valid_rows
 from causeway.ledger.schema import ABROAD, LIMBS, VALUE
 from causeway.model.order import groups_of, stable_order
 
@@ -45,12 +46,13 @@ def backing_in(value: pa.Table) -> pa.Table:
         return BACKING_SCHEMA.empty_table()
     keys = [name_ranks(rows["chain"]), name_ranks(other), name_ranks(rows["asset"])]
     time = rows["time"].cast(pa.int64())
-    sign = np.uint64(1 << 63)
-    places = [_seen(time), time.fill_null(0).to_numpy().view(np.uint64) ^ sign]
+    places: list[Any] = [valid_rows(time).view(np.uint8), time_places(time.fill_null(0).to_numpy())]
     for name in _PLACE:
         column = rows[name]
-        numbers = pa.types.is_integer(column.type)
-        places += [_seen(column), column.fill_null(0).to_numpy()] if numbers else [name_ranks(column)]
+        if pa.types.is_integer(column.type):
+            places += [valid_rows(column).view(np.uint8), column.fill_null(0).to_numpy()]
+        else:
+            places.append(name_ranks(column))
     order = stable_order(*keys, *places)
     rows, other, came = rows.take(pa.array(order)), other.take(pa.array(order)), came[order]
     limbs = [whole(rows[name]) for name in LIMBS]
@@ -61,10 +63,10 @@ def backing_in(value: pa.Table) -> pa.Table:
     one, two, three, four = (raw_words(limb) for limb in limbs)
     add_rows(np.where(amounts, group, -1), came.view(np.uint8), one, two, three, four, *sums)
     timeless = np.zeros(len(groups), bool)
-    timeless[group[_seen(rows["time"]) == 0]] = True
+    timeless[group[~valid_rows(rows["time"])]] = True
     tables = [_last(rows, other, group, np.ones(len(group), bool), ALL, (*sums, timeless))]
     tables.append(_last(rows, other, group, came, CAME, None))
-    unseen = ~amounts | (_seen(rows["asset"]) == 0)
+    unseen = ~amounts | ~valid_rows(rows["asset"])
     tables.append(_last(rows, other, group, unseen, UNSEEN, None))
     return pa.concat_tables(tables)
 
@@ -81,10 +83,6 @@ def _moved(value: pa.Table) -> tuple[pa.Table, pa.Array, Bools]:
         came.append(np.full(len(rows), back))
     rows = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     return rows, pa.concat_arrays(others), np.concatenate(came)
-
-
-def _seen(column: pa.ChunkedArray) -> Array:
-    return np.asarray(column.is_valid()).astype(np.uint8)
 
 
 def _last(rows: pa.Table, other: pa.Array, group: Array, which: Bools, of: str, sums: Any) -> pa.Table:

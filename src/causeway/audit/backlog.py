@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.auditing import Audit
-from causeway.audit.windows import Lane, Promises, Spans, Windows
+from causeway.audit.windows import Lane, Promises, Spans, Windows, lane_of
 from causeway.ledger.schema import LANE, Event
 from causeway.ledger.typed import plain_rows
 
@@ -81,7 +81,7 @@ def chains_shown(audit: Audit, observed: pa.Table) -> list[ChainShown]:
         _add(heights, chain, side["last_height"])
         _add(times, chain, side["last_time"])
         event = Event.SENT if side["side"] == "source" else Event.RECEIVED
-        _add(shares, chain, covered(windows.of(chain, _lane(side), event.value)))
+        _add(shares, chain, covered(windows.of(chain, lane_of(side), event.value)))
     return [
         ChainShown(
             chain,
@@ -112,7 +112,7 @@ def backlogs(audit: Audit, chains: Iterable[ChainShown], promised: pa.Table) -> 
     last = {each.chain: each.last_time for each in chains}
     found = []
     for row in plain_rows(audit.lanes):
-        lane = _lane(row)
+        lane = lane_of(row)
         times = [time for chain in lane[1:3] if chain is not None and (time := last.get(chain)) is not None]
         now = max(times, default=None)
         promise = promises.of(lane)
@@ -159,10 +159,6 @@ def _overdue(there: datetime | None, sent: datetime | None, final_after: int) ->
 def _add(found: dict[str, list[Any]], chain: str, value: Any) -> None:
     if value is not None:
         found.setdefault(chain, []).append(value)
-
-
-def _lane(row: dict[str, Any]) -> Lane:
-    return row["protocol"], row["source"], row["destination"], row["lane"]
 
 
 __all__ = ["ChainShown", "LaneBacklog", "backlogs", "chains_shown", "covered", "lanes_seen", "one_sided"]

@@ -16,7 +16,7 @@ from causeway.audit.checks import MICROSECONDS, UNKNOWN, VIOLATED
 from causeway.audit.findings import as_findings
 from causeway.audit.passing import OF_MESSAGE, OF_ROW
 from causeway.audit.windows import Lane
-from causeway.ledger.schema import LANE, LEDGER_SCHEMA
+from causeway.ledger.schema import LANE
 from causeway.model.order import groups_of
 
 REASONS = (
@@ -165,8 +165,3 @@ def counts_of(met: Sequence[Met], lanes: Sequence[Lane]) -> tuple[pa.Table, pa.T
 def _lane_names(numbers: pa.ChunkedArray, lanes: Sequence[Lane]) -> dict[str, pa.Array]:
     columns = [pa.array([lane[place] for lane in lanes], pa.string()) for place in range(len(LANE))]
     return {name: column.take(numbers.combine_chunks()) for name, column in zip(LANE, columns, strict=True)}
-
-
-def no_rows() -> pa.Table:
-    """Return no rows with ``NAMED``."""
-    return pa.schema([LEDGER_SCHEMA.field(name) for name in NAMED]).empty_table()

@@ -25,6 +25,7 @@ from causeway.audit.arrays import (
     raw_words,
     seen,
     shown,
+    time_places,
     whole,
 )
 from causeway.audit.parts import Run
@@ -180,7 +181,7 @@ class Columns:
         rows = np.flatnonzero(touched[self.message])
         back = self.taken_back[rows] >= 0
         event = np.where(back, self.taken_back[rows], self.event[rows])
-        times, heights = self.time[rows].view(np.uint64) ^ np.uint64(1 << 63), self.height[rows]
+        times, heights = time_places(self.time[rows]), self.height[rows]
         places = np.where(back, heights, times), np.where(back, times, heights)
         order = np.lexsort((rows, *places, back, self.chain[rows], event, self.message[rows]))
         rows, back, event = rows[order], back[order], event[order]

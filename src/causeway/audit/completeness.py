@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from causeway.audit.passing import SIDES, TALLIES
-from causeway.audit.windows import Lane, Windows
+from causeway.audit.windows import Windows, lane_of
 from causeway.ledger.schema import LANE, Event
 
 _TIME = pa.timestamp("us", "UTC")
@@ -53,14 +53,14 @@ def completeness_of(sides: pa.Table, lanes: pa.Table, windows: Windows) -> pa.Ta
         (f"last_{what}", "max") for what in ("height", "time")
     ]
     found = sides.group_by([*LANE, "side"]).aggregate([*((name, "sum") for name in TALLIES), *ends])
-    missing = {_lane(row): row for row in lanes.select([*LANE, *_MISSING]).to_pylist()}
+    missing = {lane_of(row): row for row in lanes.select([*LANE, *_MISSING]).to_pylist()}
     rows = found.to_pylist()
-    seen = {(_lane(row), row["side"]) for row in rows}
+    seen = {(lane_of(row), row["side"]) for row in rows}
     content = []
     for row in sorted(
-        rows, key=lambda row: (tuple((n is not None, n or "") for n in _lane(row)), SIDES.index(row["side"]))
+        rows, key=lambda row: (tuple((n is not None, n or "") for n in lane_of(row)), SIDES.index(row["side"]))
     ):
-        lane, side = _lane(row), row["side"]
+        lane, side = lane_of(row), row["side"]
         chain = {"source": lane[1], "destination": lane[2]}.get(side)
         event = Event.SENT if side == "source" else Event.RECEIVED
         own: dict[str, Any] = {name: row[name] for name in LANE}
@@ -80,7 +80,3 @@ def completeness_of(sides: pa.Table, lanes: pa.Table, windows: Windows) -> pa.Ta
         for field in COMPLETENESS_SCHEMA
     ]
     return pa.table(columns, COMPLETENESS_SCHEMA)
-
-
-def _lane(row: dict[str, Any]) -> Lane:
-    return row["protocol"], row["source"], row["destination"], row["lane"]

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.arrays import Array, Ints, Words
-from causeway.audit.back_pressure import CHECK, ENDS, NOWHERE, UNPLACED, Flights, orders_of, time_places
+from causeway.audit.arrays import Array, Ints, Words, time_places
+from causeway.audit.back_pressure import CHECK, ENDS, NOWHERE, UNPLACED, Flights, orders_of
 from causeway.audit.candidates import CANDIDATES_SCHEMA, TALLY_SCHEMA, number_of
 from causeway.audit.checks import Bucket
 from causeway.audit.columns import Bools

@@ -125,12 +125,19 @@ def compare(one: Any, other: Any) -> Any:
 
 
 @compiled(allocates=False)
+def less_limb(more: Any, less: Any, borrow: Any) -> Any:
+    """Return a limb of a sum less that of another one and what was borrowed from it, and what is borrowed from the
+    next."""
+    rest = more - less - borrow
+    return rest, np.uint64(more < less or (more == less and borrow != np.uint64(0)))
+
+
+@compiled(allocates=False)
 def difference(more: Any, less: Any) -> Any:
     """Return how much more one sum is, rounded."""
     found, scale, borrow = 0.0, 1.0, np.uint64(0)
     for limb in range(LIMBS):
-        rest = more[limb] - less[limb] - borrow
-        borrow = np.uint64(more[limb] < less[limb] or (more[limb] == less[limb] and borrow != np.uint64(0)))
+        rest, borrow = less_limb(more[limb], less[limb], borrow)
         found += float(rest) * scale
         scale *= 18446744073709551616.0
     return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pyarrow as pa
 
@@ -50,11 +48,6 @@ def first_words(columns: Columns, rows: Ints) -> tuple[Words, Words]:
             octets[unindexed[inside], place] = data[at[inside]]
     words = octets.view(">u8").astype(np.uint64)
     return np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1])
-
-
-def word_of(name: str) -> int:
-    """Return the first eight bytes of the SHA-256 of a name as a number."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
 
 
 def _taken(columns: Columns, rows: Ints, name: str) -> pa.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from causeway.audit.arrays import Ints
+from causeway.audit.arrays import Ints, time_places
 from causeway.audit.checks import (
     PAID_NOT_SENT,
     UNDECIDED_PAID,
@@ -19,6 +19,7 @@ from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools
 from causeway.audit.stated_rows import Found, Looked, examined, looked
 from causeway.audit.value import Paid
 from causeway.ledger.codes import name_ranks
+from causeway.ledger.limbs import valid_rows
 from causeway.ledger.schema import LANE
 from causeway.model.order import stable_order
 
@@ -90,13 +91,13 @@ def _first_payments(paid: Paid) -> Ints:
     rows = np.flatnonzero(~paid.reversal)
     taken = paid.rows.select(_NAMED).take(pa.array(rows))
     source = taken["source_row"]
-    time = taken["time"].cast(pa.int64()).fill_null(int(NO_TIME)).to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    time = taken["time"].cast(pa.int64()).fill_null(int(NO_TIME)).to_numpy()
     order = stable_order(
         paid.message[rows].astype(np.uint64),
         taken["height"].fill_null(int(NO_HEIGHT)).to_numpy(),
-        time,
+        time_places(time),
         *(name_ranks(taken[name]) for name in ("stated_by", "source_file")),
-        *(np.asarray(source.is_valid()).astype(np.uint8), source.fill_null(0).to_numpy()),
+        *(valid_rows(source).view(np.uint8), source.fill_null(0).to_numpy()),
     )
     found = np.full(paid.count, -1, np.int64)
     of = paid.message[rows][order]

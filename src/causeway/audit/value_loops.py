@@ -23,6 +23,7 @@ from causeway.audit.message_loops import (
     add,
     compare,
     difference,
+    less_limb,
 )
 from causeway.model.compiled import BYTES, BYTES_OUT, NOTHING, ROWS, compiled, read, written
 
@@ -110,9 +111,7 @@ def take_from(
             continue
         borrow = np.uint64(0)
         for limb in range(LIMBS):
-            less = given[group, limb]
-            taken[group, limb] = paid[group, limb] - less - borrow
-            borrow = np.uint64(paid[group, limb] < less or (paid[group, limb] == less and borrow != np.uint64(0)))
+            taken[group, limb], borrow = less_limb(paid[group, limb], given[group, limb], borrow)
 
 
 _SETTLE = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from causeway.audit.arrays import Array
+from causeway.audit.arrays import Array, time_places
 from causeway.audit.columns import Bools
 from causeway.audit.stated_rows import UNKNOWN, VIOLATED, Found, Looked, looked, taken_back, that_count
 from causeway.ledger.chain_order import segments_of
@@ -92,8 +92,7 @@ def _by_height(rows: pa.Table, series: Array, chosen: Array) -> Array:
 
 def _by_time(rows: pa.Table, series: Array, chosen: Array) -> Array:
     time = rows["time"].cast(pa.int64()).fill_null(0).to_numpy()[chosen]
-    ascending: U64 = time.view(np.uint64) ^ np.uint64(1 << 63)
-    return chosen[stable_order(series[chosen].astype(np.uint64), ascending, rows["value"].to_numpy()[chosen])]
+    return chosen[stable_order(series[chosen].astype(np.uint64), time_places(time), rows["value"].to_numpy()[chosen])]
 
 
 def _fallen(rows: pa.Table, series: Array, order: Array, segment: U64) -> Found:

@@ -68,15 +68,6 @@ class Spans:
         last = lasts[np.maximum(at, 0)]
         return np.where((at >= 0) & (times <= last), last, never)
 
-    def ends_of_heights(self, heights: npt.NDArray[np.uint64]) -> tuple[Bools, npt.NDArray[np.uint64]]:
-        """Return which heights are in a window, and the last one of that."""
-        firsts, lasts = self.heights
-        if not len(firsts):
-            return np.zeros(len(heights), dtype=bool), np.zeros(len(heights), dtype=np.uint64)
-        at = np.searchsorted(firsts, heights, side="right") - 1
-        last = lasts[np.maximum(at, 0)]
-        return np.asarray((at >= 0) & (heights <= last)), last
-
     def since_genesis(self, height: npt.NDArray[Any]) -> Bools:
         """Return whether one window has a height and the chain's first block."""
         firsts, lasts = self.heights
@@ -113,7 +104,7 @@ class Windows:
             rows.schema.get_field_index("last_time"), "last_time", rows["last_time"].cast(pa.int64())
         )
         for row in rows.to_pylist():
-            self._of.setdefault((row["chain"], _names_in(row)), []).append(row)
+            self._of.setdefault((row["chain"], lane_of(row)), []).append(row)
             if row["first_height"] == 0:
                 self._from_0.add(row["chain"])
         self._known: dict[tuple[str | None, Lane, str], Spans] = {}
@@ -180,7 +171,7 @@ class Promises:
     def __init__(self, promises: pa.Table) -> None:
         self._of: dict[Lane, list[dict[str, Any]]] = {}
         for row in promises.to_pylist():
-            self._of.setdefault(_names_in(row), []).append(row)
+            self._of.setdefault(lane_of(row), []).append(row)
         # Which of the four names promises give: most name the whole lane, or none.
         self._given = {tuple(name is not None for name in names) for names in self._of}
         self._known: dict[Lane, dict[str, int | None]] = {}
@@ -205,5 +196,6 @@ class Promises:
         return found
 
 
-def _names_in(row: dict[str, Any]) -> Lane:
+def lane_of(row: dict[str, Any]) -> Lane:
+    """Return the lane that a row names."""
     return row["protocol"], row["source"], row["destination"], row["lane"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from causeway.ledger.number_loops import stripped
 from causeway.model.compiled import BYTE_ROWS_OUT, BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, written
 
 FINE, NOT_JSON, TOO_DEEP, KEY_TWICE = range(4)
@@ -324,11 +325,7 @@ def append_texts(data: Any, starts: Any, stops: Any, valid: Any, number: Any, en
     for row in range(len(starts)):
         if not valid[row]:
             continue
-        at, stop = starts[row], stops[row]
-        while at < stop and (data[at] == 32 or 9 <= data[at] <= 13):
-            at += 1
-        while stop > at and (data[stop - 1] == 32 or 9 <= data[stop - 1] <= 13):
-            stop -= 1
+        at, stop = stripped(data, starts[row], stops[row])
         small = stop - at >= 2 and data[at] == 48 and (data[at + 1] == 120 or data[at + 1] == 88)
         bare = False
         if number and not small:

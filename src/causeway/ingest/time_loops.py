@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from causeway.ledger.number_loops import stripped
 from causeway.model.compiled import BYTES, BYTES_OUT, NOTHING, ROWS, ROWS_OUT, compiled
 
 
@@ -40,11 +41,7 @@ def read_times(data: Any, starts: Any, stops: Any, micros: Any, found: Any) -> N
     clock is not known), 2 with one (``micros`` is in UTC), 3 nothing is there. What is finer than a microsecond is cut.
     """
     for row in range(len(starts)):
-        at, stop = starts[row], stops[row]
-        while at < stop and (data[at] == 32 or 9 <= data[at] <= 13):
-            at += 1
-        while stop > at and (data[stop - 1] == 32 or 9 <= data[stop - 1] <= 13):
-            stop -= 1
+        at, stop = stripped(data, starts[row], stops[row])
         micros[row], found[row] = 0, 3
         if at == stop:
             continue

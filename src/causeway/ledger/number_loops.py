@@ -83,6 +83,16 @@ def read_digits(data: Any, start: Any, stop: Any, parts: Any) -> int:
     return GOOD if fits else TOO_LARGE
 
 
+@compiled(allocates=False)
+def stripped(data: Any, at: Any, stop: Any) -> Any:
+    """Return where a slice begins and ends without the white space around it."""
+    while at < stop and (data[at] == 32 or 9 <= data[at] <= 13):
+        at += 1
+    while stop > at and (data[stop - 1] == 32 or 9 <= data[stop - 1] <= 13):
+        stop -= 1
+    return at, stop
+
+
 @compiled(NOTHING, [BYTES, ROWS, ROWS, _WORDS, BYTES_OUT])
 def read_numbers(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> None:
     """Read one number a slice: decimal digits, or ``0x`` and hexadecimal ones; a sign and spaces around are taken.
@@ -92,11 +102,7 @@ def read_numbers(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> 
     """
     parts = np.zeros(_PARTS, dtype=np.uint64)
     for row in range(len(starts)):
-        at, stop = starts[row], stops[row]
-        while at < stop and (data[at] == 32 or 9 <= data[at] <= 13):
-            at += 1
-        while stop > at and (data[stop - 1] == 32 or 9 <= data[stop - 1] <= 13):
-            stop -= 1
+        at, stop = stripped(data, starts[row], stops[row])
         parts[:] = 0
         negative = False
         if at == stop:

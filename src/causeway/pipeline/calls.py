@@ -210,9 +210,6 @@ def query_arrow(query: str, outbound: pa.Table, events: pa.Table) -> pa.Table:
     return context.sql(query.format(**{name: name for name in tables})).to_arrow_table()
 
 
-_REMOVED = (("one", "caller"), ("other", "callee"))
-
-
 def _join_removed(removed: Mapping[int, int]) -> str:
     if not removed:
         return ""
