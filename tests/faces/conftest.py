@@ -16,7 +16,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 def browser() -> Iterator[Browser]:
     """Start the machine's own Chromium, without a window; skip the test where there is none.
 
-    It goes with the module of tests, since Playwright keeps an event loop running in this thread as long as it is there.
+    It goes with the module of tests: as long as Playwright is there, it keeps an event loop running in this thread.
     ``CAUSEWAY_BROWSER`` names another one, or says ``required``: then a missing browser is a failure.
     """
     named = os.environ.get("CAUSEWAY_BROWSER", "")
