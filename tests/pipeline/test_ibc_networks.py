@@ -87,6 +87,7 @@ def test_each_of_two_partners_relays_its_share(tmp_path: Path, spark: SparkSessi
     assert one["redundant"] == two["redundant"] == 0
 
 
+@pytest.mark.slow
 def test_batches_need_fewer_headers_and_later_answers(tmp_path: Path, spark: SparkSession) -> None:
     headers, delays = {}, {}
     for batch in (1, 12):

@@ -146,6 +146,7 @@ def test_of_two_that_create_a_file_one_does(store: str) -> None:
     assert winners == [1] * RACES
 
 
+@pytest.mark.slow
 def test_of_two_that_take_over_a_claim_one_does() -> None:
     for race in range(3):
         lake = Lake.at(f"s3://{BUCKET}/claims-{race}")

@@ -40,6 +40,7 @@ def everything(store: ZoneStore) -> list[tuple[bytes, bytes]]:
     return list(zip(store.entries_at(places).keys.to_pylist(), store.existence_proofs(places).to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 def test_compaction_changes_no_proof_of_any_height(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, often: None
 ) -> None:

@@ -122,6 +122,7 @@ LONGER = 40
 """Ticks in which responses come back, too."""
 
 
+@pytest.mark.slow
 def test_a_table_in_several_files_is_what_it_is_in_one(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +344,7 @@ def test_the_same_roots_and_counts_after_forks_however_the_chains_are_cut_and_br
         assert Recheck(open_lake(net.lake.storage.uri)).execute(0, net.height) is None
 
 
+@pytest.mark.slow
 def test_spark_runs_and_reads_forks_as_this_process_does(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,7 +140,7 @@ def test_a_block_maker_that_passes_the_limits_of_slices_is_refused() -> None:
     assert refused == {tick: {f"{INVALID_PAYLOAD}(SliceAboveMessageLimit)"} for tick in (4, 5)}
 
 
-@pytest.mark.parametrize("options", [LATE, LIMITED])
+@pytest.mark.parametrize("options", [LATE, pytest.param(LIMITED, marks=pytest.mark.slow)])
 def test_slices_that_carriers_alter_are_refused_and_come_later(options: dict[str, Any]) -> None:
     causes = {
         "payload": "RootHashMismatch",

@@ -46,10 +46,10 @@ def slow(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, byte
     return keywords, {at: [(a, b, body(was), amount) for a, b, was, amount in some] for at, some in calls.items()}
 
 
-QUICK = (25, 33)
+QUICK = (25,)
 """With forks and halts, both tags, and answers that overtake."""
 
-SLOW_SEEDS = (1, 2, 3, 6, 7, 10)
+SLOW_SEEDS = (33, 1, 2, 3, 6, 7, 10)
 """Cut in 2, 3 and 4 parts, or forgetful; with forks and without."""
 
 

@@ -47,6 +47,7 @@ def content(target: str, nonce: int, amount: int, *, call: bool) -> Message:
     return Message(id_of("fourth"), id_of(target), 0, nonce, EndpointRequest(2, 2, payload, fees))
 
 
+@pytest.mark.slow
 def test_a_lake_that_follows_takes_of_a_third_lakes_domain_what_it_declared(tmp_path: Path) -> None:
     with both(tmp_path, options=POOR, more=FOURTH) as lakes:
         fourth = Stranger(lakes)

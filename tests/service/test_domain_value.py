@@ -149,7 +149,8 @@ def test_what_receipts_say_is_taken_and_no_more(tmp_path: Path) -> None:
         executed_again(lakes, "near")
 
 
-@pytest.mark.parametrize("rejected", [0, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rejected", [0, 1_000])
 def test_what_comes_back_of_a_transfer_is_what_the_receipt_says_was_refused(tmp_path: Path, rejected: int) -> None:
     """A domain that takes a transfer and answers that it has refused it would have it twice."""
     sends = {"near": sending("alice", "bob", method="transporter.transfer", amount=1_000)}

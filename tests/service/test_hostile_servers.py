@@ -321,6 +321,7 @@ def test_a_lake_that_turns_hostile_costs_a_running_process_neither_its_life_nor_
         lakes.stop()
 
 
+@pytest.mark.slow
 def test_a_process_waits_for_lakes_that_are_not_there_yet(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -174,7 +174,7 @@ def check(folder: Path, calls: int) -> Lakes:
     return lakes
 
 
-@pytest.mark.parametrize("options", ["", "delay_seconds = 4.0"])
+@pytest.mark.parametrize("options", ["", pytest.param("delay_seconds = 4.0", marks=pytest.mark.slow)])
 def test_one_relay_process_brings_everything_and_ends(tmp_path: Path, options: str) -> None:
     with served(tmp_path, 6, "--on-demand", "--block-seconds", "0", options=options) as lakes:
         relay = lakes.relay("--once")

@@ -155,6 +155,7 @@ def test_a_run_that_loses_a_packet_is_found_out() -> None:
         bench.require_same_counts("old", counts, {**counts, "answered": 8}, whole=True)
 
 
+@pytest.mark.slow
 def test_recorded_gives_figures_that_print(recording: Path, tmp_path: Path) -> None:
     told: list[str] = []
     result = bench_recorded(
