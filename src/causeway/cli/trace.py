@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +17,7 @@ from causeway.cli.compiling import compile_first
 from causeway.cli.places import ledger_at, require_place
 from causeway.cli.watch import results, waiting
 from causeway.model.errors import InvalidInput
-from causeway.model.text import name_of, readable
+from causeway.model.text import duration, name_of, readable
 
 if TYPE_CHECKING:
     from causeway.audit.lives import Life, Step
@@ -133,7 +133,7 @@ def _show(found: Traced) -> None:
 
 
 def _show_life(console: Console, life: Life, found: Traced) -> None:
-    took = "" if life.took is None or life.is_open else f" after {_delay(life.took)}"
+    took = "" if life.took is None or life.is_open else f" after {duration(life.took.total_seconds())}"
     name = escape(_name(life.lane, life.index, life.message_id))
     console.print(f"[bold]{escape(life.kind)}[/bold] {name}: [bold]{escape(life.outcome)}[/bold]{took}")
     about = [
@@ -154,7 +154,7 @@ def _show_life(console: Console, life: Life, found: Traced) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns: list[tuple[str, list[str]]] = [
         ("  time (UTC)", ["  " + _time(step.time) for step in steps]),
-        ("after", ["" if step.since is None else _delay(step.since) for step in steps]),
+        ("after", ["" if step.since is None else duration(step.since.total_seconds()) for step in steps]),
         ("event", [_event(step) for step in steps]),
         ("chain", [escape(name_of(step.chain or "")) for step in steps]),
         ("block", ["" if step.height is None else f"{step.height:,}" for step in steps]),
@@ -188,15 +188,6 @@ def _time(time: datetime | None) -> str:
         return ""
     text = time.strftime("%Y-%m-%d %H:%M:%S")
     return f"{text}.{time.microsecond // 1000:03}" if time.microsecond else text
-
-
-def _delay(delay: timedelta) -> str:
-    seconds = delay.total_seconds()
-    if seconds < 120:
-        return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
-    if seconds < 2 * 3600:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
 def _as_dict(life: Life, found: Traced) -> dict[str, Any]:

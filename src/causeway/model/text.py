@@ -42,6 +42,15 @@ def escaped(text: str) -> str:
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
+def duration(seconds: float) -> str:
+    """Return a time for people: ``2.4 s``, ``18.0 min``, ``3.1 h``, ``12.0 days``."""
+    if seconds < 120:
+        return f"{seconds:,.3f}".rstrip("0").rstrip(".") + " s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} days"
+
+
 def shown(value: object) -> str:
     """Return a value as it would stand in a scenario file, cut to one short line."""
     try:
