@@ -33,9 +33,9 @@ from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.protocols.ic.ids import canister_id, subnet_id
 from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES, SliceReader
-from causeway.service.connections import Connection
 from causeway.service.ic.xnet_endpoint import STREAM_PATH, Conduct, XNetNode
-from causeway.service.listening import bound
+from causeway.web.connections import Connection
+from causeway.web.listening import bound
 
 KEY = SecretKey.derive(b"a benchmark's subnet")
 OWN, REMOTE = subnet_id(1), subnet_id(2)

@@ -23,11 +23,12 @@ from starlette.routing import Route
 from uvicorn.server import ServerState
 
 from causeway.protocols.limits import MAX_ANSWER_BYTES
-from causeway.service import connections, listening, transfers
+from causeway.service import transfers
 from causeway.service.http_client import ServiceClient, Unreachable
 from causeway.service.requests import object_of
 from causeway.service.serving import at_all, serve
 from causeway.service.transfers import Busy, Paced, Transfers
+from causeway.web import connections, listening
 from tests.service.certificates import certificate
 from tests.service.lakes import both
 

@@ -100,13 +100,13 @@ def command(
 
     [bold]Example[/bold]: causeway serve lake --scenario my.toml --validator-key left=left.key --validators right=KEY
     """
-    from causeway.service.guard import require_host_name
     from causeway.service.keys import public_key
-    from causeway.service.listening import bound
     from causeway.service.node import Node, Pace
     from causeway.service.serving import Tls, address, further_addresses, require_local, serve
     from causeway.service.serving_log import ServingLog
     from causeway.service.validators import with_chain_keys, with_validators
+    from causeway.web.guard import require_host_name
+    from causeway.web.listening import bound
 
     if not block_seconds and not on_demand:
         raise InvalidInput("--block-seconds: 0 makes blocks on demand only; add --on-demand")

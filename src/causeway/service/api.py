@@ -24,7 +24,6 @@ from causeway.network.replayed import ReplayBusy, ReplayDiffers
 from causeway.network.traffic_settings import MessageSection
 from causeway.pipeline.lake import LakeError
 from causeway.pipeline.layout import LakeDamaged
-from causeway.service.guard import Guard
 from causeway.service.keys import WeakKey
 from causeway.service.mempool import MempoolFull, QuotaExceeded
 from causeway.service.metrics import lake_metrics
@@ -49,6 +48,7 @@ from causeway.service.senders import AccountsFull, NonceRefused, NumberTaken
 from causeway.service.serving_log import ServingLog
 from causeway.service.signing import MAX_NONCE, MESSAGE, TRANSACTION, NotSigned, Signed
 from causeway.service.transfers import Busy, Paced, Transfers
+from causeway.web.guard import Guard
 
 MOST_WAITS = 64
 """Requests that wait for a block at a time; further ones are answered at once."""

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from causeway.service.listening import Listening, bound
+from causeway.web.listening import Listening, bound
 
 HOST = "127.0.0.1"
 

@@ -22,14 +22,14 @@ from causeway.model.errors import CausewayError, InvalidInput, bad_place
 from causeway.pipeline.lake import Manifest
 from causeway.service.api import application
 from causeway.service.by_port import ByPort
-from causeway.service.connections import Connection, Places
 from causeway.service.endpoint import Exchange, FurtherAddress
-from causeway.service.guard import LOCAL, Guard, is_address
 from causeway.service.keys import refuse_readable
-from causeway.service.listening import Loop, bound, share
 from causeway.service.node import Node
 from causeway.service.serving_log import ServingLog
 from causeway.service.transfers import Paced
+from causeway.web.connections import Connection, Places
+from causeway.web.guard import LOCAL, Guard, is_address
+from causeway.web.listening import Loop, bound, share
 
 MOST_REQUESTS = 256
 """Connections and requests that are answered at a time; more are told to come again. So many again may be open

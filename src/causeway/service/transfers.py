@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from causeway.model.errors import CausewayError
 from causeway.protocols.limits import MAX_ANSWER_BYTES
-from causeway.service.connections import CONNECTION
+from causeway.web.connections import CONNECTION
 
 PIECE = 64 << 10
 """Bytes that are sent at once; shorter bodies and answers are not counted."""

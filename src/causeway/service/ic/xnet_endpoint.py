@@ -27,7 +27,7 @@ from causeway.proofs.ic.principals import principal_from_text, principal_to_text
 from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
 from causeway.protocols.ic.slice_pool import SLICE_BYTES
 from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES
-from causeway.service.connections import CONNECTION
+from causeway.web.connections import CONNECTION
 
 STREAMS_PATH = "/api/v1/streams"
 STREAM_PATH = "/api/v1/stream/"

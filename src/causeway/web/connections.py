@@ -1,4 +1,4 @@
-"""Connections of a served lake that ask nothing, or do not read: they are closed, so that others find a place.
+"""Connections of a server that ask nothing, or do not read: they are closed, so that others find a place.
 
 Only so many connections are served at a time, and uvicorn waits for the head of a request, and until an answer is read,
 as long as it takes. Whoever opens that many and sends half a line on each, or does not read, would keep everybody else

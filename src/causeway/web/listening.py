@@ -1,4 +1,4 @@
-"""The socket of a served lake: so many connections are open at a time, and no more.
+"""The socket of a server: so many connections are open at a time, and no more.
 
 Each costs a file descriptor, and a process has only so many. Whoever opens connections without end would take those
 with which the lake's files are opened, and no block could be made any more. What is beyond the bound is closed as soon

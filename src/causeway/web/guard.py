@@ -1,4 +1,4 @@
-"""Who is let in to a served lake at all: not the page of another site, nor a name that was made to mean this machine.
+"""Who is let in to a server at all: not the page of another site, nor a name that was made to mean this machine.
 
 A browser that shows a stranger's page sends what the page wants to any address that the machine can reach, and says
 where it comes from (``Origin``). And whoever owns a name may have it mean 127.0.0.1 (DNS rebinding): then the browser
@@ -24,10 +24,11 @@ _NAME = re.compile(r"[0-9A-Za-z]([0-9A-Za-z._-]{0,251}[0-9A-Za-z])?")
 
 
 class Guard:
-    """The outermost layer of the application. ``hosts``: the names by which it may be asked."""
+    """The outermost layer of the application. ``hosts``: the names by which it may be asked; ``loopback``: an address
+    in digits must be one of this machine's own, which no other machine reaches."""
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
-        self._app, self._hosts = app, {LOCAL, *(host.lower() for host in hosts)}
+    def __init__(self, app: ASGIApp, hosts: Collection[str] = (), *, loopback: bool = False) -> None:
+        self._app, self._hosts, self._loopback = app, {LOCAL, *(host.lower() for host in hosts)}, loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -42,7 +43,8 @@ class Guard:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_own(hosts[0]):
             text = f"host: {', '.join(hosts)[:80] or 'missing'}; allowed: {', '.join(sorted(self._hosts))}"
-            return _answer(421, "WrongHost", f"{text}, an address in digits")
+            digits = "127.0.0.1, [::1]" if self._loopback else "an address in digits"
+            return _answer(421, "WrongHost", f"{text}, {digits}")
         origin = headers.get("origin")
         if origin is not None:
             return _answer(403, "WrongOrigin", f"origin: {origin[:80]}; what another site's page asks is not answered")
@@ -50,7 +52,9 @@ class Guard:
 
     def _is_own(self, host: str) -> bool:
         name = host_name(host)
-        return name is not None and (name in self._hosts or is_address(name))
+        if name is None or name in self._hosts:
+            return name is not None
+        return is_address(name) and (not self._loopback or ipaddress.ip_address(name).is_loopback)
 
 
 def _answer(status: int, name: str, text: str) -> JSONResponse:
