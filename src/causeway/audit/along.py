@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.arrays import Array
-from causeway.audit.checks import ENDED_AT_DESTINATION, NEVER, ORDERED, UNKNOWN, VIOLATED, Bucket, Checked, Finding
+from causeway.audit.bucket import ENDED_AT_DESTINATION, ORDERED, Bucket
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools, Columns
+from causeway.audit.delays import NEVER
+from causeway.audit.findings import UNKNOWN, VIOLATED, Checked, Finding
 from causeway.audit.windows import Lane
 from causeway.ledger.schema import Event
 

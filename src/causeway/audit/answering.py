@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.audit.arrays import Array, Ints
-from causeway.audit.checks import NO_FINDING, Bucket, own_replies
+from causeway.audit.bucket import Bucket
 from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, REQUEST, code_of
 from causeway.audit.naming import digests_of, own_names
+from causeway.audit.replies import NO_FINDING, own_replies
 from causeway.audit.windows import EVERY, Lane
 from causeway.ledger.order import EVENTS
 from causeway.ledger.schema import Event, Kind
@@ -51,7 +52,7 @@ REQUESTS_SCHEMA = pa.schema(
     [*_KEY, *_ROW, ("sent", pa.int64()), ("limit", pa.int64()), ("outcome", pa.uint8()), ("magnitude", pa.float64())]
 )
 """A request. ``id_0``, ``id_1``: the digest of its ``message_id``; ``caller``: the number of who asks; ``lane``: that
-of its lane; ``row``: of its bucket, which the outcome in its own lane names (``checks.own_replies``); ``height``,
+of its lane; ``row``: of its bucket, which the outcome in its own lane names (``replies.own_replies``); ``height``,
 ``time``: of the reply in its own lane; ``sent``: when; ``limit``: microseconds that its lane promises, -1: none."""
 
 RESPONSES_SCHEMA = pa.schema(

@@ -10,8 +10,9 @@ import pyarrow as pa
 from causeway.audit.answering import HAS_REPLY, REQUESTS_SCHEMA, RESPONSES_SCHEMA
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.candidates import Group, Met, met_of
-from causeway.audit.checks import LATE, OUTCOMES, UNANSWERED, WITHOUT_TIME, microseconds
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools
+from causeway.audit.delays import microseconds
+from causeway.audit.replies import LATE, OUTCOMES, UNANSWERED, WITHOUT_TIME
 from causeway.model.order import groups_of
 
 Records = Mapping[str, Array]

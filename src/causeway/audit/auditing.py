@@ -17,20 +17,11 @@ from causeway.audit.along import Before, PieceKey
 from causeway.audit.arrays import chosen
 from causeway.audit.back_pressure import examined_of
 from causeway.audit.backing import backing
-from causeway.audit.checks import (
-    PAID_NOT_SENT,
-    UNDECIDED,
-    UNDECIDED_PAID,
-    UNKNOWN,
-    VIOLATED,
-    Known,
-    verdict_of_unsent,
-    why_unsent,
-)
 from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
-from causeway.audit.findings import VIOLATIONS_SCHEMA
+from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
 from causeway.audit.joining import Joined, Three, join
+from causeway.audit.known import PAID_NOT_SENT, UNDECIDED, UNDECIDED_PAID, Known, verdict_of_unsent, why_unsent
 from causeway.audit.meeting import Here, Meet, Together, meeting_of
 from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing, pass_over

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from causeway.audit.along import lane_columns
 from causeway.audit.arrays import Array, Ints, Words, time_places
-from causeway.audit.checks import Bucket
+from causeway.audit.bucket import Bucket
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools
 from causeway.audit.naming import first_words
 from causeway.audit.windows import Promises, lane_of

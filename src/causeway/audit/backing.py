@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.arrays import Array, all_seen, raw_words, time_places, whole
-from causeway.audit.checks import UNKNOWN, VIOLATED
 from causeway.audit.columns import Bools
-from causeway.audit.findings import VIOLATIONS_SCHEMA, as_findings
+from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA, as_findings
 from causeway.audit.stated_rows import COUNTS_SCHEMA
 from causeway.audit.value import BACKING_SCHEMA, WORDS_OF_SUM, words_column
 from causeway.audit.windows import EVERY, Windows

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from causeway.audit import back_pressure
 from causeway.audit.arrays import Array, chosen
-from causeway.audit.checks import MICROSECONDS, UNKNOWN, VIOLATED
-from causeway.audit.findings import as_findings
+from causeway.audit.delays import MICROSECONDS
+from causeway.audit.findings import UNKNOWN, VIOLATED, as_findings
 from causeway.audit.passing import OF_MESSAGE, OF_ROW
 from causeway.audit.windows import Lane
 from causeway.ledger.schema import LANE

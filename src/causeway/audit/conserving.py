@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from causeway.audit.arrays import Ints
-from causeway.audit.checks import UNKNOWN, VIOLATED, Bucket, Checked, Finding
+from causeway.audit.bucket import Bucket
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools, code_of
+from causeway.audit.findings import UNKNOWN, VIOLATED, Checked, Finding
 from causeway.ledger.schema import VALUE, Event
 
 

@@ -1,10 +1,15 @@
-"""The table of findings."""
+"""What a check names: rows of a run, and the table of findings."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pyarrow as pa
 
+from causeway.audit.arrays import Array, Ints
 from causeway.ledger.schema import LANE
+
+VIOLATED, UNKNOWN = "violated", "unknown"
 
 VIOLATIONS_SCHEMA = pa.schema(
     [
@@ -43,4 +48,27 @@ def as_findings(content: dict[str, pa.Array] | None) -> pa.Table:
     return pa.table([content[name].cast(kind) for name, kind in zip(schema.names, schema.types, strict=True)], schema)
 
 
-__all__ = ["VIOLATIONS_SCHEMA", "as_findings"]
+class Finding(NamedTuple):
+    """Rows that a check names for one reason. ``from_index``: that of the first missing message instead of the row's
+    own; ``magnitude``: how bad each is, NaN for not known; ``placed``: whether it is about the row itself, and not
+    only about its message."""
+
+    check: str
+    verdict: str
+    reason: str
+    rows: Ints
+    magnitude: Array | None = None
+    unit: str | None = None
+    from_index: Array | None = None
+    placed: bool = True
+
+
+class Checked(NamedTuple):
+    """One check on one bucket: of how many messages each lane's were examined, and what was found."""
+
+    check: str
+    examined: Ints
+    found: list[Finding]
+
+
+__all__ = ["UNKNOWN", "VIOLATED", "VIOLATIONS_SCHEMA", "Checked", "Finding", "as_findings"]

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from causeway.audit.arrays import Array, Ints, Words, time_places
 from causeway.audit.back_pressure import CHECK, ENDS, NOWHERE, UNPLACED, Flights, orders_of
+from causeway.audit.bucket import Bucket
 from causeway.audit.candidates import CANDIDATES_SCHEMA, TALLY_SCHEMA, number_of
-from causeway.audit.checks import Bucket
 from causeway.audit.columns import Bools
 from causeway.audit.naming import first_words
 from causeway.audit.windows import Lane

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.arrays import Array
-from causeway.audit.checks import microseconds
 from causeway.audit.columns import Bools
+from causeway.audit.delays import microseconds
 from causeway.audit.stated_rows import UNKNOWN, VIOLATED, Found, Looked, looked, numbers_of, taken_back, that_count
 from causeway.audit.windows import EVERY, Windows
 from causeway.ledger.chain_order import segments_of

@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.along import RAISING, Before, PieceKey
-from causeway.audit.checks import ENDED_AT_DESTINATION, NEVER, ORDERED, UNKNOWN, VIOLATED, Known, SentEnds
+from causeway.audit.bucket import ENDED_AT_DESTINATION, ORDERED
 from causeway.audit.columns import NO_HEIGHT, NO_TIME
-from causeway.audit.findings import VIOLATIONS_SCHEMA, as_findings
+from causeway.audit.delays import NEVER
+from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA, as_findings
+from causeway.audit.known import Known, SentEnds
 from causeway.audit.windows import Lane, Spans
 from causeway.ledger.order import lane_numbers
 from causeway.ledger.schema import LANE, Event

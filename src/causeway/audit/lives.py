@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from causeway.audit.checks import final_after
+from causeway.audit.bucket import final_after
 from causeway.audit.columns import Columns, Messages
 from causeway.audit.parts import READ, Run, TablePart
 from causeway.audit.windows import Promises

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from causeway.audit.answering import REQUESTS_SCHEMA, RESPONSES_SCHEMA, Answering, records_of
 from causeway.audit.answers_met import answers_met
 from causeway.audit.arrays import Ints
+from causeway.audit.bucket import Bucket
 from causeway.audit.candidates import (
     CANDIDATES_SCHEMA,
     NAMED,
@@ -32,12 +33,12 @@ from causeway.audit.candidates import (
     rows_wanted,
     shown_of,
 )
-from causeway.audit.checks import Bucket, Known
 from causeway.audit.columns import Columns
 from causeway.audit.crowds import pressed
 from causeway.audit.flights import RECORDS as FLIGHT_RECORDS
 from causeway.audit.flights import Pressure, by_part, flights_of
 from causeway.audit.flights_met import flights_met
+from causeway.audit.known import Known
 from causeway.audit.parts import Part, Rows, Run, parts_of, runs_of
 from causeway.audit.passing import LIMIT, Passed
 from causeway.audit.windows import Lane

@@ -14,10 +14,12 @@ from causeway.audit.along import Along, Before, PieceKey, lane_columns
 from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.back_pressure import crowds_in
-from causeway.audit.checks import CHECKS, UNDECIDED, Bucket, Checked, Finding, Known
+from causeway.audit.bucket import Bucket
+from causeway.audit.checks import CHECKS
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
 from causeway.audit.conserving import conservation
-from causeway.audit.findings import VIOLATIONS_SCHEMA, as_findings
+from causeway.audit.findings import VIOLATIONS_SCHEMA, Checked, Finding, as_findings
+from causeway.audit.known import UNDECIDED, Known
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
 from causeway.audit.value import BACKING_SCHEMA, FEES_SCHEMA, Paid, all_fees, find, paid_in, settled
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, Event

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.arrays import Array, chosen
-from causeway.audit.checks import UNKNOWN, VIOLATED
 from causeway.audit.columns import Bools
-from causeway.audit.findings import VIOLATIONS_SCHEMA, as_findings
+from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA, as_findings
 from causeway.ledger.codes import Names
 from causeway.ledger.limbs import slices_of, valid_rows
 from causeway.ledger.schema import LANE, REVERTED

@@ -6,16 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.arrays import Ints, time_places
-from causeway.audit.checks import (
-    PAID_NOT_SENT,
-    UNDECIDED_PAID,
-    UNKNOWN,
-    VIOLATED,
-    Known,
-    verdict_of_unsent,
-    why_unsent,
-)
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools
+from causeway.audit.findings import UNKNOWN, VIOLATED
+from causeway.audit.known import PAID_NOT_SENT, UNDECIDED_PAID, Known, verdict_of_unsent, why_unsent
 from causeway.audit.stated_rows import Found, Looked, examined, looked
 from causeway.audit.value import Paid
 from causeway.ledger.codes import name_ranks

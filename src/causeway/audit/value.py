@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.arrays import Codes, Ints, Words, all_seen, raw_words, whole
-from causeway.audit.checks import NEVER, Bucket
+from causeway.audit.bucket import Bucket
 from causeway.audit.columns import NO_TIME, Bools
+from causeway.audit.delays import NEVER
 from causeway.audit.windows import Lane
 from causeway.ledger.codes import Names
 from causeway.ledger.order import lane_numbers

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from causeway.audit.auditing import Audit, with_findings
-from causeway.audit.checks import UNKNOWN, VIOLATED
+from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.passing import LIMIT
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.network.again import ROOT, Again, Different, Range

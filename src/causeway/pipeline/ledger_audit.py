@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by, numbered_runs
-from causeway.audit.checks import Known, SentEnds
+from causeway.audit.known import Known, SentEnds
 from causeway.audit.meeting import Here
 from causeway.audit.passing import LIMIT, Passed, pass_over
 from causeway.audit.stated import Stated, stated_in

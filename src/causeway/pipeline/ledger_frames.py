@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Check, Runs, audit_by
 from causeway.audit.candidates import Met
-from causeway.audit.checks import Known
+from causeway.audit.known import Known
 from causeway.audit.meeting import RECORDS, Meeting, Waiting, rows_at
 from causeway.audit.parts import PART_ROWS, Part, TablePart
 from causeway.audit.passing import LIMIT, Passed, pass_over

@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by
-from causeway.audit.checks import UNDECIDED, UNDECIDED_PAID, UNKNOWN, VIOLATED, Known
+from causeway.audit.findings import UNKNOWN, VIOLATED
+from causeway.audit.known import UNDECIDED, UNDECIDED_PAID, Known
 from causeway.audit.meeting import Here
 from causeway.audit.parts import Part, Rows
 from causeway.audit.passing import Passed, pass_over

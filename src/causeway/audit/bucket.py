@@ -1,0 +1,211 @@
+"""The messages of one run of a bucket, with what their lanes promise: what the checks ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from causeway.audit.arrays import Array, Ints
+from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools, Columns, Messages, code_of
+from causeway.audit.delays import MOST, NEVER, microseconds
+from causeway.audit.findings import UNKNOWN, VIOLATED, Finding
+from causeway.audit.known import NOT_SENT_YET, UNDECIDED, Known, verdict_of_unsent, why_unsent
+from causeway.audit.windows import EVERY, Lane, Promises, Spans
+from causeway.ledger.schema import Event
+
+ENDED_AT_SOURCE = (Event.TIMED_OUT, Event.DROPPED, Event.REJECTED)
+ENDED_AT_DESTINATION = (Event.RECEIVED, Event.DROPPED, Event.REJECTED)
+"""How a message may end on its two chains: where one that looks open would show it, the windows must have these."""
+
+ORDERED = {
+    "ordered_sends": Event.SENT,
+    "ordered_receives": Event.RECEIVED,
+    "ordered_acknowledgements": Event.ACKNOWLEDGED,
+}
+"""Promises of order, and of which event, in the order in which ``lane_loops.walk`` has them."""
+
+DONE = (Event.ACKNOWLEDGED, Event.TIMED_OUT, Event.COLLECTED)
+REFUSED = (Event.DROPPED, Event.REJECTED)
+"""With what the chain that sent a message is done with it: events of that chain, and those that may be of either."""
+
+_NOTHING = np.zeros(0, dtype=np.int64)
+
+
+def _numbers(promised: Sequence[Mapping[str, int | None]], name: str) -> tuple[Bools, Ints]:
+    found = [each.get(name) for each in promised]
+    numbers = np.array([min(each or 0, int(MOST)) for each in found], np.int64)
+    return np.array([each is not None for each in found], bool), numbers
+
+
+def final_after(columns: Columns, promises: Promises) -> Ints:
+    """Return how many microseconds each lane promises between a sending and its receipt, -1: none."""
+    has_number, numbers = _numbers([promises.of(lane) for lane in columns.lanes], "final_after")
+    return np.where(has_number, numbers, -1)
+
+
+class Bucket:
+    """One bucket's rows with what its messages come to, and lanes' promises as columns."""
+
+    def __init__(self, columns: Columns, known: Known) -> None:
+        self.columns, self.known = columns, known
+        self.lane = columns.lane[columns.starts[:-1]]
+        self._promised = [known.promises.of(lane) for lane in columns.lanes]
+        self.messages = Messages.of(columns, final_after(columns, known.promises))
+        self._none = np.full(len(self.lane), -1, np.int32)
+
+    def promised(self, name: str) -> Bools:
+        """Return which lanes promise something."""
+        return np.array([name in promised for promised in self._promised], dtype=bool)
+
+    def numbers(self, name: str) -> tuple[Bools, Array]:
+        """Return of each lane whether its promise has a number, and the number (that of ``MOST`` where it is more)."""
+        return _numbers(self._promised, name)
+
+    def floats(self, name: str) -> Array:
+        """Return the number of each lane's promise, rounded."""
+        return np.array([float(promised.get(name) or 0) for promised in self._promised])
+
+    def first(self, event: Event) -> Array:
+        """Return each message's first row of an event (of received ones the receipt), -1 for none."""
+        return self.messages.firsts.get(code_of(event), self._none)
+
+    def has(self, *events: Event) -> Bools:
+        """Return which messages have one of some events."""
+        found = np.zeros(len(self.lane), dtype=bool)
+        for event in events:
+            if code_of(event) in self.messages.firsts:
+                found |= self.first(event) >= 0
+        return found
+
+    @cached_property
+    def is_open(self) -> Bools:
+        """Which messages were sent, and nothing says that they came or will not come."""
+        over = (Event.RECEIVED, Event.EXECUTED, Event.ANSWERED, Event.ACKNOWLEDGED, Event.REJECTED)
+        return self.has(Event.SENT) & ~self.has(*over, Event.TIMED_OUT, Event.DROPPED)
+
+    @cached_property
+    def is_unacknowledged(self) -> Bools:
+        """Which messages were sent, and nothing says that the chain that sent them is done with them."""
+        found = self.has(Event.SENT) & ~self.has(*DONE)
+        columns = self.columns
+        rows = np.flatnonzero(np.isin(columns.event, [code_of(event) for event in REFUSED]))
+        if len(rows) and found.any():
+            # Wherever they happen: on the chain that the message goes to they are not known at its source.
+            codes = {name: code for code, name in enumerate(columns.chains)}
+            source = np.array([codes.get(lane[1] or "", -1) for lane in columns.lanes], np.int64)
+            chain = columns.chain[rows]
+            rows = rows[(columns.alive[rows] > 0) & ((chain < 0) | (chain == source[columns.lane[rows]]))]
+            found[columns.message[rows]] = False
+        return found
+
+    def count(self, messages: Bools) -> Ints:
+        """Return how many of some messages each lane has."""
+        return self.total(messages)
+
+    def total(self, numbers: Array) -> Ints:
+        """Return the sum of the numbers of each lane's messages."""
+        return np.add.reduceat(numbers, self.columns.lane_starts, dtype=np.int64) if len(numbers) else _NOTHING
+
+    def first_sent(self, messages: Bools) -> Ints:
+        """Return when the first of some sent messages of each lane was sent, ``NO_TIME``: not seen of any."""
+        if not len(messages):
+            return _NOTHING
+        times = np.full(len(messages), NO_TIME, np.int64)
+        times[messages] = self.columns.time[self.first(Event.SENT)[messages]]
+        found: Ints = np.minimum.reduceat(times, self.columns.lane_starts)
+        return found
+
+    def microseconds_between(self, one: Array, other: Array) -> tuple[Ints, Bools]:
+        """Return the microseconds from rows to others, and of which both times were seen."""
+        return microseconds(self.columns.time[one], self.columns.time[other])
+
+    @cached_property
+    def open_until(self) -> Ints:
+        """Until which time it is sure of open messages of lanes with ordered receives that they ended nowhere on the
+        chain that sent them, ``NEVER`` of others: the last window of each event that would say so has their sending,
+        in heights and in times, and the first of these ends then."""
+        chosen = np.flatnonzero(self.is_open & self.promised("ordered_receives")[self.lane])
+        found = np.full(len(self.lane), NEVER)
+        found[chosen] = MOST
+        rows = self.first(Event.SENT)[chosen]
+        for event in ENDED_AT_SOURCE if len(rows) else ():
+            for places, spans, _ in self.spans(rows, self.columns.chain[rows], event):
+                height, time = self.columns.height[rows[places]], self.columns.time[rows[places]]
+                by_height = (height != NO_HEIGHT) & bool(len(spans.heights[0]))
+                by_time = (time != NO_TIME) & spans.in_last_time(time)
+                has = np.where(by_height, spans.in_last_height(height), by_time)
+                last = spans.times[1][-1] if len(spans.times[1]) else NEVER
+                found[chosen[places]] = np.where(has & by_time, np.minimum(found[chosen[places]], last), NEVER)
+        return found
+
+    def spans(
+        self, rows: Array, chains: Array | None, event: Event | str, *, every: bool = False
+    ) -> Iterator[tuple[Array, Spans, Lane]]:
+        """Yield where rows stand that have one lane and chain (``chains``: codes; None: the lane's source), and the
+        windows of that chain; ``every``: those of all lanes."""
+        columns = self.columns
+        lanes = columns.lane[rows]
+        codes = np.zeros(len(rows), np.int64) if chains is None else chains.astype(np.int64)
+        pairs, at = np.unique(np.column_stack((lanes, codes)), axis=0, return_inverse=True)
+        order = np.argsort(at.reshape(-1), kind="stable")
+        bounds = np.searchsorted(at.reshape(-1)[order], np.arange(len(pairs) + 1))
+        for number, (lane_code, code) in enumerate(pairs.tolist()):
+            lane = columns.lanes[lane_code]
+            chain = lane[1] if chains is None else (columns.chains[code] if code >= 0 else None)
+            places = order[bounds[number] : bounds[number + 1]]
+            yield places, self.known.windows.of(chain, EVERY if every else lane, str(event)), lane
+
+    def together(self, one: Array, other: Array, event: Event) -> Bools:
+        """Return whether pairs of rows are on one chain and in one of its windows."""
+        columns = self.columns
+        covered = np.zeros(len(one), dtype=bool)
+        same = columns.chain[one] == columns.chain[other]
+        heights = (columns.height[one] != NO_HEIGHT) & (columns.height[other] != NO_HEIGHT)
+        times = (columns.time[one] != NO_TIME) & (columns.time[other] != NO_TIME)
+        for places, spans, _ in self.spans(one, columns.chain[one], event):
+            a, b = one[places], other[places]
+            by_height = spans.together_in_heights(columns.height[a], columns.height[b])
+            by_time = spans.together_in_times(columns.time[a], columns.time[b])
+            covered[places] = np.where(heights[places], by_height, times[places] & by_time)
+        return np.asarray(covered & same)
+
+    def unsent(self, check: str, rows: Ints) -> list[Finding]:
+        """Return what rows are that say that a message was sent which no row shows as sent: ``UNDECIDED`` in the first
+        look, in which it is not known what lanes sent, else what ``why_unsent`` says."""
+        if not len(rows):
+            return []
+        early = self._before_lower_ones(rows)
+        found = [Finding(check, VIOLATED, NOT_SENT_YET, rows[early])]
+        rows = rows[~early]
+        if not self.known.complete:
+            return [*found, Finding(check, UNKNOWN, UNDECIDED, rows)]
+        columns = self.columns
+        places = columns.indexed[rows] == 1, columns.index[rows], columns.time[rows]
+        reasons = why_unsent(self.known, columns.lanes, columns.lane[rows], *places)
+        return [
+            *found,
+            *(
+                Finding(check, verdict_of_unsent(reason), reason, rows[reasons == reason])
+                for reason in sorted(set(reasons.tolist()))
+            ),
+        ]
+
+    def _before_lower_ones(self, rows: Ints) -> Bools:
+        """Return which rows are of a time before a message of this run with a lower index was sent, in lanes with
+        ordered sends."""
+        columns = self.columns
+        early = np.zeros(len(rows), dtype=bool)
+        asked = self.promised("ordered_sends")[columns.lane[rows]] & (columns.indexed[rows] == 1)
+        sent = self.first(Event.SENT)
+        ends = np.append(self.columns.lane_starts, len(sent))
+        for lane in np.unique(columns.lane[rows[asked]]).tolist():
+            messages = np.arange(ends[lane], ends[lane + 1])
+            own = sent[messages]
+            times = np.where((own >= 0) & (columns.time[own] != NO_TIME), columns.time[own], NEVER)
+            latest = np.maximum.accumulate(times)
+            chosen = np.flatnonzero(asked & (columns.lane[rows] == lane))
+            at = columns.message[rows[chosen]] - ends[lane] - 1
+            early[chosen] = (at >= 0) & (columns.time[rows[chosen]] < latest[np.maximum(at, 0)])
+        return early

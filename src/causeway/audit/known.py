@@ -1,0 +1,97 @@
+"""What is known of lanes beside the rows of one bucket, and what it says of messages that no row shows as sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from causeway.audit.arrays import Array
+from causeway.audit.columns import NO_TIME, Bools
+from causeway.audit.delays import NEVER
+from causeway.audit.findings import UNKNOWN, VIOLATED
+from causeway.audit.windows import Lane, Promises, Windows
+from causeway.ledger.schema import Event
+
+UNDECIDED = "undecided"
+"""The reason of what is decided when all buckets were seen."""
+
+NOT_SENT_YET = "not_sent_yet"
+
+UNDECIDED_PAID = "undecided_paid"
+"""The same of what was paid out of messages that no row shows."""
+
+PAID_NOT_SENT = "paid_not_sent"
+"""What ``not_sent`` and ``not_sent_yet`` are of what was paid out of a message."""
+
+
+class SentEnds(NamedTuple):
+    """The first and the last index that a lane is known to have sent, and when the last was sent (``NO_TIME``).
+
+    ``before``: of each piece of the lane, in their order, its first index and the latest time at which a message of the
+    pieces before it was sent (``NEVER``); empty where there are none.
+    """
+
+    first: int
+    last: int
+    last_time: int
+    before: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass
+class Known:
+    """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane.
+    ``complete``: whether that is known."""
+
+    windows: Windows
+    promises: Promises
+    sent: dict[Lane, SentEnds] = field(default_factory=dict)
+    complete: bool = False
+
+
+def why_unsent(known: Known, lanes: Sequence[Lane], lane: Array, indexed: Bools, index: Array, time: Array) -> Array:
+    """Return why nothing shows that messages were sent of which something else was seen.
+
+    ``not_sent_yet``, where sends are ordered and a message with a lower index was sent later than the time of the row.
+    ``not_sent``, where the windows would show the sending: those of the source have everything since its first block
+    or, where the lane is numbered and the index above the last one sent, since that one; until the time of the row.
+
+    Args:
+        known: what lanes sent, too.
+        lanes, lane: the lanes, and which of them each row's is.
+        indexed, index, time: of rows; ``NO_TIME``: not seen.
+    """
+    reasons = np.full(len(lane), "sends_not_covered", dtype=object)
+    never = np.iinfo(np.int64).min
+    order = np.argsort(lane, kind="stable")
+    bounds = np.searchsorted(lane[order], np.arange(len(lanes) + 1))
+    for number, own in enumerate(lanes):
+        places = order[bounds[number] : bounds[number + 1]]
+        if not len(places):
+            continue
+        spans, sent = known.windows.of(own[1], own, Event.SENT.value), known.sent.get(own)
+        until = np.full(len(places), never if spans.all_until is None else spans.all_until, np.int64)
+        if sent is not None:
+            its_index = index[places]
+            is_numbered = indexed[places] & ("numbered" in known.promises.of(own))
+            end = spans.end_of(sent.last_time)
+            if end is not None:
+                until = np.where(is_numbered & (its_index > np.uint64(sent.last)), np.maximum(until, end), until)
+        covered = (time[places] != NO_TIME) & (time[places] <= until)
+        reasons[places[covered]] = "not_sent"
+        if sent is not None:
+            inside = is_numbered & (its_index >= np.uint64(sent.first)) & (its_index <= np.uint64(sent.last))
+            reasons[places[inside]] = "missing_in_sequence"
+            reasons[places[is_numbered & (its_index < np.uint64(sent.first)) & ~covered]] = "before_first_sent"
+            if sent.before and "ordered_sends" in known.promises.of(own):
+                at = np.searchsorted(np.array([first for first, _ in sent.before], np.uint64), its_index, side="right")
+                latest = np.array([NEVER, *(time for _, time in sent.before)], np.int64)[at]
+                reasons[places[indexed[places] & (time[places] < latest)]] = NOT_SENT_YET
+    return reasons
+
+
+def verdict_of_unsent(reason: str) -> str:
+    """Return the verdict that goes with a reason of ``why_unsent``."""
+    return VIOLATED if reason in ("not_sent", NOT_SENT_YET) else UNKNOWN
