@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -68,7 +68,7 @@ def command(
 
     [bold]Example[/bold]: causeway trace my-ledger channel-141/3951625
     """
-    from causeway.network.tracing import SeveralMessages, trace
+    from causeway.network.tracing import SeveralMessages, life_as_dict, trace
     from causeway.pipeline.lake_taking import ledger_of
 
     require_place("LAKE", lake)
@@ -84,7 +84,7 @@ def command(
         _several(lake, error.keys, as_json)
         return shell.BAD_INPUT
     if as_json:
-        print(json.dumps({"lake": lake, "messages": [_as_dict(life, found) for life in found.lives]}))
+        print(json.dumps({"lake": lake, "messages": [life_as_dict(life, found) for life in found.lives]}))
     else:
         _show(found)
     return shell.OK
@@ -188,40 +188,3 @@ def _time(time: datetime | None) -> str:
         return ""
     text = time.strftime("%Y-%m-%d %H:%M:%S")
     return f"{text}.{time.microsecond // 1000:03}" if time.microsecond else text
-
-
-def _as_dict(life: Life, found: Traced) -> dict[str, Any]:
-    """Return a life as ``--json`` prints it."""
-    names = dict(zip(_KEY, (*life.lane, life.index, life.message_id), strict=True))
-    return {
-        **names,
-        **{name: getattr(life, name) for name in ("answers", "journey", "kind", "sender", "receiver", "asset")},
-        "amount": life.amount,
-        "outcome": life.outcome,
-        "seconds": None if life.took is None else life.took.total_seconds(),
-        "events": [_step_as_dict(step, found) for step in life.steps],
-    }
-
-
-def _step_as_dict(step: Step, found: Traced) -> dict[str, Any]:
-    row = step.row
-    hashed = row["payload_hash"]
-    return {
-        "event": step.event,
-        "chain": step.chain,
-        "height": step.height,
-        "position": row["position"],
-        "tick": row["tick"],
-        "time": None if step.time is None else step.time.isoformat(),
-        "seconds": None if step.since is None else step.since.total_seconds(),
-        "transaction": row["transaction"],
-        "payload_hash": None if hashed is None else hashed.hex(),
-        "amount": row["amount"],
-        "code": row["code"],
-        "detail": row["detail"],
-        "notes": [*step.notes],
-        "roots": found.roots(step),
-        "stated_by": row["stated_by"],
-        "source_file": row["source_file"],
-        "source_row": row["source_row"],
-    }

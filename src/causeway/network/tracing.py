@@ -95,14 +95,65 @@ def trace(ledger: Ledger, message: str | None = None, **narrowing: str | int | N
     if len(found) > 1 and not _belong_together(rows, message, len(found)):
         raise SeveralMessages(f"{len(found):,} messages are meant", found)
     keys = dict.fromkeys([*found, *related(ledger, rows, FOLLOWED)])
-    lives = lives_of(rows_of(ledger, [*keys][:FOLLOWED]), ledger.table("promises"))
-    places = {
+    found_lives = lives_of(rows_of(ledger, [*keys][:FOLLOWED]), ledger.table("promises"))
+    headers = headers_at(ledger, _places(found_lives))
+    return Traced(tuple(found_lives), headers, len(keys) - len(found_lives))
+
+
+def lives(ledger: Ledger, messages: Sequence[MessageKey]) -> Traced:
+    """Return the lives of messages that are known by their keys, in no search, without those that belong to them.
+
+    Raises ``LedgerDamaged``.
+    """
+    found = lives_of(rows_of(ledger, messages), ledger.table("promises"))
+    return Traced(tuple(found), headers_at(ledger, _places(found)), 0)
+
+
+def _places(found: Sequence[Life]) -> set[tuple[str, int]]:
+    return {
         (step.chain, step.height)
-        for life in lives
+        for life in found
         for step in life.steps
         if step.chain is not None and step.height is not None
     }
-    return Traced(tuple(lives), headers_at(ledger, places), len(keys) - len(lives))
+
+
+def life_as_dict(life: Life, found: Traced) -> dict[str, Any]:
+    """Return a life as JSON: the message, what it came to, and a dict for each step."""
+    names = dict(zip((*LANE, "index", "message_id"), (*life.lane, life.index, life.message_id), strict=True))
+    return {
+        **names,
+        **{name: getattr(life, name) for name in ("answers", "journey", "kind", "sender", "receiver", "asset")},
+        "amount": life.amount,
+        "outcome": life.outcome,
+        "open": life.is_open,
+        "seconds": None if life.took is None else life.took.total_seconds(),
+        "events": [_step_as_dict(step, found) for step in life.steps],
+    }
+
+
+def _step_as_dict(step: Step, found: Traced) -> dict[str, Any]:
+    row = step.row
+    hashed = row["payload_hash"]
+    return {
+        "event": step.event,
+        "chain": step.chain,
+        "height": step.height,
+        "position": row["position"],
+        "tick": row["tick"],
+        "time": None if step.time is None else step.time.isoformat(),
+        "seconds": None if step.since is None else step.since.total_seconds(),
+        "transaction": row["transaction"],
+        "payload_hash": None if hashed is None else hashed.hex(),
+        "amount": row["amount"],
+        "code": row["code"],
+        "detail": row["detail"],
+        "notes": [*step.notes],
+        "roots": found.roots(step),
+        "stated_by": row["stated_by"],
+        "source_file": row["source_file"],
+        "source_row": row["source_row"],
+    }
 
 
 def _conditions(message: str | None, narrowed: Mapping[str, tuple[str | int, ...]]) -> Iterator[list[Condition]]:
@@ -143,4 +194,4 @@ def _belong_together(rows: pa.Table, message: str | None, count: int) -> bool:
     return bool(set.intersection(*of_messages.values()))
 
 
-__all__ = ["FOLLOWED", "MOST_INDEX", "SeveralMessages", "Traced", "trace"]
+__all__ = ["FOLLOWED", "MOST_INDEX", "SeveralMessages", "Traced", "life_as_dict", "lives", "trace"]
