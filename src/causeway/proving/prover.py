@@ -32,6 +32,44 @@ class Proved:
     beside: Mapping[str, Document | bytes] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ProvableMessage:
+    """A message as a ledger has it, of which something may be proved.
+
+    ``source``, ``destination``: chains; ``substream``: of the lane between them; ``index``: its number there;
+    ``heights``: by event, at which heights of the lake it happened, ascending.
+    """
+
+    source: str
+    destination: str
+    substream: int
+    index: int
+    heights: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def during(self, begins: Sequence[str], ends: Sequence[str]) -> list[int]:
+        """Return the heights from the first of some events on, until before the first one after it of others."""
+        began = [height for event in begins for height in self.heights.get(event, ())]
+        if not began:
+            return []
+        first = min(began)
+        ended = [height for event in ends for height in self.heights.get(event, ()) if height > first]
+        return [*range(first, min(ended, default=first + MOST_HEIGHTS))][:MOST_HEIGHTS]
+
+
+MOST_HEIGHTS = 8
+"""Heights of a message that are offered to be tried."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Something that may be proved of a message. ``what``: in words; ``given``: as of ``Prover.prove``; ``heights``:
+    after which it may be there, in the order in which they are tried, None: the prover's own choice."""
+
+    what: str
+    given: Mapping[str, Any]
+    heights: Sequence[int | None] = (None,)
+
+
 class Prover(Protocol):
     """Takes proofs out of lakes of one protocol. The registry names it; ``causeway prove`` asks it.
 
@@ -54,6 +92,10 @@ class Prover(Protocol):
         """
         ...
 
+    def offers(self, message: ProvableMessage) -> Sequence[Offer]:
+        """Return what may be proved of a message between two chains."""
+        ...
+
 
 def prover_of(opened: OpenedLake) -> Prover:
     """Return what takes proofs out of a lake.
@@ -70,4 +112,4 @@ def prover_of(opened: OpenedLake) -> Prover:
     return found
 
 
-__all__ = ["Document", "NotAtHeight", "Proved", "Prover", "prover_of"]
+__all__ = ["Document", "NotAtHeight", "Offer", "ProvableMessage", "Proved", "Prover", "prover_of"]

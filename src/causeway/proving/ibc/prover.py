@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from causeway.model.errors import InvalidInput
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from causeway.network.opened import OpenedLake
     from causeway.protocols.ibc.keys import Purpose
     from causeway.proving.ibc.store import ZoneStore
-    from causeway.proving.prover import Document, Proved
+    from causeway.proving.prover import Document, Offer, ProvableMessage, Proved
 
 SHOWN = 8
 """Entries of a run that a person is shown."""
@@ -65,6 +65,26 @@ class IbcProver:
         makers = {"trust_out": trust_document, "header_out": header_document}
         beside = {name: make(store) for name, make in makers.items() if given[name] is not None}
         return Proved(document, lines, beside)
+
+    def offers(self, message: ProvableMessage) -> Sequence[Offer]:
+        """Return what may be proved of a message: of a packet, that it is in the send queue, and its receipt; of a
+        result, the receipt that it is."""
+        from causeway.protocols.ibc.state import RECEIPT, SEND
+        from causeway.proving.prover import Offer
+
+        ends = {"chain": message.source, "counterparty": message.destination}
+        found = []
+        if message.substream == SEND:
+            sent = message.during(("committed",), ("collected", "acknowledged", "timed_out"))
+            what = f"packet commitment: {message.source} has the packet for {message.destination}"
+            found.append(Offer(what, {**ends, "queue": "send", "index": message.index}, sent))
+            ends = {"chain": message.destination, "counterparty": message.source}
+        if message.substream in (SEND, RECEIPT):
+            by = ("received",) if message.substream == SEND else ("committed",)
+            there = message.during(by, ())
+            what = f"receipt: {ends['chain']} has the receipt of the packet from {ends['counterparty']}"
+            found.append(Offer(what, {**ends, "queue": "receipt", "index": message.index}, there))
+        return [offer for offer in found if offer.heights]
 
 
 PROVER = IbcProver()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from causeway.model.errors import InvalidInput
@@ -13,7 +13,7 @@ from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
 if TYPE_CHECKING:
     from causeway.network.opened import OpenedLake
     from causeway.proving.ic.state import CertifiedState, Shown
-    from causeway.proving.prover import Document, Proved
+    from causeway.proving.prover import Document, Offer, ProvableMessage, Proved
 
 
 class IcProver:
@@ -52,6 +52,15 @@ class IcProver:
         made: dict[str, Document | bytes] = {"trust_out": trust, "certificate_out": shown.certificate}
         beside = {name: content for name, content in made.items() if given[name] is not None}
         return Proved(document, [line, *_about(state, shown)], beside)
+
+    def offers(self, message: ProvableMessage) -> Sequence[Offer]:
+        """Return what may be proved of a message: it is in its stream until that is garbage-collected."""
+        from causeway.proving.prover import Offer
+
+        given = {"chain": message.source, "counterparty": message.destination, "index": message.index}
+        held = message.during(("committed",), ("collected",))
+        what = f"certificate: {message.source} has the message in its stream to {message.destination}"
+        return [Offer(what, given, held)] if held else []
 
 
 PROVER = IcProver()

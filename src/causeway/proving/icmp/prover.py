@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from causeway.model.errors import InvalidInput
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from causeway.network.opened import OpenedLake
     from causeway.proving.icmp.messages import ShownMessage
     from causeway.proving.icmp.relay import RelayState
-    from causeway.proving.prover import Document, Proved
+    from causeway.proving.prover import Document, Offer, ProvableMessage, Proved
 
 MOST_BLOCKS = 4_096
 """A proof of pending ingress reads the entries of at most so many relay blocks."""
@@ -82,6 +82,13 @@ class IcmpProver:
         lines.append(f"  head      {relay.leaf.hash.hex()}, leaf {relay.place}")
         beside = {} if given["trust_out"] is None else {"trust_out": trust_document(relay)}
         return Proved(document, lines, beside)
+
+    def offers(self, message: ProvableMessage) -> Sequence[Offer]:
+        """Return what may be proved of a message: the queue that the relay chain lists has it."""
+        from causeway.proving.prover import Offer
+
+        given = {"chain": message.source, "counterparty": message.destination, "index": message.index}
+        return [Offer(f"egress queue: {message.source} has posted the message to {message.destination}", given)]
 
 
 PROVER = IcmpProver()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from causeway.model.errors import InvalidInput
@@ -11,7 +11,7 @@ from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
 
 if TYPE_CHECKING:
     from causeway.network.opened import OpenedLake
-    from causeway.proving.prover import Document, Proved
+    from causeway.proving.prover import Document, Offer, ProvableMessage, Proved
     from causeway.proving.xdm.messages import ShownMessage
 
 
@@ -58,6 +58,24 @@ class XdmProver:
         )
         beside = {} if given["trust_out"] is None else {"trust_out": trust_document(shown)}
         return Proved(message_document(shown), _lines(shown, given), beside)
+
+    def offers(self, message: ProvableMessage) -> Sequence[Offer]:
+        """Return what may be proved of a message: the envelope that brings it, when it is about to be received."""
+        from causeway.protocols.xdm.state import RESPONSE
+        from causeway.proving.prover import Offer
+
+        response = bool(message.substream & RESPONSE)
+        given = {
+            "chain": message.source,
+            "counterparty": message.destination,
+            "channel": message.substream >> 1,
+            "index": message.index,
+            "response": response,
+        }
+        # It is final just before it is received; one that was not is so by now, or not yet.
+        came = [height + off for height in message.heights.get("received", ()) for off in (-1, -2, 0, 1)]
+        what = f"envelope: the {'response' if response else 'request'} of {message.source} to {message.destination}"
+        return [Offer(what, given, [*came, None])]
 
 
 PROVER = XdmProver()
