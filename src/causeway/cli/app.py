@@ -14,6 +14,7 @@ from causeway.cli import (
     gossip,
     ingest,
     key,
+    ledger,
     prove,
     relay,
     run,
@@ -63,6 +64,7 @@ def build() -> typer.Typer:
     app.command("prove", epilog=EPILOG)(prove.build())
     app.command("verify", epilog=EPILOG)(verify.command)
     app.command("audit", epilog=EPILOG)(audit.command)
+    app.command("ledger", epilog=EPILOG)(ledger.command)
     app.command("trace", epilog=EPILOG)(trace.command)
     app.command("check", epilog=EPILOG)(check.command)
     app.command("ingest", epilog=EPILOG)(ingest.command)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,15 @@ class Like:
         return long_enough and str(text).startswith(self.begin) and str(text).endswith(self.end)
 
 
-Condition = Mapping[str, Collection[str | int | None] | Like]
+@dataclass(frozen=True)
+class Between:
+    """Numbers or times from ``first`` to ``last``, both included; None: without a bound."""
+
+    first: int | datetime | None = None
+    last: int | datetime | None = None
+
+
+Condition = Mapping[str, Collection[str | int | None] | Like | Between]
 """Columns, and the values of which a row has one in each."""
 
 _KEY = (*LANE, "index", "message_id")
@@ -68,7 +77,7 @@ def find(ledger: Ledger, any_of: Sequence[Condition], most: int = MOST_FOUND) ->
     files = ledger.files("ledger")
 
     def look(file: StoredFile) -> pa.Table:
-        return pa.concat_tables([_matching(ledger, file, condition, _KEY, most) for condition in any_of])
+        return pa.concat_tables([matching(ledger, file, condition, _KEY, most) for condition in any_of])
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, _THREADS), "causeway-search") as threads:
         for first in range(0, len(files), _THREADS):  # a few at a time, so that what is found early ends the search
@@ -93,7 +102,7 @@ def rows_of(ledger: Ledger, messages: Iterable[MessageKey]) -> pa.Table:
     """Return all rows of some messages, in the order of the ledger. Raises ``LedgerDamaged``."""
     parts = [LEDGER_SCHEMA.empty_table()]
     for message in messages:
-        condition: dict[str, Collection[str | int | None] | Like] = {
+        condition: dict[str, Collection[str | int | None] | Like | Between] = {
             name: (value,) for name, value in zip(LANE, message.lane, strict=True)
         }
         condition["index"] = (message.index,)
@@ -101,7 +110,7 @@ def rows_of(ledger: Ledger, messages: Iterable[MessageKey]) -> pa.Table:
             condition["message_id"] = (message.message_id,)
         bucket = bucket_of(message.lane, message.index, message.message_id, ledger.buckets)
         for file in ledger.files("ledger", bucket):
-            parts.append(_matching(ledger, file, condition, LEDGER_SCHEMA.names).cast(LEDGER_SCHEMA))
+            parts.append(matching(ledger, file, condition, LEDGER_SCHEMA.names).cast(LEDGER_SCHEMA))
     return without_repeats(pa.concat_tables(parts).unify_dictionaries().combine_chunks())
 
 
@@ -139,16 +148,19 @@ def headers_at(ledger: Ledger, places: Collection[tuple[str, int]]) -> dict[tupl
     for bucket, own in wanted.items():
         condition: Condition = {"chain": [chain for chain, _ in own], "height": [height for _, height in own]}
         for file in ledger.files("headers", bucket):
-            for row in plain_rows(_matching(ledger, file, condition, HEADERS_SCHEMA.names)):
+            for row in plain_rows(matching(ledger, file, condition, HEADERS_SCHEMA.names)):
                 if (row["chain"], row["height"]) in places:
                     found.setdefault((row["chain"], row["height"]), []).append(row)
     return found
 
 
-def _matching(
+def matching(
     ledger: Ledger, file: StoredFile, condition: Condition, names: Sequence[str], most: int | None = None
 ) -> pa.Table:
-    """Return some columns of the rows of a file that fulfil a condition."""
+    """Return some columns of the rows of a file that fulfil a condition. Raises ``LedgerDamaged``.
+
+    ``most``: no further row group is looked at once so many are found.
+    """
     parts: list[pa.Table] = []
     count = 0
     try:
@@ -158,7 +170,7 @@ def _matching(
                 if not _may_have(opened.metadata.row_group(group), schema, condition):
                     continue
                 tested = opened.read_row_group(group, columns=[*condition], use_threads=False)
-                hits = np.flatnonzero(_fulfil(tested, condition))
+                hits = np.flatnonzero(fulfil(tested, condition))
                 if len(hits):
                     own = opened.read_row_group(group, columns=[*names], use_threads=False).select([*names])
                     parts.append(own.take(pa.array(hits)))
@@ -172,7 +184,8 @@ def _matching(
     return pa.concat_tables(parts)
 
 
-def _fulfil(rows: pa.Table, condition: Condition) -> npt.NDArray[np.bool_]:
+def fulfil(rows: pa.Table, condition: Condition) -> npt.NDArray[np.bool_]:
+    """Return which rows fulfil a condition."""
     found = np.ones(rows.num_rows, dtype=bool)
     for name, values in condition.items():
         column = rows[name]
@@ -181,6 +194,10 @@ def _fulfil(rows: pa.Table, condition: Condition) -> npt.NDArray[np.bool_]:
         if isinstance(values, Like):
             hits = pc.and_(pc.starts_with(column, values.begin), pc.ends_with(column, values.end))
             found &= np.asarray(pc.fill_null(hits, False))
+        elif isinstance(values, Between):
+            for bound, within in ((values.first, pc.greater_equal), (values.last, pc.less_equal)):
+                if bound is not None:
+                    found &= np.asarray(pc.fill_null(within(column, pa.scalar(bound, column.type)), False))
         else:
             found &= np.asarray(pc.is_in(column, pa.array([*values], column.type)))
     return found
@@ -192,22 +209,32 @@ def _may_have(group: pq.RowGroupMetaData, schema: pa.Schema, condition: Conditio
         statistics = group.column(schema.get_field_index(name)).statistics
         if statistics is None:
             continue
-        null = not isinstance(values, Like) and None in values
+        null = not isinstance(values, Like | Between) and None in values
         if not statistics.has_min_max:
             if statistics.has_null_count and statistics.null_count == group.num_rows and not null:
                 return False
             continue
-        least, most = statistics.min, statistics.max
+        try:
+            least, most = statistics.min, statistics.max
+        except (OverflowError, ValueError):
+            continue  # times that Python does not have
         if isinstance(values, Like):
             if most < values.begin or least[: len(values.begin)] > values.begin:
                 return False
             continue
         if isinstance(least, int) and (least < 0 or most < 0):
             continue  # unsigned words that were taken for signed ones
+        if isinstance(values, Between):
+            if (values.first is not None and most < values.first) or (values.last is not None and least > values.last):
+                return False
+            continue
         nulls = not statistics.has_null_count or statistics.null_count > 0
         if not any(nulls if value is None else least <= value <= most for value in values):
             return False
     return True
 
 
-__all__ = ["MOST_FOUND", "Condition", "Like", "MessageKey", "find", "headers_at", "keys_of", "related", "rows_of"]
+__all__ = [
+    "MOST_FOUND", "Between", "Condition", "Like", "MessageKey", "find", "fulfil", "headers_at", "keys_of", "matching",
+    "related", "rows_of",
+]  # fmt: skip

@@ -1,0 +1,261 @@
+"""``causeway ledger``: the rows of a ledger, or of the ledger of a lake, by filters or by SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
+import typer
+from rich.markup import escape
+
+from causeway.cli import shell
+from causeway.cli.audited import progress_bar
+from causeway.cli.compiling import compile_first
+from causeway.cli.places import ledger_at, require_place
+from causeway.cli.rows import (
+    SHOWN,
+    distinct_names,
+    limited,
+    one_way,
+    parquet_place,
+    print_csv,
+    print_json,
+    show_rows,
+    write_parquet,
+)
+from causeway.cli.watch import notes, results
+from causeway.ledger.schema import TABLES, Event, Kind
+from causeway.model.errors import InvalidInput
+from causeway.model.text import readable, unknown
+
+if TYPE_CHECKING:
+    from causeway.pipeline.ledger_search import Condition
+
+MOST_NUMBER = (1 << 64) - 1
+FILTERS, OUTPUT, SQL = "Filters", "Output", "SQL"
+
+
+def _several(what: str, metavar: str, *names: str, among: list[str] | None = None) -> Any:
+    return typer.Option(
+        *names,
+        metavar=metavar,
+        help=f"{what} May be repeated.",
+        show_default=False,
+        rich_help_panel=FILTERS,
+        autocompletion=None if among is None else (lambda incomplete: [n for n in among if n.startswith(incomplete)]),
+    )
+
+
+def _number(what: str, name: str) -> Any:
+    return typer.Option(
+        name, min=0, max=MOST_NUMBER, metavar="N", help=what, show_default=False, rich_help_panel=FILTERS
+    )
+
+
+def command(
+    lake: Annotated[str, typer.Argument(help="Folder or URI of a ledger, or of a lake of a run.", show_default=False)],
+    table: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"One of {', '.join(TABLES)}.",
+            rich_help_panel=FILTERS,
+            autocompletion=lambda incomplete: [name for name in TABLES if name.startswith(incomplete)],
+        ),
+    ] = "ledger",
+    chain: Annotated[list[str] | None, _several("The chain where it happened.", "NAME", "--chain")] = None,
+    source: Annotated[list[str] | None, _several("The chain that a message comes from.", "NAME", "--source")] = None,
+    destination: Annotated[
+        list[str] | None, _several("The chain that a message goes to.", "NAME", "--destination")
+    ] = None,
+    lane: Annotated[list[str] | None, _several("The channel, stream or queue.", "NAME", "--lane")] = None,
+    event: Annotated[
+        list[str] | None,
+        _several("What happened, such as sent or received.", "NAME", "--event", among=[*map(str, Event)]),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        _several("What the message is: request, response, ...", "NAME", "--kind", among=[*map(str, Kind)]),
+    ] = None,
+    message: Annotated[list[str] | None, _several("The message_id.", "ID", "--message")] = None,
+    sender: Annotated[list[str] | None, _several("Who sent the message.", "NAME", "--sender")] = None,
+    receiver: Annotated[list[str] | None, _several("For whom it is.", "NAME", "--receiver")] = None,
+    first: Annotated[int | None, _number("First index in the lane.", "--from")] = None,
+    last: Annotated[int | None, _number("Last index in the lane.", "--to")] = None,
+    first_height: Annotated[int | None, _number("First block.", "--from-height")] = None,
+    last_height: Annotated[int | None, _number("Last block.", "--to-height")] = None,
+    first_time: Annotated[
+        str | None,
+        typer.Option(
+            "--from-time",
+            metavar="TIME",
+            help="From this time on, as 2024-10-09 or 2024-10-09T14:54:48; UTC.",
+            show_default=False,
+            rich_help_panel=FILTERS,
+        ),
+    ] = None,
+    last_time: Annotated[
+        str | None,
+        typer.Option("--to-time", metavar="TIME", help="Up to this time.", show_default=False, rich_help_panel=FILTERS),
+    ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUERY",
+            help="A query by DuckDB over the tables, instead of filters; it reads nothing else.",
+            show_default=False,
+            rich_help_panel=SQL,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help=f"Most rows; default: {SHOWN}, all with --json, --csv and --parquet.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object a line.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=OUTPUT)] = False,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the rows as a Parquet file.", show_default=False, rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="With --parquet: replace a file.", rich_help_panel=OUTPUT)
+    ] = False,
+) -> int:
+    """Print the rows of a ledger: what happened to which message, where and when.
+
+    Each event is there once, in the order of the ledger: bucket by bucket, there by lane and index. What is read is
+    compared with its seals. Of a lake that Causeway ran the ledger is derived first, and nothing is written into it. A
+    process may write to either meanwhile: the rows are those that were committed when the command began.
+
+    [bold]Example[/bold]: causeway ledger my-ledger --lane channel-141 --event sent --from 3951000 --limit 5
+    [bold]Example[/bold]: causeway ledger my-ledger --sql "select lane, count(*) from ledger group by lane" --csv
+    """
+    require_place("LAKE", lake)
+    one_way(as_json, as_csv, parquet)
+    if overwrite and parquet is None:
+        raise InvalidInput("--overwrite: only with --parquet")
+    if table not in TABLES:
+        raise InvalidInput(f"--table: {unknown('table', table, [*TABLES])}")
+    given: dict[str, Any] = {
+        "--chain": chain, "--source": source, "--destination": destination, "--lane": lane, "--event": event,
+        "--kind": kind, "--message": message, "--sender": sender, "--receiver": receiver, "--from": first,
+        "--to": last, "--from-height": first_height, "--to-height": last_height, "--from-time": first_time,
+        "--to-time": last_time,
+    }  # fmt: skip
+    condition = condition_of(given, table)
+    if sql is not None and (condition or table != "ledger"):
+        option = next((name for name, value in given.items() if value is not None), "--table")
+        raise InvalidInput(f"{option}: not with --sql: write it into the query")
+    if parquet is not None:
+        parquet_place(parquet, lake, overwrite=overwrite)
+    people = not as_json and not as_csv and parquet is None
+    most = SHOWN if limit is None and people else limit
+    compile_first()
+    with ledger_at(lake), _rows(lake, table, condition, sql, None if most is None else most + 1) as (schema, parts):
+        if people:
+            _show(lake, pa.concat_tables([schema.empty_table(), *parts]).unify_dictionaries(), most or 0, sql)
+            return shell.OK
+        with limited(parts, most) as kept:
+            if as_json:
+                print_json(kept)
+            elif as_csv:
+                print_csv(kept, schema)
+            elif parquet is not None:
+                count = write_parquet(kept, schema, parquet)
+                notes().print(f"{count:,} rows written to {escape(readable(str(parquet)))}", soft_wrap=True)
+    return shell.OK
+
+
+@contextmanager
+def _rows(
+    lake: str, table: str, condition: Condition, sql: str | None, most: int | None
+) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+    """Give the columns of what is asked for, and its rows."""
+    from causeway.pipeline.lake_taking import ledger_of
+    from causeway.pipeline.ledger_select import selected
+
+    with progress_bar() as begin, ledger_of(lake, progress=begin("deriving the ledger")) as ledger:
+        if sql is None:
+            yield TABLES[table], selected(ledger, table, condition, most)
+            return
+        from causeway.pipeline.ledger_sql import query, views_of
+
+        with query(views_of(ledger), sql, progress=begin("preparing the tables")) as found:
+            schema = distinct_names(found.schema)
+            yield schema, (pa.Table.from_batches([batch.rename_columns(schema.names)]) for batch in found)
+
+
+def condition_of(given: Mapping[str, Any], table: str) -> Condition:
+    """Return the condition that options ask for of a table. Raises ``InvalidInput`` where it has no such column."""
+    from causeway.pipeline.ledger_search import Between
+
+    found: dict[str, Any] = {}
+    for option, values in given.items():
+        if values is None:
+            continue
+        column = COLUMNS[option]
+        if column not in TABLES[table].names:
+            raise InvalidInput(f"{option}: the table {table} has no column {column}")
+        for value in values if option in KNOWN else ():
+            if value not in KNOWN[option]:
+                raise InvalidInput(f"{option}: {unknown(column, value, KNOWN[option])}")
+        if isinstance(values, list):
+            found[column] = values
+            continue
+        bound = time_of(option, values) if isinstance(values, str) else values
+        before = found.get(column, Between())
+        first = option.startswith("--from")
+        found[column] = Between(bound if first else before.first, before.last if first else bound)
+    return found
+
+
+COLUMNS = {
+    "--chain": "chain", "--source": "source", "--destination": "destination", "--lane": "lane", "--event": "event",
+    "--kind": "kind", "--message": "message_id", "--sender": "sender", "--receiver": "receiver", "--from": "index",
+    "--to": "index", "--from-height": "height", "--to-height": "height", "--from-time": "time", "--to-time": "time",
+}  # fmt: skip
+"""Options, and the columns that they are about."""
+
+KNOWN = {"--event": [*map(str, Event)], "--kind": [*map(str, Kind)]}
+
+
+def time_of(option: str, text: str) -> datetime:
+    """Return a time as a user writes it; without a zone it is UTC. Raises ``InvalidInput``."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"{option} {text}: is no time; write 2024-10-09 or 2024-10-09T14:54:48") from None
+    try:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{option} {text}: must be within the years 1 to 9999") from None
+
+
+def _show(lake: str, rows: pa.Table, most: int, sql: str | None) -> None:
+    console = results()
+    if not rows.num_rows:
+        console.print("no rows")
+        return
+    left_out = show_rows(console, rows.slice(0, most), as_stored=sql is not None)
+    more = rows.num_rows > most
+    if more:
+        console.print(f"... and more: --limit N shows more than {most}, --json and --csv all")
+    if left_out:
+        console.print(f"{left_out} more columns do not fit: --json and --csv have all")
+
+
+__all__ = ["command", "condition_of", "time_of"]

@@ -1,0 +1,284 @@
+"""Rows of a table as a user asked for them: a table that fits the terminal, JSON lines, CSV, or a Parquet file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from causeway.cli.places import unused, writable
+from causeway.ledger.schema import LANE, LIMBS
+from causeway.ledger.typed import plain_rows
+from causeway.model.errors import InvalidInput
+from causeway.model.text import name_of
+
+SHOWN = 20
+"""Rows of a table that a person sees where no other number is asked for."""
+
+WIDEST = 44
+"""Characters of a value that a table shows at most."""
+
+_FIRST = ("why", "rank", "scope", "tick", "time", "chain", "height", "event", "kind", "lane", "index", "message_id")
+_LAST = ("stated_by", "source_file", "source_row", "position", "payload_hash", "transaction")
+_BETWEEN = 2
+_LANE_OF_A_ROW = "lane"
+_NAMES = ("index", "first_index", "last_index", "oldest_pending_index")
+"""Numbers that name something, as a user writes them."""
+
+
+def one_way(as_json: bool, as_csv: bool, parquet: Path | None) -> None:
+    """Refuse more than one form of output. Raises ``InvalidInput``."""
+    given = [name for name, is_given in (("--json", as_json), ("--csv", as_csv), ("--parquet", parquet)) if is_given]
+    if len(given) > 1:
+        raise InvalidInput(f"{', '.join(given)}: give one of them")
+
+
+def print_json(parts: Iterable[pa.Table]) -> None:
+    """Print a line of JSON a row."""
+    for part in parts:
+        for row in json_rows(part):
+            print(json.dumps(row))
+
+
+def json_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return rows as JSON has them: amounts as whole numbers, times as ISO 8601, bytes as hexadecimal digits."""
+    rows = _shaped(rows)
+    whole = {name for name in rows.column_names if name == "amount"}
+    found = plain_rows(rows)
+    return [
+        {name: int(value) if name in whole and _is_digits(value) else _plain(value) for name, value in row.items()}
+        for row in found
+    ]
+
+
+def _is_digits(value: Any) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isdecimal()
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return str(value)
+
+
+def print_csv(parts: Iterable[pa.Table], schema: pa.Schema) -> None:
+    """Print rows as CSV, with a header. Texts stand in quotes and null does not; times are ISO 8601."""
+    from pyarrow.csv import WriteOptions, write_csv
+
+    escapes = sys.stdout.isatty()  # a terminal would act on what names from elsewhere may have in them
+    header = True
+    for part in (schema.empty_table(), *parts) if schema.names else parts:
+        sink = pa.BufferOutputStream()
+        write_csv(_texts(_shaped(part)), sink, WriteOptions(include_header=header, quoting_style="needed"))
+        header = False
+        text = sink.getvalue().to_pybytes().decode("utf-8", "replace")
+        sys.stdout.write(_printable(text) if escapes else text)
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() or each in "\n\r" else ascii(each)[1:-1] for each in text)
+
+
+def _texts(rows: pa.Table) -> pa.Table:
+    """Return rows in types that CSV has."""
+    for place, field in enumerate(rows.schema):
+        column = rows.column(place)
+        kind = column.type
+        if pa.types.is_timestamp(kind):
+            suffix = "Z" if kind.tz else ""
+            text = pc.strftime(column.cast(pa.timestamp(kind.unit)), format="%Y-%m-%dT%H:%M:%S")
+            column = pc.binary_join_element_wise(text, suffix, "")
+        elif pa.types.is_nested(kind) or pa.types.is_interval(kind):
+            values = [None if value is None else json.dumps(_plain(value)) for value in column.to_pylist()]
+            column = pa.chunked_array([pa.array(values, pa.string())])
+        rows = rows.set_column(place, field.name, column)
+    return rows
+
+
+def write_parquet(parts: Iterable[pa.Table], schema: pa.Schema, path: Path) -> int:
+    """Write rows as a Parquet file in the types that they have, which is there when it is whole; return how many."""
+    import pyarrow.parquet as pq
+
+    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    count = 0
+    try:
+        with pq.ParquetWriter(beside, schema, compression="zstd") as writer:
+            for part in parts:
+                writer.write_table(part.cast(schema))
+                count += part.num_rows
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return count
+
+
+def parquet_place(path: Path, lake: str, *, overwrite: bool) -> None:
+    """Refuse a place where no Parquet file can be written. Raises ``InvalidInput``."""
+    writable("--parquet", path, lake)
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"--parquet {path}: is no file")
+    unused("--parquet", path, overwrite=overwrite)
+    if not path.parent.is_dir():
+        raise InvalidInput(f"--parquet {path}: {path.parent} is no folder")
+
+
+def _shaped(rows: pa.Table) -> pa.Table:
+    """Return rows with one column for an amount of four limbs, text in place of codes, and digits in place of bytes."""
+    if set(LIMBS) <= set(rows.column_names) and "amount" not in rows.column_names:
+        from causeway.ledger.limbs import amount_texts
+
+        texts = amount_texts([rows[name] for name in LIMBS])
+        place = rows.column_names.index(LIMBS[0])
+        rows = rows.add_column(place, "amount", pa.chunked_array([texts])).drop_columns([*LIMBS])
+    for place, field in enumerate(rows.schema):
+        column = rows.column(place)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_fixed_size_binary(column.type) or pa.types.is_binary(column.type):
+            values = [None if value is None else value.hex() for value in column.to_pylist()]
+            column = pa.chunked_array([pa.array(values, pa.string())])
+        if column is not rows.column(place):
+            rows = rows.set_column(place, field.name, column)
+    return rows
+
+
+def distinct_names(schema: pa.Schema) -> pa.Schema:
+    """Return a schema in which no two columns have one name: ``count``, ``count_1``."""
+    seen: set[str] = set()
+    names = []
+    for name in schema.names:
+        number, chosen = 0, name
+        while chosen in seen:
+            number += 1
+            chosen = f"{name}_{number}"
+        seen.add(chosen)
+        names.append(chosen)
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+
+
+@contextmanager
+def limited(parts: Iterable[pa.Table], most: int | None) -> Iterator[Iterator[pa.Table]]:
+    """Give the first rows of some parts."""
+
+    def kept() -> Iterator[pa.Table]:
+        left = most
+        for part in parts:
+            part = part if left is None else part.slice(0, left)
+            left = None if left is None else left - part.num_rows
+            if part.num_rows:
+                yield part
+            if left == 0:
+                return
+
+    yield kept()
+
+
+def show_rows(console: Console, rows: pa.Table, *, as_stored: bool = False) -> int:
+    """Print rows as a table of those columns that say something and fit; return how many columns are left out.
+
+    ``as_stored``: the columns in their order, the lane not put together.
+    """
+    columns = _columns(rows, as_stored)
+    if not columns:
+        return 0
+    texts = {name: [_text(name, value) for value in values] for name, values in columns.items()}
+    numbers = {name for name, values in columns.items() if all(_is_number(value) for value in values)}
+    fitting: list[str] = []
+    room = console.width
+    for name, cells in texts.items():
+        width = min(max(cell_len(text) for text in (name, *cells)), WIDEST) + _BETWEEN
+        if fitting and width > room:
+            continue
+        fitting.append(name)
+        room -= width
+    table = Table(box=None, pad_edge=False, padding=(0, _BETWEEN, 0, 0), header_style="bold")
+    for name in fitting:
+        side: Literal["right", "left"] = "right" if name in numbers else "left"
+        table.add_column(escape(name_of(name)), justify=side, no_wrap=True, overflow="ellipsis", max_width=WIDEST)
+    for place in range(rows.num_rows):
+        table.add_row(*(escape(texts[name][place]) for name in fitting))
+    console.print(table)
+    return len(texts) - len(fitting)
+
+
+def _columns(rows: pa.Table, as_stored: bool) -> dict[str, list[Any]]:
+    """Return the columns that are worth a place, the important ones first."""
+    shaped = _shaped(rows)
+    plain = plain_rows(shaped)
+    columns = {name: [row[name] for row in plain] for name in shaped.column_names}
+    if as_stored:
+        return columns
+    if set(LANE) <= set(columns):
+        lanes = list(zip(*(columns[name] for name in LANE), strict=True))
+        columns = {name: values for name, values in columns.items() if name not in LANE}
+        columns[_LANE_OF_A_ROW] = [lane_text(lane) for lane in lanes]
+    if any(value is not None for value in columns.get("tick", [])):
+        columns.pop("time", None)  # of a run it is the tick, as a clock would have it
+    said = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+    first = [name for name in _FIRST if name in said]
+    middle = [name for name in said if name not in (*_FIRST, *_LAST)]
+    return {name: said[name] for name in (*first, *middle, *(name for name in _LAST if name in said))}
+
+
+def lane_text(lane: Sequence[str | None]) -> str | None:
+    """Return the names of a lane (protocol, source, destination, lane) in a few words."""
+    _, source, destination, name = lane
+    if source is None and destination is None:
+        return name
+    ends = f"{source or '?'} -> {destination or '?'}"
+    return ends if name is None or name == ends.replace(" ", "") else f"{ends} {name}"
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float | Decimal) and not isinstance(value, bool))
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        text = value.strftime("%Y-%m-%d %H:%M:%S")
+        return f"{text}.{value.microsecond // 1000:03}" if value.microsecond else text
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value) if name in _NAMES else f"{value:,}"
+    if isinstance(value, float | Decimal):
+        return f"{value:,.3f}".rstrip("0").rstrip(".") if math.isfinite(value) else str(value)
+    if name == "amount" and _is_digits(value):
+        return f"{int(value):,}"
+    return name_of(value if isinstance(value, str) else json.dumps(_plain(value)))
+
+
+__all__ = [
+    "SHOWN", "distinct_names", "json_rows", "lane_text", "limited", "one_way", "parquet_place", "print_csv",
+    "print_json", "show_rows", "write_parquet",
+]  # fmt: skip
