@@ -1,0 +1,355 @@
+"""Charts as SVG: values over time, distributions, bars. Pure data in, HTML out.
+
+A chart is as wide as its page and its text never scales with it: positions along it are shares of its width, and lines
+lie in a picture of their own that is stretched. Every chart has a title, a tip at every interval (with the pointer, or
+with the arrow keys), and its figures as a table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from markupsafe import Markup, escape
+
+from causeway.report.scale import Scale, axis_text, scale_of, time_label
+from causeway.report.svg import element, number, path, share, tone_class
+from causeway.report.tables import Column, table
+from causeway.report.text import count, in_unit, many, plain, safe_name, time_text
+
+MOST_POINTS = 240
+"""Intervals of a chart; of more the neighbours have to be put together before."""
+
+HEIGHT, _TOP, _BOTTOM = 190, 14, 22
+_SPARK_WIDTH, _SPARK_HEIGHT = 96, 20
+_WIDE = 1_000
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line of a chart: a value for each interval, None: not known. ``tone``: with which colour (``svg.TONES``)."""
+
+    name: str
+    values: Sequence[float | None]
+    tone: str = "a"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A row of bars: a label, a value and what is beside it. ``href``: where the label leads in the page."""
+
+    label: str
+    value: float
+    href: str | None = None
+    tone: str = "a"
+    hint: str | None = None
+
+
+def time_chart(
+    title: str,
+    at: Sequence[float],
+    series: Sequence[Series],
+    *,
+    unit: str = "count",
+    axis: str = "time",
+    filled: bool = False,
+    note: str | None = None,
+    mark: tuple[float, str] | None = None,
+) -> Markup:
+    """Return a chart of values over time.
+
+    Args:
+        title: what is shown.
+        at: edges of the intervals, one more than values; seconds since 1970 (``axis`` ``time``), ticks or heights.
+        series: at most six.
+        unit: of the values; see ``text.in_unit``.
+        axis: ``time``, or what one step of it is called, as ``tick``.
+        filled: the area below the first line is filled.
+        note: a sentence below the title.
+        mark: a value that is drawn as a line across, and what it is called.
+
+    Raises:
+        ValueError: the lengths do not fit together, or there are more than ``MOST_POINTS`` intervals.
+    """
+    cells = len(at) - 1
+    if not 1 <= cells <= MOST_POINTS or any(len(each.values) != cells for each in series):
+        raise ValueError(f"{len(at)} edges: must be one more than values, and at most {MOST_POINTS + 1}")
+    known = [value for each in series for value in each.values if value is not None]
+    scale = scale_of(known + ([mark[0]] if mark is not None else []), unit)
+    begin, span = at[0], (at[-1] - at[0]) or 1.0
+    edges = [(edge - begin) / span for edge in at]
+    tips = []
+    for cell in range(cells):
+        lines = [_interval(at[cell], at[cell + 1], axis)]
+        lines += [f"{each.name}: {in_unit(each.values[cell], unit)}" for each in series]
+        tips.append("\n".join(lines))
+    parts = [_grid(scale), _lines(series, edges, scale, filled=filled)]
+    if mark is not None:
+        parts.append(_mark(scale, *mark))
+    parts += [_axis(begin, span, axis), _hits(edges, tips)]
+    first = Column("from", "time" if axis == "time" else "number")
+    columns = [first, *(Column(each.name, "number") for each in series)]
+    rows = [
+        [time_text(at[cell]) if axis == "time" else at[cell], *(in_unit(each.values[cell], unit) for each in series)]
+        for cell in range(cells)
+    ]
+    said = f"{note} " if note else ""
+    logs = f"{said}The scale is logarithmic." if scale.log else note
+    return _figure(title, parts, _legend(series), logs, table(columns, rows, caption=title))
+
+
+def histogram(
+    title: str,
+    edges: Sequence[float],
+    counts: Sequence[int],
+    *,
+    unit: str = "seconds",
+    tone: str = "a",
+    marks: Mapping[str, float] | None = None,
+    note: str | None = None,
+    what: str = "message",
+) -> Markup:
+    """Return how many values lie between edges, as bars side by side of one width, whatever lies between the edges.
+
+    Args:
+        title: what is shown.
+        edges: ascending, one more than ``counts``; the last may be infinite.
+        counts: values from an edge on to the next.
+        unit: of the edges.
+        tone: of the bars.
+        marks: values that are named, such as ``p99``.
+        note: a sentence below the title.
+        what: one of what is counted.
+
+    Raises:
+        ValueError: the lengths do not fit together, or there are more than ``MOST_POINTS`` bars.
+    """
+    cells = len(counts)
+    if not 1 <= cells <= MOST_POINTS or len(edges) != cells + 1:
+        raise ValueError(f"{len(edges)} edges: must be one more than counts, and at most {MOST_POINTS + 1}")
+    scale = scale_of([float(each) for each in counts], "count")
+    width = 1 / cells
+    tips, bars = [], []
+    for cell, held in enumerate(counts):
+        tips.append(f"{_range(edges[cell], edges[cell + 1], unit)}\n{many(held, what)}")
+        if held:
+            height = max(1.5, scale.share(held) * _plot_height())
+            top = _TOP + _plot_height() - height
+            box = {"x": share((cell + 0.08) * width), "y": number(top), "width": share(0.84 * width)}
+            bars.append(element("rect", {**box, "height": number(height), "class": f"column {tone_class(tone)}"}))
+    parts = [_grid(scale), Markup("").join(bars)]
+    for label, value in (marks or {}).items():
+        x = _place(value, edges) * width
+        parts.append(
+            element("line", {"x1": share(x), "x2": share(x), "y1": 4, "y2": HEIGHT - _BOTTOM, "class": "mark"})
+        )
+        anchor = {"x": share(x), "y": 11, "dx": -4 if x > 0.5 else 4, "text_anchor": "end" if x > 0.5 else "start"}
+        parts.append(element("text", {**anchor, "class": "mark-label"}, label))
+    for cell in _labelled(cells):
+        text = axis_text(edges[cell], unit)
+        parts.append(_label(cell * width, text, wide=cell % (2 * _labelled(cells).step) != 0))
+    parts.append(_hits([cell * width for cell in range(cells + 1)], tips))
+    columns = [Column("from", "number"), Column("to", "number"), Column(what + "s", "number")]
+    rows = [[in_unit(edges[n], unit), _end(edges[n + 1], unit), count(held)] for n, held in enumerate(counts) if held]
+    return _figure(title, parts, Markup(""), note, table(columns, rows, caption=title))
+
+
+def bars(title: str, rows: Sequence[Bar], *, unit: str = "count", note: str | None = None) -> Markup:
+    """Return horizontal bars with labels and figures; the longest is the greatest value."""
+    most = max((each.value for each in rows), default=0.0) or 1.0
+    lines = []
+    for each in rows:
+        label = plain(safe_name(each.label))
+        if each.href is not None:
+            label = element("a", {"href": each.href}, label)
+        if each.hint is not None:
+            label += element("small", {}, plain(each.hint))
+        figure = element("td", {"class": "number"}, in_unit(each.value, unit))
+        head = element("th", {"scope": "row"}, label)
+        lines.append(
+            element("tr", {}, head + element("td", {"class": "bar"}, _bar(each.value / most, each.tone)) + figure)
+        )
+    caption = element("caption", {}, [element("span", {"class": "chart-title"}, title), _note(note)])
+    return element("table", {"class": "bars"}, caption + element("tbody", {}, lines))
+
+
+def grouped_bars(
+    title: str, groups: Sequence[str], series: Sequence[Series], *, unit: str = "count", note: str | None = None
+) -> Markup:
+    """Return bars of several groups, a bar for each series in each; ``series`` has a value for each of ``groups``."""
+    most = max((value for each in series for value in each.values if value is not None), default=0.0) or 1.0
+    lines = []
+    for place, group in enumerate(groups):
+        for number_, each in enumerate(series):
+            value = each.values[place]
+            head = Markup("")
+            if not number_:
+                head = element("th", {"scope": "rowgroup", "rowspan": len(series)}, plain(safe_name(group)))
+            inner = Markup("") if value is None else _bar(value / most, each.tone)
+            name = element("td", {"class": "of"}, plain(safe_name(each.name))) if len(series) > 1 else Markup("")
+            cells = name + element("td", {"class": "bar"}, inner)
+            lines.append(element("tr", {}, head + cells + element("td", {"class": "number"}, in_unit(value, unit))))
+    caption = element("caption", {}, [element("span", {"class": "chart-title"}, title), _note(note)])
+    return element("table", {"class": "bars"}, caption + element("tbody", {}, lines))
+
+
+def sparkline(values: Sequence[float | None], *, label: str, tone: str = "a") -> Markup:
+    """Return a line in the height of a line of text. ``label``: what it shows, for those who do not see it."""
+    known = [value for value in values if value is not None]
+    top = max(known, default=0.0) or 1.0
+    step = _SPARK_WIDTH / max(1, len(values) - 1)
+    points = [
+        None if value is None else (step * place, _SPARK_HEIGHT - 2 - (_SPARK_HEIGHT - 4) * value / top)
+        for place, value in enumerate(values)
+    ]
+    line = element("path", {"class": f"line {tone_class(tone)}", "d": path(points)})
+    box = {"viewBox": f"0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}", "width": _SPARK_WIDTH, "height": _SPARK_HEIGHT}
+    return element("svg", {"class": "spark", **box, "role": "img", "aria-label": label}, line)
+
+
+def meter(part: float, *, label: str, tone: str = "a") -> Markup:
+    """Return a share of a whole as a bar."""
+    return element("span", {"class": "meter", "role": "img", "aria-label": label}, _bar(min(max(part, 0.0), 1.0), tone))
+
+
+def _bar(part: float, tone: str) -> Markup:
+    width = share(max(part, 0.004) if part else 0.0)
+    inside = element("rect", {"width": width, "height": "100%", "class": tone_class(tone)})
+    return element("svg", {"width": "100%", "height": 10, "aria-hidden": "true"}, inside)
+
+
+def _plot_height() -> float:
+    return HEIGHT - _TOP - _BOTTOM
+
+
+def _grid(scale: Scale) -> Markup:
+    parts = []
+    for mark in scale.marks:
+        y = number(_TOP + (1 - scale.share(mark)) * _plot_height())
+        base = "base" if mark == scale.bottom else None
+        parts.append(element("line", {"x1": 0, "x2": "100%", "y1": y, "y2": y, "class": base}))
+        parts.append(element("text", {"x": 0, "y": y, "dy": -3}, scale.label(mark)))
+    return element("g", {"class": "grid"}, parts)
+
+
+def _lines(series: Sequence[Series], edges: Sequence[float], scale: Scale, *, filled: bool) -> Markup:
+    height = _plot_height()
+    middles = [_WIDE * (a + b) / 2 for a, b in pairwise(edges)]
+    parts = []
+    for place, each in enumerate(series):
+        points = [
+            None if value is None else (x, height * (1 - scale.share(value)))
+            for x, value in zip(middles, each.values, strict=True)
+        ]
+        if filled and not place:
+            parts.append(element("path", {"class": f"area {tone_class(each.tone)}", "d": _area(points, height)}))
+        parts.append(element("path", {"class": f"line {tone_class(each.tone)}", "d": path(points)}))
+    box = {"x": 0, "y": _TOP, "width": "100%", "height": number(height), "viewBox": f"0 0 {_WIDE} {number(height)}"}
+    return element("svg", {**box, "preserveAspectRatio": "none", "class": "lines", "aria-hidden": "true"}, parts)
+
+
+def _area(points: Sequence[tuple[float, float] | None], height: float) -> str:
+    parts: list[str] = []
+    run: list[tuple[float, float]] = []
+    for point in [*points, None]:
+        if point is not None:
+            run.append(point)
+        elif run:
+            inner = "L".join(f"{number(x)} {number(y)}" for x, y in run)
+            parts.append(f"M{number(run[0][0])} {number(height)}L{inner}L{number(run[-1][0])} {number(height)}Z")
+            run = []
+    return "".join(parts)
+
+
+def _mark(scale: Scale, value: float, label: str) -> Markup:
+    y = number(_TOP + (1 - scale.share(value)) * _plot_height())
+    line = element("line", {"x1": 0, "x2": "100%", "y1": y, "y2": y, "class": "mark"})
+    return line + element("text", {"x": "100%", "y": y, "dy": -3, "text_anchor": "end", "class": "mark-label"}, label)
+
+
+def _axis(begin: float, span: float, axis: str) -> Markup:
+    parts = []
+    for quarter in range(5):
+        at = begin + span * quarter / 4
+        text = time_label(at, span) if axis == "time" else f"{axis} {count(round(at))}"
+        parts.append(_label(quarter / 4, text, wide=quarter % 2 == 1))
+    return element("g", {"class": "axis"}, parts)
+
+
+def _label(part: float, text: str, *, wide: bool) -> Markup:
+    anchor = "start" if part < 0.02 else "end" if part > 0.98 else "middle"
+    place = {"x": share(part), "y": HEIGHT - 6, "text_anchor": anchor}
+    return element("text", {**place, "class": "axis-label wide-only" if wide else "axis-label"}, text)
+
+
+def _hits(edges: Sequence[float], tips: Sequence[str]) -> Markup:
+    boxes = []
+    for place, tip in enumerate(tips):
+        box = {"x": share(edges[place]), "width": share(edges[place + 1] - edges[place]), "y": 0, "height": HEIGHT}
+        boxes.append(element("rect", box, element("title", {}, tip)))
+    return element("g", {"class": "hits"}, boxes)
+
+
+def _legend(series: Sequence[Series]) -> Markup:
+    if len(series) < 2:
+        return Markup("")
+    items = [element("li", {"class": tone_class(each.tone)}, plain(each.name)) for each in series]
+    return element("ul", {"class": "legend"}, items)
+
+
+def _note(note: str | None) -> Markup:
+    return Markup("") if note is None else element("span", {"class": "note"}, note)
+
+
+def _figure(title: str, parts: Sequence[Markup], legend: Markup, note: str | None, figures: Markup) -> Markup:
+    drawn = element("svg", {"width": "100%", "height": HEIGHT, "role": "img", "aria-label": title}, parts)
+    keys = f"{title}: arrow keys show the figures"
+    plot = element("div", {"class": "plot", "tabindex": 0, "role": "group", "aria-label": keys}, drawn)
+    caption = element("figcaption", {}, [element("span", {"class": "chart-title"}, title), legend, _note(note)])
+    summary = element("summary", {}, escape("Figures as a table"))
+    return element("figure", {"class": "chart"}, [caption, plot, element("details", {}, [summary, figures])])
+
+
+def _interval(begin: float, end: float, axis: str) -> str:
+    if axis == "time":
+        return f"{time_text(begin)} UTC"
+    last = math.ceil(end) - 1
+    return f"{axis} {count(begin)}" if last <= begin else f"{axis}s {count(math.ceil(begin))} to {count(last)}"
+
+
+def _range(begin: float, end: float, unit: str) -> str:
+    if unit == "ticks" and end == begin + 1:
+        return in_unit(begin, unit)
+    return f"{in_unit(begin, unit)} or more" if math.isinf(end) else f"{in_unit(begin, unit)} to {in_unit(end, unit)}"
+
+
+def _end(edge: float, unit: str) -> str:
+    return "" if math.isinf(edge) else in_unit(edge, unit)
+
+
+def _place(value: float, edges: Sequence[float]) -> float:
+    """Return where a value lies among bars of one width: the whole part is the bar."""
+    for cell, (begin, end) in enumerate(pairwise(edges)):
+        if value < end:
+            return cell + (0.5 if math.isinf(end) else max(0.0, value - begin) / (end - begin))
+    return float(len(edges) - 1)
+
+
+def _labelled(cells: int) -> range:
+    return range(0, cells, max(1, math.ceil(cells / 8)))
+
+
+__all__ = [
+    "HEIGHT",
+    "MOST_POINTS",
+    "Bar",
+    "Series",
+    "bars",
+    "grouped_bars",
+    "histogram",
+    "meter",
+    "sparkline",
+    "time_chart",
+]

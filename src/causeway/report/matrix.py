@@ -1,0 +1,200 @@
+"""Lanes as a matrix: from which chain to which, shaded by what they wait for, what is wrong, how long they take."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from causeway.report.svg import element
+from causeway.report.text import count, in_unit, many, name, narrow, plain
+
+MOST_CHAINS = 24
+"""Chains that have a row and a column of their own; the others are one together."""
+
+LEVELS = 7
+"""Shades of a cell."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the lanes from a chain to another one come to: ``latency``: of the slowest lane, None: not known;
+    ``href``: where the lanes are listed."""
+
+    lanes: int = 0
+    messages: int = 0
+    open: int = 0
+    violated: int = 0
+    unknown: int = 0
+    latency: float | None = None
+    href: str | None = None
+
+    def __add__(self, other: Figures) -> Figures:
+        known = [each for each in (self.latency, other.latency) if each is not None]
+        return Figures(
+            self.lanes + other.lanes,
+            self.messages + other.messages,
+            self.open + other.open,
+            self.violated + other.violated,
+            self.unknown + other.unknown,
+            max(known, default=None),
+            self.href or other.href,
+        )
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What shades the matrix: its name, tone, and what the figure of a cell is."""
+
+    ident: str
+    title: str
+    tone: str
+    figure: Callable[[Figures], float | None]
+
+
+MEASURES = (
+    Measure("violated", "Violations", "bad", lambda each: each.violated),
+    Measure("open", "Backlog", "warn", lambda each: each.open),
+    Measure("latency", "Latency", "b", lambda each: each.latency),
+    Measure("messages", "Messages", "a", lambda each: each.messages),
+)
+
+End = tuple[int, str]
+"""A row or column: 0 and the name of a chain; ``UNSEEN``, ``OTHERS``. No chain's name is taken for one of these."""
+
+UNSEEN, OTHERS = (1, "not seen"), (2, "others")
+
+Pairs = Mapping[tuple[str | None, str | None], Figures]
+Cells = Mapping[tuple[End, End], Figures]
+
+
+def matrix(
+    cells: Cells,
+    *,
+    ident: str = "matrix",
+    shown: str | None = None,
+    latency: str = "delivery, p99",
+    unit: str = "seconds",
+) -> Markup:
+    """Return the matrix of lanes, with a choice of what shades it.
+
+    Args:
+        cells: figures by source and destination (``folded``).
+        ident: begins the names of what is in it, so that a page may have several.
+        shown: the measure that is chosen at first; None: the first of which there is something.
+        latency: what the latency of a cell is.
+        unit: of the latency.
+    """
+    measures = [each for each in MEASURES if any(each.figure(found) for found in cells.values())] or [MEASURES[-1]]
+    first = next((each.ident for each in measures if each.ident == shown), measures[0].ident)
+    sources = sorted({source for source, _ in cells}, key=_in_order)
+    destinations = sorted({destination for _, destination in cells}, key=_in_order)
+    choices = []
+    for each in measures:
+        own = f"{ident}-{each.ident}"
+        mark = {"type": "radio", "name": ident, "id": own, "value": each.ident}
+        box = element("input", {**mark, "checked": "checked" if each.ident == first else None})
+        choices.append(box + element("label", {"for": own}, each.title))
+    legend = element("legend", {"class": "quiet"}, "Shaded by")
+    parts = [element("fieldset", {"class": "choices"}, [legend, *choices])]
+    said = [_Said(each, latency, unit) for each in measures]
+    parts += [_panel(each, sources, destinations, cells) for each in said]
+    return element("div", {"class": "matrix"}, parts)
+
+
+def folded(pairs: Pairs, most: int = MOST_CHAINS) -> dict[tuple[End, End], Figures]:
+    """Return figures by (source, destination), None being not seen, as cells of a matrix with at most ``most`` rows:
+    first of the chains with violations, then with backlog, then with messages; the others are one together."""
+    weights: dict[str | None, list[int]] = {}
+    for (source, destination), found in pairs.items():
+        for chain in {source, destination}:
+            own = weights.setdefault(chain, [0, 0, 0])
+            for place, figure in enumerate((found.violated, found.open, found.messages)):
+                own[place] += figure
+    ordered: list[str | None] = sorted(
+        weights, key=lambda chain: (*(-each for each in weights[chain]), chain is None, chain or "")
+    )
+    kept = set(ordered if len(ordered) <= most else ordered[: most - 1])
+
+    def end(chain: str | None) -> End:
+        return OTHERS if chain not in kept else UNSEEN if chain is None else (0, chain)
+
+    cells: dict[tuple[End, End], Figures] = {}
+    for (source, destination), found in pairs.items():
+        cell = end(source), end(destination)
+        cells[cell] = cells.get(cell, Figures()) + found
+    return cells
+
+
+def _in_order(end: End) -> tuple[int, list[tuple[int, int, str]]]:
+    """Order names as people do: numbers in them by their value."""
+    parts = re.split(r"([0-9]{1,18})", end[1])
+    return end[0], [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A measure and how its figures are shown."""
+
+    of: Measure
+    latency: str
+    unit: str
+
+    def text(self, figure: float) -> str:
+        return in_unit(figure, self.unit) if self.of.ident == "latency" else narrow(figure)
+
+
+def _panel(said: _Said, sources: Sequence[End], destinations: Sequence[End], cells: Cells) -> Markup:
+    measure = said.of
+    figures = {place: figure for place, found in cells.items() if (figure := measure.figure(found))}
+    most = max(figures.values(), default=0.0)
+    corner = element("td", {"class": "corner"}, "from ↓ to →")
+    heads = [element("th", {"scope": "col"}, element("span", {}, _chain(each))) for each in destinations]
+    lines = [element("thead", {}, element("tr", {}, [corner, *heads]))]
+    for source in sources:
+        row = [element("th", {"scope": "row"}, _chain(source))]
+        row += [_square(said, cells.get((source, each)), most) for each in destinations]
+        lines.append(element("tr", {}, row))
+    titled = f"{measure.title} of lanes: rows are sources, columns destinations"
+    if measure.ident == "latency":
+        titled += f" ({said.latency}, of the slowest lane)"
+    caption = element("caption", {"class": "quiet"}, titled)
+    inner = element("table", {"class": f"heat tone-{measure.tone}"}, [caption, *lines])
+    scroll = {"tabindex": 0, "role": "region", "aria-label": titled}
+    return element("div", {"class": f"panel of-{measure.ident} scroll", **scroll}, [inner, _legend(said, most)])
+
+
+def _square(said: _Said, found: Figures | None, most: float) -> Markup:
+    if found is None:
+        return element("td", {"class": "blank"}, Markup(""))
+    figure = said.of.figure(found)
+    tip = [many(found.lanes, "lane"), many(found.messages, "message"), f"{count(found.open)} open"]
+    tip += [many(found.violated, "violation")] if found.violated else []
+    tip += [f"{said.latency}: {in_unit(found.latency, said.unit)}"] if found.latency is not None else []
+    text = plain("·" if figure is None else said.text(figure))
+    if found.href is not None:
+        text = element("a", {"href": found.href}, text)
+    return element("td", {"class": f"heat-{level(figure or 0, most)}", "title": ", ".join(tip)}, text)
+
+
+def level(figure: float, most: float) -> int:
+    """Return the shade of a figure, 0 for nothing: by its root, so that small ones are told from none."""
+    return 0 if figure <= 0 else max(1, min(LEVELS, math.ceil(LEVELS * math.sqrt(figure / most))))
+
+
+def _legend(said: _Said, most: float) -> Markup:
+    squares = [element("i", {"class": f"heat-{each} tone-{said.of.tone}"}, Markup("")) for each in range(1, LEVELS + 1)]
+    ends = plain("0"), plain(said.text(most))
+    return element("p", {"class": "heat-legend", "aria-hidden": "true"}, [ends[0], *squares, ends[1]])
+
+
+def _chain(end: End) -> Markup:
+    return name(end[1], 20) if end[0] == 0 else element("em", {}, end[1])
+
+
+__all__ = [
+    "LEVELS", "MEASURES", "MOST_CHAINS", "OTHERS", "UNSEEN", "Cells", "Figures", "Pairs", "folded", "level", "matrix",
+]  # fmt: skip

@@ -1,0 +1,127 @@
+"""A whole page: one HTML document that asks nothing of any other place."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from causeway.report.tables import shape
+from causeway.report.text import count, in_unit, many, name, time_text
+
+_TEMPLATES = "templates"
+
+
+def _content(file: str) -> str:
+    return (files("causeway.report") / _TEMPLATES / file).read_text(encoding="utf-8")
+
+
+STYLE = _content("theme.css")
+"""The theme: colours as variables, light and dark; classes of all pieces."""
+
+SCRIPT = _content("page.js")
+"""Tips of charts, the choice of colours, filters of tables. A page is whole without it."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page. ``ident``: its anchor; ``title``: None: it has none of its own and is not in the navigation;
+    ``lead``: a sentence below the title."""
+
+    ident: str
+    title: str | None
+    body: Markup
+    lead: str | None = None
+
+
+def page(
+    title: str,
+    sections: Sequence[Section],
+    *,
+    verdict: str | None = None,
+    foot: Sequence[str] = (),
+    head: Markup = Markup(""),  # noqa: B008
+    policy: bool = True,
+) -> str:
+    """Return an HTML document with its style and script in it.
+
+    Args:
+        title: of the document; a name from a ledger may be in it.
+        sections: in their order.
+        verdict: colours the sign in the bar and in the tab (``tables.VERDICTS``).
+        foot: lines at the end.
+        head: more elements of the head.
+        policy: whether the document states its content security policy itself; a server sends it as a header instead.
+    """
+    return rendered(
+        "page.html",
+        title=title,
+        sections=sections,
+        verdict=verdict,
+        foot=foot,
+        head=head,
+        policy=content_security_policy() if policy else None,
+        style=Markup(STYLE),
+        script=Markup(SCRIPT),
+        icon=_icon(verdict),
+    )
+
+
+def content_security_policy(*, live: bool = False) -> str:
+    """Return what a page may load: nothing but its own style and script, by their digests. ``live``: and what the
+    server answers that the page came from."""
+    style, script = (f"'sha256-{_digest(text)}'" for text in (STYLE, SCRIPT))
+    own = ["connect-src 'self'", "frame-ancestors 'none'"] if live else []
+    parts = ["default-src 'none'", f"style-src {style}", f"script-src {script}", "img-src data:", *own]
+    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
+
+
+def rendered(template: str, **content: Any) -> str:
+    """Return a template of this package, filled; what is not ``Markup`` is escaped."""
+    return environment().get_template(template).render(**content)
+
+
+def piece(template: str, **content: Any) -> Markup:
+    """Return a template as a piece of a page."""
+    return Markup(rendered(template, **content))
+
+
+@cache
+def environment() -> Environment:
+    """Return the templates of this package, which escape all text."""
+    loader = PackageLoader("causeway.report", _TEMPLATES)
+    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    found.filters |= {"name": name, "count": count, "many": many, "in_unit": in_unit, "time": time_text, "shape": shape}
+    return found
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+_SIGNS = {
+    "holds": ("#137a47", "M4 8.5l2.8 2.8L12 5.2"),
+    "violated": ("#bd261b", "M5 5l6 6M11 5l-6 6"),
+    "unknown": ("#b07a10", "M8 4v5M8 11.4v.2"),
+    None: ("#1f57c3", "M4 8h8"),
+}
+
+
+def _icon(verdict: str | None) -> str:
+    colour, sign = _SIGNS[verdict]
+    drawn = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" '
+        f'fill="{colour}"/><path d="{sign}" fill="none" stroke="#fff" stroke-width="2" '
+        f'stroke-linecap="round"/></svg>'
+    )
+    return "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
+
+
+__all__ = ["SCRIPT", "STYLE", "Section", "content_security_policy", "environment", "page", "piece", "rendered"]

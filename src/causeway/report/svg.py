@@ -1,0 +1,63 @@
+"""Pieces of SVG: numbers as short as they can be, elements with escaped values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from markupsafe import Markup, escape
+
+TONES = ("a", "b", "c", "d", "e", "f", "good", "bad", "warn", "muted")
+"""What colours a series; the theme says with which colour."""
+
+
+def tone_class(tone: str) -> str:
+    """Return the class of a tone. Raises ``ValueError`` for one that the theme does not have."""
+    if tone not in TONES:
+        raise ValueError(f"tone {tone}: must be one of {', '.join(TONES)}")
+    return f"tone-{tone}"
+
+
+def number(value: float) -> str:
+    """Return a coordinate, to a hundredth."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def share(value: float) -> str:
+    """Return a share of the width as per cent."""
+    return f"{number(100 * value)}%"
+
+
+def element(tag: str, attributes: dict[str, object], content: Iterable[Markup] | Markup | str = "") -> Markup:
+    """Return an element; ``_`` in names of attributes is ``-``, and those that are None are left out."""
+    named = Markup("").join(
+        Markup(' {}="{}"').format(key.replace("_", "-"), value if isinstance(value, str) else str(value))
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = escape(content) if isinstance(content, str) else Markup("").join(content)
+    name = Markup(tag)
+    return Markup("<{}{}>{}</{}>").format(name, named, inner, name)
+
+
+def path(points: Iterable[tuple[float, float] | None]) -> str:
+    """Return the path through points; None ends a line, and the next point begins another one. A point alone is a
+    short stroke, so that it is seen."""
+    parts: list[str] = []
+    run: list[str] = []
+
+    def end() -> None:
+        if run:
+            parts.append("M" + "L".join(run) + ("h.01" if len(run) == 1 else ""))
+            run.clear()
+
+    for point in points:
+        if point is None:
+            end()
+        else:
+            run.append(f"{number(point[0])} {number(point[1])}")
+    end()
+    return "".join(parts)
+
+
+__all__ = ["TONES", "element", "number", "path", "share", "tone_class"]

@@ -1,0 +1,160 @@
+"""Tables, badges and figures as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from causeway.report.svg import element
+from causeway.report.text import count, many, name, plain, time_text
+
+KINDS = ("text", "number", "name", "time", "code")
+"""What a column holds: words, figures, names from the ledger, times, or digits that are read one by one."""
+
+VERDICTS = ("holds", "violated", "unknown")
+
+_SHAPES = {
+    "holds": "M3 8.5l3.2 3.2L13 4.8",
+    "violated": "M4 4l8 8M12 4l-8 8",
+    "unknown": "M5.5 6a2.5 2.5 0 1 1 3.6 2.2c-.8.4-1.1.8-1.1 1.6M8 12.4v.2",
+}
+"""What is drawn beside a verdict, so that it is told apart without colours."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table. ``hint``: what its title means, in a sentence."""
+
+    title: str
+    kind: str = "text"
+    hint: str | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cell that leads to another place of the page."""
+
+    text: str
+    href: str
+
+
+Cell = str | int | float | Markup | Link | None
+
+
+def table(
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    caption: str,
+    more: int = 0,
+    idents: Sequence[str | None] | None = None,
+    stacked: bool = False,
+    visible: bool = False,
+    empty: str = "Nothing.",
+) -> Markup:
+    """Return a table that scrolls on its own where it is wider than the page.
+
+    Args:
+        columns: titles and kinds (``KINDS``).
+        rows: a cell for each column.
+        caption: what the rows are.
+        more: so many rows are not shown.
+        idents: of each row the anchor that others link to.
+        stacked: on a phone each row is a block, each cell a line.
+        visible: whether the caption is shown, or only read aloud.
+        empty: what is said where there are no rows.
+    """
+    body = []
+    for place, row in enumerate(rows):
+        cells = [
+            _cell(column, value, first=number == 0)
+            for number, (column, value) in enumerate(zip(columns, row, strict=True))
+        ]
+        body.append(element("tr", {"id": idents[place] if idents is not None else None}, cells))
+    if not body:
+        return element("p", {"class": "empty"}, empty)
+    heads = [
+        element("th", {"scope": "col", "class": column.kind if column.kind == "number" else None, "title": column.hint},
+                column.title)
+        for column in columns
+    ]  # fmt: skip
+    parts = [
+        element("caption", {"class": None if visible else "quiet"}, caption),
+        element("thead", {}, element("tr", {}, heads)),
+        element("tbody", {}, body),
+    ]
+    if more > 0:
+        said = f"{many(more, 'more row')} not shown"
+        parts.append(element("tfoot", {}, element("tr", {}, element("td", {"colspan": len(columns)}, said))))
+    inner = element("table", {"class": "stacked" if stacked else None}, parts)
+    return element("div", {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": caption}, inner)
+
+
+def _cell(column: Column, value: Cell, *, first: bool) -> Markup:
+    shown = _shown(column.kind, value)
+    kind = column.kind if column.kind in ("number", "code", "time") else None
+    if first:
+        return element("th", {"scope": "row", "class": kind}, shown)
+    empty = "none" if not shown else None
+    classes = " ".join(each for each in (kind, empty) if each) or None
+    return element("td", {"class": classes, "data-label": column.title}, shown)
+
+
+def _shown(kind: str, value: Cell) -> Markup:
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, Link):
+        return element("a", {"href": value.href}, name(value.text))
+    if value is None:
+        return Markup("")
+    if kind == "number" and not isinstance(value, str):
+        return plain(count(value))
+    if kind == "time" and not isinstance(value, str):
+        return plain(time_text(value))
+    if kind in ("name", "code"):
+        return name(str(value))
+    return plain(value)
+
+
+def badge(verdict: str, text: str | None = None) -> Markup:
+    """Return a verdict with its shape. ``text``: instead of its word."""
+    return element("span", {"class": f"badge {verdict}"}, shape(verdict) + plain(text or verdict))
+
+
+def shape(verdict: str) -> Markup:
+    """Return the shape of a verdict. Raises ``ValueError`` for a word that is none."""
+    if verdict not in VERDICTS:
+        raise ValueError(f"verdict {verdict}: must be one of {', '.join(VERDICTS)}")
+    drawn = element("path", {"d": _SHAPES[verdict]})
+    box = {"viewBox": "0 0 16 16", "width": 16, "height": 16, "aria-hidden": "true"}
+    return element("svg", {"class": "shape", **box}, drawn)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A figure that is shown large. ``note``: a few words below it; ``verdict``: which colour it has."""
+
+    title: str
+    figure: str
+    note: str | Markup | None = None
+    verdict: str | None = None
+    href: str | None = None
+
+
+def facts(pairs: Sequence[Fact]) -> Markup:
+    """Return large figures side by side."""
+    cells = []
+    for each in pairs:
+        figure = plain(each.figure)
+        if each.href is not None:
+            figure = element("a", {"href": each.href}, figure)
+        parts = [element("dt", {}, each.title), element("dd", {"class": "figure"}, figure)]
+        if each.note is not None:
+            parts.append(element("dd", {"class": "note"}, plain(each.note)))
+        cells.append(element("div", {"class": f"fact {each.verdict or ''}".strip()}, parts))
+    return element("dl", {"class": "facts"}, cells)
+
+
+__all__ = ["KINDS", "VERDICTS", "Cell", "Column", "Fact", "Link", "badge", "facts", "shape", "table"]
