@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,9 +16,10 @@ from causeway.audit.auditing import CHECK_NAMES, Audit, Check
 from causeway.audit.passing import LIMIT
 from causeway.ledger.schema import TABLES
 from causeway.model.errors import InvalidInput
-from causeway.network.tracing import Traced, trace
+from causeway.network.tracing import Traced, lives, trace
 from causeway.pipeline.lake_taking import is_lake, ledger_of
 from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_search import MessageKey
 from causeway.pipeline.ledger_store import Ledger, open_ledger
 
 if TYPE_CHECKING:
@@ -98,6 +99,11 @@ class Findings:
 
     def __init__(self, audit: Audit, checks: Mapping[str, Check]) -> None:
         self._audit, self.checks = audit, dict(checks)
+
+    @property
+    def audit(self) -> Audit:
+        """Return the whole audit, as ``audit.auditing`` makes it."""
+        return self._audit
 
     @property
     def holds(self) -> bool:
@@ -195,6 +201,15 @@ class OpenedLedger:
     def trace(self, message: str | None = None, **narrowing: str | int | None) -> Traced:
         """Return the life of a message and of those that belong to it; as of ``network.tracing.trace``."""
         return trace(self._ledger, message, **narrowing)
+
+    def lives(self, messages: Sequence[MessageKey]) -> Traced:
+        """Return the lives of messages that are known by their keys; as of ``network.tracing.lives``."""
+        return lives(self._ledger, messages)
+
+    @property
+    def stored(self) -> Ledger:
+        """Return the stored ledger that it reads."""
+        return self._ledger
 
     def __getattr__(self, name: str) -> Rows:
         if name.startswith("_") or name not in TABLES:
