@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from causeway.pipeline.rounds import Rounds, begun, executed, moved_state, said_
 from causeway.pipeline.schemas import stamped_schema
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import WHOLE_BYTES
+from causeway.proofs.work import together
 from causeway.protocols.contract import HEADERS_SCHEMA, RoundResult, Shown, StateTable, Tick
 
 ROW_GROUP = 1 << 16
@@ -61,7 +62,8 @@ class Written:
     """What one bucket wrote in a commit: what fits a manifest (which has the same names), what it ``said`` of each
     height, with its tick, and what it ``offers`` at the last.
 
-    ``warm``: whether the state that it began with was in memory.
+    ``warm``: whether the state that it began with was in memory. ``work``: what was counted of the rounds' work
+    (``proofs.work``).
     """
 
     bucket: int
@@ -71,6 +73,7 @@ class Written:
     files: Mapping[str, Seal]
     offers: Offers
     warm: bool = True
+    work: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,8 @@ def run_bucket(deployment: Deployment, lake: Lake, bucket: int, before: Manifest
     state, files, warm = _state(reader, tick)
     result = executed(reader, state, tick, outside)
     stored = _Stored(files, state.frames())
-    return replace(_written(deployment, lake, bucket, tick, result, stored, before.files), warm=warm)
+    written = _written(deployment, lake, bucket, tick, result, stored, before.files)
+    return replace(written, warm=warm, work=result.work)
 
 
 def _run_group(reader: Reader, group: Group) -> Written:
@@ -120,10 +124,11 @@ def _run_group(reader: Reader, group: Group) -> Written:
     rounds.go_on_from(before)
     began, held, started = rounds.states[reader.bucket], rounds.held, time.monotonic()
     said: list[tuple[Tick, Said]] = []
+    done: list[Mapping[str, int]] = []
     tick, outside = group.first, group.outside
     while True:
         try:
-            rounds.run(tick, outside)
+            done += [result.work for result in rounds.run(tick, outside)]
         except CausewayError:
             if not said:
                 raise
@@ -142,7 +147,7 @@ def _run_group(reader: Reader, group: Group) -> Written:
     )
     rounds.forget(rounds.line.height)
     _keep(lake, reader.bucket, _Kept(rounds.line.height, written.state, rounds.states[reader.bucket], rounds))
-    return replace(written, warm=kept is not None)
+    return replace(written, warm=kept is not None, work=together(done))
 
 
 def write_heights(

@@ -111,12 +111,13 @@ class Manifest:
     (``at``), by default the last.
 
     ``number``: counts the commits of a lake. ``lines``: its heights. ``last_state``: table -> bucket -> files, at the
-    last of them. ``log``: log table -> bucket -> file with the rows of all of them. ``totals``: how many rows each log
-    table has by the last. ``outside``: kind -> file of what was recorded for the tick, of a commit of one height.
-    ``exchange``: what the buckets offer each other, None where there is one. ``offers``: bucket -> file of what it
-    offers and had no room for there. ``files``: file -> its seal, for all files that are named here. ``parent``: the
-    digest of the manifest before, of ``lake.json`` for the first. ``epoch``: which claim on the lake it was written
-    under. ``compacted``: how far the log tables were compacted by then. ``seen``: which of its heights is looked at.
+    last of them. ``log``: log table -> bucket -> file with the rows of all of them. ``totals``: how many rows each
+    log table has by the last. ``work``: what was counted of the rounds' work by then (``proofs.work``).
+    ``outside``: kind -> file of what was recorded for the tick, of a commit of one height. ``exchange``: what the
+    buckets offer each other, None where there is one. ``offers``: bucket -> file of what it offers and had no room
+    for there. ``files``: file -> its seal, for all files that are named here. ``parent``: the digest of the
+    manifest before, of ``lake.json`` for the first. ``epoch``: which claim on the lake it was written under.
+    ``compacted``: how far the log tables were compacted by then. ``seen``: which of its heights is looked at.
 
     In the file every name of a file has its seal behind it: [file, length, digests]. The files of a state table are
     one such, or an object with ``rows``, ``gone`` and ``held`` (``Parts``).
@@ -127,6 +128,7 @@ class Manifest:
     last_state: Mapping[str, Mapping[str, Parts]] = field(default_factory=dict)
     log: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
+    work: Mapping[str, int] = field(default_factory=dict)
     outside: Mapping[str, str] = field(default_factory=dict)
     exchange: Exchange | None = None
     offers: Mapping[str, str] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from causeway.pipeline.nearest import nearest
 from causeway.pipeline.reading import Made, Reader, different_chains
 from causeway.pipeline.record import Outside
 from causeway.pipeline.reverted import gone_back_to
+from causeway.proofs import work
 from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Tick
 from causeway.protocols.partition import part, union
 
@@ -33,13 +34,17 @@ def executed(reader: Reader, state: Any, tick: Tick, outside: Outside) -> RoundR
     deployment = reader.deployment
     kernel, chains = deployment.kernel, deployment.chains(reader.bucket)
     ingress, carried = deployment.ingress(tick.tick, outside, chains), deployment.carried(outside, chains)
+    begun = work.snapshot()
     plan = kernel.plan(state, chains, reader.view(state.frames()), ingress, carried, tick)
+    planned = work.since(begun)
     offered, again = reader.entries(plan.reads)
     rows, past = reader.rows(plan.reads.rows), reader.past(plan.reads.past)
     headers, before = reader.headers(plan.reads.headers), reader.ingress(plan.reads.ingress)
     at_hand = nearest(reader, plan.reads.nearest)
     inputs = Inputs(ingress, carried, offered, again, rows, past, headers, before, at_hand)
-    return kernel.round(state, chains, plan, inputs, tick)
+    begun = work.snapshot()
+    result = kernel.round(state, chains, plan, inputs, tick)
+    return replace(result, work=work.together([planned, work.since(begun)]))
 
 
 def moved_state(reader: Reader, tick: Tick) -> Any:

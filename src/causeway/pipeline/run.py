@@ -17,6 +17,7 @@ from causeway.pipeline.layout import height_folder
 from causeway.pipeline.manifests import Parts
 from causeway.pipeline.offers import write_exchange
 from causeway.pipeline.record import NOTHING, Outside
+from causeway.proofs.work import together
 
 
 def commit_genesis(executor: Executor, lake: Lake, claim: WriterClaim | None = None) -> Manifest:
@@ -63,7 +64,9 @@ def commit_written(
     for line in manifest.lines:
         for name, count in line.rows.items():
             totals[name] = totals.get(name, 0) + count
-    manifest = replace(manifest, parent=before.digest, totals=totals, compacted=compacted or before.compacted)
+    work = together([before.work, *(part.work for part in written)])
+    manifest = replace(manifest, parent=before.digest, totals=totals, work=work)
+    manifest = replace(manifest, compacted=compacted or before.compacted)
     if check is not None:
         check(manifest)
     return _committed(lake, claim, manifest)

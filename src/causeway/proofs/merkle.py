@@ -7,12 +7,12 @@ unchanged. Trees of the same shape with another prefix of inner nodes give their
 
 from __future__ import annotations
 
-from hashlib import sha256
+import hashlib
 
 import numpy as np
 
 from causeway.model.order import Groups, Rows
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, digest_slices
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, digest_slices, sha256
 
 LEAF_PREFIX = b"\x00"
 INNER_PREFIX = b"\x01"
@@ -20,7 +20,7 @@ INNER_PREFIX = b"\x01"
 FEW = 1024
 """Leaves up to which a loop is faster than the fixed cost of a level in columns."""
 
-EMPTY_ROOT = sha256(b"").digest()
+EMPTY_ROOT = hashlib.sha256(b"").digest()
 """The root over no leaves."""
 
 
@@ -42,7 +42,7 @@ def _root(nodes: list[bytes], prefix: bytes) -> bytes:
     """Return the root of one tree of few leaves."""
     while len(nodes) > 1:
         pairs = zip(nodes[::2], nodes[1::2], strict=False)
-        above = [sha256(prefix + left + right).digest() for left, right in pairs]
+        above = [sha256(prefix + left + right) for left, right in pairs]
         nodes = [*above, nodes[-1]] if len(nodes) % 2 else above
     return nodes[0]
 

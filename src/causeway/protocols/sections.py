@@ -15,6 +15,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame
 from causeway.model.joins import over
 from causeway.model.order import Rows, groups_of
+from causeway.proofs.hashing import HashFunction, counted
 
 OWN_PALLET = "Causeway"
 """The pallet of what the references of Substrate chains give no storage key."""
@@ -90,6 +91,7 @@ def hashed_rows(
     texts = [_content(part[name]) for name in part.names if not isinstance(part[name], np.ndarray)]
     packed = _packed(part)
     rows, width = packed.view(np.uint8).data, packed.dtype.itemsize
+    counted(HashFunction.SHA256, len(hashed))
     for chain, start, stop in zip(hashed.tolist(), first.tolist(), end.tolist(), strict=True):
         accumulated = hashlib.sha256(rows[start * width : stop * width])
         for data, offsets in texts:
@@ -118,6 +120,7 @@ def hashed_columns(
         return section
     part, first, end = _part(frame, section.starts[hashed], section.stops[hashed])
     columns = [(part[name], _widths(part[name], first, end)) for name in part.names]
+    counted(HashFunction.SHA256, len(hashed))
     for row, (chain, start, stop) in enumerate(zip(hashed.tolist(), first.tolist(), end.tolist(), strict=True)):
         accumulated = hashlib.sha256((stop - start).to_bytes(8, "big"))
         for column, widths in columns:

@@ -9,9 +9,18 @@ from causeway.proofs.hashing.columns import (
     digest_slices,
     digest_values,
 )
-from causeway.proofs.hashing.functions import DIGEST_BYTES, Digests, HashFunction, binary_rows, blake2_256, keccak256
+from causeway.proofs.hashing.functions import (
+    DIGEST_BYTES,
+    Digests,
+    HashFunction,
+    binary_rows,
+    blake2_256,
+    counted,
+    keccak256,
+    sha256,
+)
 
 __all__ = [
-    "DIGEST_BYTES", "Digests", "HashFunction", "binary_rows", "blake2_256", "digest_in_pieces", "digest_pairs",
-    "digest_rows", "digest_slices", "digest_values", "keccak256",
+    "DIGEST_BYTES", "Digests", "HashFunction", "binary_rows", "blake2_256", "counted", "digest_in_pieces",
+    "digest_pairs", "digest_rows", "digest_slices", "digest_values", "keccak256", "sha256",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.proofs.hashing import engines
-from causeway.proofs.hashing.functions import DIGEST_BYTES, Digests, HashFunction, one_by_one
+from causeway.proofs.hashing.functions import DIGEST_BYTES, Digests, HashFunction, counted, one_by_one
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
@@ -38,6 +38,7 @@ def digest_slices(
     if len(starts) != len(stops):
         raise ValueError(f"{len(starts)} starts and {len(stops)} stops: there must be as many of both")
     digests = _room(len(starts), out)
+    counted(function, len(starts))
     engine = engines.engine_for(function, len(starts))
     if engine is None:
         _one_by_one(function, data, starts, stops, prefix, digests)
@@ -73,6 +74,7 @@ def digest_rows(function: HashFunction, rows: Bytes, *, prefix: bytes = b"", out
         raise ValueError(f"rows to hash are uint8 in the shape (n, width), not {rows.dtype} in {rows.shape}")
     length, width = rows.shape
     digests = _room(length, out)
+    counted(function, length)
     engine = engines.engine_for(function, length)
     if engine is None or len(prefix) > engine.longest_prefix or width + len(prefix) > engine.longest:
         ends = np.arange(length + 1) * width
@@ -129,6 +131,7 @@ def digest_pairs(
     if engine is None or len(prefix) > engine.longest_prefix:
         return digest_rows(function, np.concatenate([left, right], axis=1), prefix=prefix, out=out)
     digests = _room(len(left), out)
+    counted(function, len(left))
     left, right = (side if side.strides[1] == 1 else np.ascontiguousarray(side) for side in (left, right))
     engine.pairs(prefix, left, right, digests)
     return digests

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from Crypto.Hash import keccak
 
+from causeway.proofs.work import BLAKE2B_256, KECCAK_256, SHA256, done
+
 Digests = npt.NDArray[np.uint8]
 """Shape (n, 32)."""
 
@@ -27,8 +29,13 @@ class HashFunction(Enum):
 
 
 def one_by_one(function: HashFunction) -> Callable[[bytes | memoryview], bytes]:
-    """Return the function that hashes one value."""
+    """Return the function that hashes one value; who calls it for many counts them (``counted``)."""
     return _ONE[function]
+
+
+def counted(function: HashFunction, count: int) -> None:
+    """Count so many hashes."""
+    done[function.value] += count
 
 
 def binary_rows(rows: npt.NDArray[np.uint8]) -> pa.BinaryArray:
@@ -41,17 +48,32 @@ def binary_rows(rows: npt.NDArray[np.uint8]) -> pa.BinaryArray:
 
 def sha256(data: bytes | bytearray | memoryview) -> bytes:
     """Return the SHA-256 digest of ``data``."""
+    done[SHA256] += 1
     return hashlib.sha256(data).digest()
 
 
 def blake2_256(data: bytes | bytearray | memoryview) -> bytes:
     """Return the BLAKE2b digest of 32 bytes of ``data``."""
+    done[BLAKE2B_256] += 1
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def keccak256(data: bytes | bytearray | memoryview) -> bytes:
     """Return the Keccak-256 digest of ``data``."""
+    done[KECCAK_256] += 1
     return keccak.new(digest_bits=256, data=data).digest()
 
 
-_ONE = {HashFunction.SHA256: sha256, HashFunction.BLAKE2B_256: blake2_256, HashFunction.KECCAK_256: keccak256}
+def _sha256(data: bytes | bytearray | memoryview) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _blake2_256(data: bytes | bytearray | memoryview) -> bytes:
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+
+
+def _keccak256(data: bytes | bytearray | memoryview) -> bytes:
+    return keccak.new(digest_bits=256, data=data).digest()
+
+
+_ONE = {HashFunction.SHA256: _sha256, HashFunction.BLAKE2B_256: _blake2_256, HashFunction.KECCAK_256: _keccak256}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from causeway.proofs.hashing import sha256
+
 
 def domain(name: str) -> bytes:
     """Return the domain separator of ``name``: its length in one byte, then its letters."""
@@ -20,14 +22,14 @@ EMPTY_DIGEST = hashlib.sha256(EMPTY_DOMAIN).digest()
 
 def leaf_digest(value: bytes) -> bytes:
     """Return the hash of a leaf that holds ``value``."""
-    return hashlib.sha256(LEAF_DOMAIN + value).digest()
+    return sha256(LEAF_DOMAIN + value)
 
 
 def labeled_digest(label: bytes, subtree: bytes) -> bytes:
     """Return the hash of a node that puts ``label`` on the subtree with the digest ``subtree``."""
-    return hashlib.sha256(LABELED_DOMAIN + label + subtree).digest()
+    return sha256(LABELED_DOMAIN + label + subtree)
 
 
 def fork_digest(left: bytes, right: bytes) -> bytes:
     """Return the hash of a fork of two subtrees, from their digests."""
-    return hashlib.sha256(FORK_DOMAIN + left + right).digest()
+    return sha256(FORK_DOMAIN + left + right)

@@ -6,7 +6,6 @@ read and judged, by itself, and the others are copies of it with digests of thei
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.proofs.errors import ProofError
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_pairs
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_pairs, sha256
 from causeway.proofs.ic.digest_columns import RIGHT, labeled_digests, leaf_digests
 from causeway.proofs.ic.digests import FORK_DOMAIN
 from causeway.proofs.ic.leb128 import encode_leb128
@@ -164,4 +163,4 @@ class _Marking:
 
 def _mark(number: int) -> bytes:
     """Return a digest that stands nowhere but where it is put."""
-    return hashlib.sha256(b"mark" + number.to_bytes(8, "big")).digest()
+    return sha256(b"mark" + number.to_bytes(8, "big"))

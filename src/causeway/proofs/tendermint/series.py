@@ -7,9 +7,9 @@ The bytes are those of ``building.sign_header`` and ``HeaderUpdate.encode``; tes
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import sha256
 from typing import NamedTuple
 
+from causeway.proofs.hashing import sha256
 from causeway.proofs.merkle import INNER_PREFIX, LEAF_PREFIX
 from causeway.proofs.tendermint.building import Keys, make_header
 from causeway.proofs.tendermint.commit import CommitSignature, Flag, vote_sign_bytes
@@ -107,8 +107,8 @@ class SignedSeries:
 
 
 def _leaf(data: bytes) -> bytes:
-    return sha256(LEAF_PREFIX + data).digest()
+    return sha256(LEAF_PREFIX + data)
 
 
 def _inner(left: bytes, right: bytes) -> bytes:
-    return sha256(INNER_PREFIX + left + right).digest()
+    return sha256(INNER_PREFIX + left + right)

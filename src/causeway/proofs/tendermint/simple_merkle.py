@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 
+from causeway.proofs.hashing import sha256
 from causeway.proofs.merkle import EMPTY_ROOT, INNER_PREFIX, LEAF_PREFIX
 
 
@@ -12,10 +12,10 @@ def simple_root(leaves: Sequence[bytes]) -> bytes:
     """Return the Merkle root over ``leaves`` (IBC reference 2.6, ``simple``); ``EMPTY_ROOT`` over none."""
     if not leaves:
         return EMPTY_ROOT
-    nodes = [sha256(LEAF_PREFIX + leaf).digest() for leaf in leaves]
+    nodes = [sha256(LEAF_PREFIX + leaf) for leaf in leaves]
     while len(nodes) > 1:
         paired = len(nodes) & ~1
-        above = [sha256(INNER_PREFIX + nodes[i] + nodes[i + 1]).digest() for i in range(0, paired, 2)]
+        above = [sha256(INNER_PREFIX + nodes[i] + nodes[i + 1]) for i in range(0, paired, 2)]
         # An odd last node moves up unchanged.
         nodes = above + nodes[paired:]
     return nodes[0]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from causeway.model.ledger import Via
+from causeway.proofs.work import proved_bytes
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.evidence import Evidence
@@ -167,6 +168,7 @@ class Results:
 
     def offer(self, offer: Offer, block: Block, relayer: int, user: int | None = None) -> Refusal:
         """Offer a header, note what came of it, and return it."""
+        proved_bytes(len(offer.header))
         return self._client_call(CallKind.UPDATE, offer, update_header, block, relayer, user)
 
     def accuse(self, accusation: Accusation, block: Block, relayer: int, user: int | None = None) -> Refusal:

@@ -5,8 +5,6 @@ A leaf's hash is SHA256(00 || uvarint(len key) || key || 20 || SHA256(value)), a
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -21,6 +19,7 @@ from causeway.proofs.hashing import (
     binary_rows,
     digest_in_pieces,
     digest_rows,
+    sha256,
 )
 from causeway.proofs.merkle import LEAF_PREFIX
 from causeway.proofs.varints import uvarint
@@ -143,7 +142,7 @@ def end_leaves(queues: Frame, part: bytes, hashed: Digests, zones: Zones) -> Dig
 def leaf_of(key: bytes, value: bytes) -> bytes:
     """Return the leaf hash of one entry of a store."""
     head = LEAF_PREFIX + uvarint(len(key)) + key + bytes([DIGEST_BYTES])
-    return hashlib.sha256(head + hashlib.sha256(value).digest()).digest()
+    return sha256(head + sha256(value))
 
 
 __all__ = [

@@ -13,8 +13,9 @@ import numpy as np
 from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.order import Groups, Rows
-from causeway.proofs.forest import leaf_roots, run_roots, sides_of_each
+from causeway.proofs.forest import LevelSides, leaf_roots, run_roots, sides_of_each
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
+from causeway.proofs.work import proved_bytes
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import end_leaves, index_leaves, position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, MAX_INDEX, TAIL_KEY, Part
@@ -73,6 +74,8 @@ def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, context:
     sides, side_counts = _sides(runs)
     row = np.full(len(rows), NO_PROOF, dtype=np.int64)
     if not single:
+        # Who submits a run brings its proof, whoever else does.
+        proved_bytes(DIGEST_BYTES * int(side_counts[of_row].sum()))
         row[covered] = of_row
         roots = run_roots(shown, groups, runs["position"], runs["size"], sides, side_counts)
         return Evidence(roots, single, row, positions)
@@ -80,8 +83,15 @@ def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, context:
     first = np.maximum(rows["begin"][covered], runs["first"][of_row]) - runs["first"][of_row]
     first[rows["alteration"][covered] == Alteration.FOREIGN] = 0  # whatever its indices are, it is shown from its begin
     row[covered] = groups.starts[of_row] + first.astype(np.int64)
-    roots = leaf_roots(shown, own_position, groups.spread(runs["size"]), own_sides)
+    roots = leaf_roots(shown, own_position, groups.spread(runs["size"]), _counted(own_sides))
     return Evidence(roots, single, row, positions)
+
+
+def _counted(levels: LevelSides) -> LevelSides:
+    """Yield the digests beside leaves, and count them."""
+    for rows, sides in levels:
+        proved_bytes(sides.nbytes)
+        yield rows, sides
 
 
 def _position_roots(rows: Frame, proofs: Frame, context: Context) -> dict[int, bytes]:
@@ -98,6 +108,7 @@ def _position_roots(rows: Frame, proofs: Frame, context: Context) -> dict[int, b
         mine = np.flatnonzero(shown["part"] == part)
         leaves[each.starts[mine]] = position_leaves(shown.take(mine), key, shown["first"][mine], context.zones)
     sides, side_counts = _sides(shown)
+    proved_bytes(sides.nbytes)
     if absent.any():
         gaps, first_side = shown.filter(absent), (np.cumsum(side_counts) - side_counts)[absent]
         for side, found in enumerate(_beside(gaps, sides[first_side], sides[first_side + 1], context)):

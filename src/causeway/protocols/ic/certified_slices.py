@@ -37,6 +37,7 @@ from causeway.proofs.ic.height_witnesses import verify_heights
 from causeway.proofs.ic.slice_certification import Certification, decode_certification
 from causeway.proofs.ic.slice_columns import slice_roots
 from causeway.proofs.ic.versions import METADATA_SUBTREE, CertificationVersion
+from causeway.proofs.work import proved
 from causeway.protocols.contract import View
 from causeway.protocols.ic.certifying import Certifier
 from causeway.protocols.ic.context import Context
@@ -181,6 +182,9 @@ def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certi
     _note(causes, unread, DecodeFailed.__name__)
     claimed = (slices["message_end"] > slices["message_begin"]) & (slices["read_end"] <= slices["read_begin"])
     _note(causes, missing | claimed, MISSING)
+    siblings = _siblings(slices, counts)
+    for column in (slices["header"], siblings, slices["path"], slices["certification"]):
+        proved(column)
     roots, errors = slice_roots(
         slices["header"],
         [subnet_id(int(context.registry.subnets[chain])) for chain in slices["destination"].tolist()],
@@ -188,7 +192,7 @@ def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certi
         counts,
         np.where(counts > 0, slices["read_begin"] - headers.begin, 0).astype(np.uint64),
         headers.end - headers.begin,
-        _siblings(slices, counts),
+        siblings,
         slices["path"],
     )
     for row in np.flatnonzero(errors).tolist():

@@ -8,7 +8,6 @@ they were appended in, so a message is hashed once in its life on a chain. The r
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from causeway.model.frame import Frame
 from causeway.model.order import groups_of
 from causeway.model.queues import Queues
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_in_pieces
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_in_pieces, sha256
 from causeway.proofs.merkle import LEAF_PREFIX, merkle_roots
 from causeway.protocols.contract import Chains
 from causeway.protocols.execution import PROGRAM_TABLE
@@ -120,7 +119,7 @@ def state_roots(state: State, context: Context) -> Digests:
         certified = b"" if data[chain] == EMPTY_DIGEST else data[chain]
         return b"".join([ROOT_DOMAIN, *(of[chain] for of in digests), certified])
 
-    made = [hashlib.sha256(preimage(chain)).digest() for chain in rows.tolist()]
+    made = [sha256(preimage(chain)) for chain in rows.tolist()]
     roots[rows] = np.frombuffer(b"".join(made), dtype=np.uint8).reshape(len(made), DIGEST_BYTES)
     roots.setflags(write=False)
     assert state.hashed.last is not None

@@ -11,6 +11,7 @@ from causeway.model.frame import Frame, concat, repeated, repeated_text
 from causeway.model.joins import lookup
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
 from causeway.model.order import groups_of, positions_in, stable_order
+from causeway.proofs.work import proved_bytes
 from causeway.protocols.arrivals import ARRIVALS, from_local, handle
 from causeway.protocols.digests import same
 from causeway.protocols.events import EventLog, event_rows
@@ -23,6 +24,9 @@ from causeway.protocols.icmp.tables import CURSORS_SCHEMA, POOL_SCHEMA, STATE_TA
 from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 
 _LISTED = ("to", "number", "source")
+
+ROOT_ENTRY_BYTES = 4 + 32
+"""An entry of ``egress_queue_roots``: a ParaId and a digest (ICMP reference 2.2)."""
 
 
 def authentic(entries: Frame, bodies: Frame, log: EventLog) -> tuple[Frame, Frame]:
@@ -42,6 +46,7 @@ def authentic(entries: Frame, bodies: Frame, log: EventLog) -> tuple[Frame, Fram
     sizes = queues["count"].astype(np.int64)
     bodies = bodies.with_columns(first=queues["first"].repeat(sizes), number=queues["number"].repeat(sizes))
     roots, _ = queue_roots(bodies)
+    proved_bytes(ROOT_ENTRY_BYTES * len(queues))
     wrong = ~same(roots, queues["root"])
     if wrong.any():
         refused = queues.filter(wrong)

@@ -21,6 +21,7 @@ from causeway.model.order import Rows
 from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_values
 from causeway.proofs.mmr.many import LeafProofs, verify_leaf_proofs
 from causeway.proofs.substrate import StorageProofs, read_values
+from causeway.proofs.work import proved_bytes
 from causeway.proofs.xdm import LEAVES, RECEIPTS, receipt_storage_key
 from causeway.protocols.checks import Check, refusals
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
@@ -260,6 +261,10 @@ def read_envelopes(
     leaf_holds, base_holds = (
         np.asarray(np.where(base >= 0, holds[base] if len(bases) else False, False)) for holds in (of_leaf, whole_base)
     )
+    for name in ("leaf", "items", "domain_proof"):
+        # Each envelope has on the wire what it has in common with others here.
+        lengths = pa.compute.binary_length(bases[name]).to_numpy(zero_copy_only=False)
+        proved_bytes(int(lengths[base[base >= 0]].sum()))
     proofs, whole = _storage_proofs(rows, brought.nodes, roots, base)
     verdicts = read_values(proofs, message_keys(rows))
     raw = verdicts.reads.values()
@@ -293,6 +298,8 @@ def _storage_proofs(rows: Frame, nodes: Frame, roots: npt.NDArray[np.uint8], bas
         found = np.where(missing, 0, found)
     of_row = roots[base] if len(roots) else np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
     column = nodes["node"].cast(pa.large_binary()) if len(nodes) else pa.array([b""], pa.large_binary())
+    lengths = pa.compute.binary_length(column).to_numpy(zero_copy_only=False)
+    proved_bytes(int(lengths[found[~missing]].sum()))
     proofs = StorageProofs(_column(of_row), column, found, ends, np.full(len(rows), -1, dtype=np.int8))
     return proofs, np.asarray(whole)
 

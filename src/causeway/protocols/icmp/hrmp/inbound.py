@@ -14,8 +14,9 @@ import numpy.typing as npt
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.order import groups_of, stable_order
-from causeway.proofs.hashing import Digests
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.substrate import QueuedMessage, extend_head
+from causeway.proofs.work import proved_bytes
 from causeway.protocols.contract import Chains
 from causeway.protocols.digests import digests, same
 from causeway.protocols.icmp.channel_options import HrmpOptions
@@ -57,6 +58,7 @@ def seen(ends: Frame, contents: Frame, channels: Frame, tips: Frame) -> tuple[Se
     (``HeadMismatch``): of what they see nothing is returned."""
     channels = _received(channels, tips["chain"])
     channels = channels.take(stable_order(*(channels[name] for name in _END)))
+    proved_bytes(DIGEST_BYTES * len(channels))
     contents = _received(contents, tips["chain"])
     contents = contents.take(stable_order(contents["chain"], contents["sent_at"], contents["foreign"]))
     at = lookup(ends, channels, _END)
