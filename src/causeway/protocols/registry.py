@@ -51,7 +51,8 @@ class ProtocolInfo:
     ``remark``: a function of a scenario's options that gives the sentence which every summary of a run says, or None.
     ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
     of a simulation, a function that makes of its log tables what was found. ``promises``: yields what lanes promise
-    (``protocols.promised``); ``watermarks``: the numbers in its state tables that never fall
+    (``protocols.promised``); ``guarantees``: a function of the options that yields the same and more in words, for
+    people (``protocols.guarantees``); ``watermarks``: the numbers in its state tables that never fall
     (``protocols.watermarks``). ``expired``: codes with which a chain takes in a message only to say that it has
     expired, so that it counts as not received; ``paired``: a function of substreams, for a protocol in which a response
     has the index of its request: returns that of the one beside each of the other, and which are those of responses.
@@ -86,6 +87,7 @@ class ProtocolInfo:
     loops: tuple[str, ...] = ()
     results: str | None = None
     promises: str | None = None
+    guarantees: str | None = None
     watermarks: str | None = None
     expired: tuple[int, ...] = ()
     paired: str | None = None
@@ -140,6 +142,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.ic.kernel:IcKernel",
             options="causeway.protocols.ic.options:IcOptions",
             promises="causeway.protocols.ic.promises:promises",
+            guarantees="causeway.protocols.ic.guarantees:guarantees",
             watermarks="causeway.protocols.ic.watermarks:WATERMARKS",
             asset="cycles",
             reject_codes="causeway.protocols.ic.portable:portable",
@@ -164,6 +167,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.ibc.kernel:IbcKernel",
             options="causeway.protocols.ibc.options:IbcOptions",
             promises="causeway.protocols.ibc.promises:promises",
+            guarantees="causeway.protocols.ibc.guarantees:guarantees",
             watermarks="causeway.protocols.ibc.watermarks:WATERMARKS",
             expired=(2,),
             asset="units",
@@ -183,6 +187,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.xdm.kernel:XdmKernel",
             options="causeway.protocols.xdm.options:XdmOptions",
             promises="causeway.protocols.xdm.promises:promises",
+            guarantees="causeway.protocols.xdm.guarantees:guarantees",
             watermarks="causeway.protocols.xdm.watermarks:WATERMARKS",
             paired="causeway.protocols.xdm.promises:paired",
             asset="units",
@@ -215,6 +220,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.icmp.kernels:kernel",
             options="causeway.protocols.icmp.options:IcmpOptions",
             promises="causeway.protocols.icmp.promises:promises",
+            guarantees="causeway.protocols.icmp.guarantees:guarantees",
             watermarks="causeway.protocols.icmp.watermarks:WATERMARKS",
             asset="units",
             reject_codes="causeway.protocols.icmp.portable:portable",

@@ -1,0 +1,42 @@
+"""What protocols say that they guarantee agrees with what their lanes promise, which runs are checked by."""
+
+import pytest
+
+from causeway.protocols.guarantees import TOPICS
+from causeway.protocols.promised import Lanes
+from causeway.protocols.registry import names, protocol
+
+CASES = [
+    ("ic", {}),
+    ("ic", {"profile": "deployed"}),
+    ("ic", {"certification": "off"}),
+    ("ibc", {}),
+    ("ibc", {"order": "unordered"}),
+    ("ibc", {"timeouts": "on", "timeout_blocks": 5}),
+    ("ibc", {"delay_seconds": 3.0}),
+    ("xdm", {}),
+    ("xdm", {"archiving_depth": 5, "challenge_period": 8}),
+    ("icmp", {}),
+    ("icmp", {"channels": "hrmp"}),
+]
+
+
+def test_every_protocol_is_among_the_cases():
+    assert {name for name, _ in CASES} == set(names())
+
+
+@pytest.mark.parametrize(("name", "given"), CASES)
+def test_guarantees_are_what_lanes_promise(name, given):
+    info = protocol(name)
+    options = info.load_options()(**given)
+    said = {one.topic: one for one in info.part("guarantees")(options)}
+    assert list(said) == list(TOPICS)
+    assert all(one.how and one.reference[0].isdigit() for one in said.values())
+    lanes = Lanes(options, ("a", "b"), {}, 1_000_000, tuple((each, False) for each in (0, 1)))
+    of_lanes = list(info.part("promises")(lanes))
+    of_requests = {one.promise for one in of_lanes if one.substream in (None, 1 if name == "ibc" else 0)}
+    assert (said["answered"].holds == "yes") == ("answered" in of_requests)
+    assert (said["order"].holds == "yes") == ("ordered_receives" in of_requests)
+    assert (said["value"].holds != "no") == ("conserved" in of_requests)
+    if "capacity" in of_requests:
+        assert said["held_back"].holds == "yes"
