@@ -139,6 +139,11 @@ class LedgerWatch:
         self._ledger = ledger
         return watched
 
+    @property
+    def ledger(self) -> Ledger | None:
+        """Return the ledger as of the last look that showed something, None before it."""
+        return self._ledger
+
     def close(self) -> None:
         """Remove what was made for it."""
         self._following.close()
