@@ -1,43 +1,40 @@
-"""``causeway check``: verify that a lake is what was written, and execute it again."""
+"""``causeway check``: whether a lake is what was written, or a scenario what can run."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from causeway.cli import shell
 from causeway.cli.compiling import compile_first
-from causeway.cli.watch import notes, results, waiting
+from causeway.model.errors import InvalidInput
 
-if TYPE_CHECKING:
-    from causeway.network.again import Different
-    from causeway.network.opened import OpenedLake
-    from causeway.network.recheck import Executed, Recheck
-    from causeway.pipeline.check import Checked
-    from causeway.pipeline.lake import LakeDamaged
-    from causeway.protocols.secrets import Secrets
-
-SHOWN = 20
-"""Damaged files and folders with strays that are listed; the others are counted."""
+LAKE, SCENARIO = "Of a lake", "Of a scenario"
 
 
 def command(
-    lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="{LAKE|SCENARIO}", help="Folder or URI of a lake, or a scenario file (TOML).", show_default=False
+        ),
+    ],
     execute: Annotated[
-        bool, typer.Option("--execute", help="Also execute the heights again, and compare what comes out.")
+        bool,
+        typer.Option(
+            "--execute", help="Also execute the heights again, and compare what comes out.", rich_help_panel=LAKE
+        ),
     ] = False,
     first: Annotated[
-        int | None, typer.Option("--from", help="First height to execute; default: 0.", show_default=False)
+        int | None,
+        typer.Option("--from", help="First height to execute; default: 0.", show_default=False, rich_help_panel=LAKE),
     ] = None,
     last: Annotated[
-        int | None, typer.Option("--to", help="Last height to execute; default: the last.", show_default=False)
+        int | None,
+        typer.Option(
+            "--to", help="Last height to execute; default: the last.", show_default=False, rich_help_panel=LAKE
+        ),
     ] = None,
     processes: Annotated[
         int | None,
@@ -46,12 +43,16 @@ def command(
             metavar="N",
             help="Execute so many ranges of heights at once; default: by the work.",
             show_default=False,
+            rich_help_panel=LAKE,
         ),
     ] = None,
     scenario: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
+            metavar="FILE",
+            help="The scenario of the lake, when programs of its own lie beside it.",
+            show_default=False,
+            rich_help_panel=LAKE,
         ),
     ] = None,
     validator_keys: Annotated[
@@ -61,186 +62,85 @@ def command(
             metavar="FILE",
             help="Key file of a validator of a served lake, to execute it again; may be repeated.",
             show_default=False,
+            rich_help_panel=LAKE,
+        ),
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Messaging protocol.", show_default=False, rich_help_panel=SCENARIO)
+    ] = None,
+    traffic: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False, rich_help_panel=SCENARIO),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override any key of the scenario; may be repeated.",
+            show_default=False,
+            rich_help_panel=SCENARIO,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Verify a lake: the chain of its manifests, every file, and the roots of every state that is in files.
+    """Verify a lake, or a scenario before it runs.
 
-    Nothing is changed, and the lake may be in use. Found are bytes that are not those that were written, missing files,
-    states that do not have the roots in their headers, and files that nothing names. With --execute the heights run
-    again from what the lake holds, also those whose state is in no file, and must give the same roots, rows and states.
+    Of a lake (a folder or URI): the chain of its manifests, every file, and the roots of every state that is in files.
+    Nothing is changed, and the lake may be in use. With --execute the heights run again from what the lake holds, also
+    those whose state is in no file, and must give the same roots, rows and states. Of a lake whose tables are others
+    now (a program has changed since, or Causeway) the files are verified, the roots are not. Exit code 2 when the lake
+    is damaged, 1 when executing it again gives something else.
 
-    Of a lake whose tables are others now (a program has changed since, or Causeway) the files are verified, the roots
-    are not.
-
-    Exit code 2 when the lake is damaged, 1 when executing it again gives something else.
+    Of a scenario (a file): all that is wrong with it, each with its key and line; what it would run; and what in it
+    does nothing. Nothing is run, but its programs are imported. Exit code 2 when something is wrong.
 
     [bold]Example[/bold]: causeway check my-lake --execute --from 10
+    [bold]Example[/bold]: causeway check scenario.toml --set network.seed=3
     """
-    from causeway.model.errors import InvalidInput
-    from causeway.network.opened import open_lake
-    from causeway.pipeline.check import check
-    from causeway.pipeline.lake import Lake
+    if is_scenario(what):
+        _refuse(
+            "only of a lake",
+            {
+                "--execute": execute, "--from": first is not None, "--to": last is not None,
+                "--processes": processes is not None, "--scenario": scenario is not None,
+                "--validator-key": bool(validator_keys),
+            },
+        )  # fmt: skip
+        from causeway.cli.check_scenario import check_scenario
 
+        return check_scenario(what, protocol=protocol, traffic=traffic, settings=settings or (), as_json=as_json)
+    given = {"--protocol": protocol is not None, "--traffic": traffic is not None, "--set": bool(settings)}
+    _refuse("only of a scenario", given)
     if not execute and (first is not None or last is not None):
         raise InvalidInput("--from, --to: heights to execute again; give --execute, too")
     compile_first()
-    with _bar("files") as progress:
-        checked = check(Lake.at(lake), progress)
-    executed: Executed | None = None
-    found = list(checked.damaged)
-    states, other = 0, ""
-    if not found and checked.heights:
-        from causeway.network.recheck import Recheck
-        from causeway.network.replayed import OtherTables
+    from causeway.cli.check_lake import check_lake
 
-        opened = open_lake(lake)
-        again: Recheck | None = None
-        with waiting("Reading the network"):
-            secrets = _secrets(validator_keys or ())
-            try:
-                again = Recheck(opened, None if scenario is None else str(scenario), secrets)
-            except OtherTables as error:
-                if execute:
-                    raise
-                other = error.what
-        if again is not None:
-            with _bar("roots") as progress:
-                states, found = _wrong_roots(opened, again, progress)
-        if again is not None and execute and not found:
-            end = checked.heights - 1 if last is None else last
-            with _bar("heights") as progress:
-                executed = again.ranges(first or 0, end, processes=processes, progress=progress)
-    if as_json:
-        print(json.dumps(_as_json(checked, states, other, found, executed)))
-    else:
-        _show(lake, checked, states, other, found, executed)
-    if found:
-        return shell.BAD_INPUT
-    return shell.BROKEN if executed is not None and executed.different else shell.OK
-
-
-def _secrets(files: Sequence[Path]) -> Secrets:
-    from causeway.protocols.secrets import Secrets
-    from causeway.service.keys import read_key
-
-    return Secrets({key.public: key.seed for key in map(read_key, files)})
-
-
-def _wrong_roots(
-    opened: OpenedLake, again: Recheck, progress: Callable[[int, int], None]
-) -> tuple[int, list[LakeDamaged]]:
-    """Return how many states are in files, and which do not have the roots in their headers."""
-    from causeway.pipeline.lake import LakeDamaged
-
-    count, states = opened.manifest().number + 1, 0
-    wrong: list[LakeDamaged] = []
-    for number in range(count):
-        if opened.lake.freed(opened.lake.numbered(number).last) is None:
-            states += 1
-            try:
-                again.roots(number)
-            except LakeDamaged as error:
-                wrong.append(error)
-        progress(number + 1, count)
-    return states, wrong
-
-
-def _show(
-    lake: str,
-    checked: Checked,
-    states: int,
-    other: str,
-    damaged: list[LakeDamaged],
-    executed: Executed | None,
-) -> None:
-    from causeway.pipeline.check import strays_of
-
-    console = results()
-    freed = f", the state of {checked.freed:,} of them freed" if checked.freed else ""
-    console.print(
-        f"[bold]{escape(lake)}[/bold]: {checked.heights:,} heights{freed}; {checked.files:,} files, "
-        f"{checked.bytes:,} bytes"
+    return check_lake(
+        what,
+        execute=execute,
+        first=first,
+        last=last,
+        processes=processes,
+        scenario=scenario,
+        validator_keys=validator_keys or (),
+        as_json=as_json,
     )
-    for error in damaged[:SHOWN]:
-        console.print(f"  [red]damaged[/red]  {escape(error.path)} {escape(error.what)}", soft_wrap=True)
-    if len(damaged) > SHOWN:
-        console.print(f"  ... and {len(damaged) - SHOWN:,} more; --json has all of them")
-    for folder, count in list(strays_of(checked).items())[:SHOWN]:
-        what = "file" if count == 1 else "files"
-        console.print(f"  stray    {count:,} {what} in {escape(folder)} that nothing names, and nothing reads")
-    if damaged:
-        whole = min(error.whole for error in damaged)
-        console.print(f"The last whole height is {whole}." if whole >= 0 else "No height is whole.")
-        return
-    if other:
-        console.print(
-            f"Every file is what was written. Roots are not compared: {escape(other)}, so they cannot be made again."
-        )
-        return
-    console.print(f"Every file is what was written, and {_kept(checked, states)} has the roots in its headers.")
-    if executed is not None and executed.different:
-        for each in executed.different[:SHOWN]:
-            console.print(f"[red]Executed again, {_what(each)} differently[/red]: {escape(', '.join(each.chains))}")
-        if len(executed.different) > SHOWN:
-            console.print(f"  ... and {len(executed.different) - SHOWN:,} more; --json has all of them")
-    elif executed is not None:
-        console.print(f"Executed again, heights {executed.first:,} to {executed.last:,} come out the same.")
-    elif states + checked.freed < checked.heights:
-        console.print("The state of the heights between is in no file: --execute executes them again.")
 
 
-def _what(each: Different) -> str:
-    from causeway.network.again import Reason
-
-    if each.reason == Reason.ROOT:
-        return f"height {each.height} comes out"
-    what = "rows" if each.reason == Reason.ROWS else "state in files"
-    return f"height {each.height}, {what} of {each.what}, come out"
-
-
-def _kept(checked: Checked, states: int) -> str:
-    """Return of which heights the state was verified, as the subject of a sentence."""
-    if states == checked.heights:
-        return "every height"
-    if states + checked.freed == checked.heights:
-        return "every height whose state is there"
-    return f"every state in files, of {states:,} heights,"
+def is_scenario(what: str) -> bool:
+    """Return whether a file is meant, and no folder or URI."""
+    if "://" in what:
+        return False
+    path = Path(what)
+    try:
+        return (path.exists() and not path.is_dir()) or (not path.exists() and path.suffix == ".toml")
+    except OSError:
+        return False
 
 
-def _as_json(
-    checked: Checked,
-    states: int,
-    other: str,
-    damaged: list[LakeDamaged],
-    executed: Executed | None,
-) -> dict[str, object]:
-    differences = [
-        {"height": each.height, "chains": list(each.chains), "reason": each.reason.value, "what": each.what}
-        for each in (() if executed is None else executed.different)
-    ]
-    return {
-        "heights": checked.heights,
-        "freed": checked.freed,
-        "states": states,
-        "other_tables": other or None,
-        "files": checked.files,
-        "bytes": checked.bytes,
-        "whole": min((error.whole for error in damaged), default=checked.heights - 1),
-        "damaged": [{"path": error.path, "what": error.what, "whole": error.whole} for error in damaged],
-        "strays": list(checked.strays),
-        "executed": None if executed is None else [executed.first, executed.last],
-        "different": next(iter(differences), None),
-        "differences": differences,
-    }
-
-
-@contextmanager
-def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how much is done, on a terminal."""
-    console = notes()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, of: progress.update(task, completed=done, total=of)
+def _refuse(why: str, given: dict[str, bool]) -> None:
+    for option, is_given in given.items():
+        if is_given:
+            raise InvalidInput(f"{option}: {why}")

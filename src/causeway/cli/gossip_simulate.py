@@ -14,7 +14,8 @@ from causeway.cli import places, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
-from causeway.cli.run import claim_is_watched, setting
+from causeway.cli.overriding import setting
+from causeway.cli.run import claim_is_watched
 from causeway.cli.watch import Watch, results, waiting
 from causeway.model.errors import InvalidInput
 

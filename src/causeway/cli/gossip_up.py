@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from causeway.cli import shell
-from causeway.cli.run import setting
+from causeway.cli.overriding import setting
 from causeway.cli.watch import notes, results
 
 if TYPE_CHECKING:

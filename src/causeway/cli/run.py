@@ -15,6 +15,7 @@ from causeway.cli.compiling import compile_first
 from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
 from causeway.cli.outcome import Outcome, outcome_of, show
+from causeway.cli.overriding import overrides_of
 from causeway.cli.watch import Watch, bar_is_shown, results, waiting
 from causeway.model.errors import InvalidInput
 
@@ -76,23 +77,16 @@ def command(
 
     [bold]Example[/bold]: causeway run examples/generated.toml --lake my-lake --set network.seed=3
     """
-    from causeway.model.document import quoted
-
-    overrides = dict(setting(text) for text in settings or ())
-    for key, value in (
-        ("network.protocol", protocol),
-        ("network.master", master),
-        ("network.executor", executor),
-        ("traffic.path", traffic),
-    ):
-        if value is not None:
-            overrides[key] = quoted(value)
-    for key, number in (("network.partitions", partitions), ("network.ticks", ticks)):
-        if number is not None:
-            overrides[key] = str(number)
-    for text in spark or ():
-        name, chosen = _spark_setting(text)
-        overrides[f'network.spark."{name}"'] = quoted(chosen)
+    overrides = overrides_of(
+        settings or (),
+        protocol=protocol,
+        master=master,
+        executor=executor,
+        traffic=traffic,
+        partitions=partitions,
+        ticks=ticks,
+        spark=spark or (),
+    )
     outcome, _ = execute(scenario, overrides, lake, lambda network: None, resume=resume)
     if as_json:
         print(json.dumps(outcome.as_json()))
@@ -179,27 +173,6 @@ def _how_to_continue(network: Network | None, lake: str | None) -> str:
     if lake is None and network.scenario.network.lake is None:
         return f"{where}; the lake was temporary; use --lake to be able to resume"
     return f"{where}; continue with the same command and --resume"
-
-
-def setting(text: str, option: str = "--set") -> tuple[str, str]:
-    """Return key and value of ``--set KEY=VALUE``, or of another ``option`` of this form."""
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        example = "spark.executor.memory=4g" if option == "--conf" else "network.seed=3"
-        raise InvalidInput(f"{option} {text}: write KEY=VALUE, for example {example}")
-    return key.strip(), value.strip()
-
-
-def _spark_setting(text: str) -> tuple[str, str]:
-    """Return key and value of ``--conf KEY=VALUE``."""
-    from causeway.network.settings import refuse_spark_key
-
-    name, value = setting(text, "--conf")
-    try:
-        refuse_spark_key(name)
-    except ValueError as error:
-        raise InvalidInput(f"--conf {name}: {error}") from None
-    return name, value
 
 
 def end_of_traffic(network: Network) -> int | None:

@@ -10,7 +10,7 @@ import typer
 
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
-from causeway.cli.run import setting
+from causeway.cli.overriding import setting
 from causeway.cli.watch import notes, waiting
 from causeway.model.errors import InvalidInput
 from causeway.service.clock import MAX_LEAD_SECONDS, MAX_STEP_SECONDS, ClockBounds

@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from causeway.cli import shell
-from causeway.cli.run import SparkSettings, setting
+from causeway.cli.overriding import setting
+from causeway.cli.run import SparkSettings
 from causeway.cli.watch import results, waiting
 
 if TYPE_CHECKING:

@@ -39,17 +39,11 @@ def quoted(text: str) -> str:
 def read_document(path: Path, what: str = "scenario") -> dict[str, Any]:
     """Return the tables of a TOML file, which is a ``what``; ``InvalidInput`` names the file and, for a syntax error,
     the line."""
-    try:
-        content = _read(path)
-        if len(content) > MOST_BYTES:
-            raise InvalidInput(f"{path}: longer than {MOST_BYTES >> 20} MiB; a {what} is a TOML file of less")
-        text = content.decode("utf-8")
-    except FileNotFoundError:
-        raise InvalidInput(f"{path}: no such {what} file") from None
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path}: not UTF-8 text (byte {error.start}); a {what} is a TOML file") from None
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
+    return parsed(read_text(path, what), path)
+
+
+def parsed(text: str, path: Path) -> dict[str, Any]:
+    """Return the tables of a TOML text, which is that of a file. Raises ``InvalidInput``."""
     try:
         document = tomllib.loads(text)
     except RecursionError:
@@ -59,6 +53,21 @@ def read_document(path: Path, what: str = "scenario") -> dict[str, Any]:
     if document is None or _is_deep(document):
         raise InvalidInput(f"{path}: values are nested more than {MOST_NESTED} deep; no key of a scenario needs that")
     return document
+
+
+def read_text(path: Path, what: str = "scenario") -> str:
+    """Return the text of a TOML file, which is a ``what``. Raises ``InvalidInput``, which names the file."""
+    try:
+        content = _read(path)
+        if len(content) > MOST_BYTES:
+            raise InvalidInput(f"{path}: longer than {MOST_BYTES >> 20} MiB; a {what} is a TOML file of less")
+        return content.decode("utf-8")
+    except FileNotFoundError:
+        raise InvalidInput(f"{path}: no such {what} file") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path}: not UTF-8 text (byte {error.start}); a {what} is a TOML file") from None
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _read(path: Path) -> bytes:
@@ -165,14 +174,24 @@ def validated(model: type[Document], document: Mapping[str, Any], path: str, und
 
     ``under``: the key of the file under which the document stands.
     """
+    found, wrong = examined(model, document, under)
+    if found is None:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise InvalidInput(f"{path}: {wrong[0]}{more}")
+    return found
+
+
+def examined(
+    model: type[Document], document: Mapping[str, Any], under: tuple[Key, ...] = ()
+) -> tuple[Document | None, list[str]]:
+    """Return ``document`` as ``model``, or None and all that is wrong with it: key, value and what is allowed, a line
+    each. ``under``: as of ``validated``."""
     from pydantic import ValidationError
 
     try:
-        return model.model_validate(document)
+        return model.model_validate(document), []
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise InvalidInput(f"{path}: {_line(dict(found[0]), document, under)}{more}") from None
+        return None, [_line(dict(each), document, under) for each in error.errors(include_url=False)]
 
 
 def _line(error: dict[str, Any], document: Mapping[str, Any], under: tuple[Key, ...]) -> str:

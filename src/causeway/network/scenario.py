@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
-from causeway.model.document import first_difference, override, parse_key, read_document, validated
+from causeway.model.document import first_difference, override, parse_key, parsed, read_document, validated
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Faults
 from causeway.model.section import Section
@@ -185,9 +185,12 @@ def load_scenario(
     return scenario_from(document_of(path, overrides), str(path), programs=programs)
 
 
-def document_of(path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the tables of a scenario's file; ``overrides`` and errors as of ``load_scenario``."""
-    document = read_document(Path(path))
+def document_of(
+    path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None, text: str | None = None
+) -> dict[str, Any]:
+    """Return the tables of a scenario's file; ``overrides`` and errors as of ``load_scenario``. ``text``: what is in
+    the file, where it was read before."""
+    document = read_document(Path(path)) if text is None else parsed(text, Path(path))
     for keys in _PATHS:
         _from_folder(document, keys, Path(path).parent)
     for key, text in (overrides or {}).items():
@@ -210,7 +213,13 @@ def scenario_of(identity: Mapping[str, Any], path: str) -> Scenario:
 
     Raises ``InvalidInput`` when this Causeway does not know what it says.
     """
-    return Scenario(path, validated(_document_of(_protocol_in(identity, path)), dict(identity), path))
+    return Scenario(path, validated(model_of(identity, path), dict(identity), path))
+
+
+def model_of(document: Mapping[str, Any], path: str) -> type[ScenarioDocument]:
+    """Return the model of a scenario under the protocol that a document asks for. Raises ``InvalidInput`` for one that
+    nobody knows."""
+    return _document_of(_protocol_in(document, path))
 
 
 def _protocol_in(document: Mapping[str, Any], path: str) -> str:

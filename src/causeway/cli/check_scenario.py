@@ -1,0 +1,130 @@
+"""What ``causeway check`` says of a scenario."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from causeway.cli import shell
+from causeway.cli.outcome import indented, size
+from causeway.cli.overriding import overrides_of
+from causeway.cli.watch import results, waiting
+from causeway.model.text import escaped, name_of
+
+if TYPE_CHECKING:
+    from causeway.network.checking import Examined, Remark
+    from causeway.network.planned import Plan
+
+NAMED = 6
+"""Chains that are named; of more their number is said."""
+
+
+def check_scenario(
+    path: str, *, protocol: str | None, traffic: str | None, settings: Sequence[str], as_json: bool
+) -> int:
+    """Look at a scenario, say what came of it, and return the exit code. Raises ``InvalidInput``."""
+    from causeway.network.checking import examine
+
+    with waiting("Checking"):
+        found = examine(path, overrides_of(settings, protocol=protocol, traffic=traffic))
+    if as_json:
+        print(json.dumps(_as_json(found)))
+    else:
+        given = [("--protocol", protocol), ("--traffic", traffic), *(("--set", text) for text in settings)]
+        options = "".join(f" {option} {shlex.quote(value)}" for option, value in given if value is not None)
+        _show(found, options, results())
+    return shell.BAD_INPUT if found.wrong else shell.OK
+
+
+def _as_json(found: Examined) -> dict[str, Any]:
+    return {
+        "scenario": found.path,
+        "valid": not found.wrong,
+        "wrong": [asdict(each) for each in found.wrong],
+        "more": found.more,
+        "without_effect": [asdict(each) for each in found.idle],
+        "plan": None if found.plan is None else asdict(found.plan),
+    }
+
+
+def _show(found: Examined, options: str, console: Console) -> None:
+    path = escape(name_of(found.path))
+    if found.wrong:
+        many = f"{_many(len(found.wrong), 'error')}"
+        console.print(f"[bold]{path}[/bold]: [bold red]{many}[/bold red]")
+        for each in found.wrong:
+            console.print(f"  {_remark(each)}", soft_wrap=True)
+        if found.more:
+            console.print("What depends on these is not checked: mend them, and check again.")
+        return
+    console.print(f"[bold]{path}[/bold]: [bold green]valid[/bold green]")
+    if found.plan is not None:
+        console.print(indented(_planned(found.plan)))
+    if found.idle:
+        console.print("[yellow]Without effect[/yellow]:")
+        for each in found.idle:
+            console.print(f"  {_remark(each)}", soft_wrap=True)
+    console.print(f"Next: causeway run {path}{escape(escaped(options))}", soft_wrap=True)
+
+
+def _remark(each: Remark) -> str:
+    where = "" if each.line is None else f"line {each.line}: "
+    key = "" if each.key is None else f"[bold]{escape(escaped(each.key))}[/bold]: "
+    return f"{where}{key}{escape(escaped(each.text))}"
+
+
+def _planned(plan: Plan) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(overflow="fold")
+    changes = {"move": plan.moves, "change": plan.changes}
+    for name, text in (
+        ("protocol", plan.protocol),
+        ("chains", _chains(plan)),
+        ("programs", ", ".join(f"{count:,} {name}" for name, count in plan.programs.items())),
+        ("traffic", _traffic(plan)),
+        ("faults", ", ".join(f"{count} {kind}" for kind, count in plan.faults.items())),
+        ("changes", ", ".join(_many(count, what) for what, count in changes.items() if count)),
+        ("heights", _heights(plan)),
+        ("lake", f"about {size(plan.lake_bytes)}" if plan.messages else ""),
+        ("runs", f"{plan.executor}, {_many(plan.buckets, 'task')} a tick"),
+    ):
+        if text:
+            table.add_row(name, escape(escaped(text)))
+    return table
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _chains(plan: Plan) -> str:
+    named = [f"{name} ({role})" if role else name for name, role in plan.chains.items()]
+    roles = Counter(role for role in plan.chains.values() if role)
+    more = f"; {', '.join(f'{count} {role}' for role, count in roles.items())}" if roles else ""
+    text = ", ".join(named) if len(named) <= NAMED else f"{', '.join(named[:NAMED])}, ...{more}"
+    external = f"; {plan.external} of them other lakes run" if plan.external else ""
+    return f"{len(named):,}: {text}{external}"
+
+
+def _traffic(plan: Plan) -> str:
+    if plan.ticks is None:
+        return f"{plan.traffic}: no message from users" if plan.traffic != "none" else "none"
+    first, last = plan.ticks
+    about = "" if plan.exact else "about "
+    when = f"tick {first:,}" if first == last else f"ticks {first:,} to {last:,}"
+    return f"{plan.traffic}: {about}{_many(plan.messages, 'message')} from users, {when}"
+
+
+def _heights(plan: Plan) -> str:
+    with_traffic = "" if plan.heights is None else f"{plan.heights:,} with traffic, then "
+    end = "until nothing is left to do" if plan.limit is None else f"to tick {plan.limit - 1:,} at most"
+    return f"{with_traffic}{end}"

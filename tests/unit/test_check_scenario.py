@@ -1,0 +1,298 @@
+"""``causeway check SCENARIO``: all that is wrong with it at once, with lines; what it would run; what does nothing."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from causeway.model.document_lines import lines_of
+from causeway.model.errors import InvalidInput
+from causeway.network.checking import examine
+from causeway.network.deploy import deploy
+from causeway.network.scenario import load_scenario
+from tests.unit.command_line import Run, command_line
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.toml"))
+
+WRONG = """\
+[network]
+sed = 3
+ticks = 10
+
+[options]
+nope = 1
+
+[[chains]]
+name = "left"
+[[chains]]
+name = "right"
+colour = "red"
+
+[[programs]]
+name = "alice"
+chain = "left"
+program = "caler"
+[[programs]]
+name = "bob"
+chain = "right"
+program = "echo"
+
+[[faults]]
+kind = "drop"
+source = "left"
+destination = "rihgt"
+[[faults]]
+kind = "drp"
+[[faults]]
+kind = "halt"
+chain = "lft"
+
+[[moves]]
+tick = 3
+program = "carol"
+chain = "left"
+
+[traffic]
+source = "script"
+[[traffic.send]]
+tick = 0
+to = "alcie"
+method = "x"
+[[traffic.send]]
+tick = 40
+to = "alice"
+call = { receiver = "bob", amount = -1 }
+[[traffic.send]]
+tick = 41
+to = "alice"
+call = { receiver = "bobb" }
+"""
+
+IDLE = """\
+[network]
+ticks = 10
+executor = "in_process"
+master = "local[2]"
+partitions = 9
+[transport]
+skip = 0.5
+[[chains]]
+name = "left"
+[[chains]]
+name = "right"
+[[chains]]
+name = "spare"
+[[programs]]
+name = "alice"
+chain = "left"
+program = "caller"
+[[programs]]
+name = "bob"
+chain = "right"
+program = "echo"
+[[programs]]
+name = "carol"
+chain = "left"
+program = "echo"
+[[faults]]
+kind = "drop"
+source = "left"
+destination = "right"
+[[faults]]
+kind = "drop"
+source = "spare"
+destination = "left"
+[[faults]]
+kind = "drop"
+from = 30
+[[moves]]
+tick = 12
+program = "bob"
+chain = "left"
+[traffic]
+source = "script"
+[[traffic.send]]
+tick = 0
+to = "alice"
+count = 3
+call = { receiver = "bob" }
+[[traffic.send]]
+tick = 40
+to = "alice"
+call = { receiver = "bob" }
+"""
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    yield from command_line(capsys, tmp_path, monkeypatch, "check")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "scenario.toml"
+
+
+def test_all_that_is_wrong_is_said_at_once_with_its_line(cli: Run, place: Path) -> None:
+    place.write_text(WRONG)
+    code, out, err = cli(place.name)
+    assert (code, err) == (2, "")
+    first, *told = out.splitlines()
+    assert first == "scenario.toml: 11 errors"
+    for line, said in zip(
+        told,
+        [
+            "line 2: network.sed: unknown key; did you mean seed?",
+            "line 6: options.nope: unknown key",
+            "line 12: chains[1].colour: unknown key",
+            'line 17: programs[0].program: program "caler" is unknown',
+            'line 26: faults[0].destination: "rihgt": no such chain; did you mean right?',
+            'line 28: faults[1].kind: "drp": must be one of',
+            'line 31: faults[2].chain: "lft": no such chain; did you mean left?',
+            'line 35: moves[0].program: "carol": no such program',
+            'line 42: traffic.send[0].to: "alcie": no such program; did you mean alice?',
+            "line 47: traffic.send[1].call.amount: -1: must be from 0",
+            'line 51: traffic.send[2].call.receiver: "bobb": no such program; did you mean bob?',
+        ],
+        strict=True,
+    ):
+        assert line.strip().startswith(said)
+    code, out, _ = cli(place.name, "--json")
+    found = json.loads(out)
+    assert code == 2 and not found["valid"] and found["plan"] is None and len(found["wrong"]) == 11
+    assert found["wrong"][-1]["line"] == 51
+
+
+def test_what_does_nothing_is_said_and_what_would_run(cli: Run, place: Path) -> None:
+    place.write_text(IDLE)
+    code, out, err = cli(place.name)
+    assert (code, err) == (0, "")
+    text = " ".join(out.split())
+    assert "scenario.toml: valid" in text and "3: left, right, spare" in text
+    assert "script: 3 messages from users, tick 0" in text
+    said = [line.strip().split(": ")[:2] for line in out.partition("Without effect:")[2].splitlines()[1:-1]]
+    assert said == [
+        ["line 4", "network.master"],
+        ["line 5", "network.partitions"],
+        ["line 12", "chains[2]"],
+        ["line 30", "faults[1]"],
+        ["line 36", "faults[2].from"],
+        ["line 38", "moves[0].tick"],
+        ["line 49", "traffic.send[1].tick"],
+    ]
+
+
+def test_options_replace_keys_and_have_no_line(cli: Run, place: Path) -> None:
+    place.write_text(IDLE)
+    code, out, _ = cli(place.name, "--set", "network.partitions=0", "--set", "faults[1].source=right", "--json")
+    found = json.loads(out)
+    assert code == 0 and not {"network.partitions", "faults[1]"} & {each["key"] for each in found["without_effect"]}
+    code, out, _ = cli(place.name, "--set", "network.seed=x", "--json")
+    assert (code, json.loads(out)["wrong"]) == (
+        2, [{"key": "network.seed", "line": None, "text": '"x": must be a whole number'}],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "said"),
+    [
+        ("[network]\nseed = = 3\n", [], "line 2: not valid TOML"),
+        ("", [], "chains: missing; a network has at least one chain"),
+        ('[network]\nprotocol = "smtp"\n', [], 'line 2: network.protocol: "smtp"'),
+        (IDLE, ["--execute"], "--execute: only of a lake"),
+        (None, [], "scenario.toml: no such scenario file"),
+    ],
+)
+def test_what_cannot_be_read_is_bad_input(
+    cli: Run, place: Path, content: str | None, arguments: list[str], said: str
+) -> None:
+    if content is not None:
+        place.write_text(content)
+    code, out, err = cli(place.name, *arguments)
+    assert code == 2 and said in (out + err)
+
+
+def test_names_from_a_file_cannot_act_on_a_terminal(cli: Run, place: Path) -> None:
+    place.write_text('"a\\u001b[31mb" = 1\n[[chains]]\nname = "x\\u001b[31m"\n')
+    code, out, _ = cli(place.name)
+    assert code == 2 and "\x1b" not in out
+
+
+def paths(node: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        yield (*at, key)
+        if isinstance(value, dict | list):
+            yield from paths(value, (*at, key))
+
+
+TRIPLE = '"' * 3
+ODD = f"""\
+a."b c".d = 1
+"x\\ty" = [1, {{y=2, z=[ 3, # ]
+ 4 ]}}, {TRIPLE}q"
+{TRIPLE}]
+[[t]]
+[[t.u]]
+k='''a
+'''
+[t.u.v]
+w=1 # x = 2
+[[t]]
+[t.u]
+d=1979-05-27T07:32:00Z
+s={TRIPLE}a"{TRIPLE}
+'l.m'.n = {{}}
+q = "#"
+"""
+TEXTS = {"odd": ODD, **{path.name: path.read_text() for path in EXAMPLES}}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_line_of_each_key_is_found(name: str) -> None:
+    text = TEXTS[name]
+    found = lines_of(text)
+    assert {*found} == {*paths(tomllib.loads(text))}
+    lines = text.splitlines()
+    for steps, line in found.items():
+        if isinstance(steps[-1], str) and text is not ODD:
+            assert steps[-1] in lines[line - 1]
+    if text is ODD:
+        assert (found["x\ty", 1, "z", 1], found["t", 0, "u", 0, "v", "w"], found["t", 1, "u", "q"]) == (3, 10, 16)
+
+
+def mutated(document: dict[str, Any], draw: Random) -> dict[str, str]:
+    """Return one to three keys of a scenario with other values."""
+    there = [steps for steps in paths(document) if not isinstance(steps[-1], int)]
+    overrides = {}
+    for steps in draw.sample(there, draw.randint(1, 3)):
+        key = ".".join(f'"{step}"' if isinstance(step, str) and "." in step else str(step) for step in steps)
+        overrides[key] = draw.choice(['"x"', "-1", "0", "7", "true", "[]", "1.5", '"left"', "{ a = 1 }"])
+    return overrides
+
+
+@pytest.mark.parametrize("name", ["two_subnets", "zones", "domains", "parachains"])
+def test_a_scenario_is_valid_where_a_network_can_be_made_of_it(name: str, tmp_path: Path) -> None:
+    path = next(path for path in EXAMPLES if path.stem == name)
+    document, draw = tomllib.loads(path.read_text()), Random(name)
+    outcomes = set()
+    for _ in range(12):
+        overrides = mutated(document, draw)
+        try:
+            deploy(load_scenario(path, overrides), str(tmp_path / "lake"), None, 1)
+            can_run = True
+        except InvalidInput:
+            can_run = False
+        try:
+            found = examine(path, overrides)
+        except InvalidInput:  # an override leads nowhere
+            assert not can_run
+            continue
+        assert (not found.wrong) == can_run == (found.plan is not None), overrides
+        outcomes.add(can_run)
+    assert False in outcomes
