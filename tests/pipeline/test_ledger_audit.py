@@ -15,7 +15,7 @@ from causeway.audit.auditing import Audit
 from causeway.ledger.order import sorted_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, VALUE_SCHEMA
 from causeway.model.errors import InvalidInput
-from causeway.pipeline import ledger_audit, ledger_tasks
+from causeway.pipeline import ledger_audit, ledger_passes, ledger_tasks
 from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, LedgerWriter, by_bucket, open_ledger
 from tests.property.audit_ledgers import by_chance, table
@@ -72,7 +72,7 @@ def test_who_looks_at_the_buckets_makes_no_difference(
     assert found.abroad.num_rows and any(int(fees) for fees in found.sums["fees"].to_pylist())
     assert found.checks["headers"].violated and found.checks["watermarks"].violated
     for cores in (1, 3):
-        monkeypatch.setattr(ledger_audit, "cores_here", lambda cores=cores: cores)
+        monkeypatch.setattr(ledger_passes, "cores_here", lambda cores=cores: cores)
         same(found, audit_ledger(ledger, executor="in_process"))
     rows = sum(file.rows for file in ledger.files("ledger"))
     assert told[-1] == (rows, rows)
@@ -82,7 +82,7 @@ def test_who_looks_at_the_buckets_makes_no_difference(
 
 
 def test_a_small_audit_starts_no_spark(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_audit, "_session", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr(ledger_audit, "opened_session", lambda *_: pytest.fail("Spark was started"))
     assert audit_ledger(open_ledger(place)).checks["order"].examined
     with pytest.raises(InvalidInput, match="executor: local: must be one of auto, in_process, spark"):
         audit_ledger(open_ledger(place), executor="local")

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.audit.arrays import Array, Ints
+from causeway.audit.arrays import Array, Ints, Words
 from causeway.audit.bucket import Bucket
-from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, REQUEST, code_of
+from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, REQUEST, Bools, code_of
 from causeway.audit.naming import digests_of, own_names
-from causeway.audit.replies import NO_FINDING, own_replies
-from causeway.audit.windows import EVERY, Lane
+from causeway.audit.replies import NO_FINDING, OPEN, UNANSWERED, age_until, own_replies
+from causeway.audit.windows import EVERY, Lane, Windows
 from causeway.ledger.order import EVENTS
 from causeway.ledger.schema import Event, Kind
 from causeway.model.order import groups_of
@@ -80,7 +80,7 @@ class Answering:
 def replies_in(bucket: Bucket) -> pa.Table:
     """Return of which chains a run may have responses that name what they answer (``CALLERS_SCHEMA``)."""
     columns = bucket.columns
-    rows = _response_rows(bucket)
+    rows = response_rows(bucket)
     if len(rows):
         named = np.asarray(columns.rows.take(("answers",), rows)["answers"].is_valid())
         rows = rows[named]
@@ -95,8 +95,8 @@ def replies_in(bucket: Bucket) -> pa.Table:
     return pa.table(content, CALLERS_SCHEMA)
 
 
-def _response_rows(bucket: Bucket) -> Ints:
-    """Return the rows of messages that answer, on the chain that asked."""
+def response_rows(bucket: Bucket) -> Ints:
+    """Return the rows with which responses, rejects and refunds came to the chain that asked; none that is forged."""
     columns = bucket.columns
     if not columns.events.intersection(_HERE):
         return np.zeros(0, np.int64)
@@ -175,7 +175,7 @@ def _requests(bucket: Bucket, places: Ints, number: int, lanes: Array, asking: A
 
 def _responses(bucket: Bucket, places: Ints, number: int, lanes: Array, callers: Array) -> pa.Table:
     columns = bucket.columns
-    rows = _response_rows(bucket)
+    rows = response_rows(bucket)
     rows = rows[callers[columns.lane[rows]] >= 0]
     digests, named = digests_of(columns, rows, "answers")
     rows, digests = rows[named], digests[named]
@@ -202,6 +202,41 @@ def _responses(bucket: Bucket, places: Ints, number: int, lanes: Array, callers:
     return pa.table({name: content[name] for name in RESPONSES_SCHEMA.names}).cast(RESPONSES_SCHEMA)
 
 
+def with_windows(
+    requests: pa.Table, responses: pa.Table, lanes: list[Lane], callers: Mapping[Caller, int], windows: Windows
+) -> tuple[pa.Table, pa.Table]:
+    """Return records as they are with other windows. ``requests``: of messages that their own source says were sent;
+    ``lanes``, ``callers``: what the numbers in them stand for."""
+    limit, outcome = requests["limit"].to_numpy(), requests["outcome"].to_numpy().copy()
+    waiting = np.flatnonzero((limit >= 0) & (outcome < HAS_REPLY))
+    if len(waiting):
+        lane, sent = requests["lane"].to_numpy()[waiting], requests["sent"].to_numpy()[waiting]
+        ends = np.full(len(waiting), NO_TIME)
+        for code in np.unique(lane).tolist():
+            places, own = np.flatnonzero(lane == code), lanes[code]
+            shown_by = [(own, Event.ACKNOWLEDGED), (own, Event.TIMED_OUT)]
+            if (own[0] or "", own[1] or "") in callers:
+                shown_by.append((EVERY, Event.RECEIVED))
+            for of, event in shown_by:
+                spans = windows.of(own[1], of, event.value)
+                ends[places] = np.minimum(ends[places], spans.ends_of(sent[places]))
+        age = age_until(sent, ends)
+        outcome[waiting] = np.where(age > limit[waiting], UNANSWERED, OPEN)
+        magnitude = requests["magnitude"].to_numpy().copy()
+        magnitude[waiting] = np.where(age < 0, np.nan, age)
+        content = {**dict(zip(requests.column_names, requests.columns, strict=True)), "outcome": outcome}
+        requests = pa.table({**content, "magnitude": magnitude}).cast(REQUESTS_SCHEMA)
+    if responses.num_rows:
+        lane, covered = responses["lane"].to_numpy(), np.zeros(responses.num_rows, np.uint8)
+        for code in np.unique(lane).tolist():
+            places = np.flatnonzero(lane == code)
+            height, time = (responses[name].to_numpy()[places] for name in ("height", "time"))
+            covered[places] = _covers(windows, lanes[code], height, time)
+        at = responses.schema.get_field_index("covered")
+        responses = responses.set_column(at, responses.schema.field(at), pa.array(covered))
+    return requests, responses
+
+
 def _all_covered(bucket: Bucket, rows: Ints) -> npt.NDArray[np.uint8]:
     """Return whether the input has everything that the chains to which responses came ever sent before."""
     columns, windows = bucket.columns, bucket.known.windows
@@ -209,10 +244,14 @@ def _all_covered(bucket: Bucket, rows: Ints) -> npt.NDArray[np.uint8]:
     lane = columns.lane[rows]
     for code in np.unique(lane).tolist():
         places = np.flatnonzero(lane == code)
-        spans = windows.of(columns.lanes[code][2], EVERY, Event.SENT.value)
-        height, time = columns.height[rows[places]], columns.time[rows[places]]
-        covered = (height != NO_HEIGHT) & spans.since_genesis(height)
-        if spans.all_until is not None:
-            covered |= (time != NO_TIME) & (time <= spans.all_until)
-        found[places] = covered
+        found[places] = _covers(windows, columns.lanes[code], columns.height[rows[places]], columns.time[rows[places]])
     return found
+
+
+def _covers(windows: Windows, lane: Lane, height: Words, time: Ints) -> Bools:
+    """Return whether the input has everything that the destination of a lane ever sent before heights and times."""
+    spans = windows.of(lane[2], EVERY, Event.SENT.value)
+    covered = (height != NO_HEIGHT) & spans.since_genesis(height)
+    if spans.all_until is not None:
+        covered |= (time != NO_TIME) & (time <= spans.all_until)
+    return np.asarray(covered)

@@ -14,11 +14,14 @@ import pyarrow.compute as pc
 
 from causeway.audit.auditing import CHECK_NAMES, Audit, Check
 from causeway.audit.passing import LIMIT
+from causeway.figures.figures import Figures
+from causeway.figures.messages import MESSAGES_SCHEMA
 from causeway.ledger.schema import TABLES
 from causeway.model.errors import InvalidInput
 from causeway.network.tracing import Traced, lives, trace
 from causeway.pipeline.lake_taking import is_lake, ledger_of
 from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_figures import figures_of, messages_of
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.pipeline.ledger_store import Ledger, open_ledger
 
@@ -169,9 +172,11 @@ class OpenedLedger:
         self.place = place
         self._stack = ExitStack()
         self._ledger: Ledger = self._stack.enter_context(ledger_of(place))
+        self._figures: Figures | None = None
 
     def reload(self) -> None:
         """Open it anew, so that it has what was committed meanwhile. Raises ``InvalidInput``, ``LedgerDamaged``."""
+        self._figures = None
         if not is_lake(self.place):
             self._ledger = open_ledger(self.place)
             return
@@ -207,17 +212,33 @@ class OpenedLedger:
         return lives(self._ledger, messages)
 
     @property
+    def figures(self) -> Figures:
+        """Return what there is to see of it as tables: lanes, delays, the backlog over time and more. They are made
+        once, and anew after ``reload``."""
+        if self._figures is None:
+            self._figures = figures_of(self._ledger)
+        return self._figures
+
+    @property
+    def messages(self) -> Rows:
+        """Return a row a message (``figures.messages.MESSAGES_SCHEMA``)."""
+        ledger = self._ledger
+        return Rows("messages", MESSAGES_SCHEMA, lambda: messages_of(ledger))
+
+    @property
     def stored(self) -> Ledger:
         """Return the stored ledger that it reads."""
         return self._ledger
 
     def __getattr__(self, name: str) -> Rows:
+        if name in FIGURES:
+            return _in_memory(name, getattr(self.figures, name))
         if name.startswith("_") or name not in TABLES:
             raise AttributeError(f"a ledger has no {name}; its tables are {', '.join(TABLES)}")
         return self._rows(name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *TABLES})
+        return sorted({*super().__dir__(), *TABLES, *FIGURES})
 
     def _rows(self, name: str) -> Rows:
         ledger = self._ledger
@@ -254,6 +275,9 @@ class OpenedLedger:
         rows = sum(file.rows for file in self._ledger.files("ledger"))
         return f"<ledger {self.place}: about {rows:,} rows; .ledger, .audit(), .trace(MESSAGE)>"
 
+
+FIGURES = ("lanes", "latency", "backlog", "worst", "fees", "codes", "chains")
+"""Figures of a ledger that are tables."""
 
 BUCKETED = ("ledger", "value", "headers", "watermarks")
 """Tables that lie in buckets: of what several files say one row counts, which reading tells."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,24 +18,23 @@ from causeway.audit.meeting import Here
 from causeway.audit.passing import LIMIT, Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows
-from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_parts import bucket_parts, value_of
+from causeway.pipeline.ledger_passes import (
+    EXECUTORS,
+    SPARK_ROWS,
+    Progress,
+    Shared,
+    Told,
+    bucket_rows,
+    largest_first,
+    opened_session,
+    takes_spark,
+    threads,
+)
 from causeway.pipeline.ledger_store import Ledger
-from causeway.pipeline.masters import cores_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-EXECUTORS = ("auto", "in_process", "spark")
-
-SPARK_ROWS = 50_000_000
-"""From so many rows on ``auto`` takes Spark: below, a session takes longer to start than the audit."""
-
-MOST_THREADS = 8
-"""Buckets that are looked at at once in one process, at most: each takes memory, and they share one interpreter."""
-
-Progress = Callable[[int, int], None]
-"""Told how many rows were looked at, and of how many."""
 
 Found = Mapping[tuple[int, int], Passed]
 
@@ -72,47 +70,18 @@ def audit_ledger(
         LedgerDamaged: a file is not what was written.
         TaskFailed: a Spark task failed.
     """
-    if executor not in EXECUTORS:
-        raise InvalidInput(f"executor: {executor}: must be one of {', '.join(EXECUTORS)}")
-    rows = [sum(file.rows for file in ledger.files("ledger", bucket)) for bucket in range(ledger.buckets)]
-    on_spark = executor == "spark" or (executor == "auto" and (session is not None or sum(rows) >= SPARK_ROWS))
+    rows = bucket_rows(ledger)
+    on_spark = takes_spark(executor, session, rows)
     observed, promises = ledger.table("observed"), ledger.table("promises")
-    told = _Told(progress, rows)
-    meet = Here(lambda bucket: bucket_parts(ledger, bucket), _threads)
+    told = Told(progress, rows)
+    meet = Here(lambda bucket: bucket_parts(ledger, bucket), threads)
     if not on_spark:
         here = _InProcess(ledger, rows, limit, told)
         return audit_by(here, observed, promises, limit, here.look_at_chains, meet)
     if session is None:
-        session = _session(master, settings, len(rows))
+        session = opened_session(master, settings, len(rows))
     there = _OnSpark(session, ledger, rows, (observed, promises), limit, told)
     return audit_by(there, observed, promises, limit, there.look_at_chains, meet)
-
-
-def _session(master: str, settings: Mapping[str, str], tasks: int) -> SparkSession:
-    from causeway.pipeline.ledger_tasks import MODULES
-    from causeway.pipeline.session import begin_session, open_session, prepare_workers, tasks_asked, workers_prepared
-
-    begin_session(master, extra=settings)
-    prepare_workers(min(tasks, tasks_asked(master, settings)), MODULES)
-    session = open_session(master, extra=settings)
-    workers_prepared()
-    return session
-
-
-class _Told:
-    """How far the first look is."""
-
-    def __init__(self, progress: Progress | None, rows: list[int]) -> None:
-        self._progress, self._rows, self._total, self._done = progress, rows, sum(rows), 0
-
-    def bucket(self, bucket: int) -> None:
-        self._done += self._rows[bucket]
-        if self._progress is not None:
-            self._progress(min(self._done, self._total), self._total)
-
-
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(cores_here(), MOST_THREADS), "causeway-audit")
 
 
 def _stating(ledger: Ledger) -> list[int]:
@@ -125,20 +94,15 @@ def _stated_at(ledger: Ledger, windows: Windows, limit: int, bucket: int) -> Sta
     return stated_in(headers, watermarks, windows, limit)
 
 
-def _largest_first(rows: list[int], only: Runs | None) -> list[int]:
-    """Return the buckets to look at, so that the last ones to end are small."""
-    return sorted(range(len(rows)) if only is None else only, key=lambda bucket: (-rows[bucket], bucket))
-
-
 @dataclass(frozen=True)
 class _InProcess:
     ledger: Ledger
     rows: list[int]
     limit: int
-    told: _Told
+    told: Told
 
     def __call__(self, known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Found:
-        buckets = _largest_first(self.rows, only)
+        buckets = largest_first(self.rows, only)
 
         def one(bucket: int) -> list[Passed]:
             chosen = None if only is None else only[bucket]
@@ -147,13 +111,13 @@ class _InProcess:
             self.told.bucket(bucket)
             return passed
 
-        with _threads() as threads:
-            return numbered_runs(buckets, threads.map(one, buckets), only)
+        with threads() as pool:
+            return numbered_runs(buckets, pool.map(one, buckets), only)
 
     def look_at_chains(self, windows: Windows) -> Iterable[Stated]:
-        with _threads() as threads:
+        with threads() as pool:
             looks = partial(_stated_at, self.ledger, windows, self.limit)
-            return [*threads.map(looks, _stating(self.ledger))]
+            return [*pool.map(looks, _stating(self.ledger))]
 
 
 @dataclass(frozen=True)
@@ -163,12 +127,12 @@ class _OnSpark:
     rows: list[int]
     tables: tuple[pa.Table, pa.Table]
     limit: int
-    told: _Told
+    told: Told
 
     def __call__(self, known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Found:
         from causeway.pipeline.ledger_tasks import run_buckets
 
-        buckets = _largest_first(self.rows, only)
+        buckets = largest_first(self.rows, only)
         runs = None if only is None else {bucket: tuple(only[bucket]) for bucket in buckets}
         look = _Look(
             uuid.uuid4().hex,
@@ -200,15 +164,6 @@ class _OnSpark:
             return run_buckets(self.session, buckets, _look_at_chains, shared, Stated).values()
         finally:
             shared.unpersist()
-
-
-class Shared(Protocol):
-    """What a job has in each worker."""
-
-    @property
-    def value(self) -> Any:
-        """Return it."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,85 @@
+"""Outcomes of messages by the code and the reason that were said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.audit.columns import KINDS
+from causeway.figures.outcomes import OUTCOMES, Outcomes, strings
+from causeway.ledger.codes import name_ranks
+from causeway.model.order import U64, groups_of, stable_order
+
+_OF = ("protocol", "kind", "outcome", "code", "detail")
+_EXAMPLE = ("source", "destination", "lane", "index", "message_id")
+
+CODES_SCHEMA = pa.schema(
+    [
+        *(pa.field(name, pa.string(), nullable=False) for name in ("protocol", "kind", "outcome")),
+        *(("code", pa.int64()), ("detail", pa.string()), pa.field("messages", pa.int64(), nullable=False)),
+        *((name, pa.string()) for name in ("source", "destination", "lane")),
+        *(("index", pa.uint64()), ("message_id", pa.string())),
+    ]
+)
+"""So many messages of a protocol and kind came to an outcome with a code and a reason; and the first of them, in the
+order of lanes."""
+
+
+def codes_in(outcomes: Outcomes) -> pa.Table:
+    """Return the outcomes of a run's messages (``CODES_SCHEMA``)."""
+    if not len(outcomes):
+        return CODES_SCHEMA.empty_table()
+    columns = outcomes.columns
+    names: dict[str | None, int] = {}
+    protocol = np.array([names.setdefault(lane[0], len(names)) for lane in columns.lanes], np.int64)[outcomes.lane]
+    has_code, code = outcomes.codes
+    details, detail = outcomes.details
+    keys: list[Any] = [protocol, outcomes.kind, outcomes.outcome, has_code, np.where(has_code, code, 0), detail + 1]
+    order = stable_order(*(np.ascontiguousarray(key, np.int64).view(np.uint64) for key in keys))
+    groups = groups_of(*(key[order] for key in keys))
+    first = order[groups.starts]  # messages stand in the order of their lanes
+    base = outcomes.base[first]
+    lanes = pa.array(outcomes.lane[first])
+    content = {name: of.take(lanes) for name, of in columns.lane_names.items()}
+    content |= {
+        "kind": strings(KINDS, outcomes.kind[first]),
+        "outcome": strings(OUTCOMES, outcomes.outcome[first]),
+        "code": pa.array(code[first], mask=~has_code[first]),
+        "detail": strings(details, detail[first]),
+        "messages": pa.array(groups.counts),
+        "index": pa.array(columns.index[base], mask=columns.indexed[base] == 0),
+        "message_id": columns.rows.take(("message_id",), base)["message_id"].combine_chunks().cast(pa.string()),
+    }
+    return pa.table([content[name] for name in CODES_SCHEMA.names], CODES_SCHEMA)
+
+
+def codes_together(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return the outcomes of several pieces as one table; what most messages came to is first."""
+    every = pa.concat_tables([CODES_SCHEMA.empty_table(), *parts]).combine_chunks()
+    if not every.num_rows:
+        return every
+    groups = [_order_of(every[name]) for name in _OF]
+    places = [_order_of(every[name]) for name in ("source", "destination", "lane")]
+    missing = np.asarray(every["index"].is_null()).astype(np.uint64)
+    places += [missing, every["index"].fill_null(0).to_numpy(), _order_of(every["message_id"])]
+    order = stable_order(*groups, *places)
+    found = groups_of(*(key[order] for key in groups))
+    rows = every.take(pa.array(order[found.starts]))
+    many = np.add.reduceat(every["messages"].to_numpy()[order], found.starts)
+    rows = rows.set_column(rows.schema.get_field_index("messages"), CODES_SCHEMA.field("messages"), pa.array(many))
+    return rows.take(pa.array(np.argsort(-many, kind="stable")))
+
+
+def _order_of(column: pa.ChunkedArray) -> U64:
+    """Return numbers of the order of a column, null first."""
+    if pa.types.is_string(column.type):
+        return name_ranks(column).astype(np.uint64)
+    words = column.fill_null(0).to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    _, ranks = np.unique(words, return_inverse=True)
+    return np.where(np.asarray(column.is_valid()), ranks.reshape(-1).astype(np.uint64) + np.uint64(1), np.uint64(0))
+
+
+__all__ = ["CODES_SCHEMA", "codes_in", "codes_together"]

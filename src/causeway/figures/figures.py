@@ -1,0 +1,124 @@
+"""The figures of a ledger as tables, from what its pieces show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.figures import delays, flow
+from causeway.figures.delays import SECONDS, TICKS
+from causeway.figures.fees import fees_together, paid_by_lane
+from causeway.figures.lanes import COUNTED, LANES_SCHEMA, chains_of, lane_columns
+from causeway.figures.shown import Shown
+from causeway.figures.worst import worst_in_unit, worst_of
+from causeway.ledger.schema import LANE
+from causeway.ledger.typed import plain_rows
+
+MessagesOf = Callable[[pa.Table], pa.Table]
+"""Returns the messages (``MESSAGES_SCHEMA``) that rows of ``WORST_KEYS_SCHEMA`` name, and perhaps others."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of a ledger, as tables (each module has the schema of its own).
+
+    ``lanes``: a row a lane (``LANES_SCHEMA``); ``latency``: delays of each lane and of all (``LATENCY_SCHEMA``);
+    ``backlog``: over time (``BACKLOG_SCHEMA``), ``lane_backlog``: of each lane, where it was asked for; ``worst``: the
+    slowest and the oldest pending messages (``WORST_SCHEMA``); ``fees``: value by lane, asset and reason
+    (``FEES_SCHEMA``); ``codes``: outcomes by code and reason (``CODES_SCHEMA``); ``chains``: a row a chain
+    (``CHAINS_SCHEMA``). ``totals``: what is counted of lanes, of all of them, and ``lanes``, ``rows``, ``unplaced``
+    (sent messages that are not in ``backlog``, as their place on its axis was not seen), ``first_tick``,
+    ``last_tick``, ``first_time``, ``last_time``, and ``unit``: in what delays are shown.
+    """
+
+    lanes: pa.Table
+    latency: pa.Table
+    backlog: pa.Table
+    lane_backlog: pa.Table
+    worst: pa.Table
+    fees: pa.Table
+    codes: pa.Table
+    chains: pa.Table
+    totals: Mapping[str, Any]
+
+
+def figures_from(shown: Shown, messages_of: MessagesOf) -> Figures:
+    """Return the figures of a ledger. ``shown``: what all of its pieces show together."""
+    names = lane_columns(shown.lanes)
+    nobody = {name: pa.nulls(1, pa.string()) for name in LANE}
+    of_lanes = delays.latency(shown.delays, shown.extents, names, "lane")
+    of_all = delays.latency(*delays.of_all(shown.delays, shown.extents), nobody, "all")
+    unit = delays.unit_of(shown.extents)
+    axis = flow.axis_of(shown.flow)
+    if unit is None and axis is not None:
+        unit = TICKS if axis == flow.TICK else SECONDS
+    [span] = shown.span.to_pylist() or [dict.fromkeys(shown.span.schema.names)]
+    fees = fees_together([shown.fees])
+    ends = (
+        span["last_tick"],
+        None if span["last_time"] is None else shown.span["last_time"].cast(pa.int64())[0].as_py(),
+    )
+    totals = {name: pc.sum(shown.lanes[name]).as_py() or 0 for name in COUNTED}
+    totals |= {"lanes": _real_lanes(shown.lanes), "rows": span["rows"] or 0}
+    totals["unplaced"] = (span["without_tick"] if axis == flow.TICK else span["without_time"]) or 0
+    [shown_span] = plain_rows(shown.span) or [span]
+    totals |= {name: shown_span[name] for name in ("first_tick", "last_tick", "first_time", "last_time")}
+    worst = worst_in_unit(shown.worst, unit)
+    return Figures(
+        lanes=_lanes(shown, of_lanes, fees, unit, *ends),
+        latency=pa.concat_tables([of_all, of_lanes]),
+        backlog=flow.backlog(shown.flow, axis),
+        lane_backlog=flow.lane_backlog(shown.flow, names, axis),
+        worst=worst_of(worst, messages_of(worst), unit, ends[0] if unit == TICKS else ends[1]),
+        fees=fees,
+        codes=shown.codes,
+        chains=chains_of(shown.chains, shown.lanes),
+        totals={**totals, "unit": unit},
+    )
+
+
+def _real_lanes(lanes: pa.Table) -> int:
+    """Return how many lanes there are: what never came into one is in none."""
+    named = [np.asarray(lanes[name].is_valid()) for name in ("source", "destination", "lane")]
+    return int(np.logical_or.reduce(named).sum())
+
+
+def _lanes(
+    shown: Shown, latency: pa.Table, fees: pa.Table, unit: str | None, last_tick: int | None, last_time: int | None
+) -> pa.Table:
+    lanes = shown.lanes
+    content: dict[str, Any] = {name: lanes[name] for name in lanes.column_names}
+    tick, time = lanes["oldest_pending_tick"], lanes["oldest_pending_time"].cast(pa.int64())
+    content["oldest_pending_ticks"] = _age(tick, last_tick)
+    content["oldest_pending_seconds"] = pc.divide(_age(time, last_time).cast(pa.float64()), delays.MICROSECONDS)
+    content["unit"] = pa.array([unit] * lanes.num_rows, pa.string())
+    numbers = shown.extents["lane"].to_numpy()  # of each row of latency, too
+    for measure in ("delivery", "round_trip"):
+        own = pc.and_(pc.equal(latency["measure"], measure), pc.equal(latency["unit"], unit or ""))
+        rows = np.flatnonzero(np.asarray(own))
+        row = np.full(lanes.num_rows, -1, np.int64)
+        row[numbers[rows]] = rows
+        which = pa.array(row, mask=row < 0)
+        for what in ("p50", "p99", "max"):
+            content[f"{measure}_{what}"] = latency[what].take(which)
+    paid = paid_by_lane(fees)
+    keys = zip(*(lanes[name].to_pylist() for name in LANE), strict=True) if paid else [()] * lanes.num_rows
+    found = [paid.get(key, (None, None)) for key in keys]
+    content["fee_asset"] = pa.array([asset for asset, _ in found], pa.string())
+    content["fees"] = pa.array([amount for _, amount in found], pa.string())
+    return pa.table([content[name] for name in LANES_SCHEMA.names], LANES_SCHEMA)
+
+
+def _age(sent: pa.ChunkedArray, end: int | None) -> pa.ChunkedArray:
+    if end is None:
+        return pa.chunked_array([pa.nulls(len(sent), pa.int64())])
+    ages = [None if each is None else min(end - each, (1 << 63) - 1) for each in sent.to_pylist()]
+    return pa.chunked_array([pa.array(ages, pa.int64())])
+
+
+__all__ = ["Figures", "MessagesOf", "figures_from"]

@@ -1,0 +1,254 @@
+"""Messages over time: how many were sent, came and ended in each bin, and how many were left at its end.
+
+Bins are aligned at 0 and have a width of a ladder on which each step is a multiple of the one before. So pieces that
+were counted in narrow bins are added up in wider ones, and which width is taken depends on the whole span alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.audit.arrays import Array, Ints
+from causeway.audit.columns import NO_TIME, Bools
+from causeway.figures.outcomes import OUTCOMES, PENDING, Outcomes
+from causeway.figures.places import NO_TICK, Places
+from causeway.ledger.schema import LANE
+from causeway.model.order import groups_of, stable_order
+
+MOST_BINS = 256
+
+TICK, TIME = 0, 1
+AXES = ("tick", "time")
+
+_SECOND = 1_000_000
+_MINUTE, _HOUR, _DAY = 60 * _SECOND, 3600 * _SECOND, 86400 * _SECOND
+_MOST = (1 << 63) - 1
+
+
+def _ladder(widths: Sequence[int], steps: Sequence[int]) -> list[int]:
+    found = [*widths]
+    while found[-1] <= _MOST // 64:
+        found.append(found[-1] * steps[len(found) % len(steps)])
+    return found
+
+
+WIDTHS = (
+    _ladder([1], (5, 2)),
+    _ladder(
+        [
+            *(10**power for power in range(7)),
+            *(5 * _SECOND, 10 * _SECOND, 30 * _SECOND, _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 30 * _MINUTE),
+            *(_HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY, 364 * _DAY),
+        ],
+        (2, 5),
+    ),
+)
+"""Widths of bins: of ticks 1, 2, 10, 20, 100 and so on; of time in microseconds, from 1 to 364 days and more."""
+
+SENT, RECEIVED, LANDED, OVER = 0, 1, 2, 3
+ENDED = 4
+"""What is counted in bins: sent, received, no longer on their way, no longer pending, and from ``ENDED`` on those that
+came to each outcome but ``pending`` and ``unknown``."""
+
+ENDINGS = OUTCOMES[:PENDING]
+
+FLOW_SCHEMA = pa.schema(
+    [
+        *(("axis", pa.int8()), ("level", pa.int16()), ("lane", pa.int32())),
+        *(("bin", pa.int64()), ("what", pa.int8()), ("count", pa.int64())),
+    ]
+)
+"""So many messages of a lane (a number, -1: of all) in a bin of a width (``level``, of ``WIDTHS``)."""
+
+_COUNTS = ("sent", "received", *ENDINGS, "in_flight", "pending")
+
+BACKLOG_SCHEMA = pa.schema(
+    [
+        pa.field("axis", pa.string(), nullable=False),
+        *(("tick", pa.int64()), ("time", pa.timestamp("us", "UTC")), ("ticks", pa.int64()), ("seconds", pa.float64())),
+        *(pa.field(name, pa.int64(), nullable=False) for name in _COUNTS),
+    ]
+)
+"""A row a bin. ``tick``, ``time``: where it begins; ``ticks``, ``seconds``: how wide it is; in it so many messages were
+``sent``, ``received`` and came to their outcomes; at its end so many are ``in_flight`` (neither received nor over) and
+``pending``."""
+
+LANE_BACKLOG_SCHEMA = pa.schema([*(pa.field(name, pa.string()) for name in LANE), *BACKLOG_SCHEMA])
+
+
+def flow(outcomes: Outcomes, by_lane: bool) -> tuple[pa.Table, int, int]:
+    """Return what messages come to over time (``FLOW_SCHEMA``), and how many that were sent have no tick, no time."""
+    tables, unplaced = [FLOW_SCHEMA.empty_table()], []
+    for axis in (TICK, TIME):
+        sent = _at(outcomes.sent, axis)
+        unplaced.append(int((outcomes.is_sent & ~sent[0]).sum()))
+        tables.append(_binned(outcomes, axis, sent, by_lane))
+    return pa.concat_tables(tables), unplaced[TICK], unplaced[TIME]
+
+
+def _at(places: Places, axis: int) -> tuple[Bools, Ints]:
+    """Return which places are seen on an axis, and where they are."""
+    if axis == TIME:
+        return places.time != NO_TIME, places.time
+    return places.tick != NO_TICK, np.minimum(places.tick, np.uint64(_MOST)).view(np.int64)
+
+
+def _binned(outcomes: Outcomes, axis: int, sent: tuple[Bools, Ints], by_lane: bool) -> pa.Table:
+    placed, begin = sent
+    over, landed, received = (_at(each, axis) for each in (outcomes.over, outcomes.landed, outcomes.received))
+    is_over = outcomes.outcome < PENDING
+    found: list[tuple[Ints, Array, Array]] = []  # messages, where, what
+
+    def add(messages: Bools, where: Ints, what: Array | int) -> None:
+        chosen = np.flatnonzero(messages)
+        codes = np.full(len(chosen), what, np.int8) if isinstance(what, int) else what[chosen]
+        found.append((chosen, where[chosen], codes))
+
+    add(placed, begin, SENT)
+    add(received[0], received[1], RECEIVED)
+    # Of what was sent nothing ends before; what ends nobody knows when was never open.
+    end = np.where(placed, np.where(over[0], np.maximum(over[1], begin), begin), over[1])
+    add(is_over & (placed | over[0]), end, (outcomes.outcome + ENDED).astype(np.int8))
+    add(placed & is_over, end, OVER)
+    left = outcomes.landed.happened
+    add(placed & left, np.where(landed[0], np.maximum(landed[1], begin), begin), LANDED)
+    messages, where, what = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    if not len(messages):
+        return FLOW_SCHEMA.empty_table()
+    level = level_of(axis, int(where.min()), int(where.max()))
+    lane = outcomes.lane[messages].astype(np.int32) if by_lane else np.full(len(messages), -1, np.int32)
+    return _added_up(axis, level, lane, where // WIDTHS[axis][level], what, np.ones(len(messages), np.int64))
+
+
+def level_of(axis: int, first: int, last: int) -> int:
+    """Return the least width in which a span has not more than ``MOST_BINS`` bins, by its place in ``WIDTHS``."""
+    widths = WIDTHS[axis]
+    return next(
+        (level for level, width in enumerate(widths) if last // width - first // width < MOST_BINS), len(widths) - 1
+    )
+
+
+def _added_up(axis: int, level: int, lane: Array, place: Ints, what: Array, count: Ints) -> pa.Table:
+    least = int(place.min())
+    keys = (lane.astype(np.int64) + 1, place - least, what.astype(np.int64))
+    order = stable_order(*(np.ascontiguousarray(key).view(np.uint64) for key in keys))
+    lane, place, what, count = lane[order], place[order], what[order], count[order]
+    at = groups_of(lane, place, what).starts
+    content = [
+        *(np.full(len(at), axis, np.int8), np.full(len(at), level, np.int16), lane[at], place[at], what[at]),
+        np.add.reduceat(count, at),
+    ]
+    return pa.table([pa.array(column) for column in content], FLOW_SCHEMA)
+
+
+def together(flows: Sequence[pa.Table]) -> pa.Table:
+    """Return several flows as one, in bins as wide as their span wants."""
+    every = pa.concat_tables([FLOW_SCHEMA.empty_table(), *flows])
+    columns = {name: np.asarray(every[name].to_numpy()) for name in FLOW_SCHEMA.names}
+    tables = [FLOW_SCHEMA.empty_table()]
+    for axis in (TICK, TIME):
+        rows = np.flatnonzero(columns["axis"] == axis)
+        if len(rows):
+            tables.append(_widened(axis, {name: column[rows] for name, column in columns.items()}))
+    return pa.concat_tables(tables)
+
+
+def _widened(axis: int, columns: dict[str, Array]) -> pa.Table:
+    widths = np.array(WIDTHS[axis], np.int64)
+    level = int(columns["level"].max())
+    place = columns["bin"] // (widths[level] // widths[columns["level"]])
+    # From the least width that all have, the span in bins is that of the places themselves.
+    first, last = int(place.min()), int(place.max())
+    wider = next(
+        number
+        for number in range(level, len(widths))
+        if last // int(widths[number] // widths[level]) - first // int(widths[number] // widths[level]) < MOST_BINS
+    )
+    place = place // (widths[wider] // widths[level])
+    return _added_up(axis, wider, columns["lane"], place, columns["what"], columns["count"])
+
+
+def axis_of(flows: pa.Table) -> int | None:
+    """Return on which axis a ledger is shown: by ticks where as much has one as has a time; None: nothing has any."""
+    axis, count = flows["axis"].to_numpy(), flows["count"].to_numpy()
+    many = [int(count[axis == each].sum()) for each in (TICK, TIME)]
+    if not any(many):
+        return None
+    return TICK if many[TICK] >= many[TIME] else TIME
+
+
+def backlog(flows: pa.Table, axis: int | None = None) -> pa.Table:
+    """Return the backlog of all lanes over time (``BACKLOG_SCHEMA``), every bin from the first to the last.
+
+    ``axis``: ``TICK`` or ``TIME``; None: as of ``axis_of``.
+    """
+    axis = axis_of(flows) if axis is None else axis
+    chosen, level = _chosen(flows, axis)
+    if not chosen["bin"].size or axis is None:
+        return BACKLOG_SCHEMA.empty_table()
+    first = int(chosen["bin"].min())
+    counts = np.zeros((int(chosen["bin"].max()) - first + 1, ENDED + len(ENDINGS)), np.int64)
+    np.add.at(counts, (chosen["bin"] - first, chosen["what"].astype(np.int64)), chosen["count"])
+    open_ = np.cumsum(counts[:, SENT : OVER + 1], axis=0)
+    place = first + np.arange(len(counts))
+    return pa.table(_content(axis, level, place, counts, open_), BACKLOG_SCHEMA)
+
+
+def lane_backlog(flows: pa.Table, lanes: dict[str, pa.Array], axis: int | None = None) -> pa.Table:
+    """Return the backlog of each lane over time (``LANE_BACKLOG_SCHEMA``), of bins in which anything happened there.
+
+    ``lanes``: the names of lanes by their numbers.
+    """
+    axis = axis_of(flows) if axis is None else axis
+    chosen, level = _chosen(flows, axis)
+    rows = np.flatnonzero(chosen["lane"] >= 0)
+    if axis is None or not len(rows):
+        return LANE_BACKLOG_SCHEMA.empty_table()
+    lane, place, what, count = (chosen[name][rows] for name in ("lane", "bin", "what", "count"))
+    groups = groups_of(lane, place)
+    counts = np.zeros((len(groups), ENDED + len(ENDINGS)), np.int64)
+    np.add.at(counts, (groups.spread(np.arange(len(groups))), what.astype(np.int64)), count)
+    at = groups.starts
+    of_lane = groups_of(lane[at])
+    sums = np.cumsum(counts[:, SENT : OVER + 1], axis=0)
+    before = (sums - counts[:, SENT : OVER + 1])[of_lane.starts]
+    open_ = sums - np.repeat(before, of_lane.counts, axis=0)
+    names = {name: column.take(pa.array(lane[at])) for name, column in lanes.items()}
+    content = names | dict(zip(BACKLOG_SCHEMA.names, _content(axis, level, place[at], counts, open_), strict=True))
+    return pa.table([content[name] for name in LANE_BACKLOG_SCHEMA.names], LANE_BACKLOG_SCHEMA)
+
+
+def _chosen(flows: pa.Table, axis: int | None) -> tuple[dict[str, Array], int]:
+    columns = {name: np.asarray(flows[name].to_numpy()) for name in FLOW_SCHEMA.names}
+    rows = np.flatnonzero(columns["axis"] == (-1 if axis is None else axis))
+    chosen = {name: column[rows] for name, column in columns.items()}
+    return chosen, int(chosen["level"][0]) if len(rows) else 0
+
+
+def _content(axis: int, level: int, place: Ints, counts: Ints, open_: Ints) -> list[pa.Array]:
+    width, many = WIDTHS[axis][level], len(place)
+    lowest = -(1 << 63) // width  # this bin may begin before the first number there is
+    begin = np.where(place > lowest, np.maximum(place, lowest + 1) * width, np.int64(-(1 << 63)))
+    nothing = pa.nulls(many, pa.int64())
+    by_tick = axis == TICK
+    content: list[pa.Array] = [
+        pa.array([AXES[axis]] * many, pa.string()),
+        pa.array(begin) if by_tick else nothing,
+        nothing.cast(pa.timestamp("us", "UTC")) if by_tick else pa.array(begin).cast(pa.timestamp("us", "UTC")),
+        pa.array(np.full(many, width)) if by_tick else nothing,
+        pa.nulls(many, pa.float64()) if by_tick else pa.array(np.full(many, width / _SECOND)),
+        *(pa.array(counts[:, what].copy()) for what in (SENT, RECEIVED)),
+        *(pa.array(counts[:, ENDED + what].copy()) for what in range(len(ENDINGS))),
+        pa.array(open_[:, SENT] - open_[:, LANDED]),
+        pa.array(open_[:, SENT] - open_[:, OVER]),
+    ]
+    return content
+
+
+__all__ = [
+    "AXES", "BACKLOG_SCHEMA", "ENDINGS", "FLOW_SCHEMA", "LANE_BACKLOG_SCHEMA", "MOST_BINS", "TICK", "TIME", "WIDTHS",
+    "axis_of", "backlog", "flow", "lane_backlog", "level_of", "together",
+]  # fmt: skip

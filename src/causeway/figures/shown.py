@@ -1,0 +1,191 @@
+"""What a piece of a ledger shows: small tables that are put together with those of other pieces, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.audit.arrays import Ints
+from causeway.audit.bucket import Bucket
+from causeway.audit.columns import Columns
+from causeway.audit.known import Known
+from causeway.audit.parts import Part, runs_of
+from causeway.figures import delays, flow
+from causeway.figures.codes import CODES_SCHEMA, codes_in, codes_together
+from causeway.figures.fees import SUMS_SCHEMA, fees_in
+from causeway.figures.lanes import (
+    CHAIN_COUNTS_SCHEMA,
+    LANE_COUNTS_SCHEMA,
+    added_up,
+    chains_in,
+    chains_together,
+    lanes_in,
+)
+from causeway.figures.outcomes import Outcomes
+from causeway.figures.replies import Replies, naming_in
+from causeway.figures.where import EVERYTHING, Where
+from causeway.figures.worst import WORST, WORST_KEYS_SCHEMA, worst_in, worst_together
+
+_TIME = pa.timestamp("us", "UTC")
+
+SPAN_SCHEMA = pa.schema(
+    [
+        *(pa.field(name, pa.int64(), nullable=False) for name in ("rows", "without_tick", "without_time")),
+        *(pa.field(name, pa.int64(), nullable=False) for name in ("unanswered", "naming")),
+        *(("first_tick", pa.uint64()), ("last_tick", pa.uint64()), ("first_time", _TIME), ("last_time", _TIME)),
+    ]
+)
+"""A row a piece: rows; messages that were sent at no tick or time that was seen; requests that were sent and never
+acknowledged, and receipts of responses that name what they answer; the ends of the ledger in it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of every piece. ``where``: which messages count; ``by_lane``: whether the backlog of each lane is
+    wanted; ``worst``: how many of the worst messages."""
+
+    where: Where = EVERYTHING
+    by_lane: bool = False
+    worst: int = WORST
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a piece shows. ``lanes``: a row a lane, whose place the others have as its number; ``delays``, ``extents``:
+    see ``delays``; ``flow``: see ``flow``; ``worst``, ``codes``, ``chains``: see there; ``fees``: sums of value;
+    ``span``: see ``SPAN_SCHEMA``."""
+
+    lanes: pa.Table
+    delays: pa.Table
+    extents: pa.Table
+    flow: pa.Table
+    worst: pa.Table
+    codes: pa.Table
+    chains: pa.Table
+    fees: pa.Table
+    span: pa.Table
+
+
+def nothing() -> Shown:
+    """Return what no rows show."""
+    schemas = (LANE_COUNTS_SCHEMA, delays.DELAYS_SCHEMA, delays.EXTENTS_SCHEMA, flow.FLOW_SCHEMA, WORST_KEYS_SCHEMA)
+    more = (CODES_SCHEMA, CHAIN_COUNTS_SCHEMA, SUMS_SCHEMA, SPAN_SCHEMA)
+    return Shown(*(schema.empty_table() for schema in (*schemas, *more)))
+
+
+def outcomes_of(
+    parts: Iterable[Part], known: Known, where: Where = EVERYTHING, replies: Replies | None = None
+) -> Iterator[Outcomes]:
+    """Yield the messages of a bucket that are asked for, a run at a time.
+
+    Args:
+        parts: rows of a ledger (``LEDGER_SCHEMA``), in its order: all of each message that they have any of.
+        known: windows and promises.
+        where: which messages are asked for.
+        replies: answers that came over other lanes.
+
+    Raises:
+        InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
+    """
+    chosen = (own for part in parts if (own := where.part(part)) is not None)
+    for run in runs_of(chosen):
+        yield where.messages(Outcomes(Bucket(Columns.of(run), known), replies))
+
+
+def shown_in(
+    parts: Iterable[Part],
+    known: Known,
+    asked: Asked,
+    value: pa.Table | None = None,
+    replies: Replies | None = None,
+) -> Shown:
+    """Return what a bucket shows.
+
+    ``value``: its movements of value (``VALUE_SCHEMA``); otherwise as ``outcomes_of``.
+    """
+    spans: list[pa.Table] = []
+
+    def seen() -> Iterator[Part]:
+        for part in parts:
+            spans.append(_span(part))
+            yield part
+
+    found = [_of_run(outcomes, asked) for outcomes in outcomes_of(seen(), known, asked.where, replies)]
+    whole = together(found, asked.worst) if found else nothing()
+    fees = whole.fees if value is None else fees_in(value, asked.where)
+    return replace(whole, fees=fees, span=_spans([whole.span, *spans]))
+
+
+def _of_run(outcomes: Outcomes, asked: Asked) -> Shown:
+    measured = delays.delays_of(outcomes)
+    entries, extents = delays.distribution(outcomes, measured)
+    flows, without_tick, without_time = flow.flow(outcomes, asked.by_lane)
+    span = {"rows": 0, "without_tick": without_tick, "without_time": without_time}
+    span |= {"unanswered": len(outcomes.unanswered), "naming": len(naming_in(outcomes.bucket))}
+    return Shown(
+        lanes_in(outcomes),
+        entries,
+        extents,
+        flows,
+        worst_in(outcomes, measured, asked.worst),
+        codes_in(outcomes),
+        chains_in(outcomes),
+        SUMS_SCHEMA.empty_table(),
+        pa.Table.from_pylist([span], SPAN_SCHEMA),
+    )
+
+
+def _span(part: Part) -> pa.Table:
+    rows = part.read(("tick", "time"))
+    ends: dict[str, Any] = {"rows": part.num_rows, "without_tick": 0, "without_time": 0}
+    ends |= {"unanswered": 0, "naming": 0}
+    for name in ("tick", "time"):
+        extent = pc.min_max(rows[name])
+        ends |= {f"first_{name}": extent["min"], f"last_{name}": extent["max"]}
+    return pa.table([pa.array([value]).cast(SPAN_SCHEMA.field(name).type) for name, value in ends.items()], SPAN_SCHEMA)
+
+
+def _spans(parts: Sequence[pa.Table]) -> pa.Table:
+    every = pa.concat_tables([SPAN_SCHEMA.empty_table(), *parts])
+    found: dict[str, Any] = {}
+    for name in SPAN_SCHEMA.names:
+        how = pc.min if name.startswith("first") else pc.max if name.startswith("last") else pc.sum
+        value = how(every[name])
+        kind = SPAN_SCHEMA.field(name)
+        found[name] = pa.array([value.as_py() if value.is_valid or kind.nullable else 0], kind.type)
+    return pa.table(found, SPAN_SCHEMA)
+
+
+def together(parts: Sequence[Shown], worst: int = WORST) -> Shown:
+    """Return what several pieces show as what one shows: the same in whatever pieces and order they come."""
+    lanes, numbers = added_up([part.lanes for part in parts])
+    entries, extents = delays.together(
+        [_renumbered(part.delays, own) for part, own in zip(parts, numbers, strict=True)],
+        [_renumbered(part.extents, own) for part, own in zip(parts, numbers, strict=True)],
+    )
+    return Shown(
+        lanes,
+        entries,
+        extents,
+        flow.together([_renumbered(part.flow, own) for part, own in zip(parts, numbers, strict=True)]),
+        worst_together([part.worst for part in parts], worst),
+        codes_together([part.codes for part in parts]),
+        chains_together([part.chains for part in parts]),
+        pa.concat_tables([part.fees for part in parts]),
+        _spans([part.span for part in parts]),
+    )
+
+
+def _renumbered(table: pa.Table, numbers: Ints) -> pa.Table:
+    """Return a table with other numbers of lanes; -1 stays."""
+    place = table.schema.get_field_index("lane")
+    lane = np.append(numbers, -1)[table["lane"].to_numpy()].astype(np.int32)
+    return table.set_column(place, table.schema.field(place), pa.array(lane))
+
+
+__all__ = ["Asked", "Shown", "nothing", "outcomes_of", "shown_in", "together"]

@@ -1,0 +1,257 @@
+"""Figures of ledgers by chance against their oracle, whatever pieces they are looked at in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from causeway.audit import parts
+from causeway.audit.known import Known
+from causeway.audit.parts import parts_of
+from causeway.audit.windows import Promises, Windows
+from causeway.figures import delays, flow
+from causeway.figures.figures import Figures, figures_from
+from causeway.figures.messages import MESSAGES_SCHEMA, STEPS, messages_of
+from causeway.figures.outcomes import OUTCOMES
+from causeway.figures.replies import OPEN_SCHEMA, REPLIES_SCHEMA, Replies, first_of, open_in, replies_in
+from causeway.figures.shown import Asked, Shown, nothing, outcomes_of, shown_in, together
+from causeway.figures.where import EVERYTHING, Where
+from causeway.ledger.order import buckets_of, sorted_rows
+from causeway.ledger.schema import LANE, LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
+from tests.property.audit_ledgers import Case, by_chance, journeys_by_chance, table
+from tests.spec.figures import MEASURES, Told, axis_of, backlog, key_of, quantile, step, told
+from tests.spec.figures import delays as delays_of
+
+FAR = (*range(8), 2**40, 2**62)
+
+
+def case_of(seed: int) -> Case:
+    """A ledger by chance whose rows have ticks and codes, too."""
+    random = Random(seed)
+    case = (by_chance if random.random() < 0.5 else journeys_by_chance)(random)
+    ticks = random.choice(((None,), (None, *range(5)), FAR))
+    for row in case.rows:
+        row["tick"], row["code"] = random.choice(ticks), random.choice((None, None, 0, 0, 3))
+        if random.random() < 0.3 and row["time"] is not None:
+            row["time"] += random.choice((0, 10**6, 10**12, -(10**15)))
+    return case
+
+
+def buckets(case: Case, count: int) -> list[pa.Table]:
+    rows = table(case.rows, LEDGER_SCHEMA)
+    numbers = buckets_of(rows, count)
+    return [sorted_rows(rows.filter(pa.array(numbers == bucket))) for bucket in range(count)]
+
+
+def known(case: Case) -> Known:
+    windows = [{**row, "how": "declared", "stated_by": "test"} for row in case.observed]
+    promised = [{**row, "stated_by": "test"} for row in case.promises]
+    return Known(Windows(table(windows, OBSERVED_SCHEMA)), Promises(table(promised, PROMISES_SCHEMA)))
+
+
+def replies(case: Case, count: int) -> Replies:
+    every = [each for rows in buckets(case, count) for each in outcomes_of(parts_of(rows), known(case))]
+    asked = pa.concat_tables(
+        [OPEN_SCHEMA.empty_table(), *(open_in(each.columns, each.base, each.unanswered) for each in every)]
+    )
+    found = [replies_in(each.bucket, asked["id_0"].to_numpy()) for each in every]
+    return Replies(first_of(pa.concat_tables([REPLIES_SCHEMA.empty_table(), *found])))
+
+
+def messages(case: Case, count: int, where: Where = EVERYTHING) -> pa.Table:
+    found = [
+        messages_of(each)
+        for rows in buckets(case, count)
+        for each in outcomes_of(parts_of(rows), known(case), where, replies(case, count))
+    ]
+    return pa.concat_tables([MESSAGES_SCHEMA.empty_table(), *found])
+
+
+def figures(case: Case, count: int, asked: Asked) -> Figures:
+    shown: list[Shown] = [nothing()]
+    for rows in reversed(buckets(case, count)):
+        shown = [
+            together([*shown, shown_in(parts_of(rows), known(case), asked, None, replies(case, count))], asked.worst)
+        ]
+    return figures_from(shown[0], lambda _: messages(case, count))
+
+
+def plain(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    times = [field.name for field in rows.schema if pa.types.is_timestamp(field.type)]
+    for name in times:
+        rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.int64()))
+    yield from rows.to_pylist()
+
+
+def names(row: dict[str, Any]) -> tuple[Any, ...]:
+    return (*(row[name] for name in LANE), row["index"], None if row["index"] is not None else row["message_id"])
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
+def test_what_became_of_messages_is_what_the_oracle_finds(seed: int, count: int, cut: int) -> None:
+    case = case_of(seed)
+    every = told(case.oracle())
+    with patch.object(parts, "PART_ROWS", cut):
+        found = {names(row): row for row in plain(messages(case, count))}
+    assert found.keys() == {key_of(each) for each in every}
+    for each in every:
+        row = found[key_of(each)]
+        assert [row["kind"], row["outcome"], row["code"], row["detail"]] == [
+            *(each.base["kind"], each.outcome, each.code, each.detail)
+        ]
+        for name in STEPS:
+            assert tuple(row[f"{name}_{part}"] for part in ("chain", "height", "tick", "time")) == step(
+                getattr(each, name)
+            )
+        own = delays_of(each)
+        for measure, unit in MEASURES:
+            number = own.get((measure, unit))
+            wanted = number / 1e6 if number is not None and unit == "seconds" else number
+            assert row[f"{measure}_{unit}"] == wanted
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
+def test_figures_are_what_the_oracle_counts(seed: int, count: int, cut: int) -> None:
+    case = case_of(seed)
+    every = told(case.oracle())
+    with patch.object(parts, "PART_ROWS", cut):
+        found = figures(case, count, Asked(by_lane=True, worst=3))
+    compare_lanes(found, every)
+    compare_latency(found, every)
+    compare_backlog(found, every)
+    compare_worst(found, every)
+    counted = Counter((each.message.lane[0], each.base["kind"], each.outcome, each.code, each.detail) for each in every)
+    assert counted == {
+        tuple(row[name] for name in ("protocol", "kind", "outcome", "code", "detail")): row["messages"]
+        for row in found.codes.to_pylist()
+    }
+
+
+def compare_lanes(found: Figures, every: list[Told]) -> None:
+    rows = {tuple(row[name] for name in LANE): row for row in plain(found.lanes)}
+    lanes = {each.message.lane for each in every}
+    assert {lane for lane, row in rows.items() if row["messages"]} == lanes
+    for lane in lanes:
+        own = [each for each in every if each.message.lane == lane]
+        row = rows[lane]
+        assert [row[name] for name in ("messages", *OUTCOMES)] == [
+            len(own),
+            *(sum(each.outcome == outcome for each in own) for outcome in OUTCOMES),
+        ]
+        assert row["sent"] == sum(each.sent is not None for each in own)
+        assert row["in_flight"] == sum(each.is_sent and each.landed is None for each in own)
+        numbers = [each.message.index for each in own if each.message.index is not None]
+        assert (row["first_index"], row["last_index"]) == (min(numbers, default=None), max(numbers, default=None))
+        for name in ("tick", "time"):
+            seen = [each.sent[name] for each in own if each.sent and each.sent[name] is not None]
+            ends = (row[f"first_sent_{name}"], row[f"last_sent_{name}"])
+            assert ends == (min(seen, default=None), max(seen, default=None))
+    assert found.totals["messages"] == len(every)
+
+
+def compare_latency(found: Figures, every: list[Told]) -> None:
+    rows = {
+        (row["scope"], *(row[name] for name in (*LANE, "measure", "unit"))): row for row in found.latency.to_pylist()
+    }
+    expected: dict[Any, list[int]] = {}
+    for each in every:
+        for key, number in delays_of(each).items():
+            expected.setdefault(("all", None, None, None, None, *key), []).append(number)
+            expected.setdefault(("lane", *each.message.lane, *key), []).append(number)
+    assert rows.keys() == expected.keys()
+    for key, numbers in expected.items():
+        scale = 1e6 if key[-1] == "seconds" else 1
+        row = rows[key]
+        assert row["exact"]
+        assert (row["count"], row["negative"]) == (len(numbers), sum(number < 0 for number in numbers))
+        shown = [row[name] for name in ("min", "mean", "p50", "p90", "p99", "max")]
+        ranked = [quantile(numbers, percent) / scale for percent in (50, 90, 99)]
+        mean = sum(numbers) / len(numbers) / scale
+        assert shown == [min(numbers) / scale, mean, *ranked, max(numbers) / scale]
+
+
+def compare_backlog(found: Figures, every: list[Told]) -> None:
+    axis = axis_of(every)
+    if axis is None:
+        assert found.backlog.num_rows == 0
+        return
+    rows = list(plain(found.backlog))
+    assert {row["axis"] for row in rows} == {axis} and len(rows) <= flow.MOST_BINS
+    width = rows[0]["ticks"] if axis == "tick" else round(rows[0]["seconds"] * 1e6)
+    expected = backlog(every, axis, width)
+    shown = [{**{name: row[name] for name in expected[0] if name != "begin"}, "begin": row[axis]} for row in rows]
+    assert shown == expected
+    unplaced = sum(each.is_sent and (each.sent is None or each.sent[axis] is None) for each in every)
+    assert found.totals["unplaced"] == unplaced
+    assert rows[-1]["pending"] <= found.totals["pending"] <= rows[-1]["pending"] + unplaced
+    for lane in {each.message.lane for each in every}:
+        own = [each for each in every if each.message.lane == lane]
+        mine = [row for row in plain(found.lane_backlog) if tuple(row[name] for name in LANE) == lane]
+        if mine:
+            by_begin = {row["begin"]: row for row in backlog(own, axis, width)}
+            for row in mine:
+                wanted = by_begin[row[axis]]
+                assert {name: row[name] for name in wanted if name != "begin"} == {
+                    name: wanted[name] for name in wanted if name != "begin"
+                }
+
+
+def compare_worst(found: Figures, every: list[Told]) -> None:
+    unit = found.totals["unit"]
+    axis = {"ticks": "tick", "seconds": "time", None: None}[unit]
+    for why in ("slowest_delivery", "slowest_round_trip", "oldest_pending"):
+        rows = [row for row in plain(found.worst) if row["why"] == why]
+        assert [row["rank"] for row in rows] == [*range(1, len(rows) + 1)]
+        if why == "oldest_pending":
+            sent = [each.sent for each in every if each.outcome == "pending" and each.sent]
+            end = found.totals[f"last_{axis}"] if axis else None
+            numbers = [-row[axis] for row in sent if axis and row[axis] is not None]
+            shown = [-row[f"sent_{axis}"] for row in rows]
+            if axis == "tick":
+                assert [row["delay"] for row in rows] == [float(end + number) for number in shown]
+        else:
+            scale = 1e6 if unit == "seconds" else 1
+            key = (why.removeprefix("slowest_"), unit)
+            numbers = [own[key] / scale for each in every if key in (own := delays_of(each))]
+            shown = [row["delay"] for row in rows]
+        assert shown == sorted(numbers, reverse=True)[:3]
+
+
+@settings(max_examples=5)
+@given(seed=st.integers(0, 2**32))
+def test_pieces_in_any_order_come_to_the_same_tables(seed: int) -> None:
+    case, random = case_of(seed), Random(seed)
+    asked = Asked(by_lane=True, worst=2)
+    with patch.object(delays, "EXACT", 3):
+        whole = figures(case, 1, asked)
+        pieces = [shown_in(parts_of(rows), known(case), asked, None, replies(case, 5)) for rows in buckets(case, 5)]
+        random.shuffle(pieces)
+        while len(pieces) > 1:
+            count = random.randrange(2, len(pieces) + 1)
+            pieces = [*pieces[count:], together(pieces[:count], asked.worst)]
+        cut = figures_from(pieces[0], lambda _: messages(case, 5))
+    for name in ("lanes", "latency", "backlog", "lane_backlog", "worst", "codes", "chains", "fees"):
+        assert getattr(cut, name).equals(getattr(whole, name)), name
+    assert cut.totals == whole.totals
+
+
+@settings(max_examples=6)
+@given(seed=st.integers(0, 2**32))
+def test_what_is_asked_for_is_what_is_left_of_everything(seed: int) -> None:
+    case, random = case_of(seed), Random(seed)
+    every = messages(case, 2).to_pylist()
+    names = ("source", "destination", "lane", "kind", "outcome", "index", "message_id", "answers")
+    for name in random.sample(names, 2):
+        values = [row[name] for row in every] or ["request"]
+        wanted = [random.choice(values), random.choice(values)]
+        where = Where.of(**{name: wanted})
+        assert messages(case, 2, where).to_pylist() == [row for row in every if row[name] in wanted], name

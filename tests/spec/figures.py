@@ -1,0 +1,220 @@
+"""Figures of a ledger, stated slowly: what became of each message, delays, backlog over time, lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tests.spec.audit.ledger import NAMES, Ledger, Message, Row, place
+
+PLACE = ("chain", "height", "tick", "time")
+ENDINGS = ("answered", "rejected", "refunded", "timed_out", "dropped", "delivered")
+DETAILED = (
+    *("rejected", "dropped", "timed_out", "acknowledged", "answered", "executed"),
+    *("received", "observed", "relayed", "sent"),
+)
+EVENTS = (
+    *("sent", "committed", "relayed", "received", "executed", "answered", "acknowledged", "rejected", "timed_out"),
+    *("dropped", "collected", "final", "reverted", "observed"),
+)
+
+
+class Told(NamedTuple):
+    """What became of a message. Places are rows, or None."""
+
+    message: Message
+    base: Row
+    outcome: str
+    code: int | None
+    detail: str | None
+    sent: Any
+    received: Any
+    executed: Any
+    ended: Any
+    landed: Any
+    over: Any
+    answer: Any
+
+    @property
+    def is_sent(self) -> bool:
+        return self.message.has("sent", "committed")
+
+
+def told(ledger: Ledger) -> list[Told]:
+    """All messages of which any row counts."""
+    return [_told(ledger, message) for message in ledger.messages if message.rows]
+
+
+def _told(ledger: Ledger, message: Message) -> Told:
+    def first(*events: str) -> Any:
+        return next((row for event in events if (row := message.first(event))), None)
+
+    base = first("sent") or min(message.rows, key=lambda row: row["at"])
+    request = base["kind"] == "request"
+    acknowledged, answered = first("acknowledged"), first("answered")
+    reply = reply_to(ledger, message, base) if request and message.has("sent", "committed") else None
+    reply = None if acknowledged else reply
+    codes = [row for row in (acknowledged, reply, answered) if row and row["code"] is not None]
+    refused = codes[0]["code"] != 0 if codes else message.has("rejected")
+    came = message.has("received", "executed")
+    awaited = request and message.has("sent", "committed") and ledger.promised(message.lane, "answered")
+    if request and (acknowledged or reply or answered):
+        outcome = "rejected" if refused or (reply and reply["kind"] == "reject") else "answered"
+        outcome = "refunded" if reply and reply["kind"] == "refund" else outcome
+    elif message.has("timed_out"):
+        outcome = "timed_out"
+    elif message.has("rejected"):
+        outcome = "rejected"
+    elif not request and (came or answered or acknowledged):
+        outcome = "delivered"
+    elif message.has("dropped"):
+        outcome = "dropped"
+    elif came and not awaited:
+        outcome = "delivered"
+    else:
+        outcome = "pending" if message.has("sent", "committed") else "unknown"
+    answer = (acknowledged or reply) if request else None
+    ended = acknowledged or reply or first("timed_out")
+    over = {
+        "timed_out": first("timed_out"),
+        "dropped": first("dropped"),
+        "delivered": first("received", "executed", "answered", "acknowledged"),
+        "pending": None,
+        "unknown": None,
+    }.get(outcome, answer or first("answered", "rejected"))
+    coded = ("answered", "rejected", "dropped", "timed_out", "received", "executed", "observed")
+    spoken = [acknowledged, reply, *(first(event) for event in coded)]
+    details = [first(event) for event in DETAILED]
+    return Told(
+        message,
+        base,
+        outcome,
+        next((row["code"] for row in spoken if row and row["code"] is not None), None),
+        next((row["detail"] for row in details if row and row["detail"] is not None), None),
+        first("sent"),
+        first("received"),
+        first("executed"),
+        ended,
+        first("received", "executed", "answered", "rejected", "dropped", "timed_out") or ended,
+        over,
+        answer if outcome in ("answered", "rejected", "refunded") else None,
+    )
+
+
+def reply_to(ledger: Ledger, request: Message, base: Row) -> Row | None:
+    """What answers a request over another lane, as the chain saw it that asked."""
+    caller = base["chain"] if request.lane[1] is None else request.lane[1]
+    if caller is None or base["message_id"] is None:
+        return None
+    found = [
+        row
+        for message in ledger.messages
+        for row in message.rows
+        if row["answers"] == base["message_id"]
+        and row["kind"] in ("response", "reject", "refund")
+        and row["event"] in ("received", "answered")
+        and not (row["event"] == "received" and message.forged(row))
+        and (message.lane[0], message.lane[2]) == (request.lane[0], caller)
+        and row["chain"] in (None, caller)
+    ]
+    kinds = ("request", "response", "reject", "refund", "control")
+
+    def order(row: Row) -> tuple[Any, ...]:
+        rest = [(row[name] is None, row[name] or 0) for name in ("tick", "code")]
+        return (*place(row)[:2], rest[0], kinds.index(row["kind"]), rest[1])
+
+    chosen = min(found, key=order, default=None)
+    return None if chosen is None else {**chosen, "chain": caller}
+
+
+def delay(one: Row | None, other: Row | None, name: str) -> int | None:
+    if one is None or other is None or one[name] is None or other[name] is None:
+        return None
+    if name == "height" and (one["chain"] is None or one["chain"] != other["chain"]):
+        return None
+    return int(other[name] - one[name])
+
+
+MEASURES = (
+    *(("delivery", "ticks"), ("delivery", "seconds"), ("service", "ticks"), ("service", "seconds")),
+    *(("round_trip", "ticks"), ("round_trip", "seconds"), ("round_trip", "heights")),
+)
+_AXIS = {"ticks": "tick", "seconds": "time", "heights": "height"}
+
+
+def delays(each: Told) -> dict[tuple[str, str], int]:
+    """The delays of a message that were seen, in ticks, heights and microseconds."""
+    ends = {
+        "delivery": (each.sent, each.received),
+        "service": (each.received, each.executed),
+        "round_trip": (each.sent, each.answer),
+    }
+    found = {key: delay(*ends[key[0]], _AXIS[key[1]]) for key in MEASURES}
+    return {key: number for key, number in found.items() if number is not None}
+
+
+def quantile(numbers: Iterable[int], percent: int) -> int:
+    """The least number that so many percent of all do not exceed."""
+    ordered = sorted(numbers)
+    return next(number for many, number in enumerate(ordered, start=1) if many * 100 >= percent * len(ordered))
+
+
+def axis_of(every: Iterable[Told]) -> str | None:
+    """By what the backlog is counted: ticks where as much is seen of them as of times."""
+    many = {name: sum(len(moves(each, name)) for each in every) for name in ("tick", "time")}
+    if not any(many.values()):
+        return None
+    return "tick" if many["tick"] >= many["time"] else "time"
+
+
+def moves(each: Told, axis: str) -> list[tuple[str, int]]:
+    """What a message does to the counts over time, and when."""
+
+    def at(row: Row | None) -> int | None:
+        return None if row is None else row[axis]
+
+    found = []
+    sent, received = at(each.sent), at(each.received)
+    if sent is not None:
+        found.append(("sent", sent))
+    if received is not None:
+        found.append(("received", received))
+
+    def end(row: Row | None) -> int | None:
+        when = at(row)
+        return when if sent is None else max(sent, sent if when is None else when)
+
+    if each.outcome in ENDINGS and (when := end(each.over)) is not None:
+        found.append((each.outcome, when))
+        if sent is not None:
+            found.append(("over", when))
+    if sent is not None and each.landed is not None:
+        when = end(each.landed)
+        found.append(("landed", sent if when is None else when))
+    return found
+
+
+def backlog(every: list[Told], axis: str, width: int) -> list[dict[str, int]]:
+    """The backlog by bins of a width, from the first to the last."""
+    all_moves = [move for each in every for move in moves(each, axis)]
+    bins = [when // width for _, when in all_moves]
+    found = []
+    for number in range(min(bins), max(bins) + 1):
+        inside = [what for what, when in all_moves if when // width == number]
+        until = [what for what, when in all_moves if when // width <= number]
+        row = {name: inside.count(name) for name in ("sent", "received", *ENDINGS)}
+        row |= {"begin": number * width, "in_flight": until.count("sent") - until.count("landed")}
+        found.append(row | {"pending": until.count("sent") - until.count("over")})
+    return found
+
+
+def key_of(each: Told) -> tuple[Any, ...]:
+    index = each.message.index
+    return (*each.message.lane, index, None if index is not None else each.message.message_id)
+
+
+def step(row: Row | None) -> tuple[Any, ...]:
+    return (None,) * len(PLACE) if row is None else tuple(row[name] for name in PLACE)
+
+
+__all__ = ["MEASURES", "NAMES", "Told", "axis_of", "backlog", "delays", "key_of", "quantile", "step", "told"]
