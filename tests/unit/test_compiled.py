@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -12,14 +13,16 @@ import pytest
 
 from causeway.cli import compiling
 from causeway.model import compiled_files
-from causeway.model.compiled_files import PACKAGE, loop_files
+from causeway.model.compiled_files import PACKAGE, is_prepared, loop_files
+from causeway.proofs.hashing import keccak256
 
 SHOWN = "from causeway.model import compiled_files; print(compiled_files.folder())"
 
 
 def test_compiled_loops_stand_in_files_of_loops_only() -> None:
     users = {path for path in PACKAGE.rglob("*.py") if "from causeway.model.compiled import" in path.read_text()}
-    assert users <= {*loop_files(), PACKAGE / "model" / "compiled.py"}
+    instructions = {PACKAGE / "proofs" / name for name in ("hashing/vectors.py", "ic/memory.py")}
+    assert users <= {*loop_files(), *instructions, PACKAGE / "model" / "compiled.py"}
 
 
 def folder(source: Path, **environ: str) -> str:
@@ -37,7 +40,7 @@ def package(place: Path, loop: str) -> Path:
     model.mkdir(parents=True)
     (place / "causeway" / "__init__.py").touch()
     (model / "__init__.py").touch()
-    for name in ("compiled.py", "compiled_files.py"):
+    for name in ("compiled.py", "compiled_files.py", "compiled_kinds.py", "compiled_ready.py", "compiler.py"):
         (model / name).write_text((PACKAGE / "model" / name).read_text())
     (model / "constants.py").write_text("MORE = 1")
     (model / "some_loops.py").write_text(loop)
@@ -58,11 +61,20 @@ def test_another_text_of_a_loop_is_compiled_into_another_folder(tmp_path: Path) 
 
 
 LOOP = """
-from causeway.model.compiled import INT64, compiled
+from causeway.model.compiled import INT64, NOTHING, ROWS, ROWS_OUT, compiled
 
 @compiled(INT64, [INT64])
 def double(number):
     return 2 * number
+
+@compiled()
+def plus(number, other):
+    return number + other
+
+@compiled(NOTHING, [ROWS, INT64, ROWS_OUT])
+def more(numbers, other, out):
+    for row in range(len(numbers)):
+        out[row] = plus(numbers[row], double(other))
 """
 
 
@@ -81,6 +93,16 @@ def test_kept_code_that_is_damaged_is_made_again(tmp_path: Path) -> None:
     run(tmp_path, "from causeway.model.compiled import prepare; prepare()")
     assert run(tmp_path, use) == "42 1"
     (kept,) = Path(folder(tmp_path)).glob("*double*")
+    ready = Path(folder(tmp_path)) / "ready"
+    used = "from causeway.model.compiled_ready import use; use()\nimport sys, numpy as np\n"
+    used += "from causeway.model.some_loops import double, more\n"
+    used += "room = np.zeros(2, np.int64); more(np.ones(2, np.int64), 20, room); print(double(21), *room, end=' ')\n"
+    used += "print('numba' in sys.modules)"
+    assert run(tmp_path, used) == "42 41 41 False"
+    whole = ready.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:-2000] + bytes(2000)):
+        ready.write_bytes(damaged)
+        assert run(tmp_path, used) == "42 41 41 True"
     whole = kept.read_bytes()
     at = whole.index(b"\x7fELF")
     for damaged in (b"", whole[:-1], whole[: at + 64] + bytes(len(whole) - at - 64)):
@@ -186,3 +208,49 @@ def test_a_full_disk_is_told_and_nothing_is_said_to_be_prepared(tmp_path: Path) 
         "    print(double(21), error.strerror, compiled_files.is_prepared())\n"
     )
     assert run(tmp_path, text) == "42 No space left on device False"
+
+
+def test_loops_taken_without_the_compiler_do_the_same_and_refuse_other_arguments(tmp_path: Path) -> None:
+    """Numba's functions in C look at the sizes of what they are given, and take numbers of one type for another."""
+    text = """
+import sys
+from causeway.model import compiled_ready
+compiled_ready.use()
+import numpy as np
+from causeway.ledger.number_loops import read_numbers, stripped
+from causeway.proofs.hashing import HashFunction, digest_rows, engines
+data, ends = np.frombuffer(b"12-1x0xff", dtype=np.uint8), np.array([2, 4, 5, 9])
+starts, words, found = np.array([0, 2, 4, 5]), np.zeros((4, 4), np.uint64), np.zeros(4, np.uint8)
+read_numbers(data, starts, ends, words, found)
+print(words[:, 0].tolist(), found.tolist())
+for bad in (found.astype(np.int8), found[::-1], found.reshape(2, 2), np.frombuffer(b"1234", dtype=np.uint8), None):
+    try:
+        read_numbers(data, starts, ends, words, bad)
+    except TypeError as error:
+        print(str(error).split(":")[0])
+for wrong in (lambda: stripped(data, 0, 2), lambda: read_numbers(data)):
+    try:
+        wrong()
+    except (TypeError, ValueError) as error:
+        print(type(error).__name__)
+engines.prepare()
+for function in HashFunction:
+    print(digest_rows(function, np.zeros((20, 3), np.uint8))[19].tobytes().hex())
+print("numba" in sys.modules)
+import causeway.model.compiler
+found[:] = 9
+read_numbers(data, starts, ends, words, found)
+print(found.tolist(), "numba" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.splitlines() == [
+        "[12, 0, 0, 255] [0, 2, 3, 0]",
+        *["read_numbers"] * 5,
+        "TypeError",
+        "ValueError",
+        hashlib.sha256(bytes(3)).hexdigest(),
+        hashlib.blake2b(bytes(3), digest_size=32).hexdigest(),
+        keccak256(bytes(3)).hex(),
+        str(not is_prepared()),
+        "[0, 2, 3, 0] True",
+    ]

@@ -25,6 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     second. Until the commands are there, a signal ends the process at once, since nothing has been done; from then on
     each is an interrupt, which leaves nothing open.
     """
+    if arguments is None:
+        from causeway.cli import own_process
+
+        own_process.begin()
     taken = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     before = {number: found for number in taken if (found := signal.getsignal(number)) is not signal.SIG_IGN}
     for number in before:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from causeway.cli import shell
+from causeway.cli import own_process, shell
 from causeway.cli.audited import figures, holds, plain_check, progress_bar, show, write_tables
 from causeway.cli.compiling import compile_first
 from causeway.cli.places import folder_for, ledger_at, require_place
@@ -112,6 +112,7 @@ def command(
     [bold]Example[/bold]: causeway audit my-ledger --check authenticity --out findings
     [bold]Example[/bold]: causeway audit my-ledger --follow --metrics-port 9464
     """
+    own_process.begin_small()
     from causeway.audit.auditing import CHECK_NAMES
     from causeway.pipeline.allocator import keep_memory
     from causeway.pipeline.ledger_audit import EXECUTORS, audit_ledger

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
-from causeway.cli import ingest_follow, ingest_lake, shell
+from causeway.cli import ingest_follow, ingest_lake, own_process, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.places import ledger_at
 from causeway.cli.watch import notes, results
@@ -78,6 +78,7 @@ def command(
     [bold]Example[/bold]: causeway ingest bridge-events nomad.csv --lake my-ledger
     [bold]Example[/bold]: causeway ingest ibc-packets exports/ --lake my-ledger --follow
     """
+    own_process.begin_small()
     from causeway.ingest.mapping import load_mapping
     from causeway.pipeline.ledger_ingest import EXECUTORS, ingest
 

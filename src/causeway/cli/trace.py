@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from causeway.cli import shell
+from causeway.cli import own_process, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.places import ledger_at, require_place
 from causeway.cli.watch import results, waiting
@@ -68,6 +68,7 @@ def command(
 
     [bold]Example[/bold]: causeway trace my-ledger channel-141/3951625
     """
+    own_process.begin_small()
     from causeway.network.tracing import SeveralMessages, life_as_dict, trace
     from causeway.pipeline.lake_taking import ledger_of
 

@@ -133,6 +133,11 @@ def _pieces(stream: Stream, separator: bytes | None, chunk: int, at: int, *, fin
     while not ended:
         read = stream.read(chunk)
         ended = not read
+        whole = _plain_end(rest, read, separator)
+        if whole:
+            yield Piece(b"".join((rest, memoryview(read)[:whole])), None, at + len(rest) + whole)
+            rest, at = read[whole:], at + len(rest) + whole
+            continue
         rest += read
         found, used = _split(rest, separator, at)
         yield from found
@@ -160,6 +165,15 @@ def _pieces(stream: Stream, separator: bytes | None, chunk: int, at: int, *, fin
             found, used = _split(rest, separator, at)
             yield from found
             rest, at = rest[used:], at + used
+
+
+def _plain_end(rest: bytes, read: bytes, separator: bytes | None) -> int:
+    """Return where the last record ends of what was read, where ``rest`` stands before it and records end where lines
+    do and are short; 0: perhaps they are not so."""
+    whole = read.rfind(b"\n") + 1
+    if not whole or read.find(b"\n") + len(rest) > MOST_RECORD or len(read) - whole > MOST_RECORD or _has_long(read):
+        return 0
+    return whole if _is_plain(read, separator) and (not rest or _is_plain(rest, separator)) else 0
 
 
 def _split(content: bytes, separator: bytes | None, at: int) -> tuple[list[Piece], int]:

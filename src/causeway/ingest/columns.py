@@ -201,13 +201,16 @@ def _is_utf8(content: bytes) -> bool:
 
 def _empty_lines(content: bytes, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """Return the numbers of records, from 1, that are empty lines."""
-    if not (content[:1] in (b"\n", b"\r") or any(pair in content for pair in (b"\n\n", b"\n\r", b"\r\r"))):
+    lengths = np.diff(ends, prepend=0)
+    short = np.flatnonzero(lengths <= 2)
+    if not len(short):
         return np.zeros(0, dtype=np.uint64)
-    data, lengths = np.frombuffer(content, dtype=np.uint8), np.diff(ends, prepend=0)
-    last = data[ends - 1]
+    data = np.frombuffer(content, dtype=np.uint8)
+    of_short, lengths, last = ends[short], lengths[short], data[ends[short] - 1]
     empty = (lengths == 1) & ((last == 10) | (last == 13))
-    empty |= (lengths == 2) & (last == 10) & (data[np.maximum(ends - 2, 0)] == 13)
-    return np.flatnonzero(empty).astype(np.uint64) + np.uint64(1)
+    empty |= (lengths == 2) & (last == 10) & (data[np.maximum(of_short - 2, 0)] == 13)
+    found: npt.NDArray[np.uint64] = short[empty].astype(np.uint64) + np.uint64(1)
+    return found
 
 
 def _empty(names: Sequence[str], wanted: Collection[str]) -> dict[str, pa.Array]:

@@ -14,12 +14,15 @@ import pyarrow.compute as pc
 from causeway.ingest.mapping import FieldSection, TimeSection
 from causeway.ingest.times import times_of
 from causeway.ledger.limbs import Digits, Numbers, limb_columns, read_numbers, slices_of, valid_rows
-from causeway.proofs.hashing import HashFunction, binary_rows, digest_slices
+from causeway.proofs.hashing import HashFunction, binary_rows, digest_slices, engines
 
 Mask = npt.NDArray[np.bool_]
 
 MOST_TEXT = 4096
 """Bytes of a text of the ledger."""
+
+_MANY = 1 << 12
+"""So many rows at once: more of them are to come."""
 
 _DIGITS = {
     Digits.NEGATIVE: "negative",
@@ -180,6 +183,8 @@ class Rows:
         for names, (data, offsets) in zip(content, parts, strict=True):
             number = int(not numbers.isdisjoint(names))
             append_texts(data, offsets[:-1], offsets[1:], valid.view(np.uint8), number, ends, out)
+        if self.count >= _MANY:
+            engines.prepare(HashFunction.SHA256)
         digests = binary_rows(digest_slices(HashFunction.SHA256, out, starts, ends)).cast(pa.binary(32))
         return digests if valid.all() else pc.if_else(pa.array(valid), digests, pa.scalar(None, pa.binary(32)))
 

@@ -16,6 +16,9 @@ MOST_DIGITS = 78
 
 _PARTS = 8
 _GROUP = 9
+_ONE_WORD = 19
+"""So many decimal digits always fit into a word."""
+
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _TEN = np.uint64(10)
@@ -24,10 +27,10 @@ _WORDS = written("uint64", 2)
 
 
 @compiled(allocates=False)
-def scaled(parts: Any, factor: Any, more: Any) -> bool:
-    """Multiply a number of 32-bit parts, add to it, and return whether it still fits."""
+def scaled(parts: Any, used: Any, factor: Any, more: Any) -> bool:
+    """Multiply a number of 32-bit parts, add to it, and return whether it still fits into the ``used`` ones."""
     carry = more
-    for part in range(_PARTS):
+    for part in range(used):
         carry += parts[part] * factor
         parts[part] = carry & _LOW
         carry >>= _HALF
@@ -55,7 +58,7 @@ def read_hex(data: Any, start: Any, stop: Any, parts: Any) -> int:
         digit = nibble(data[at])
         if digit == 16:
             return NO_NUMBER
-        if not scaled(parts, np.uint64(16), np.uint64(digit)):
+        if not scaled(parts, _PARTS, np.uint64(16), np.uint64(digit)):
             for rest in range(at + 1, stop):
                 if nibble(data[rest]) == 16:
                     return NO_NUMBER
@@ -68,7 +71,7 @@ def read_digits(data: Any, start: Any, stop: Any, parts: Any) -> int:
     """Read decimal digits, at least one."""
     if start == stop:
         return NO_NUMBER
-    fits = True
+    fits, used = True, 1  # after each group a number needs no more parts than there were groups
     group, scale, taken = np.uint64(0), np.uint64(1), 0
     for at in range(start, stop):
         digit = data[at] - 48
@@ -76,10 +79,11 @@ def read_digits(data: Any, start: Any, stop: Any, parts: Any) -> int:
             return NO_NUMBER
         group, scale, taken = group * _TEN + np.uint64(digit), scale * _TEN, taken + 1
         if taken == _GROUP:
-            fits = fits and scaled(parts, scale, group)
+            fits = fits and scaled(parts, used, scale, group)
             group, scale, taken = np.uint64(0), np.uint64(1), 0
+            used = min(used + 1, _PARTS)
     if taken:
-        fits = fits and scaled(parts, scale, group)
+        fits = fits and scaled(parts, used, scale, group)
     return GOOD if fits else TOO_LARGE
 
 
@@ -103,6 +107,16 @@ def read_numbers(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> 
     parts = np.zeros(_PARTS, dtype=np.uint64)
     for row in range(len(starts)):
         at, stop = stripped(data, starts[row], stops[row])
+        if 0 < stop - at <= _ONE_WORD:
+            value, good = np.uint64(0), True
+            for place in range(at, stop):
+                digit = data[place] - 48
+                good &= 0 <= digit <= 9
+                value = value * _TEN + np.uint64(digit)
+            if good:
+                found[row] = GOOD
+                words[row, 0], words[row, 1], words[row, 2], words[row, 3] = value, 0, 0, 0
+                continue
         parts[:] = 0
         negative = False
         if at == stop:

@@ -40,6 +40,9 @@ UNFINISHED = ".new"
 MOST_FOLDERS = 8
 """Folders of compiled code that are left beside each other: for settings, interpreters, texts of the loops."""
 
+_MAKERS = ("compiler.py", "compiled_ready.py")
+"""Files beside this one that say how code is made and kept."""
+
 _SETTINGS = ("NUMBA_BOUNDSCHECK", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 """Variables of the environment that make other code."""
 
@@ -131,7 +134,8 @@ def _places() -> Sequence[Path]:
     origin = None if compiler is None else compiler.origin
     settings = [os.environ.get(name) for name in _SETTINGS]
     stamp = hashlib.sha256(f"{sys.version} {origin} {settings} {_processor()}".encode())
-    for file in (*_with_imported(_sources()), *([] if origin is None else [Path(origin)])):
+    makers = [path for path in (Path(__file__).with_name(name) for name in _MAKERS) if path.exists()]
+    for file in (*_with_imported(_sources()), *makers, *([] if origin is None else [Path(origin)])):
         about = file.stat()
         stamp.update(f"{file} {about.st_size} {about.st_mtime_ns}".encode())
     name = f"compiled-{stamp.hexdigest()[:16]}"

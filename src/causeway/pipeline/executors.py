@@ -29,6 +29,7 @@ from causeway.pipeline.placement import Place, executors_of, numbered, on_one_ma
 from causeway.pipeline.recent import Recent
 from causeway.pipeline.sealed import seal_from
 from causeway.pipeline.session import workers_prepared
+from causeway.pipeline.task_errors import TaskFailed, python_error
 from causeway.protocols.contract import Tick
 
 if TYPE_CHECKING:
@@ -42,10 +43,6 @@ ASKED_EVERY = 32
 
 TASK_SCHEMA = "bucket int, worker int, written string, offers binary"
 """``worker``: the process id of the worker that ran the bucket."""
-
-
-class TaskFailed(CausewayError):
-    """A task of a tick failed; the height was not committed."""
 
 
 class Executor(Protocol):
@@ -237,14 +234,3 @@ def _error_of(content: dict[str, Any]) -> CausewayError:
         return LakeDamaged(*content["damaged"])
     text = content["text"] if content["input"] else f"{content['error']}: {content['text']}"
     return InvalidInput(text) if content["input"] else TaskFailed(text)
-
-
-def python_error(text: str) -> str:
-    """Return the last line of a Python traceback inside a Spark error, without the Java one around it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for place, line in enumerate(lines):
-        if line.startswith("Traceback"):
-            python = [later for later in lines[place:] if not later.startswith("at ")]
-            endings = [later for later in python if ": " in later and not later.startswith(("File ", "Traceback"))]
-            return endings[-1] if endings else python[-1]
-    return lines[0] if lines else "unknown"

@@ -25,7 +25,6 @@ from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import is_text
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.allocator import keep_memory
-from causeway.pipeline.executors import TaskFailed, python_error
 from causeway.pipeline.ledger_commit import Done, commit_files
 from causeway.pipeline.ledger_commits import CommitLost, Input
 from causeway.pipeline.ledger_ingest import (
@@ -42,6 +41,7 @@ from causeway.pipeline.ledger_sources import Known, Source, Take, located, shown
 from causeway.pipeline.ledger_store import create_ledger, open_ledger
 from causeway.pipeline.ledger_upkeep import keep_up, sweep
 from causeway.pipeline.storage import Storage
+from causeway.pipeline.task_errors import TaskFailed, python_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

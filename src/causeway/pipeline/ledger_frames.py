@@ -35,10 +35,10 @@ from causeway.ledger.schema import (
     WATERMARKS_SCHEMA,
 )
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.executors import TaskFailed, python_error
 from causeway.pipeline.ledger_carried import OF_VALUE, carried_ddl, carry, row_order, taken_back, value_back
 from causeway.pipeline.ledger_columns import as_table, chosen_columns, given_table
 from causeway.pipeline.ledger_tasks import ARROW_SCHEMA, TASK_SCHEMA, Tables, prepare_worker, rows_of, shown_in
+from causeway.pipeline.task_errors import TaskFailed, python_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,13 +14,13 @@ import pyarrow as pa
 from causeway.ingest.chunks import BadFile
 from causeway.ingest.reader import Part, is_text
 from causeway.model.errors import CausewayError, InvalidInput
-from causeway.pipeline.executors import TaskFailed, python_error
 from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_runs import Run
 from causeway.pipeline.ledger_sources import Source
 from causeway.pipeline.ledger_store import StoredFile
 from causeway.pipeline.ledger_taking import Job, Progress, Slice, Staged, digest, sort, stage, survey
 from causeway.pipeline.masters import cores_here
+from causeway.pipeline.task_errors import TaskFailed, python_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.allocator import keep_memory, spare_modules
-from causeway.pipeline.executors import TaskFailed, python_error
 from causeway.pipeline.ledger_store import LedgerDamaged
 from causeway.pipeline.recent import Recent
+from causeway.pipeline.task_errors import TaskFailed, python_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

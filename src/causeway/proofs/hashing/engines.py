@@ -58,8 +58,8 @@ def engine_for(function: HashFunction, count: int) -> Lanes | None:
     return _chosen[function]
 
 
-def prepare() -> None:
-    """Load the engines and choose among them now, so that no later call waits for that.
+def prepare(*functions: HashFunction) -> None:
+    """Load the engines and choose among them now, those of some functions or all, so that no later call waits for that.
 
     Where it was never compiled, nothing is done: every process would compile it.
     """
@@ -67,7 +67,7 @@ def prepare() -> None:
         return
     from causeway.proofs.hashing import lanes  # noqa: F401
 
-    for function in HashFunction:
+    for function in functions or HashFunction:
         engine_for(function, FEW)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from enum import Enum
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from Crypto.Hash import keccak
 
 from causeway.proofs.work import BLAKE2B_256, KECCAK_256, SHA256, done
 
@@ -61,7 +62,8 @@ def blake2_256(data: bytes | bytearray | memoryview) -> bytes:
 def keccak256(data: bytes | bytearray | memoryview) -> bytes:
     """Return the Keccak-256 digest of ``data``."""
     done[KECCAK_256] += 1
-    return keccak.new(digest_bits=256, data=data).digest()
+    digest: bytes = _keccak()(digest_bits=256, data=data).digest()
+    return digest
 
 
 def _sha256(data: bytes | bytearray | memoryview) -> bytes:
@@ -73,7 +75,17 @@ def _blake2_256(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _keccak256(data: bytes | bytearray | memoryview) -> bytes:
-    return keccak.new(digest_bits=256, data=data).digest()
+    digest: bytes = _keccak()(digest_bits=256, data=data).digest()
+    return digest
+
+
+@cache
+def _keccak() -> Any:
+    """Return what hashes so. It is loaded when it is needed: with its compiler of declarations of C that takes longer
+    than anything else here."""
+    from Crypto.Hash import keccak
+
+    return keccak.new
 
 
 _ONE = {HashFunction.SHA256: _sha256, HashFunction.BLAKE2B_256: _blake2_256, HashFunction.KECCAK_256: _keccak256}

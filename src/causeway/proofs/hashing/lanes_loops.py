@@ -12,7 +12,7 @@ from causeway.model.compiled import (
     NOTHING,
     ROWS,
     compiled,
-    read,
+    strided,
     written,
 )
 from causeway.proofs.hashing import blake2b_vectors, keccak_vectors, sha256_vectors
@@ -45,7 +45,7 @@ FETCHED = 512
 
 DIGEST = 32
 
-STRIDED = read("uint8", 2).copy(layout="A")
+STRIDED = strided("uint8", 2)
 
 TABLE_OUT = written("int64", 2)
 

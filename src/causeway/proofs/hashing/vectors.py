@@ -9,13 +9,14 @@ message has no such block any more keeps its state; there must be bytes to read 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
 from llvmlite.binding import get_host_cpu_features
-from numba import config, types
-from numba.extending import intrinsic
+
+from causeway.model.compiled import INT64, NOTHING, intrinsic, type_of
 
 ADDRESS, TOTAL, LAST, SHARED = range(4)
 """Of each lane: the address from which its message is read (the prefix, too, is taken to lie there), or to which its
@@ -36,7 +37,7 @@ Value = Any
 
 def has_feature(name: str) -> bool:
     """Return whether the processor that code is compiled for has a kind of instructions, by LLVM's name."""
-    given: str | None = getattr(config, "CPU_FEATURES", None)
+    given = os.environ.get("NUMBA_CPU_FEATURES")
     return f"+{name}" in (given or get_host_cpu_features().flatten()).split(",")
 
 
@@ -64,7 +65,7 @@ def emitted(emit: Callable[[Emitter, Value, Value, Value], None]) -> Any:
         return context.get_dummy_value()
 
     def typed(context: Any, state: Any, lanes: Any, prefix: Any) -> Any:
-        return types.void(state, lanes, prefix), generate
+        return type_of(NOTHING)(state, lanes, prefix), generate
 
     return intrinsic(typed)
 
@@ -76,7 +77,7 @@ def _address_of(context: Any, array: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         return builder.ptrtoint(data, I64)
 
-    return types.int64(array), generate
+    return type_of(INT64)(array), generate
 
 
 def _fetch(context: Any, address: Any) -> Any:
@@ -87,7 +88,7 @@ def _fetch(context: Any, address: Any) -> Any:
         Emitter(builder).intrinsic("llvm.prefetch.p0", ir.VoidType(), [_pointer(builder, arguments[0]), *settings])
         return context.get_dummy_value()
 
-    return types.void(types.int64), generate
+    return type_of(NOTHING)(type_of(INT64)), generate
 
 
 def _copy(context: Any, target: Any, source: Any, count: Any) -> Any:
@@ -100,7 +101,7 @@ def _copy(context: Any, target: Any, source: Any, count: Any) -> Any:
         Emitter(builder).intrinsic(operation, ir.VoidType(), [*addresses, count, fixed])
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), generate
+    return type_of(NOTHING)(*[type_of(INT64)] * 3), generate
 
 
 def _copy_digest(context: Any, target: Any, source: Any) -> Any:
@@ -113,7 +114,7 @@ def _copy_digest(context: Any, target: Any, source: Any) -> Any:
         )
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), generate
+    return type_of(NOTHING)(*[type_of(INT64)] * 2), generate
 
 
 def _pointer(builder: ir.IRBuilder, address: Value) -> Value:

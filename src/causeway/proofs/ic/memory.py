@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from causeway.model.compiled import INT64, NOTHING, UINT64, intrinsic, type_of
 from causeway.proofs.hashing.vectors import address_of, copy
 
 __all__ = ["address_of", "copy", "get_word", "put_byte", "put_word"]
@@ -27,7 +26,7 @@ def _put_word(context: Any, address: Any, word: Any) -> Any:
         builder.store(builder.bswap(word), builder.inttoptr(address, _I64.as_pointer()), align=1)
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.uint64), generate
+    return type_of(NOTHING)(type_of(INT64), type_of(UINT64)), generate
 
 
 def _put_byte(context: Any, address: Any, byte: Any) -> Any:
@@ -38,7 +37,7 @@ def _put_byte(context: Any, address: Any, byte: Any) -> Any:
         builder.store(builder.trunc(byte, _I8), builder.inttoptr(address, _I8.as_pointer()), align=1)
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.uint64), generate
+    return type_of(NOTHING)(type_of(INT64), type_of(UINT64)), generate
 
 
 def _get_word(context: Any, address: Any) -> Any:
@@ -47,7 +46,7 @@ def _get_word(context: Any, address: Any) -> Any:
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.bswap(builder.load(builder.inttoptr(arguments[0], _I64.as_pointer()), align=1))
 
-    return types.uint64(types.int64), generate
+    return type_of(UINT64)(type_of(INT64)), generate
 
 
 put_word: Any = intrinsic(_put_word)

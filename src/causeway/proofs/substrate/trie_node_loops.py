@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
 
-from causeway.model.compiled import compiled, written
+from causeway.model.compiled import compiled, named, written
 from causeway.proofs.distinct.loops import copy_bytes
 from causeway.proofs.substrate.node import WIDTH
 from causeway.proofs.substrate.trie_arena import (
@@ -47,8 +46,9 @@ from causeway.proofs.substrate.trie_arena import (
     Arena,
 )
 
-ARENA: Any = types.NamedTuple(  # type: ignore[no-untyped-call]
-    (
+ARENA = named(
+    Arena,
+    [
         written("int32", 2),
         written("uint8", 2),
         written("uint8"),
@@ -60,8 +60,7 @@ ARENA: Any = types.NamedTuple(  # type: ignore[no-untyped-call]
         written("int64"),
         written("int32"),
         written("int32"),
-    ),
-    Arena,
+    ],
 )
 
 HALF = 4
