@@ -35,4 +35,5 @@ class RejectCode(Enum):
 
 
 PortableCode = Callable[[int, bytes], RejectCode]
-"""Returns what a protocol's reject code, never 0, and the text of the reject mean."""
+"""Returns what a protocol's reject code and the text of the reject mean; with the code 0 the text alone says why a
+message from a user came into no queue."""

@@ -37,6 +37,17 @@ def name_of(text: str) -> str:
     return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 21]}…{name[-20:]}"
 
 
+def start_of(text: str, most: int = 200) -> str:
+    """Return a text as ``readable`` does, cut after some characters: then how long it is follows."""
+    start = readable(text[: most + 1])
+    return start if len(text) <= most else f"{start[:most]}... {len(text):,} characters"
+
+
+def is_text(text: str) -> bool:
+    """Return whether a text has a form in UTF-8: half of a surrogate pair has none."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def escaped(text: str) -> str:
     """Return a text on one line, with nothing in it that a terminal would act on."""
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

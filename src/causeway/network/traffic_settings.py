@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 
 from causeway.model.ingress_call import CALL_METHOD, MAX_METHOD_BYTES
 from causeway.model.section import U64, Amount, Balance, ContentSection, ProgramReference, Section, TickNumber
+from causeway.model.text import is_text
 from causeway.network import calibration
 from causeway.network.settings import Positive
 
@@ -18,7 +19,7 @@ MAX_PAYLOAD_BYTES = 2 * 1024 * 1024
 def _method(value: object) -> object:
     if isinstance(value, str) and not 1 <= len(value.encode(errors="replace")) <= MAX_METHOD_BYTES:
         raise ValueError(f"must be a name of 1 to {MAX_METHOD_BYTES} bytes")
-    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+    if isinstance(value, str) and not is_text(value):
         raise ValueError("must be Unicode text: half of a surrogate pair is none")
     return value
 

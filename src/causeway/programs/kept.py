@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from causeway.programs.options import ReadOnlyDict, ReadOnlyList
+
 _PLAIN = {int, float, str, bytes, bool, type(None)}
 _KEYS = {int, str, bytes}
+_TABLES = {dict, ReadOnlyDict}
+_LISTS = {list, ReadOnlyList}
 _RULE = "a program keeps numbers, text, bytes, true, false and None, and lists and dictionaries of these"
 _KEY_RULE = "the keys of a dictionary are whole numbers, text or bytes"
 
@@ -25,14 +29,14 @@ def ensure_kept(value: Any, name: str) -> None:
     waiting = [(value, name)]
     while waiting:
         content, where = waiting.pop()
-        if type(content) is dict:
+        if type(content) in _TABLES:
             if not set(map(type, content)) <= _KEYS:
                 key = next(key for key in content if type(key) not in _KEYS)
                 raise NotKept(f"{where} has the key {key!r}, a {type(key).__name__}; {_KEY_RULE}")
             if set(map(type, content.values())) <= _PLAIN:
                 continue
             items = [(item, f"{where}[{key!r}]") for key, item in content.items() if type(item) not in _PLAIN]
-        elif type(content) is list:
+        elif type(content) in _LISTS:
             if set(map(type, content)) <= _PLAIN:
                 continue
             items = [(item, f"{where}[{row}]") for row, item in enumerate(content) if type(item) not in _PLAIN]

@@ -20,6 +20,7 @@ from causeway.programs.accounts import BALANCE, words_of
 from causeway.programs.catalogue import program_class
 from causeway.programs.failing import Raised, failure_text, raised_rows
 from causeway.programs.naming import NO_NAMES, ProgramNames
+from causeway.programs.options import read_only
 from causeway.programs.outputs import ASKED_COLUMNS, MESSAGE_COLUMNS, NO_FAILURES, Outcome, by_production
 from causeway.programs.scalar import Program
 from causeway.programs.scalar_runner import ScalarRunner
@@ -52,7 +53,7 @@ class Programs:
         self._balances: dict[int, int] = {}
         for row in installed:
             if row["options"] not in ("", "{}"):
-                self._options[row["program"]][int(row["number"])] = json.loads(row["options"])
+                self._options[row["program"]][int(row["number"])] = read_only(json.loads(row["options"]))
             if row["balance"]:
                 self._balances[int(row["number"])] = int(row["balance"])
         self._names = NO_NAMES

@@ -19,6 +19,7 @@ from causeway.programs.certifying import certified_rows
 from causeway.programs.failing import Raised, failure_text, raised
 from causeway.programs.kept import ensure_kept
 from causeway.programs.naming import NO_NAMES, Names
+from causeway.programs.options import NO_OPTIONS
 from causeway.programs.outputs import WORD, Outcome, failures, from_records
 from causeway.programs.scalar import (
     Answer,
@@ -74,7 +75,7 @@ class ScalarRunner:
         return Frame({"program": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
 
     def _instance(self, number: int) -> Program:
-        return self._program(self._options.get(number, {}))
+        return self._program(self._options.get(number, NO_OPTIONS))
 
     def run(self, inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, state: Frame) -> Outcome:
         """Run the inputs (one instance's are neighbours, in order).

@@ -20,6 +20,7 @@ from causeway.model.ledger import Kind
 from causeway.model.reject_codes import RejectCode
 from causeway.programs.accounts import BALANCE, balance_of, words_of
 from causeway.programs.naming import UnknownProgram, resolved
+from causeway.programs.options import read_only
 from causeway.programs.outputs import WORD
 from causeway.programs.scalar import Answer, Call, Ingress, Program, Reply, Request
 from causeway.programs.scalar_runner import ScalarRunner
@@ -64,7 +65,7 @@ class Trial:
         programs: Mapping[str, int] | None = None,
     ) -> None:
         self._names = _Others(number, programs or {})
-        given = {number: resolved(options or {}, self._names.number_of)}
+        given = {number: read_only(resolved(options or {}, self._names.number_of))}
         self._scalar = issubclass(program, Program)
         self._runner: ScalarRunner | VectorRunner
         if issubclass(program, Program):

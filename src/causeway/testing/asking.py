@@ -8,7 +8,7 @@ import pyarrow as pa
 from causeway.model.document import validated
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import CALL_METHOD, encode_calls
-from causeway.model.text import shown
+from causeway.model.text import is_text, shown
 from causeway.network.traffic_settings import CallSection, SendSection
 from causeway.testing.changing import Changing
 from causeway.testing.deploys import CALLER, CALLERS
@@ -22,9 +22,20 @@ WORD = 2**64
 class Asking(Changing):
     """A network in memory to which messages can be sent."""
 
-    def send(self, to: str | int, method: str, payload: bytes | str = b"", *, sender: int = 0) -> Sent:
-        """Let a user, a number, send a message to a program in the next tick: its ``on_ingress``. Users have neither
-        accounts nor answers: ``call`` has both. Raises ``InvalidInput``."""
+    def send(
+        self, to: str | int, method: str, payload: bytes | str = b"", *, amount: int = 0, sender: int | str = 0
+    ) -> Sent:
+        """Let somebody send a message to a program in the next tick.
+
+        ``sender``: the number of a user, whose messages come to ``on_ingress``; users have neither accounts nor
+        answers. Or the name of a program of the class ``caller``: then, and where there is an ``amount``, it is a call,
+        as ``call`` makes it, which comes to ``on_request``. Raises ``InvalidInput``.
+        """
+        if isinstance(sender, str) or amount:
+            if sender and not isinstance(sender, str):
+                text = "a user has no account to pay an amount from; give the name of a caller, or none"
+                raise InvalidInput(f"send.sender: {shown(sender)}: {text}")
+            return self._call("send", to, method, payload, amount, str(sender) if sender else None)
         content = _bytes(payload, "send")
         section: Document = {"to": to, "method": method, **_said(content), **({"sender": sender} if sender else {})}
         validated(SendSection, {"tick": 0, **section}, "send")
@@ -41,11 +52,16 @@ class Asking(Changing):
         ``amount``: what is attached. ``sender``: the name of a program of the class ``caller``; without it the one that
         the network has on the chain of the program called. Raises ``InvalidInput``.
         """
-        body = _bytes(payload, "call")
+        return self._call("call", to, method, payload, amount, sender)
+
+    def _call(
+        self, what: str, to: str | int, method: str, payload: bytes | str, amount: int, sender: str | None
+    ) -> Asked:
+        body = _bytes(payload, what)
         call = {"receiver": to, "method": method, **_said(body), **({"amount": amount} if amount else {})}
-        asked = validated(CallSection, call, "call")
-        receiver = self._program(to, "call.to")
-        caller = self._caller(receiver, sender)
+        asked = validated(CallSection, call, what)
+        receiver = self._program(to, f"{what}.to")
+        caller = self._caller(receiver, sender, f"{what}.sender")
         number, high, low = (np.array([word], dtype=np.uint64) for word in (receiver, *divmod(asked.amount, WORD)))
         content: bytes = encode_calls(number, high, low, method, pa.array([body], pa.binary()))[0].as_py()
         section = {"to": self._names().program(caller), "call": call}
@@ -67,15 +83,15 @@ class Asking(Changing):
         row = {"chain": chain, "receiver": program, "sender": sender, "method": method, "payload": payload}
         return self._engine.send({**section, "chain": name}, row)
 
-    def _caller(self, receiver: int, sender: str | None) -> int:
+    def _caller(self, receiver: int, sender: str | None, key: str) -> int:
         """Return the program that calls ``receiver``. Raises ``InvalidInput``."""
         if sender is not None:
-            number = self._program(sender, "call.sender")
+            number = self._program(sender, key)
             programs = self._engine.topology.programs
             runs = dict(zip(programs["number"].to_pylist(), programs["program"].to_pylist(), strict=True))[number]
             if runs != CALLER:
                 text = f'runs {shown(runs)}; who calls for a test is a program of the class "{CALLER}"'
-                raise InvalidInput(f"call.sender: {shown(sender)} {text}")
+                raise InvalidInput(f"{key}: {shown(sender)} {text}")
             return number
         host = self._engine.host_of(receiver)
         chains = self._engine.topology.chains
@@ -101,6 +117,8 @@ def _said(payload: bytes) -> Document:
 
 def _bytes(payload: bytes | str, key: str) -> bytes:
     if isinstance(payload, str):
+        if not is_text(payload):
+            raise InvalidInput(f"{key}.payload: {shown(payload)}: half of a surrogate pair is no text")
         return payload.encode()
     if not isinstance(payload, bytes):
         raise InvalidInput(f"{key}.payload: {shown(payload)}: must be bytes or text")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from causeway.model.errors import CausewayError, InvalidInput
+from causeway.model.text import shown
 from causeway.testing.deploys import Deploy, ProgramClass, class_name
 from causeway.testing.engine import Document
 from causeway.testing.faults import Fault, fault_section
@@ -85,7 +86,10 @@ class Changing(Named):
 
     def remove(self, name: str) -> None:
         """End a program in the next tick, where programs may leave their chain. Raises ``InvalidInput``, so where they
-        may not."""
+        may not, and for one that was removed before."""
+        before = next((change["tick"] for change in self._engine.asked() if name in change.get("remove", ())), None)
+        if before is not None:
+            raise InvalidInput(f"remove: {shown(name)} was removed at tick {before}")
         with _about("remove", self._engine.scenario.path):
             self._engine.change(lambda change: change.setdefault("remove", []).append(name))
 

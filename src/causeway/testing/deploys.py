@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from causeway.model.errors import InvalidInput
-from causeway.model.text import shown
+from causeway.model.text import is_text, shown
 from causeway.programs.catalogue import name_of_class
 from causeway.programs.scalar import Program
 from causeway.programs.vector import VectorProgram
@@ -62,13 +62,19 @@ def chain_sections(chains: int | Iterable[str | Mapping[str, Any]]) -> list[dict
 
     Raises ``InvalidInput``.
     """
-    if isinstance(chains, bool | str | Mapping):
+    if isinstance(chains, bool | str | Mapping) or not isinstance(chains, int | Iterable):
         raise InvalidInput(f"chains: {shown(chains)}: must be a number of chains, or a list of names or tables")
     if isinstance(chains, int):
         if chains < 1:
             raise InvalidInput(f"chains: {chains}: must be at least 1")
         return [{"name": f"chain-{place}"} for place in range(chains)]
-    return [{"name": chain} if isinstance(chain, str) else dict(chain) for chain in chains]
+    found = list(chains)
+    for place, chain in enumerate(found):
+        if not isinstance(chain, str | Mapping):
+            raise InvalidInput(f"chains[{place}]: {shown(chain)}: must be the name of a chain, or a table of its keys")
+        if isinstance(chain, str) and not is_text(chain):
+            raise InvalidInput(f"chains[{place}]: {shown(chain)}: half of a surrogate pair is no text")
+    return [{"name": chain} if isinstance(chain, str) else dict(chain) for chain in found]
 
 
 def names_of(sections: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -88,6 +94,8 @@ def program_sections(programs: Iterable[Deploy], chains: Sequence[str], callers:
     """Return programs as in ``[[programs]]``, and behind them a caller on every chain, with a balance of ``callers``;
     none for None. ``chains``: names. Raises ``InvalidInput``."""
     found = []
+    if isinstance(programs, Deploy) or not isinstance(programs, Iterable):
+        raise InvalidInput(f"programs: {shown(programs)}: must be a list of cw.Deploy(Class, chain=..., ...)")
     for place, deploy in enumerate(programs):
         if not isinstance(deploy, Deploy):
             raise InvalidInput(f"programs[{place}]: {shown(deploy)}: must be a cw.Deploy(Class, chain=..., ...)")

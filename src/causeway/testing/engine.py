@@ -6,14 +6,19 @@ or the lake that comes of it runs again, anywhere, to the same roots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from threading import RLock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
+from causeway.model.frame import empty_frame
+from causeway.model.text import shown
 from causeway.model.topology import Topology
 from causeway.network.deploy import about_of, kernel_of_stages
 from causeway.network.scenario import Scenario, scenario_from
@@ -23,8 +28,10 @@ from causeway.pipeline.heights import next_tick
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.memory import Memory
 from causeway.programs.own import look_beside
+from causeway.programs.runner import Programs
 from causeway.protocols.changing import ChangingKernel
 from causeway.protocols.contract import AnyKernel
+from causeway.protocols.execution import program_frames
 from causeway.testing.log import Log, Place
 from causeway.testing.tracing import Round, TracedPrograms, handled_in, listening
 from causeway.testing.traffic import LiveTraffic
@@ -53,10 +60,12 @@ class Engine:
         self._rounds: dict[int, Round] = {}
         self._changed: int | None = None
         self._log: tuple[int, Log] | None = None
+        self._lock = RLock()
 
     @classmethod
     def begun(cls, document: Document, path: str) -> Engine:
         """Return the network of a scenario at height 0. Raises ``InvalidInput``, which names the key."""
+        document = deepcopy(document)  # what is changed in it later changes no network
         scenario = scenario_from(document, path)
         if not isinstance(scenario.document.traffic, NoTrafficSection | ScriptSection):
             source = scenario.document.traffic.source
@@ -96,6 +105,7 @@ class Engine:
         numbers = self.memory.deployment.numbers
         if self._log is None:
             self._log = 0, Log({int(number): position for position, number in enumerate(numbers)})
+            self._log[1].begin(self.memory.made[0])
         height, log = self._log
         for following in range(height + 1, self.memory.line.height + 1):
             made = self.memory.made[following]
@@ -117,7 +127,7 @@ class Engine:
         tick = self.due()
         if tick is None or (until is not None and tick >= until):
             return False
-        with listening() as found:
+        with self._alone(), listening() as found:
             self.memory.run(tick)
         self._rounds[self.memory.line.height] = found
         self.clock, self._changed = tick + 1, None
@@ -134,8 +144,9 @@ class Engine:
 
     def send(self, section: Document, row: Document) -> Place:
         """Send a message in the next tick: ``row`` (``INGRESS_SCHEMA``), as ``section`` says in a scenario."""
-        position = self.traffic.add(self.clock, row)
-        self.sends.append({"tick": self.clock, **section})
+        with self._alone():
+            position = self.traffic.add(self.clock, row)
+            self.sends.append({"tick": self.clock, **section})
         return Place(self.clock, row["chain"], position)
 
     def change(self, make: Callable[[Document], None]) -> None:
@@ -152,6 +163,7 @@ class Engine:
             changes.append({"tick": self.clock})
         before = len(changes)
         make(changes[-1])
+        changes[-1] = deepcopy(changes[-1])
         if changes[-1].keys() == {"tick"}:
             changes.pop()
         document["changes"] = changes
@@ -159,9 +171,29 @@ class Engine:
         stages = scenario.stages(scenario.traffic())
         known = self.kernel.kernels if isinstance(self.kernel, ChangingKernel) else (self.kernel,)
         kernel = kernel_of_stages(scenario, stages, known=known[:before], runner=TracedPrograms)
+        self._bring_up(kernel.kernels[-1] if isinstance(kernel, ChangingKernel) else kernel)
         self._running = _Running(document, scenario, stages[-1].topology)
         self._changed = self.clock if len(changes) == before else None
         self.memory.change(replace(self.memory.deployment, kernel=kernel))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let no other thread do anything to the network meanwhile. Raises ``InvalidInput`` where one does."""
+        if not self._lock.acquire(blocking=False):
+            raise InvalidInput("another thread runs this network: a network is one thread's, a fork may be another's")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _bring_up(self, kernel: AnyKernel) -> None:
+        """Try what programs that come or get another class make of the states that there are now: that is what the next
+        block of their chain will do. Raises ``InvalidInput``."""
+        programs: Programs = kernel.programs  # type: ignore[attr-defined]
+        frames = self.memory.frames
+        states = {name: empty_frame(schema) for name, schema in programs.schemas().items()} | program_frames(frames)
+        due = programs.outdated(programs.changed, frames["accounts"], states)
+        programs.brought_up(due, frames["accounts"], states)
 
     def copy(self) -> Engine:
         """Return a network that goes on from here by itself."""
@@ -171,6 +203,37 @@ class Engine:
         other.clock, other.sends, other._changed = self.clock, list(self.sends), self._changed
         other._rounds = dict(self._rounds)
         return other
+
+    def asked(self) -> Sequence[Document]:
+        """Return the changes of the network, those that are still to come too."""
+        found: Sequence[Document] = self._running.document.get("changes", ())
+        return found
+
+    def changes(self) -> list[tuple[int, str]]:
+        """Return what changes at which tick, in a few words each, up to the next tick."""
+        found = []
+        for change in self.asked():
+            for what, asked in change.items():
+                for each in asked if isinstance(asked, list) else [asked] if what != "tick" else []:
+                    found.append((change["tick"], f"{what} {_words(each)}"))
+        return [(tick, text) for tick, text in found if tick <= self.clock]
+
+    def acting(self) -> list[str]:
+        """Return the faults that were injected, act now and are not healed, in a few words each."""
+        injected: list[Document] = []
+        healed: set[int] = set()
+        before = len(self.scenario.document.faults)
+        for change in self.asked():
+            if change.get("heal") is True:
+                healed.update(range(before + len(injected)))
+            elif change.get("heal"):
+                healed.update(change["heal"])
+            injected += change.get("inject", ())
+        return [
+            _words(fault)
+            for place, fault in enumerate(injected, start=before)
+            if place not in healed and fault.get("until", self.clock) >= self.clock
+        ]
 
     # ---- what comes of it
 
@@ -200,3 +263,11 @@ class Engine:
         """Return the number of the chain that hosts a program in the next tick, None where none does."""
         position = int(self.kernel.hosts(np.array([program], dtype=np.uint64), self.clock)[0])
         return None if position < 0 else int(self.memory.deployment.numbers[position])
+
+
+def _words(section: Any) -> str:
+    """Return a section of a change in a few words."""
+    if not isinstance(section, Mapping):
+        return str(section)
+    first, *others = section.items()
+    return " ".join([str(first[1]), *(f"{key}={shown(value)}" for key, value in others)])

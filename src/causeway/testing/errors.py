@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from causeway.model.errors import CausewayError
 from causeway.model.reject_codes import RejectCode
+from causeway.model.text import start_of
 
 
 class NoAnswer(CausewayError):
     """A call has no answer: ``status`` says whether it is still ``pending``, was ``refused``, ``failed`` at the caller,
-    or is ``lost``; or no condition came true in time."""
+    or is ``lost``; or no condition came true in time. ``reject``: what that would be as the reject of a call, where it
+    would: ``NO_FUNDS`` for a caller that cannot pay."""
 
-    def __init__(self, text: str, status: str) -> None:
+    def __init__(self, text: str, status: str, reject: RejectCode | None = None) -> None:
         super().__init__(text)
-        self.status = status
+        self.status, self.reject = status, reject
 
-    def __reduce__(self) -> tuple[type[NoAnswer], tuple[str, str]]:
-        return NoAnswer, (str(self), self.status)
+    def __reduce__(self) -> tuple[type[NoAnswer], tuple[str, str, RejectCode | None]]:
+        return NoAnswer, (str(self), self.status, self.reject)
 
 
 class Rejected(CausewayError):
@@ -23,7 +25,7 @@ class Rejected(CausewayError):
     ``text``: of the reject."""
 
     def __init__(self, call: str, reject: RejectCode, code: int, text: str) -> None:
-        super().__init__(f"{call}: rejected, {reject.name} (code {code}): {text}")
+        super().__init__(f"{call}: rejected, {reject.name} (code {code}): {start_of(text)}")
         self.call, self.reject, self.code, self.text = call, reject, code, text
 
     def __reduce__(self) -> tuple[type[Rejected], tuple[str, RejectCode, int, str]]:

@@ -8,13 +8,19 @@ from typing import Protocol
 
 from causeway.model.ledger import Kind
 from causeway.model.reject_codes import RejectCode
+from causeway.model.text import start_of
+from causeway.programs.scalar import InsufficientCycles
+from causeway.testing.checked import bounded
 from causeway.testing.errors import NoAnswer, Rejected, Undone
-from causeway.testing.log import Log, Message, Place, Refused
+from causeway.testing.log import Log, Message, Place, Refused, answer_to
 from causeway.testing.timeline import Names
 from causeway.testing.tracing import Key
 
-PATIENCE = 500
+PATIENCE = 200
 """Rounds that are run for an answer, at most, unless a test says otherwise."""
+
+ROUNDS = 2_000
+"""Rounds that are run until a network is at rest, at most, unless a test says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,10 @@ class Home(Protocol):
 
     def _meaning(self, code: int, text: bytes) -> RejectCode:
         """Return what a reject code means."""
+        ...
+
+    def _acting(self) -> list[str]:
+        """Return the faults that act now."""
         ...
 
     def _run_until(self, is_true: Callable[[], bool], rounds: int) -> bool:
@@ -88,6 +98,12 @@ class Sent:
         if found is not None and found.handled is not None:
             return found.handled.raised or ""
         return ""
+
+    @property
+    def reject(self) -> RejectCode | None:
+        """Return what it means that it was refused, whatever the protocol; None where it was not."""
+        found = self._found()
+        return self._network._names().refusal(found) if isinstance(found, Refused) else None
 
     def trace(self) -> str:
         """Return what happened to it, and to all messages that were made for it, as a timeline."""
@@ -168,6 +184,7 @@ class Asked(Sent):
         is at rest without it, or it takes longer.
         """
         __tracebackhide__ = True
+        bounded("ticks", ticks, least=0)
         at_rest = self._network._run_until(lambda: self.done, ticks)
         result = self.answer
         if result is not None:
@@ -175,9 +192,10 @@ class Asked(Sent):
         status = self.status
         if status in ("waiting", "pending"):
             why = "the network is at rest without an answer" if at_rest else f"no answer within {ticks} rounds"
+            why += self._waits()
         else:
-            why = f"{status}{': ' + self.reason if self.reason else ''}"
-        raise NoAnswer(f"{self.record.text}: {why}", status)
+            why = f"{status}{': ' + start_of(self.reason) if self.reason else ''}"
+        raise NoAnswer(f"{self.record.text}: {why}", status, self.reject)
 
     def result(self, ticks: int = PATIENCE) -> bytes:
         """Return the data of the answer, as ``wait`` gets it. Raises ``Rejected`` for a reject, and ``NoAnswer``."""
@@ -194,7 +212,38 @@ class Asked(Sent):
         result = self.answer
         if result is not None and result.reject is not None:
             return result.payload.decode(errors="backslashreplace")
-        return super().reason
+        reason = super().reason
+        return reason.rpartition(" (")[0] if self._is_unpaid else reason  # not where in the caller's own code
+
+    @property
+    def reject(self) -> RejectCode | None:
+        """Return what a reject, or a refusal, means, whatever the protocol; None where there is none."""
+        result = self.answer
+        if result is not None:
+            return result.reject
+        return RejectCode.NO_FUNDS if self._is_unpaid else super().reject
+
+    def _waits(self) -> str:
+        """Return what happened last to a call that has no answer, and the faults that act."""
+        request = self._request()
+        keys = [] if request is None else [request, answer_to(request)]
+        last = self._network._names().last_of(self._log.messages[key] for key in keys if key in self._log.messages)
+        acting = self._network._acting()
+        return (f"; {last}" if last else "") + (f"; faults that act: {', '.join(acting)}" if acting else "")
+
+    @property
+    def _is_unpaid(self) -> bool:
+        """Return whether the caller has less than the call carries."""
+        found = self._found()
+        handled = found.handled if isinstance(found, Message) else None
+        return handled is not None and (handled.raised or "").startswith(f"{InsufficientCycles.__name__}: ")
+
+    def trace(self) -> str:
+        """Return what happened to it, and to all messages that were made for it, as a timeline."""
+        found = self._found()
+        if isinstance(found, Message) and self.status == "failed":
+            return f"tick {found.at}  {self.record.text}  failed: {start_of(self.reason)}"
+        return super().trace()
 
     def _root(self) -> Key | None:
         """Return the call, not what tells its caller to make it."""

@@ -12,10 +12,18 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import REVERTED, Event, Kind, Via
+from causeway.model.value import Asset, Holder, Why
 from causeway.pipeline.reading import Made
+from causeway.programs.outputs import WORD
 from causeway.testing.tracing import Content, Handled, Key, messages_of
 
 IDENTITY = ("kind", "sender", "receiver", "callback")
+
+COSTS = (Why.FEE_HELD, Why.FEE_BURNED, Why.DEPOSIT_HELD, Why.DEPOSIT_RELEASED)
+"""Why value leaves the account of a program, or comes back to it, other than with messages."""
+
+PROTOCOL = 2**64 - 1
+"""The number of both ends of what a protocol sends for itself, such as that a channel opens: no message of programs."""
 
 
 class Place(NamedTuple):
@@ -71,7 +79,10 @@ class Log:
         """``positions``: of chains, by their numbers."""
         self._positions = positions
         self.messages: dict[Key, Message] = {}
+        self.issued: dict[int, int] = {}
+        self._costs: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.users: dict[Place, Key | Refused] = {}
+        self.refused: list[Message] = []
         self.undone: list[tuple[int, int, int]] = []
         self._waiting: dict[_Said, list[Place]] = {}
         self._taken: list[tuple[Place, _Said, int, int]] = []
@@ -93,29 +104,57 @@ class Log:
         for chain, first, last in zip(*_columns(made.logs.get(REVERTED), "chain", "first", "last"), strict=True):
             self.undone.append((chain, first, last))
             self._wait_again(chain, first, last)
+        for chain, why, giver, taker, amount in _movements(made):
+            if why in COSTS:
+                paid = self._costs.setdefault((chain, made.tick.height), [])
+                paid += [(giver[1], amount)] if giver[0] == Holder.ACCOUNT else []
+                paid += [(taker[1], -amount)] if taker[0] == Holder.ACCOUNT else []
         self._users(made.tick.tick, ingress, rows)
         for key, happened, _ in rows:
             if key.kind == Kind.INGRESS and key in handled and Event.EXECUTED in happened.events:
                 self._user(key, handled[key].content, happened)
 
+    def begin(self, made: Made) -> None:
+        """Take what was made at genesis: what accounts of programs were issued, where the protocol says so."""
+        for _, why, _, taker, amount in _movements(made):
+            if why == Why.ISSUED and taker[0] == Holder.ACCOUNT:
+                self.issued[taker[1]] = self.issued.get(taker[1], 0) + amount
+
+    def costs_of(self, program: int) -> int:
+        """Return what a program has paid for messages and holds as deposits, less what it got back."""
+        return sum(
+            amount
+            for (chain, height), paid in self._costs.items()
+            if not self._is_abandoned(chain, height)
+            for payer, amount in paid
+            if payer == program
+        )
+
     def is_undone(self, happened: Happened) -> bool:
         """Return whether a fork took back what happened."""
-        return any(chain == happened.chain and first <= happened.height <= last for chain, first, last in self.undone)
+        return self._is_abandoned(happened.chain, happened.height)
+
+    def _is_abandoned(self, chain: int, height: int) -> bool:
+        return any(chain == other and first <= height <= last for other, first, last in self.undone)
 
     def answer_of(self, key: Key) -> Message | None:
         """Return the answer to a request, None as long as there is none that its program has handled."""
-        message = self.messages.get(Key(int(Kind.RESPONSE), key.receiver, key.sender, key.callback))
+        message = self.messages.get(answer_to(key))
         return message if message is not None and message.handled is not None else None
 
     def is_lost(self, key: Key) -> bool:
         """Return whether a request, or its answer, was dropped."""
-        both = (key, Key(int(Kind.RESPONSE), key.receiver, key.sender, key.callback))
+        both = (key, answer_to(key))
         return any(self.messages[each].is_lost for each in both if each in self.messages)
 
     def roots(self, hidden: Collection[Key] = ()) -> list[Key]:
         """Return the messages that were made for no other; in the place of those that are ``hidden`` those that were
         made for them."""
-        found = [key for key, message in self.messages.items() if message.cause is None and key not in hidden]
+        found = [
+            key
+            for key, message in self.messages.items()
+            if message.cause is None and key not in hidden and self._asked_by(key) not in self.messages
+        ]
         handled = [self.messages[key].handled for key in hidden if key in self.messages]
         return found + [key for one in handled if one is not None for key, _ in one.made]
 
@@ -129,8 +168,22 @@ class Log:
                 continue
             seen.add(key)
             yield depth, message
-            made = () if message.handled is None else message.handled.made
-            stack += [(depth + 1, other) for other, _ in reversed(made)]
+            made = [] if message.handled is None else [other for other, _ in message.handled.made]
+            answer = answer_to(key)
+            if answer in self.messages and self.messages[answer].cause is None:
+                made.append(answer)  # the protocol's own
+            stack += [(depth + 1, other) for other in reversed(made)]
+
+    def is_of_protocol(self, key: Key) -> bool:
+        """Return whether a message is an answer that no program made."""
+        message = self.messages.get(key)
+        return key.kind == Kind.RESPONSE and message is not None and message.cause is None
+
+    def _asked_by(self, key: Key) -> Key | None:
+        """Return the request that a response answers."""
+        if key.kind != Kind.RESPONSE:
+            return None
+        return Key(int(Kind.REQUEST), key.receiver, key.sender, key.callback)
 
     def _message(self, key: Key) -> Message:
         return self.messages.setdefault(key, Message(key))
@@ -142,6 +195,8 @@ class Log:
             return
         source = rows["source"].tolist()
         for (key, content), chain in zip(messages_of(rows), source, strict=True):
+            if key.sender == key.receiver == PROTOCOL:
+                continue
             message = self._message(key)
             message.content = content if message.content is None else message.content
             tick = made.tick
@@ -151,9 +206,7 @@ class Log:
         """Take what users sent: refused messages are named by their position among what came to the chain, the others
         wait to be executed."""
         refused = {
-            (happened.chain, position): Refused(happened.code, happened.reason)
-            for _, happened, position in rows
-            if position is not None
+            (happened.chain, position): (happened, key) for key, happened, position in rows if position is not None
         }
         place: dict[int, int] = {}
         columns = (ingress[name].to_pylist() for name in ("chain", "receiver", "sender", "method", "payload"))
@@ -162,7 +215,9 @@ class Log:
             where = Place(tick, chain, place[chain])
             found = refused.get((self._positions[chain], place[chain]))
             if found is not None:
-                self.users[where] = found
+                happened, key = found
+                self.users[where] = Refused(happened.code, happened.reason)
+                self.refused.append(Message(key, Content(said[2], said[3], 0, 0), happened=[happened]))
             else:
                 self._waiting.setdefault(tuple(said), []).append(where)
 
@@ -184,6 +239,12 @@ class Log:
             insort(self._waiting[said], place)
 
 
+def answer_to(key: Key) -> Key:
+    """Return what names the answer to a request; to what is none, nothing."""
+    kind = Kind.RESPONSE if key.kind == Kind.REQUEST else Kind.CONTROL
+    return Key(int(kind), key.receiver, key.sender, key.callback)
+
+
 _Said = tuple[Any, ...]
 """What a message from a user says: receiver, sender, method, payload."""
 
@@ -199,11 +260,24 @@ def _events(rows: Frame, made: Made) -> Iterator[_Row]:
     for kind, sender, receiver, callback, chain, events, code, index, via, reason in zip(
         *columns, reasons, strict=True
     ):
-        if kind == Kind.CONTROL:
+        if kind == Kind.CONTROL or sender == receiver == PROTOCOL:
             continue
         happened = Happened(tick.height, tick.tick, chain, Event(events), code, reason)
         refused = kind == Kind.INGRESS and via == Via.INGRESS and Event.REJECTED in happened.events
         yield Key(kind, sender, receiver, callback), happened, index if refused else None
+
+
+_Purse = tuple[int, int]
+
+
+def _movements(made: Made) -> Iterator[tuple[int, int, _Purse, _Purse, int]]:
+    """Yield the movements of value of a height, where its protocol logs them: chain, why, from whom, to whom, how
+    much."""
+    ends = ("from_holder", "from_number", "to_holder", "to_number")
+    names = ("chain", "why", *ends, "amount_high", "amount_low", "asset")
+    for chain, why, *purses, high, low, asset in zip(*_columns(made.logs.get("value"), *names), strict=True):
+        if asset == Asset.UNITS:
+            yield chain, why, (purses[0], purses[1]), (purses[2], purses[3]), high * WORD + low
 
 
 def _columns(rows: Frame | None, *names: str) -> list[list[Any]]:

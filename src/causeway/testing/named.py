@@ -65,6 +65,9 @@ class Named:
     def _holds(self, record: Record) -> bool:
         return record in self._records
 
+    def _acting(self) -> list[str]:
+        return self._engine.acting()
+
     def _read_log(self) -> Log:
         return self._engine.log
 

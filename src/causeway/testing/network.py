@@ -13,6 +13,8 @@ import cbor2
 import numpy as np
 
 from causeway.model.errors import InvalidInput
+from causeway.model.reject_codes import RejectCode
+from causeway.model.text import shown, unknown
 from causeway.network.scenario import document_of
 from causeway.programs.accounts import BALANCE, balance_of
 from causeway.programs.catalogue import program_class
@@ -21,12 +23,14 @@ from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.registry import DEFAULT
 from causeway.testing import toml
 from causeway.testing.asking import Asking
+from causeway.testing.checked import LAST_TICK, bounded
 from causeway.testing.deploys import CALLER_BALANCE, CALLERS, Deploy, chain_sections, names_of, program_sections
 from causeway.testing.engine import Document, Engine
 from causeway.testing.errors import NoAnswer
 from causeway.testing.faults import Fault
-from causeway.testing.handles import PATIENCE, Sent
-from causeway.testing.tables import Messages, rows_of
+from causeway.testing.handles import PATIENCE, ROUNDS, Sent
+from causeway.testing.tables import KINDS, STATUSES, Messages, rows_of
+from causeway.testing.timeline import is_numbered
 
 if TYPE_CHECKING:
     from causeway.network import network as lakes
@@ -61,6 +65,10 @@ class Network(Asking):
         (of ``[transport]``): as in a scenario. ``callers``: what the programs have at the beginning that ``call`` calls
         with, one a chain; None for none of them. Raises ``InvalidInput``, which names what is wrong.
         """
+        faults = list(faults)
+        for key, value in (("options", options), *((f"faults[{place}]", one) for place, one in enumerate(faults))):
+            if value is not None and not isinstance(value, Mapping):
+                raise InvalidInput(f"{key}: {shown(value)}: must be a table (a dict)")
         sections = chain_sections(chains)
         document: Document = {
             "network": {"protocol": protocol, "seed": seed, "seconds_per_tick": seconds_per_tick},
@@ -132,7 +140,26 @@ class Network(Asking):
     program_state = state_of
 
     def balance(self, program: str) -> int:
-        """Return what a program has; 0 where nothing is installed. Raises ``InvalidInput`` for an unknown name."""
+        """Return what a program has of what it began with and of what came and went with messages.
+
+        That is the same under all protocols: what a protocol gives programs to pay its fees from, and the ``fees`` that
+        they pay, are no part of it; ``account`` has both. 0 where nothing is installed. Raises ``InvalidInput`` for an
+        unknown name.
+        """
+        number = self._program(program, "program")
+        programs = self._engine.topology.programs.select(["number", "balance"]).to_pylist()
+        began = next((int(row["balance"] or 0) for row in programs if row["number"] == number), 0)
+        extra = self._engine.log.issued.get(number, began) - began
+        return self.account(program) - extra + self.fees(program)
+
+    def fees(self, program: str) -> int:
+        """Return what a program has paid for messages, and for what is held for it, by the rules of its protocol.
+        Raises ``InvalidInput`` for an unknown name."""
+        return self._engine.log.costs_of(self._program(program, "program"))
+
+    def account(self, program: str) -> int:
+        """Return what the account of a program holds on its chain. 0 where nothing is installed. Raises
+        ``InvalidInput`` for an unknown name."""
         accounts = self._engine.memory.frames["accounts"]
         found = accounts.filter(accounts["program"] == np.uint64(self._program(program, "program")))
         return balance_of(*(found[name][0] for name in BALANCE)) if len(found) else 0
@@ -145,20 +172,33 @@ class Network(Asking):
         receiver: str | None = None,
         method: str | None = None,
         status: str | None = None,
+        reject: str | RejectCode | None = None,
         since: int | None = None,
     ) -> Messages:
         """Return all messages so far as a table, those that have all of what is given. ``since``: a tick; the others
-        are columns of the table (``tables.Row``)."""
+        are columns of the table (``tables.Row``). Raises ``InvalidInput`` for what no message can have: a kind or
+        status that there is not, a program that there never was."""
         wanted = {"kind": kind, "sender": sender, "receiver": receiver, "method": method, "status": status}
+        wanted["reject"] = reject.name if isinstance(reject, RejectCode) else reject
         asked = {name: value for name, value in wanted.items() if value is not None}
+        for name, known in (("kind", KINDS), ("status", STATUSES), ("reject", [code.name for code in RejectCode])):
+            if name in asked and asked[name] not in known:
+                raise InvalidInput(f"messages: {name}: {unknown(name, asked[name], known)}")
+        for name in ("sender", "receiver"):
+            if name in asked and asked[name] not in self._numbers() and not is_numbered(asked[name]):
+                raise InvalidInput(f"messages: {name}: {unknown('program', asked[name], self._numbers())}")
+        if since is not None:
+            bounded("messages: since", since, least=0)
         rows = rows_of(self._engine.log, self._names(), self._askings())
         rows = [row for row in rows if all(getattr(row, name) == value for name, value in asked.items())]
         return Messages([row for row in rows if since is None or (row.tick is not None and row.tick >= since)])
 
     def trace(self) -> str:
-        """Return what happened to all messages as a timeline."""
+        """Return what happened to all messages as a timeline, and what was changed meanwhile."""
         log = self._engine.log
-        return self._names().timeline([each for root in log.roots(self._askings()) for each in log.tree(root)], log)
+        messages = [each for root in log.roots(self._askings()) for each in log.tree(root)]
+        messages += [(0, each) for each in log.refused]
+        return self._names().timeline(messages, log, self._engine.changes())
 
     def root(self) -> str:
         """Return one digest over the last roots of all chains: equal networks have equal ones."""
@@ -168,19 +208,28 @@ class Network(Asking):
 
     def tick(self, ticks: int = 1) -> int:
         """Let ticks pass, and return the one that comes next. Ticks in which nothing happens cost nothing."""
-        if ticks < 0:
-            raise InvalidInput(f"tick: {ticks}: must not be negative")
+        bounded("tick", ticks, least=0, most=LAST_TICK - self.now)
         self._engine.advance(ticks)
         return self.now
 
-    def run(self, ticks: int | None = None) -> int:
+    def run(self, ticks: int | None = None, *, rounds: int = ROUNDS) -> int:
         """Run until nothing is left to do, at most to tick ``ticks`` (exclusive), and return the height.
 
-        A network that waits for an answer that does not come is given up after a thousand rounds or so.
+        ``rounds``: that are run, at most. Raises ``NoAnswer`` where even then something is left to do, as when two
+        programs call each other for ever; it names what moved last. A network in which somebody waits for an answer
+        that does not come is given up before, after a thousand rounds or so.
         """
-        while self._engine.step(ticks):
-            pass
-        return self.height
+        __tracebackhide__ = True
+        if ticks is not None:
+            bounded("run: ticks", ticks, least=0)
+        bounded("run: rounds", rounds, least=1)
+        for _ in range(rounds):
+            if not self._engine.step(ticks):
+                return self.height
+        if self._engine.due() is None:
+            return self.height
+        moved = self._names().moved_last(self._engine.log)
+        raise NoAnswer(f"run: {rounds} rounds have run, and the network is not at rest: {moved}", "pending")
 
     def until(self, predicate: Callable[[Network], object], *, ticks: int = PATIENCE) -> int:
         """Run until ``predicate`` of this network is true, and return the tick that comes next.
@@ -188,6 +237,9 @@ class Network(Asking):
         ``ticks``: rounds that are run, at most. Raises ``NoAnswer`` where it does not become true.
         """
         __tracebackhide__ = True
+        if not callable(predicate):
+            raise InvalidInput(f"until: {shown(predicate)}: must be a function of the network")
+        bounded("until: ticks", ticks, least=0)
         at_rest = self._run_until(lambda: bool(predicate(self)), ticks)
         if not predicate(self):
             why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
@@ -200,6 +252,7 @@ class Network(Asking):
         ``ticks``: rounds that are run, at most. Raises ``NoAnswer``, which names what has not.
         """
         __tracebackhide__ = True
+        bounded("await_all: ticks", ticks, least=0)
         at_rest = self._run_until(lambda: all(handle.done for handle in self._handles), ticks)
         left = [handle.record.text for handle in self._handles if not handle.done]
         if left:
@@ -227,6 +280,14 @@ class Network(Asking):
         other._handles = [type(handle)(other, handle.record) for handle in self._handles]
         other._records, other._faults = set(self._records), list(self._faults)
         return other
+
+    def __copy__(self) -> Network:
+        """Return a fork."""
+        return self.fork()
+
+    def __deepcopy__(self, _: object) -> Network:
+        """Return a fork."""
+        return self.fork()
 
     def of(self, handle: Sent) -> Any:
         """Return what a message that was sent in another network is in this one, a copy of it. Raises

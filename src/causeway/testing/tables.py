@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,9 +31,10 @@ class Row:
         sender, receiver: names of programs; of a user ``user N``.
         method, payload: of an answer the method is empty; the payload of a reject is its text.
         amount: attached to a request, given back with an answer.
-        status: ``waiting``, ``executed``, ``failed`` or ``lost``; of a request also ``answered`` or ``rejected``.
-        code: of an answer, 0 for data.
-        reject: what that code means, empty for data.
+        status: ``waiting``, ``executed``, ``failed`` or ``lost``; of a request also ``answered`` or ``rejected``, of a
+            message from a user also ``refused``: it came into no queue.
+        code: of an answer, and of the request that it is for; 0 for data, and without an answer.
+        reject: what that code means, empty for data; of a message from a user that was refused, why.
         ended: when it was handled.
     """
 
@@ -49,6 +50,9 @@ class Row:
     reject: str
     ended: int | None
 
+
+KINDS = ("ingress", "request", "response")
+STATUSES = ("waiting", "executed", "failed", "lost", "refused", "answered", "rejected")
 
 COLUMNS = [column.name for column in fields(Row)]
 
@@ -132,26 +136,33 @@ def _cells(row: Row) -> list[str]:
 
 def rows_of(log: Log, names: Names, hidden: Collection[Key] = ()) -> list[Row]:
     """Return all messages of a log but those that are ``hidden``, by the tick in which they were made."""
-    rows = [_row(message, log, names) for key, message in log.messages.items() if key not in hidden]
-    return sorted(rows, key=lambda row: 2**64 if row.tick is None else row.tick)
+    found = [(key, _row(message, log, names)) for key, message in log.messages.items() if key not in hidden]
+    for message in log.refused:
+        why = names.refusal(message.happened[0]).name
+        found.append((message.key, replace(_row(message, log, names), status="refused", reject=why)))
+    # An answer that no program made has its request before it.
+    found.sort(key=lambda one: (2**64 if one[1].tick is None else one[1].tick, log.is_of_protocol(one[0])))
+    return [row for _, row in found]
 
 
 def _row(message: Message, log: Log, names: Names) -> Row:
     key, content = message.key, message.content
     cause = None if message.cause is None else log.messages[message.cause]
     tick = cause.at if cause is not None else min((each.tick for each in message.happened), default=None)
-    code = 0 if content is None else content.code
+    answer = log.answer_of(key)
+    said = content if key.kind == Kind.RESPONSE or answer is None else answer.content
+    code, text = (0, b"") if said is None else (said.code, said.payload)
     return Row(
         tick=tick,
         kind=Kind(key.kind).name.lower(),
         sender=names.sender(key),
         receiver=names.program(key.receiver),
-        method="" if content is None else content.method,
+        method="" if content is None or key.kind == Kind.RESPONSE else content.method,
         payload=b"" if content is None else content.payload,
         amount=0 if content is None else content.amount,
         status=_status(message, log),
         code=code,
-        reject=names.meaning(code, b"" if content is None else content.payload).name if code else "",
+        reject=names.meaning(code, text).name if code else "",
         ended=message.at,
     )
 

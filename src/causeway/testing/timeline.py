@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from causeway.model.ledger import Event, Kind
-from causeway.model.reject_codes import PortableCode
-from causeway.model.text import readable
-from causeway.testing.log import Happened, Log, Message
+from causeway.model.reject_codes import PortableCode, RejectCode
+from causeway.model.text import start_of
+from causeway.testing.log import Happened, Log, Message, Refused
 from causeway.testing.tracing import Content, Key
 
 SHOWN_BYTES = 48
 """Bytes of a payload that a line shows."""
 
+WIDEST = 100
+"""Characters of a message up to which what happened stands in one column."""
+
 SHOWN_LINES = 400
 """Lines of a timeline; of longer ones the last."""
+
+MOVED = 3
+"""Messages that are named of those that move on and on."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +41,15 @@ class Names:
         """Return the name of a program, its number where it has none."""
         return self.programs.get(number, f"program {number}")
 
-    def timeline(self, messages: Iterable[tuple[int, Message]], log: Log) -> str:
+    def timeline(
+        self, messages: Iterable[tuple[int, Message]], log: Log, changes: Iterable[tuple[int, str]] = ()
+    ) -> str:
         """Return what happened to messages, as ``timeline`` says it."""
-        return timeline(messages, log, self)
+        return timeline(messages, log, self, changes)
+
+    def refusal(self, refused: Happened | Refused) -> RejectCode:
+        """Return what it means that a message from a user came into no queue."""
+        return self.meaning(refused.code, refused.reason.encode())
 
     def message_of_user(self, user: int, receiver: int, method: str, payload: bytes) -> str:
         """Return a message from a user in a few words."""
@@ -54,14 +67,34 @@ class Names:
         text = f"{self.sender(key)} -> {self.program(key.receiver)}"
         if content is None:
             return text
-        amount = f", amount {content.amount}" if content.amount else ""
-        return f"{text} {content.method}({shown_payload(content.payload) if content.payload else ''}{amount})"
+        said = [shown_payload(content.payload)] if content.payload else []
+        said += [f"amount {content.amount}"] if content.amount else []
+        return f"{text} {content.method}({', '.join(said)})"
+
+    def last_of(self, messages: Iterable[Message]) -> str:
+        """Return what happened last to the last of some messages that anything happened to; empty for none."""
+        found = [(each, message) for message in messages for each in message.happened[-1:]]
+        if not found:
+            return ""
+        happened, message = found[-1]
+        return f"last at tick {happened.tick} on {self.chains[happened.chain]}: {_said(happened, message, self)}"
+
+    def moved_last(self, log: Log) -> str:
+        """Return the messages to which something happened at the last height, in a few words."""
+        last = max((each.height for message in log.messages.values() for each in message.happened[-1:]), default=0)
+        moved = [
+            self.message(message.key, message.content)
+            for message in log.messages.values()
+            if message.happened and message.happened[-1].height == last
+        ]
+        more = f" and {len(moved) - MOVED} more" if len(moved) > MOVED else ""
+        return f"what moved last: {'; '.join(moved[:MOVED])}{more}" if moved else "no message moves"
 
     def _answer(self, content: Content) -> str:
         back = f", {content.amount} back" if content.amount else ""
         if content.code == 0:
             return f"{shown_payload(content.payload)}{back}"
-        text = readable(content.payload.decode(errors="backslashreplace"))
+        text = start_of(content.payload.decode(errors="backslashreplace"))
         return f"{self.meaning(content.code, content.payload).name} (code {content.code}): {text}{back}"
 
 
@@ -72,9 +105,16 @@ def shown_payload(payload: bytes) -> str:
     return f"{payload[:SHOWN_BYTES]!r}... {len(payload)} bytes"
 
 
-def timeline(messages: Iterable[tuple[int, Message]], log: Log, names: Names) -> str:
+def is_numbered(name: str) -> bool:
+    """Return whether a name is what who has none is called by: a user, or a program of a number alone."""
+    return re.fullmatch(r"(user|program) \d+", name) is not None
+
+
+def timeline(
+    messages: Iterable[tuple[int, Message]], log: Log, names: Names, changes: Iterable[tuple[int, str]] = ()
+) -> str:
     """Return what happened to messages as lines: tick, chain, message, events. ``messages``: each with how far it is
-    indented; ``log``: that they are of."""
+    indented; ``log``: that they are of; ``changes``: what changed at which tick."""
     rows: list[tuple[tuple[int, int, int], tuple[str, str, str, str]]] = []
     for place, (depth, message) in enumerate(messages):
         what = "  " * depth + names.message(message.key, message.content)
@@ -83,13 +123,14 @@ def timeline(messages: Iterable[tuple[int, Message]], log: Log, names: Names) ->
             if log.is_undone(happened):
                 said += " (taken back by a fork)"
             row = (str(happened.tick), names.chains[happened.chain], what, said)
-            rows.append(((happened.height, place, step), row))
+            rows.append(((happened.tick, place, step), row))
         if not message.happened:
             rows.append(((2**62, place, 0), ("", "", what, "made, and not sent yet")))
+    rows += [((tick, -1, place), (str(tick), "", start_of(what), "")) for place, (tick, what) in enumerate(changes)]
     lines = [row for _, row in sorted(rows)]
     left_out = len(lines) - SHOWN_LINES
     lines = lines[-SHOWN_LINES:]
-    widths = [max((len(line[column]) for line in lines), default=0) for column in range(3)]
+    widths = [min(max((len(line[column]) for line in lines), default=0), WIDEST) for column in range(3)]
     text = [
         f"tick {tick:>{widths[0]}}  {chain:<{widths[1]}}  {what:<{widths[2]}}  {said}".rstrip()
         for tick, chain, what, said in lines
@@ -120,9 +161,9 @@ def _said(happened: Happened, message: Message, names: Names) -> str:
     handled = message.handled
     if handled is not None and handled.raised is not None and message.at == happened.tick:
         words = [word for word in words if word not in ("executed", "rejected")]
-        return ", ".join([*words, f"raised {readable(handled.raised)}"])
+        return ", ".join([*words, f"raised {start_of(handled.raised)}"])
     text = ", ".join(words)
-    reason = readable(happened.reason)
+    reason = start_of(happened.reason)
     refused = Event.REJECTED in events and happened.code and message.key.kind != Kind.RESPONSE
     if refused:
         reason = f"{reason} (code {happened.code})".strip()

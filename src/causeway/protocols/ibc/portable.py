@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from causeway.model.reject_codes import RejectCode
 from causeway.protocols.ibc.answers import TOO_LONG
 from causeway.protocols.ibc.errors import Refusal
-from causeway.protocols.ibc.inputs import Code
+from causeway.protocols.ibc.inputs import CHAIN_HALTED, Code
 
 _CODES: Mapping[int, RejectCode] = {
     Code.UNKNOWN_TYPE: RejectCode.INVALID,
@@ -19,6 +19,7 @@ _CODES: Mapping[int, RejectCode] = {
 }
 
 _REFUSALS = {
+    CHAIN_HALTED.encode(): RejectCode.BUSY,
     Refusal.UnregisteredDestination.name.encode(): RejectCode.NOT_FOUND,
     Refusal.ConnectionFrozen.name.encode(): RejectCode.UNREACHABLE,
     Refusal.ClientExpired.name.encode(): RejectCode.UNREACHABLE,

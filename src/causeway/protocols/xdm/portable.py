@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from causeway.model.reject_codes import RejectCode
+from causeway.protocols.arrivals import NO_PROGRAM
 from causeway.protocols.contents import too_long
 from causeway.protocols.execution import by_program
 from causeway.protocols.xdm.arrivals import REJECTED
 from causeway.protocols.xdm.errors import MessengerError, TransporterError
+from causeway.protocols.xdm.ingress import CHAIN_HALTED
 from causeway.protocols.xdm.outgoing import (
     FEES_OVERFLOW,
     NO_DESTINATION,
@@ -32,6 +34,8 @@ _NAMES = {
     TransporterError.InvalidAccountId.name: RejectCode.NOT_FOUND,
     NO_DESTINATION: RejectCode.NOT_FOUND,
     NO_HANDLER: RejectCode.NOT_FOUND,
+    NO_PROGRAM: RejectCode.NOT_FOUND,
+    CHAIN_HALTED: RejectCode.BUSY,
     TOO_LARGE: RejectCode.TOO_LARGE,
     too_long(): RejectCode.TOO_LARGE,
     NONCE_OVERFLOW: RejectCode.OTHER,
@@ -41,7 +45,8 @@ _NAMES = {
 
 
 def portable(code: int, text: bytes) -> RejectCode:
-    """Return what a reject code other than 0 means. ``text``: of the reject, the name of the chain's error."""
-    if code != REJECTED:
+    """Return what a reject code means. ``text``: of the reject, the name of the chain's error; with 0, why a
+    message from a user came into no queue."""
+    if code not in (0, REJECTED):
         return by_program(code, text)
     return _NAMES.get(text.decode(errors="replace"), RejectCode.OTHER)

@@ -1,0 +1,197 @@
+"""Networks in memory: what a test gets wrong, what never ends, and what a failing test shows of it."""
+
+from __future__ import annotations
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
+from typing import Any
+
+import pytest
+
+import causeway as cw
+from causeway.protocols.registry import names
+from tests.unit.test_testing import QUICK
+
+
+class Open(cw.Program):
+    """Does what it is asked to."""
+
+    waits: Event | None = None
+
+    def on_request(self, request: cw.Request, context: cw.Context) -> tuple[bytes, int] | None:
+        if request.method == "loop":
+            context.call("open", "loop", b"")
+        if request.method == "long":
+            raise cw.Reject("\x1b[31m" + "x" * 6_000)
+        if request.method == "change":
+            self.options["list"].append(1)
+        if request.method == "keep":
+            self.state["kept"] = self.options["list"]
+        if request.method == "wait" and self.waits is not None:
+            self.waits.wait(10)
+        return None if request.method == "hold" else (b"ok", request.amount)
+
+
+class Broken(Open):
+    """Makes nothing of what was kept before."""
+
+    def upgraded(self, state: Any) -> Any:
+        raise KeyError("nope")
+
+    def initial_state(self) -> Any:
+        raise KeyError("nothing")
+
+
+def network(name: str = "ic", **more: Any) -> cw.Network:
+    deploy = cw.Deploy(Open, chain="left", balance=5, options={"list": [1, {"a": 2}]})
+    return cw.Network(["left", "right"], [deploy], protocol=name, options=QUICK.get(name), **more)
+
+
+@pytest.mark.parametrize("name", names())
+def test_balances_and_refusals_are_the_same_under_all_protocols(name: str) -> None:
+    net = network(name)
+    assert net.balance("open") == 5
+    user, nobody, poor = net.send(99, "x"), net.call(99, "x"), net.send("open", "x", amount=10**13)
+    paid = net.send("open", "x", amount=7, sender="caller/right")
+    net.run()
+    assert (user.status, user.reject) == ("refused", cw.RejectCode.NOT_FOUND)
+    assert (nobody.status, nobody.reject) == ("rejected", cw.RejectCode.NOT_FOUND)
+    assert (poor.status, poor.reject, paid.status) == ("failed", cw.RejectCode.NO_FUNDS, "answered")
+    assert (net.balance("open"), net.balance("caller/right")) == (12, 10**12 - 7)
+    assert net.account("caller/right") - net.balance("caller/right") == net.account("open") - 12 - net.fees(
+        "caller/right"
+    )
+    (asked,) = net.messages(kind="request", reject=cw.RejectCode.NOT_FOUND)
+    (refused,) = net.messages(kind="ingress", status="refused", reject="NOT_FOUND")
+    assert (asked.receiver, asked.status, refused.sender) == ("program 99", "rejected", "user 0")
+    lines = net.trace().splitlines()
+    (request,) = (place for place, line in enumerate(lines) if "caller/left -> program 99 x()" in line)
+    assert "  caller/left <- program 99 NOT_FOUND" in lines[request + 1], "the answer stands below its request"
+    assert any("user 0 -> program 99 x()" in line and "rejected" in line for line in lines)
+    assert "caller/left <- program 99" in nobody.trace()
+    assert poor.trace().count("\n") == 0 and "balance" in poor.trace() and ".py" not in poor.trace()
+    assert "18446744073709551615" not in net.trace() + repr(net.messages())
+
+
+def test_what_is_never_done_is_told_by_what_moves() -> None:
+    net = network()
+    net.send("open", "loop", sender="caller/left")
+    with pytest.raises(cw.NoAnswer, match=r"run: 30 rounds have run, and .* not at rest: .*open -> open loop\(\)"):
+        net.run(rounds=30)
+    assert net.height == 30
+    net.run(5)
+    assert net.height == 30  # it is past tick 5
+    halted = net.inject("halt", chain="left")
+    waits = net.call("open", "x", sender="caller/right")
+    with pytest.raises(cw.NoAnswer, match=r"last at tick 30 on right: sent; faults that act: halt chain=\"left\""):
+        waits.result(ticks=3)
+    net.heal(halted)
+    assert waits.result() == b"ok"
+    text = net.trace()
+    assert "inject halt chain=" in text and "tick 33" in text and "heal" in text
+
+
+def test_options_stay_what_they_are_whatever_a_program_or_a_test_does() -> None:
+    mine: dict[str, Any] = {"list": [1]}
+    net = cw.Network(1, [cw.Deploy(Open, options=mine)])
+    mine["list"].append(2)
+    net.install(Open, name="late", options=mine)
+    mine["list"].append(3)
+    fork = net.fork()
+    tried = net.call("open", "change").wait()
+    assert tried.reject is cw.RejectCode.FAILED and b"options are read-only" in tried.payload
+    for each, name in ((net, "open"), (net, "late"), (fork, "open"), (fork, "late")):
+        each.call(name, "keep").result()
+        assert each.state_of(name) == {"kept": [1] if name == "open" else [1, 2]}
+    trial = cw.Trial(Open, {"list": [1]})
+    trial.request(1, "change")
+    trial.request(1, "keep")
+    assert trial.state == {"kept": [1]}
+
+
+def test_a_class_that_cannot_go_on_is_refused_and_the_program_stays() -> None:
+    net, same = network(), network()
+    for change in (lambda: net.upgrade("open", Broken), lambda: net.install(Broken, name="new")):
+        with pytest.raises(cw.InvalidInput, match=r"(upgrade|install): .*KeyError"):
+            change()
+    assert net.scenario() == same.scenario() and net.call("open", "x").result() == b"ok"
+    net.install(Open, name="gone", options={})
+    net.tick(2)
+    net.remove("gone")
+    net.tick(2)
+    with pytest.raises(cw.InvalidInput, match='remove: "gone" was removed at tick'):
+        net.remove("gone")
+
+
+def test_a_long_text_is_cut_where_it_is_shown_and_whole_where_it_is_held() -> None:
+    net = network()
+    asked = net.call("open", "long")
+    with pytest.raises(cw.Rejected) as caught:
+        asked.result()
+    assert len(str(caught.value)) < 400 and "\x1b" not in str(caught.value) and "6,005 characters" in str(caught.value)
+    assert len(caught.value.text) == len(asked.reason) == 6_005
+    assert len(net.trace()) < 2_000 and len(asked.trace()) < 2_000
+
+
+def test_copies_are_forks_and_two_threads_in_one_network_are_told() -> None:
+    net = network()
+    other = copy.deepcopy(net)
+    assert other.call("open", "x").result() == copy.copy(net).call("open", "x").result() == b"ok" and net.height == 0
+    barrier, Open.waits = Barrier(2), Event()
+
+    def ask(waits: bool) -> str:
+        if waits:
+            handle = net.call("open", "wait")
+            barrier.wait(10)
+            return handle.result().decode()
+        barrier.wait(10)
+        try:
+            while True:
+                net.send("open", "x")
+        except cw.InvalidInput as error:
+            return str(error)
+        finally:
+            assert Open.waits is not None
+            Open.waits.set()
+
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            answer, told = threads.map(ask, (True, False))
+    finally:
+        Open.waits = None
+    assert answer == "ok" and "another thread runs this network" in told
+
+
+NONE, HALF, ONES, FAULTS, DEPLOY = None, 2.5, [1], ["halt"], cw.Deploy(Open)
+Wrong: Any = cw.Network
+
+MISTAKES: list[tuple[Any, str]] = [
+    (lambda net: net.tick(1.5), "tick: 1.5: must be a whole number"),
+    (lambda net: net.tick(10**30), "tick: 1000000000000000000000000000000: must be from 0 to"),
+    (lambda net: net.run(rounds=0), "run: rounds: 0: must be from 1 to"),
+    (lambda net: net.until(True), "until: true: must be a function of the network"),
+    (lambda net: net.call("open", "x").result(ticks=-1), "ticks: -1: must be from 0 to"),
+    (lambda net: net.messages(kind="reqest"), 'messages: kind: "reqest": no such kind; did you mean request?'),
+    (lambda net: net.messages(status="reject"), 'messages: status: "reject": no such status; did you mean rejected?'),
+    (lambda net: net.messages(sender="opne"), 'messages: sender: "opne": no such program; did you mean open?'),
+    (lambda net: net.messages(since="a"), 'messages: since: "a": must be a whole number'),
+    (lambda net: net.messages(reject="NOTFOUND"), "no such reject; did you mean NOT_FOUND?"),
+    (lambda net: net.send("open", "x", amount=5, sender=7), "send.sender: 7: a user has no account"),
+    (lambda net: net.send("open", "x", sender="open"), 'send.sender: "open" runs'),
+    (lambda net: net.send("open", "x", "\ud800"), "half of a surrogate pair is no text"),
+    (lambda net: Wrong(HALF), "chains: 2.5: must be a number of chains, or a list of names or tables"),
+    (lambda net: Wrong(ONES), "chains[0]: 1: must be the name of a chain, or a table of its keys"),
+    (lambda net: cw.Network(["\ud800"]), "half of a surrogate pair is no text"),
+    (lambda net: Wrong(1, DEPLOY), "programs: "),
+    (lambda net: Wrong(1, NONE), "programs: null: must be a list of cw.Deploy"),
+    (lambda net: Wrong(options=ONES), "options: [1]: must be a table (a dict)"),
+    (lambda net: Wrong(faults=FAULTS), 'faults[0]: "halt": must be a table (a dict)'),
+]
+
+
+@pytest.mark.parametrize(("do", "line"), MISTAKES, ids=[line for _, line in MISTAKES])
+def test_a_mistake_is_one_line(do: Any, line: str) -> None:
+    with pytest.raises(cw.InvalidInput) as caught:
+        do(network())
+    assert line in str(caught.value) and "\n" not in str(caught.value)
