@@ -17,6 +17,7 @@ from causeway.cli import (
     ledger,
     prove,
     relay,
+    report,
     run,
     send,
     serve,
@@ -65,6 +66,7 @@ def build() -> typer.Typer:
     app.command("verify", epilog=EPILOG)(verify.command)
     app.command("audit", epilog=EPILOG)(audit.command)
     app.command("ledger", epilog=EPILOG)(ledger.command)
+    app.command("report", epilog=EPILOG)(report.command)
     app.command("trace", epilog=EPILOG)(trace.command)
     app.command("check", epilog=EPILOG)(check.command)
     app.command("ingest", epilog=EPILOG)(ingest.command)

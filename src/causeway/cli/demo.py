@@ -14,11 +14,11 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from causeway.cli import shell
+from causeway.cli import report, shell
 from causeway.cli.findings import Findings, busiest, look
 from causeway.cli.outcome import Outcome, counts_table, indented, size, verdict
 from causeway.cli.run import execute
-from causeway.cli.watch import results
+from causeway.cli.watch import results, waiting
 from causeway.model.errors import InvalidInput
 from causeway.model.json_text import loads
 from causeway.scenarios import demo as texts
@@ -41,6 +41,8 @@ def command(
 ) -> int:
     """Run a generated network with the load of a real chain and injected faults; show how each call ended.
 
+    Ends with a [bold]report[/bold]: one HTML file beside the lake.
+
     [bold]Example[/bold]: causeway demo --messages 200000 --chains 40
     """
     from causeway.scenarios import scenario_file
@@ -48,6 +50,8 @@ def command(
     place = lake or DEFAULT_LAKE
     if lake is None:
         clear(Path(place))
+    page = report.default_place(place)
+    report.fit(page, place, overwrite=False)
     with scenario_file("demo") as scenario:
         overrides = changed(scenario, messages, chains)
         outcome, findings = execute(scenario, overrides, place, look)
@@ -55,6 +59,7 @@ def command(
         print(json.dumps({**outcome.as_json(), "scenario": "demo", **findings.as_json()}))
     else:
         show(outcome, findings, results())
+        show_report(place, page, results())
     return shell.OK if outcome.holds else shell.BROKEN
 
 
@@ -136,6 +141,15 @@ def show(outcome: Outcome, findings: Findings, console: Console) -> None:
     console.print("\n[bold]Summary[/bold]")
     for line in closing(outcome, findings):
         console.print(Padding.indent(line, 2))
+
+
+def show_report(lake: str, page: Path, console: Console) -> None:
+    """Write the report of the lake, and print where it is."""
+    with waiting("making the report"):
+        verdict_of_audit = report.write_report(lake, page)
+    console.print("\n[bold]Report[/bold]")
+    console.print(f"  {escape(verdict_of_audit)}; to look at it, open in a browser:", soft_wrap=True)
+    console.print(f"  {escape(page.absolute().as_uri())}", soft_wrap=True)
 
 
 def closing(outcome: Outcome, findings: Findings) -> list[str]:

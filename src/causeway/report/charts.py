@@ -16,10 +16,10 @@ from markupsafe import Markup, escape
 
 from causeway.report.scale import Scale, axis_text, scale_of, time_label
 from causeway.report.svg import element, number, path, share, tone_class
-from causeway.report.tables import Column, table
+from causeway.report.tables import Cell, Column, table
 from causeway.report.text import count, in_unit, many, plain, safe_name, time_text
 
-MOST_POINTS = 240
+MOST_POINTS = 256
 """Intervals of a chart; of more the neighbours have to be put together before."""
 
 HEIGHT, _TOP, _BOTTOM = 190, 14, 22
@@ -91,10 +91,9 @@ def time_chart(
     parts += [_axis(begin, span, axis), _hits(edges, tips)]
     first = Column("from", "time" if axis == "time" else "number")
     columns = [first, *(Column(each.name, "number") for each in series)]
-    rows = [
-        [time_text(at[cell]) if axis == "time" else at[cell], *(in_unit(each.values[cell], unit) for each in series)]
-        for cell in range(cells)
-    ]
+    rows: list[list[Cell]] = []
+    for cell in range(cells):
+        rows.append([at[cell], *(in_unit(each.values[cell], unit) for each in series)])
     said = f"{note} " if note else ""
     logs = f"{said}The scale is logarithmic." if scale.log else note
     return _figure(title, parts, _legend(series), logs, table(columns, rows, caption=title))
@@ -230,7 +229,8 @@ def _grid(scale: Scale) -> Markup:
         y = number(_TOP + (1 - scale.share(mark)) * _plot_height())
         base = "base" if mark == scale.bottom else None
         parts.append(element("line", {"x1": 0, "x2": "100%", "y1": y, "y2": y, "class": base}))
-        parts.append(element("text", {"x": 0, "y": y, "dy": -3}, scale.label(mark)))
+        if mark:
+            parts.append(element("text", {"x": 0, "y": y, "dy": -3}, scale.label(mark)))
     return element("g", {"class": "grid"}, parts)
 
 
@@ -314,7 +314,7 @@ def _figure(title: str, parts: Sequence[Markup], legend: Markup, note: str | Non
 
 def _interval(begin: float, end: float, axis: str) -> str:
     if axis == "time":
-        return f"{time_text(begin)} UTC"
+        return time_text(begin)
     last = math.ceil(end) - 1
     return f"{axis} {count(begin)}" if last <= begin else f"{axis}s {count(math.ceil(begin))} to {count(last)}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +10,7 @@ from markupsafe import Markup
 
 from causeway.audit.lives import AGAIN, OTHER_CONTENT, TAKEN_BACK
 from causeway.report.svg import element, share, tone_class
-from causeway.report.text import duration, many, name, plain, time_text
+from causeway.report.text import digits, duration, listed, many, name, plain, time_text
 
 SHOWN_STEPS = 24
 """Steps of one message that are shown; of more the first ones and the last."""
@@ -23,38 +22,41 @@ Message = Mapping[str, Any]
 """A message as ``causeway trace --json`` prints it (``network.tracing.life_as_dict``)."""
 
 
-def journey(message: Message, *, ident: str | None = None, why: Markup | str | None = None) -> Markup:
+def journey(
+    message: Message, *, ident: str | None = None, why: Markup | str | None = None, lane: str | None = None
+) -> Markup:
     """Return a message and its steps.
 
     Args:
         message: as of ``network.tracing.life_as_dict``.
         ident: the anchor that others link to.
         why: why it is shown.
+        lane: the anchor of its lane.
     """
     steps = message["events"]
-    ends = [name(message["source"], 24), element("span", {"class": "to", "aria-label": "to"}, "→")]
-    ends.append(name(message["destination"], 24))
-    kind = element("span", {"class": "kind"}, message["kind"])
     outcome = element("span", {"class": f"outcome{' open' if message['open'] else ''}"}, message["outcome"])
-    head = [element("h4", {}, _title(message)), element("p", {"class": "ends"}, [kind, *ends, outcome])]
+    about = [element("span", {"class": "kind"}, message["kind"]), _lane(message, lane), outcome]
+    head = [element("h4", {}, _title(message)), element("p", {"class": "ends"}, about)]
     if why is not None:
         head.insert(0, element("p", {"class": "why"}, why))
     parts = [element("header", {}, head), _legs(steps)]
-    if about := _about(message):
-        parts.append(about)
+    if pairs := _about(message):
+        parts.append(pairs)
     parts.append(element("ol", {"class": "steps"}, _steps(steps)))
     return element("article", {"class": "journey", "id": ident}, parts)
 
 
-def title(message: Message) -> str:
-    """Return what a message is called: its lane and number."""
-    number = message["message_id"] if message["index"] is None else message["index"]
-    return f"{message['lane'] or message['source'] or '?'} {number}"
-
-
 def _title(message: Message) -> Markup:
     number = message["message_id"] if message["index"] is None else f"{message['index']}"
-    return name(message["lane"] or message["source"] or "?", 32) + Markup(" ") + name(number, 32)
+    ends = [name(message["source"], 20), element("span", {"class": "to", "aria-label": "to"}, "\u2192")]
+    return Markup(" ").join([*ends, name(message["destination"], 20), element("b", {}, name(number, 24))])
+
+
+def _lane(message: Message, ident: str | None) -> Markup:
+    if message["lane"] is None:
+        return Markup("")
+    of = name(message["lane"], 28)
+    return Markup("lane ") + (of if ident is None else element("a", {"href": f"#{ident}"}, of))
 
 
 def _about(message: Message) -> Markup:
@@ -67,7 +69,7 @@ def _about(message: Message) -> Markup:
     ]
     rows = [element("dt", {}, what) + element("dd", {}, name(value, 32)) for what, value in pairs if value is not None]
     if message["amount"] is not None:
-        amount = plain(f"{int(message['amount']):,}")
+        amount = digits(message["amount"])
         asset = name(message["asset"], 24) if message["asset"] is not None else Markup("")
         rows.append(element("dt", {}, "value") + element("dd", {}, amount + Markup(" ") + asset))
     return element("dl", {"class": "about"}, rows) if rows else Markup("")
@@ -79,7 +81,8 @@ def _legs(steps: Sequence[Message]) -> Markup:
     whole = max((step["seconds"] for step in timed), default=0.0)
     if len(timed) < 2 or whole <= 0:
         return Markup("")
-    pieces, said = [], []
+    pieces: list[Markup] = []
+    said: list[str] = []
     for place, (before, after) in enumerate(pairwise(timed)):
         took = after["seconds"] - before["seconds"]
         if took <= 0:
@@ -89,35 +92,58 @@ def _legs(steps: Sequence[Message]) -> Markup:
         box = {"x": share(before["seconds"] / whole), "width": share(took / whole), "height": "100%"}
         tone = tone_class(_LEGS[place % len(_LEGS)])
         pieces.append(element("rect", {**box, "class": f"leg {tone}"}, element("title", {}, what)))
+    if len(pieces) < 2:
+        return Markup("")
     label = f"Where {duration(whole)} went: {'; '.join(said[:6])}"
     return element("svg", {"class": "legs", "width": "100%", "height": 6, "role": "img", "aria-label": label}, pieces)
 
 
 def _steps(steps: Sequence[Message]) -> list[Markup]:
+    found = together(steps)
     half = SHOWN_STEPS // 2
-    left_out = len(steps) - SHOWN_STEPS
-    chosen = [*steps] if left_out <= 0 else [*steps[:half], *steps[-half:]]
-    items = [_step(step) for step in chosen]
+    left_out = len(found) - SHOWN_STEPS
+    chosen = found if left_out <= 0 else [*found[:half], *found[-half:]]
+    items = [_step(each) for each in chosen]
     if left_out > 0:
         items.insert(half, element("li", {"class": "left-out"}, f"{many(left_out, 'more step')}"))
     return items
 
 
-def _step(step: Message) -> Markup:
+def together(steps: Sequence[Message]) -> list[list[Message]]:
+    """Return steps, those of one place and transaction that follow each other together."""
+    found: list[list[Message]] = []
+    for step in steps:
+        if found and not step["notes"] and not found[-1][-1]["notes"] and _same_place(found[-1][-1], step):
+            found[-1].append(step)
+        else:
+            found.append([step])
+    return found
+
+
+_PLACE = ("chain", "height", "tick", "time", "transaction", "code", "detail")
+
+
+def _same_place(one: Message, other: Message) -> bool:
+    return all(one[name_] == other[name_] for name_ in _PLACE)
+
+
+def _step(steps: Sequence[Message]) -> Markup:
+    """Return steps of one place as one."""
+    step = steps[0]
     notes = [element("span", {"class": f"step-note {_NOTED.get(note, '')}"}, note) for note in step["notes"]]
-    event = element("b", {}, _words(step["event"]))
+    event = element("b", {}, listed([_words(each["event"]) for each in steps]))
     where = Markup("") if step["chain"] is None else Markup(" on ") + name(step["chain"], 24)
     block = Markup("") if step["height"] is None else plain(f", block {step['height']:,}")
-    after = "" if step["seconds"] is None else f"+{duration(step['seconds'])}" if step["seconds"] else "0 s"
+    after = "" if step["seconds"] is None else f"+{duration(step['seconds'])}" if step["seconds"] else ""
     details = []
-    if step["time"] is not None:
-        details.append(element("time", {"datetime": step["time"]}, time_text(datetime.fromisoformat(step["time"]))))
-    elif step["tick"] is not None:
+    if step["tick"] is not None:
         details.append(element("span", {}, f"tick {step['tick']:,}"))
+    elif step["time"] is not None:
+        details.append(element("time", {"datetime": step["time"]}, time_text(step["time"])))
     if step["transaction"] is not None:
         details.append(element("span", {"class": "code"}, name(step["transaction"], 28)))
     for root in step["roots"][:1]:
-        details.append(element("span", {"class": "code"}, Markup("root ") + name(root, 24)))
+        details.append(element("span", {"class": "code"}, Markup("root ") + name(root, 16)))
     because = [step["detail"]] if step["detail"] else []
     because += [f"code {step['code']}"] if step["code"] else []
     if because:
@@ -132,4 +158,4 @@ def _words(event: str) -> str:
     return event.replace("_", " ")
 
 
-__all__ = ["SHOWN_STEPS", "Message", "journey", "title"]
+__all__ = ["SHOWN_STEPS", "Message", "journey", "together"]

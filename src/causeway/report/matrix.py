@@ -174,7 +174,7 @@ def _square(said: _Said, found: Figures | None, most: float) -> Markup:
     tip = [many(found.lanes, "lane"), many(found.messages, "message"), f"{count(found.open)} open"]
     tip += [many(found.violated, "violation")] if found.violated else []
     tip += [f"{said.latency}: {in_unit(found.latency, said.unit)}"] if found.latency is not None else []
-    text = plain("·" if figure is None else said.text(figure))
+    text = plain(said.text(figure) if figure else "·")
     if found.href is not None:
         text = element("a", {"href": found.href}, text)
     return element("td", {"class": f"heat-{level(figure or 0, most)}", "title": ", ".join(tip)}, text)

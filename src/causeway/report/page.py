@@ -16,6 +16,9 @@ from markupsafe import Markup
 from causeway.report.tables import shape
 from causeway.report.text import count, in_unit, many, name, time_text
 
+MADE_BY = "Causeway report"
+"""What says in a document that it is one of these."""
+
 _TEMPLATES = "templates"
 
 
@@ -71,6 +74,7 @@ def page(
         style=Markup(STYLE),
         script=Markup(SCRIPT),
         icon=_icon(verdict),
+        made_by=MADE_BY,
     )
 
 
@@ -124,4 +128,14 @@ def _icon(verdict: str | None) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
 
 
-__all__ = ["SCRIPT", "STYLE", "Section", "content_security_policy", "environment", "page", "piece", "rendered"]
+__all__ = [
+    "MADE_BY",
+    "SCRIPT",
+    "STYLE",
+    "Section",
+    "content_security_policy",
+    "environment",
+    "page",
+    "piece",
+    "rendered",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from markupsafe import Markup, escape
 
@@ -28,7 +28,7 @@ def share(value: float) -> str:
     return f"{number(100 * value)}%"
 
 
-def element(tag: str, attributes: dict[str, object], content: Iterable[Markup] | Markup | str = "") -> Markup:
+def element(tag: str, attributes: Mapping[str, object], content: Iterable[Markup] | Markup | str = "") -> Markup:
     """Return an element; ``_`` in names of attributes is ``-``, and those that are None are left out."""
     named = Markup("").join(
         Markup(' {}="{}"').format(key.replace("_", "-"), value if isinstance(value, str) else str(value))

@@ -13,11 +13,13 @@ from causeway.report.text import count, many, name, plain, time_text
 KINDS = ("text", "number", "name", "time", "code")
 """What a column holds: words, figures, names from the ledger, times, or digits that are read one by one."""
 
-VERDICTS = ("holds", "violated", "unknown")
+VERDICTS = ("holds", "violated", "unknown", "idle")
+"""What is said of a check, ``idle`` of one that had nothing to examine."""
 
 _SHAPES = {
     "holds": "M3 8.5l3.2 3.2L13 4.8",
     "violated": "M4 4l8 8M12 4l-8 8",
+    "idle": "M4 8h8",
     "unknown": "M5.5 6a2.5 2.5 0 1 1 3.6 2.2c-.8.4-1.1.8-1.1 1.6M8 12.4v.2",
 }
 """What is drawn beside a verdict, so that it is told apart without colours."""
@@ -51,6 +53,7 @@ def table(
     more: int = 0,
     idents: Sequence[str | None] | None = None,
     stacked: bool = False,
+    tall: bool = False,
     visible: bool = False,
     empty: str = "Nothing.",
 ) -> Markup:
@@ -63,6 +66,7 @@ def table(
         more: so many rows are not shown.
         idents: of each row the anchor that others link to.
         stacked: on a phone each row is a block, each cell a line.
+        tall: it scrolls on its own where it is longer than a screen.
         visible: whether the caption is shown, or only read aloud.
         empty: what is said where there are no rows.
     """
@@ -89,7 +93,8 @@ def table(
         said = f"{many(more, 'more row')} not shown"
         parts.append(element("tfoot", {}, element("tr", {}, element("td", {"colspan": len(columns)}, said))))
     inner = element("table", {"class": "stacked" if stacked else None}, parts)
-    return element("div", {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": caption}, inner)
+    box = {"class": "scroll tall" if tall else "scroll", "tabindex": 0, "role": "region", "aria-label": caption}
+    return element("div", box, inner)
 
 
 def _cell(column: Column, value: Cell, *, first: bool) -> Markup:
@@ -111,7 +116,7 @@ def _shown(kind: str, value: Cell) -> Markup:
         return Markup("")
     if kind == "number" and not isinstance(value, str):
         return plain(count(value))
-    if kind == "time" and not isinstance(value, str):
+    if kind == "time":
         return plain(time_text(value))
     if kind in ("name", "code"):
         return name(str(value))

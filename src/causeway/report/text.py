@@ -20,6 +20,7 @@ NOT_SEEN = "not seen"
 MOST_NAME = 44
 """Characters of a name that are shown; the whole of it is its title."""
 
+_FIRST_CHAIN = datetime(2009, 1, 3, tzinfo=UTC)
 _NARROW = 1_000
 _UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -59,6 +60,20 @@ def narrow(number: float) -> str:
         if abs(number) >= size:
             return f"{number / size:.3g}{letter}"
     return f"{number:.3g}"
+
+
+def digits(text: str | None, most: int = 15) -> Markup:
+    """Return decimal digits with their thousands apart; of more than ``most`` the first ones and the power of ten, and
+    all of them as the title."""
+    if text is None:
+        return Markup("")
+    number = int(text)
+    if len(text.lstrip("-")) <= most:
+        return Markup('<span class="{}">{}</span>').format("figure" if number else "zero", f"{number:,}")
+    head, power = f"{text.lstrip('-')[:5]}", len(text.lstrip("-")) - 1
+    sign = "-" if number < 0 else ""
+    shown = Markup("{}{}.{} \u00d7 10<sup>{}</sup>").format(sign, head[0], head[1:], power)
+    return Markup('<span class="figure" title="{}">{}</span>').format(f"{number:,}", shown)
 
 
 def byte_size(number: float) -> str:
@@ -102,13 +117,18 @@ def listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
-def time_text(time: datetime | float | None) -> str:
-    """Return a time (seconds since 1970, or a datetime) in UTC to the second; milliseconds where there are any."""
+def time_text(time: datetime | str | float | None) -> str:
+    """Return a time (a datetime, ISO 8601, or seconds since 1970) in UTC to the second; milliseconds where there are
+    any. What is before there were chains is the clock of a run, which begins with 1970."""
     if time is None:
         return NOTHING
+    if isinstance(time, str):
+        time = datetime.fromisoformat(time)
     moment = time if isinstance(time, datetime) else moment_of(time)
+    if EPOCH <= moment < _FIRST_CHAIN:
+        return f"t + {duration((moment - EPOCH).total_seconds())}"
     text = moment.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
-    return f"{text}.{moment.microsecond // 1000:03}" if moment.microsecond else text
+    return f"{text}.{moment.microsecond // 1000:03} UTC" if moment.microsecond else f"{text} UTC"
 
 
 def moment_of(seconds: float) -> datetime:
@@ -124,6 +144,6 @@ def plain(text: object) -> Markup:
 
 
 __all__ = [
-    "EPOCH", "MOST_NAME", "NOT_SEEN", "byte_size", "count", "duration", "in_unit", "listed", "many", "moment_of",
-    "name", "narrow", "percent", "plain", "safe_name", "ticks", "time_text",
+    "EPOCH", "MOST_NAME", "NOT_SEEN", "byte_size", "count", "digits", "duration", "in_unit", "listed", "many",
+    "moment_of", "name", "narrow", "percent", "plain", "safe_name", "ticks", "time_text",
 ]  # fmt: skip

@@ -173,7 +173,7 @@ def where_and_when(row: Row) -> str:
     """Return when a finding was and at which block."""
     parts = []
     if row["time"] is not None:
-        parts.append(f"{time_text(row['time'])} UTC")
+        parts.append(time_text(row["time"]))
     if row["height"] is not None and row["check"] != _HEIGHTS:
         parts.append(f"block {row['height']:,}")
     return ", ".join(parts)

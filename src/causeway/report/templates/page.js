@@ -108,7 +108,7 @@
   if (location.hash) open();
 
   // Which section is being read.
-  const links = new Map([...document.querySelectorAll(".bar nav a[href^='#']")].map((link) => [link.hash.slice(1), link]));
+  const links = new Map([...document.querySelectorAll(".masthead nav a[href^='#']")].map((link) => [link.hash.slice(1), link]));
   if (links.size && "IntersectionObserver" in window) {
     const seen = new IntersectionObserver((entries) => {
       for (const entry of entries) {

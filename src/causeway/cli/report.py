@@ -1,0 +1,101 @@
+"""``causeway report``: a ledger, or a lake, as one page that a person looks at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from causeway.cli import shell
+from causeway.cli.compiling import compile_first
+from causeway.cli.places import ledger_at, require_place, writable, write
+from causeway.cli.watch import results, waiting
+from causeway.model.errors import InvalidInput
+from causeway.model.text import readable
+
+SUFFIX = ".html"
+
+
+def command(
+    lake: Annotated[
+        str, typer.Argument(help="Folder or URI of a ledger, or of a lake that Causeway ran.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where to write the page; default: the name of the lake and .html, in this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is no report.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the data behind the page as one JSON object, and write no page.")
+    ] = False,
+) -> int:
+    """Write a report: one HTML file that shows what holds and what does not, and what is slow, stuck or missing.
+
+    It loads nothing from anywhere, so it can be sent and archived; the same lake gives the same bytes. A report that is
+    there is replaced. Exit code 1 when a check is violated, as of audit.
+
+    [bold]Example[/bold]: causeway report my-ledger --out report.html
+    """
+    from causeway.network.ledgers import open_place
+    from causeway.pipeline.allocator import keep_memory
+    from causeway.report.data import report_data
+    from causeway.report.first_screen import verdict_in_words
+    from causeway.report.sections import report_page
+
+    require_place("LAKE", lake)
+    if as_json and out is not None:
+        raise InvalidInput("--out: not with --json")
+    place = out or default_place(lake)
+    if not as_json:
+        fit(place, lake, overwrite=overwrite)
+    compile_first()
+    keep_memory()
+    with ledger_at(lake), waiting("looking at the lake"), open_place(lake) as opened:
+        data = report_data(opened)
+    if as_json:
+        print(json.dumps(data))
+    else:
+        write({place: report_page(data).encode()}, {place: "--out"})
+        results().print(f"{escape(str(place))}: {escape(readable(verdict_in_words(data)))}", soft_wrap=True)
+    return shell.OK if data["holds"] else shell.BROKEN
+
+
+def write_report(lake: str, place: Path) -> str:
+    """Write the report of a lake, and return its verdict in words. Raises ``InvalidInput``."""
+    from causeway.network.ledgers import open_place
+    from causeway.report.data import report_data
+    from causeway.report.first_screen import verdict_in_words
+    from causeway.report.sections import report_page
+
+    with ledger_at(lake), open_place(lake) as opened:
+        data = report_data(opened)
+    write({place: report_page(data).encode()}, {place: "--out"})
+    return verdict_in_words(data)
+
+
+def default_place(lake: str) -> Path:
+    """Return where the report of a lake is written unless it is said."""
+    return Path((lake.rstrip("/").rpartition("/")[2] or "report") + SUFFIX)
+
+
+def fit(place: Path, lake: str, *, overwrite: bool) -> None:
+    """Refuse to write into a lake, or over something that is no report unless asked. Raises ``InvalidInput``."""
+    from causeway.report.page import MADE_BY
+
+    writable("--out", place, lake)
+    if overwrite or not place.is_file():
+        return
+    with place.open("rb") as file:
+        begin = file.read(4096)
+    if begin and MADE_BY.encode() not in begin:
+        raise InvalidInput(f"--out {place}: is there and no report; name another file, or add --overwrite")
+
+
+__all__ = ["command", "default_place", "fit", "write_report"]

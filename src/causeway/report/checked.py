@@ -1,0 +1,112 @@
+"""What came of an audit as plain data: the checks, findings of each as examples, and how many each lane has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.audit.auditing import PROMISED, Audit, Check
+from causeway.audit.backlog import lanes_seen, one_sided
+from causeway.ledger.schema import LANE
+from causeway.ledger.typed import plain_rows
+from causeway.network.ledgers import Findings
+
+EXAMPLES = 6
+"""Findings of each check, verdict and reason that are shown."""
+
+VIOLATED, UNKNOWN, HOLDS = "violated", "unknown", "holds"
+
+LaneKey = tuple[str | None, ...]
+
+
+def plain_row(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a row as JSON: times as text."""
+    if row is None:
+        return None
+    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
+
+
+def plain_check(check: Check) -> dict[str, Any]:
+    """Return a check as JSON."""
+    return {
+        "check": check.name,
+        "verdict": check.verdict,
+        "examined": check.examined,
+        "lanes": check.lanes,
+        "violated": check.violated,
+        "unknown": check.unknown,
+        "reasons": [
+            {"verdict": verdict, "reason": reason, "findings": count}
+            for (verdict, reason), count in check.reasons.items()
+        ],
+        "first": plain_row(check.first),
+        "worst": plain_row(check.worst),
+    }
+
+
+def input_figures(found: Audit) -> dict[str, int]:
+    """Return how many lanes there are, of how many only one end was recorded, and how many indices are missing."""
+    missing = sum(found.lanes["missing"].to_pylist())
+    return {"lanes": lanes_seen(found), "one_sided_lanes": one_sided(found), "missing": missing}
+
+
+def verdict_of(checks: Mapping[str, Check]) -> str:
+    """Return ``violated`` where one of some checks is, ``unknown`` where one met holes in the input or none had
+    anything to examine, else ``holds``."""
+    if any(check.violated for check in checks.values()):
+        return VIOLATED
+    if any(check.unknown for check in checks.values()) or not any(check.examined for check in checks.values()):
+        return UNKNOWN
+    return HOLDS
+
+
+def checks_data(found: Findings) -> list[dict[str, Any]]:
+    """Return the checks with examples of their findings, and why one had nothing to examine."""
+    violations = found.violations.arrow()
+    return [
+        {
+            **plain_check(check),
+            "promised": None if check.examined else [*PROMISED.get(name, ())],
+            "examples": [plain_row(row) for row in _examples(violations, check)],
+        }
+        for name, check in found.checks.items()
+    ]
+
+
+def _examples(violations: pa.Table, check: Check) -> list[dict[str, Any]]:
+    """Return of each reason the first findings in time, and the worst."""
+    own = violations.filter(pc.equal(violations["check"], check.name))
+    found: list[dict[str, Any]] = []
+    for verdict, reason in sorted(check.reasons, reverse=True):
+        rows = own.filter(pc.and_(pc.equal(own["reason"], reason), pc.equal(own["verdict"], verdict)))
+        if not rows.num_rows:
+            continue
+        size = rows["magnitude"].fill_null(-np.inf).to_numpy()
+        time = pc.fill_null(rows["time"].cast(pa.int64()), np.iinfo(np.int64).max).to_numpy()
+        worst = np.argsort(-size, kind="stable")[: EXAMPLES // 2 if np.isfinite(size).any() else 0]
+        first = np.argsort(time, kind="stable")
+        chosen = list(dict.fromkeys([*worst.tolist(), *first[:EXAMPLES].tolist()]))[:EXAMPLES]
+        found += plain_rows(rows.take(pa.array(chosen, pa.int64())))
+    return found
+
+
+def findings_of_lanes(found: Findings) -> dict[LaneKey, tuple[int, int]]:
+    """Return how many findings of each lane are named: violated and unknown ones."""
+    table = found.violations.arrow().group_by([*LANE, "verdict"]).aggregate([([], "count_all")])
+    counts: dict[LaneKey, tuple[int, int]] = {}
+    columns = (table[name].to_pylist() for name in (*LANE, "verdict", "count_all"))
+    for *names, verdict, count in zip(*columns, strict=True):
+        violated, unknown = counts.get(tuple(names), (0, 0))
+        more = (violated + count, unknown) if verdict == VIOLATED else (violated, unknown + count)
+        counts[tuple(names)] = more
+    return counts
+
+
+__all__ = [
+    "EXAMPLES", "HOLDS", "UNKNOWN", "VIOLATED", "LaneKey", "checks_data", "findings_of_lanes", "input_figures",
+    "plain_check", "plain_row", "verdict_of",
+]  # fmt: skip

@@ -1,0 +1,91 @@
+"""The messages that a report shows with their journeys: examples of findings, the slowest, the oldest that are open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.ledger.schema import LANE
+from causeway.network.ledgers import OpenedLedger
+from causeway.network.tracing import life_as_dict
+from causeway.pipeline.ledger_search import MessageKey
+from causeway.report.checked import UNKNOWN, VIOLATED
+
+OF_CHECKS, OF_UNKNOWN, OF_DELAYS = 24, 8, 6
+"""Messages with their journeys: of violated findings, of unknown ones, and of each kind of the worst."""
+
+_WHY = ("slowest_delivery", "slowest_round_trip", "oldest_pending")
+
+_NO_MESSAGE = ("headers", "watermarks")
+_OF_CHAINS = ("more_came_than_left", "departures_not_covered", "chain_unseen")
+
+
+def key_of(row: Mapping[str, Any]) -> MessageKey | None:
+    """Return which message a row is about; None: about none."""
+    if row["index"] is None and row["message_id"] is None:
+        return None
+    lane = tuple(row[name] for name in LANE)
+    return MessageKey(lane, row["index"], row["message_id"] if row["index"] is None else None)
+
+
+def message_of_finding(row: Mapping[str, Any]) -> MessageKey | None:
+    """Return which message a finding is about; None: about a chain or a number of a lane."""
+    if row["check"] in _NO_MESSAGE or row["reason"] in _OF_CHAINS:
+        return None
+    return key_of(row)
+
+
+def chosen_messages(opened: OpenedLedger, checks: Sequence[Mapping[str, Any]], worst: pa.Table) -> list[dict[str, Any]]:
+    """Return the messages with all that happened to them, and why each is shown.
+
+    Args:
+        opened: the ledger.
+        checks: as of ``checked.checks_data``.
+        worst: of ``figures.worst``.
+    """
+    why: dict[MessageKey, list[dict[str, Any]]] = {}
+    for key, reason in (*_of_findings(checks, VIOLATED), *_of_findings(checks, UNKNOWN), *_of_delays(worst)):
+        why.setdefault(key, []).append(reason)
+    traced = opened.lives([*why])
+    lives = {MessageKey(life.lane, life.index, _name(life)): life_as_dict(life, traced) for life in traced.lives}
+    found = [(key, reasons) for key, reasons in why.items() if key in lives]
+    return [
+        {"ident": f"message-{number}", "why": reasons, **lives[key]}
+        for number, (key, reasons) in enumerate(found, start=1)
+    ]
+
+
+def _name(life: Any) -> str | None:
+    return life.message_id if life.index is None else None
+
+
+def _of_findings(checks: Sequence[Mapping[str, Any]], verdict: str) -> Iterable[tuple[MessageKey, dict[str, Any]]]:
+    """Yield the first example of each reason, then the second ones and so on, as many as there is room for."""
+    reasons: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for check in checks:
+        for row in check["examples"]:
+            if row["verdict"] == verdict:
+                reasons.setdefault((row["check"], row["reason"]), []).append(row)
+    left = OF_CHECKS if verdict == VIOLATED else OF_UNKNOWN
+    for place in range(max(map(len, reasons.values()), default=0)):
+        for rows in reasons.values():
+            row = rows[place] if place < len(rows) else None
+            key = None if row is None else message_of_finding(row)
+            if row is not None and key is not None and left > 0:
+                left -= 1
+                yield key, {"kind": verdict, "finding": row}
+
+
+def _of_delays(worst: pa.Table) -> Iterable[tuple[MessageKey, dict[str, Any]]]:
+    for kind in _WHY:
+        rows = worst.filter(pc.and_(pc.equal(worst["why"], kind), pc.less_equal(worst["rank"], OF_DELAYS)))
+        for row in rows.select([*LANE, "index", "message_id", "rank", "delay", "unit"]).to_pylist():
+            key = key_of(row)
+            if key is not None:
+                yield key, {"kind": kind, "rank": row["rank"], "delay": row["delay"], "unit": row["unit"]}
+
+
+__all__ = ["OF_CHECKS", "OF_DELAYS", "OF_UNKNOWN", "chosen_messages", "key_of", "message_of_finding"]

@@ -1,0 +1,109 @@
+"""Latency, backlog and what was sent and came, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from markupsafe import Markup
+
+from causeway.report.charts import Series, time_chart
+from causeway.report.ended import OUTCOMES
+from causeway.report.first_screen import MEASURES, Data, delay_of_all
+from causeway.report.page import Section
+from causeway.report.svg import element
+from causeway.report.tables import Column, table
+from causeway.report.text import count, in_unit
+
+
+def time_section(data: Data) -> Section | None:
+    """Return latency and backlog over time."""
+    charts = [*_flow_charts(data), *_latency_charts(data)]
+    if not charts:
+        return None
+    lead = "What was sent and what came, what waited, and how long messages took."
+    return Section("time", "Over time", element("div", {"class": "charts"}, charts), lead)
+
+
+def _edges(columns: Mapping[str, Sequence[Any]]) -> tuple[list[float], str]:
+    """Return the edges of bins, and what axis they are on."""
+    axis = columns["axis"][0]
+    if axis == "tick":
+        begins, width = [float(each) for each in columns["tick"]], float(columns["ticks"][0])
+    else:
+        begins = [datetime.fromisoformat(each).timestamp() for each in columns["time"]]
+        width = float(columns["seconds"][0])
+    return [*begins, begins[-1] + width], axis
+
+
+def _flow_charts(data: Data) -> list[Markup]:
+    flow = data["backlog"]
+    if not flow["axis"]:
+        return []
+    at, axis = _edges(flow)
+    waiting = [Series("pending", flow["pending"], "b")]
+    if flow["in_flight"] != flow["pending"]:
+        waiting.append(Series("of which in flight", flow["in_flight"], "d"))
+    note = "Messages that were sent and had not ended by then."
+    found = [time_chart("Backlog", at, waiting, axis=axis, filled=True, note=note)]
+    moved = [Series("sent", flow["sent"], "a"), Series("received", flow["received"], "c")]
+    found.append(time_chart("Messages", at, moved, axis=axis, filled=True, note=f"In {_width(at, axis)} each."))
+    failed = [
+        Series(each.replace("_", " "), flow[each], OUTCOMES[each])
+        for each in ("rejected", "refunded", "timed_out", "dropped")
+        if any(flow[each])
+    ]
+    if failed:
+        found.append(
+            time_chart("Rejected, timed out or dropped", at, failed, axis=axis, note=f"In {_width(at, axis)} each.")
+        )
+    return found
+
+
+def _width(at: Sequence[float], axis: str) -> str:
+    width = at[-1] - at[-2]
+    return in_unit(width, "ticks" if axis == "tick" else "seconds")
+
+
+def _latency_charts(data: Data) -> list[Markup]:
+    unit = data["totals"]["unit"] or "seconds"
+    found = [chart for measure in MEASURES if (chart := _delays_over_time(data, measure, unit)) is not None]
+    rows = [(title, delay_of_all(data, measure, unit)) for measure, title in MEASURES.items()]
+    cells = [
+        [title, *(in_unit(row[each], unit) for each in ("p50", "p90", "p99", "max")), count(row["count"])]
+        for title, row in rows
+        if row is not None
+    ]
+    if cells:
+        columns = [Column("")] + [Column(each, "number") for each in ("median", "90 %", "99 %", "most", "messages")]
+        inner = table(columns, cells, caption="Latency", stacked=True)
+        head = [element("p", {"class": "chart-title"}, "Latency"), element("p", {"class": "note"}, _DELAYS)]
+        found.append(element("div", {"class": "panel-box"}, [*head, inner]))
+    return found
+
+
+_DELAYS = "Delivery: sent to received. Round trip: sent to answered. Service: received to executed."
+
+_QUANTILES = (("median", "p50", "a"), ("99 %", "p99", "b"), ("most", "max", "muted"))
+
+
+def _delays_over_time(data: Data, measure: str, unit: str) -> Markup | None:
+    """Return the delays of the messages that came, or were answered, in each bin."""
+    over = data["latency_over_time"]
+    rows = [place for place, each in enumerate(over["measure"]) if each == measure and over["unit"][place] == unit]
+    if not rows:
+        return None
+    at, axis = _edges(data["backlog"])
+    places = {begin: place for place, begin in enumerate(at)}
+    values: dict[str, list[float | None]] = {each: [None] * (len(at) - 1) for _, each, _ in _QUANTILES}
+    for row in rows:
+        begin = over["tick"][row] if axis == "tick" else datetime.fromisoformat(over["time"][row]).timestamp()
+        for each, column in values.items():
+            column[places[begin]] = over[each][row]
+    series = [Series(label, values[each], tone) for label, each, tone in _QUANTILES]
+    note = f"Of what came in {_width(at, axis)} each."
+    return time_chart(f"{MEASURES[measure]} over time", at, series, unit=unit, axis=axis, note=note)
+
+
+__all__ = ["time_section"]

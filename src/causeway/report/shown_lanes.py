@@ -1,0 +1,81 @@
+"""The lanes as a matrix, and those that are worst as a table."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from causeway.report.first_screen import MEASURES, Data
+from causeway.report.matrix import Figures, matrix
+from causeway.report.page import Section
+from causeway.report.svg import element
+from causeway.report.tables import Column, badge, table
+from causeway.report.text import in_unit, many
+
+
+def lanes_section(data: Data) -> Section | None:
+    """Return the lanes as a matrix, and the table of those that are worst."""
+    lanes = data["lanes"]
+    if not lanes["rows"]:
+        return None
+    unit, measure = lanes["unit"], lanes["latency"]
+    cells = {
+        (tuple(each["source"]), tuple(each["destination"])): Figures(
+            *(each[field] for field in ("lanes", "messages", "open", "violated", "unknown", "latency", "href"))
+        )
+        for each in lanes["matrix"]
+    }
+    said = f"{MEASURES[measure].lower()}, 99 %" if measure is not None else "latency"
+    parts = [matrix(cells, latency=said, unit=unit)] if len(cells) > 1 else []
+    parts.append(_lanes_table(lanes, measure, unit))
+    lead = f"{many(lanes['total'], 'lane')} between {many(lanes['chains'], 'chain')}: where it is stuck, slow or wrong."
+    return Section("lanes", "Lanes", Markup("").join(parts), lead)
+
+
+def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
+    columns = [Column("from", "name"), Column("to", "name"), Column("lane", "name"), Column("protocol", "name")]
+    columns += [Column("messages", "number"), Column("pending", "number", "sent, and not ended")]
+    columns += [Column("oldest", "number", "age of the oldest pending message at the end of the input")]
+    columns += [Column("median", "number"), Column("99 %", "number"), Column("violated", "number", "findings")]
+    rows = []
+    for each in lanes["rows"]:
+        age = each["oldest_pending_ticks"] if unit == "ticks" else each["oldest_pending_seconds"]
+        delays = [None, None] if measure is None else [each[f"{measure}_p50"], each[f"{measure}_p99"]]
+        rows.append(
+            [
+                *(_source(each), each["destination"], each["lane"], each["protocol"], each["messages"]),
+                *(each["pending"] or None, None if age is None else in_unit(age, unit)),
+                *(None if delay is None else in_unit(delay, unit) for delay in delays),
+                badge("violated", f"{each['violated']:,}") if each["violated"] else None,
+            ]
+        )
+    others = lanes["others"]
+    idents = [each["ident"] for each in lanes["rows"]]
+    caption = "Lanes: first those with findings, then with backlog, then with most messages"
+    listed = table(columns, rows, caption=caption, idents=idents, stacked=True, tall=True)
+    box = {
+        "class": "filter",
+        "type": "search",
+        "data-filter": "lanes-table",
+        "placeholder": "Filter lanes",
+        "hidden": "",
+    }
+    field = Markup("")
+    if len(rows) > 8:
+        field = element("input", {**box, "aria-label": "Filter the lanes that are listed"})
+    rest = Markup("")
+    if others["lanes"]:
+        said = f"{many(others['lanes'], 'more lane')} not listed: {many(others['messages'], 'message')}, "
+        rest = element(
+            "p", {"class": "note"}, said + f"{others['pending']:,} pending, {others['violated']:,} findings."
+        )
+    return element("h3", {}, "Lane by lane") + field + element("div", {"id": "lanes-table"}, listed) + rest
+
+
+def _source(lane: Data) -> str | Markup:
+    """Return where a lane comes from; what came into no lane has no ends."""
+    if all(lane[each] is None for each in ("source", "destination", "lane")):
+        return element("em", {}, "in no lane")
+    return lane["source"] or "?"
+
+
+__all__ = ["lanes_section"]

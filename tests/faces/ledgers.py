@@ -1,0 +1,59 @@
+"""Ledgers on disk with rows as a test wants them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from causeway.ledger.order import sorted_rows
+from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, QUARANTINE_SCHEMA
+from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger
+from tests.property.audit_ledgers import table
+
+Row = dict[str, Any]
+
+SECOND = 1_000_000
+BEGIN = 1_750_000_000
+
+
+def stored(
+    folder: Path,
+    rows: Iterable[Row],
+    observed: Iterable[Row] = (),
+    promises: Iterable[Row] = (),
+    quarantine: Iterable[Row] = (),
+) -> str:
+    """Write a ledger into a folder; its rows say what differs from null."""
+    place = str(folder / "ledger")
+    writer = LedgerWriter(create_ledger(place, 2))
+    stated = [{"stated_by": "test", "source_row": number, **row} for number, row in enumerate(rows)]
+    for bucket, own in by_bucket(table(stated, LEDGER_SCHEMA), 2).items():
+        writer.write("ledger", sorted_rows(own), bucket)
+    about = {"stated_by": "test"}
+    writer.write("observed", table(({**about, "how": "declared", **row} for row in observed), OBSERVED_SCHEMA))
+    writer.write("promises", table(({**about, **row} for row in promises), PROMISES_SCHEMA))
+    writer.write("quarantine", table(quarantine, QUARANTINE_SCHEMA))
+    writer.commit([], {})
+    return place
+
+
+def both_ends(
+    lane: str, source: str, destination: str, index: int, asset: str = "gold", amount: int = 100, after: int = 60
+) -> list[Row]:
+    """A message of which 100 are sent, and this amount is received so many seconds after that."""
+    names = {"protocol": "bridge", "source": source, "destination": destination, "lane": lane, "index": index}
+    message = {**names, "kind": "request", "sender": "alice", "receiver": "bob", "asset": asset}
+    return [
+        {
+            **message,
+            "event": event,
+            "chain": chain,
+            "time": (BEGIN + 10 * index + waited) * SECOND,
+            "transaction": f"0x{event}{index}",
+            "amount": held,
+            "payload_hash": hashlib.sha256(str(held).encode()).digest(),
+        }
+        for event, chain, waited, held in (("sent", source, 0, 100), ("received", destination, after, amount))
+    ]

@@ -1,0 +1,245 @@
+"""``causeway report`` as people look at it: in a browser, wide and on a phone, light and dark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import causeway as cw
+from causeway.cli.app import build
+from causeway.cli.shell import BAD_INPUT, BROKEN, OK, execute
+from causeway.network.network import Network
+from causeway.report.data import report_data
+from causeway.report.sections import report_page
+from tests.faces.ledgers import BEGIN, SECOND, both_ends, stored
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+INJECTED = "<img src=x onerror=window.taken=1></script><script>window.taken=1</script>"
+TURNED = "safe\u202egnihtemos\u2066\u200f"
+LONG = "n" * 400
+
+SIZES = {"wide": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
+SCHEMES = ("light", "dark")
+
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].map((part) => part / 255);
+  };
+  const over = (top, below) => [0, 1, 2].map((part) => top[part] * top[3] + below[part] * (1 - top[3])).concat(1);
+  const behind = (element) => {
+    const layers = [];
+    for (let each = element; each; each = each.parentElement) {
+      const layer = rgba(getComputedStyle(each).backgroundColor);
+      layers.push(layer);
+      if (layer[3] === 1) break;
+    }
+    return layers.reverse().reduce((below, top) => over(top, below), [1, 1, 1, 1]);
+  };
+  const light = (colour) => {
+    const linear = colour.slice(0, 3).map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  };
+  const bad = [];
+  for (const element of document.body.querySelectorAll("*")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest(".quiet, script, style, svg")) continue;
+    const style = getComputedStyle(element), below = behind(element);
+    const one = light(over(rgba(style.color), below)), other = light(below);
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
+    if (ratio < (large ? 3 : 4.5)) bad.push([element.textContent.trim().slice(0, 40), ratio.toFixed(2)]);
+  }
+  return bad;
+}"""
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A ledger with a forged message, holes and records set aside; names of chains, lanes and assets mean harm."""
+    lane = f"{INJECTED}{LONG}"
+    rows = [row for index in range(1, 9) for row in both_ends(lane, INJECTED, TURNED, index, TURNED)]
+    rows += both_ends(lane, INJECTED, TURNED, 12, LONG, amount=7)
+    rows += [row for index in range(4) for row in both_ends("b->c", "b", "c", index)][:-1]
+    aside = {
+        "source_file": "a.csv",
+        "source_row": 1,
+        "reason": "not_a_number",
+        "field": INJECTED,
+        "value": "x",
+        "row": "x",
+    }
+    promises = [{"promise": "numbered"}, {"promise": INJECTED}]
+    windows = [{"chain": INJECTED, "first_time": BEGIN * SECOND, "last_time": (BEGIN + 1_000) * SECOND}]
+    return stored(tmp_path_factory.mktemp("broken"), rows, windows, promises, [aside])
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The lake of an example."""
+    lake = str(tmp_path_factory.mktemp("healthy") / "lake")
+    settings = {"network.executor": "in_process"}
+    with Network.from_scenario(EXAMPLES / "tokens.toml", lake=lake, overrides=settings) as network:
+        network.run()
+    return lake
+
+
+def made(place: str) -> str:
+    with cw.open(place) as opened:
+        return report_page(report_data(opened))
+
+
+@pytest.fixture(scope="module")
+def pages(broken: str, healthy: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    found = {"broken": folder / "broken.html", "healthy": folder / "healthy.html"}
+    found["broken"].write_text(made(broken))
+    found["healthy"].write_text(made(healthy))
+    return found
+
+
+@contextmanager
+def shown(browser: Browser, file: Path, size: str = "wide", scheme: Any = "light") -> Iterator[tuple[Page, list[str]]]:
+    """A page in a browser, and what it asked for or complained about."""
+    context = browser.new_context(viewport=SIZES[size], color_scheme=scheme)  # type: ignore[arg-type]
+    page, heard = context.new_page(), []
+    page.on("console", lambda message: heard.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+    page.on("request", lambda request: heard.append(f"request: {request.url}"))
+    page.goto(file.as_uri())
+    yield (
+        page,
+        [each for each in heard if each != f"request: {file.as_uri()}" and not each.startswith("request: data:")],
+    )
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", ["broken", "healthy"])
+def test_a_report_asks_for_nothing_fits_and_can_be_read(
+    name: str, size: str, scheme: str, browser: Browser, pages: dict[str, Path]
+) -> None:
+    with shown(browser, pages[name], size, scheme) as (page, heard):
+        assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
+        assert page.evaluate("window.taken") is None
+        for details in page.locator("details").all():
+            details.evaluate("each => { each.open = true; }")
+        assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
+        assert page.evaluate(CONTRAST) == []
+        assert heard == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_first_screen_says_what_is_wrong_with_its_worst_example(
+    size: str, browser: Browser, pages: dict[str, Path]
+) -> None:
+    with shown(browser, pages["broken"], size) as (page, _):
+        assert "Violated: authenticity" in page.locator("h1").inner_text()
+        example = page.locator(".card.violated .examples li").first
+        assert "Message 12 from" in example.inner_text() and "another content than was sent" in example.inner_text()
+        box = page.locator(".card.violated").first.bounding_box()
+        assert box is not None and box["y"] < SIZES[size]["height"] * 0.8
+        if size == "wide":
+            assert page.locator(".card.unknown").first.bounding_box()["y"] < SIZES[size]["height"]  # type: ignore[index]
+
+
+def test_a_lake_that_holds_says_so(browser: Browser, pages: dict[str, Path]) -> None:
+    with shown(browser, pages["healthy"]) as (page, _):
+        assert page.locator("h1").inner_text().startswith("Holds:")
+        assert "violated" not in page.locator("#verdict").inner_text().lower().replace(": violated", "")
+        assert "Relayer relayer: 32 of 32 messages took effect" in page.locator("#run").inner_text()
+        assert page.locator("#time .chart").count() >= 2
+
+
+def test_names_from_strangers_stay_text(browser: Browser, pages: dict[str, Path]) -> None:
+    with shown(browser, pages["broken"]) as (page, _):
+        assert page.evaluate("document.querySelectorAll('img, iframe, object').length") == 0
+        assert page.evaluate("document.scripts.length") == 1
+        text = page.evaluate("document.documentElement.outerHTML")
+        assert not [character for character in text if character in "\u202e\u2066\u200f\u202d\u2067"]
+        assert "<img src=x" in page.locator("#lanes").inner_text()
+
+
+@pytest.mark.parametrize("name", ["broken", "healthy"])
+def test_every_link_leads_somewhere_and_no_name_is_there_twice(
+    name: str, browser: Browser, pages: dict[str, Path]
+) -> None:
+    with shown(browser, pages[name]) as (page, _):
+        links = page.evaluate("[...document.querySelectorAll('a')].map((each) => each.getAttribute('href'))")
+        idents = page.evaluate("[...document.querySelectorAll('[id]')].map((each) => each.id)")
+        assert len(idents) == len(set(idents))
+        assert {each for each in links if not each.startswith("#") or each[1:] not in idents} == set()
+        assert len(links) > 10
+
+
+def test_no_script_but_its_own_runs(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+    altered = tmp_path / "altered.html"
+    added = "<script>window.taken = 1</script><p style='color: red' onclick='window.taken = 1'>more</p>"
+    altered.write_text(pages["healthy"].read_text().replace("<footer>", f"{added}<footer>"))
+    with shown(browser, altered) as (page, _):
+        page.get_by_text("more", exact=True).click()
+        assert page.evaluate("window.taken") is None
+        assert page.get_by_text("more", exact=True).evaluate("each => getComputedStyle(each).color") != "rgb(255, 0, 0)"
+
+
+def test_charts_are_read_with_keys_and_colours_are_chosen(browser: Browser, pages: dict[str, Path]) -> None:
+    with shown(browser, pages["healthy"]) as (page, _):
+        page.locator("#time .plot").first.focus()
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        assert "tick 2" in page.locator(".tip").inner_text() and "pending: " in page.locator(".tip").inner_text()
+        page.keyboard.press("Escape")
+        assert page.locator(".tip").is_hidden()
+        before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.get_by_role("button", name="Use dark colours").click()
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+        assert page.get_by_role("button", name="Use light colours").is_visible()
+        page.locator("label", has_text="Messages").click()
+        assert page.locator(".panel.of-messages").is_visible() and page.locator(".panel:visible").count() == 1
+
+
+def test_the_same_lake_gives_the_same_bytes(healthy: str, broken: str, pages: dict[str, Path]) -> None:
+    assert made(healthy) == pages["healthy"].read_text()
+    assert made(broken) == pages["broken"].read_text()
+
+
+def test_a_report_of_thousands_of_lanes_is_bounded(tmp_path: Path) -> None:
+    rows = [row for lane in range(2_500) for row in both_ends(f"l{lane}", f"s{lane % 400}", f"d{lane % 300}", 1)]
+    with cw.open(stored(tmp_path, rows)) as opened:
+        data = report_data(opened)
+    page = report_page(data)
+    assert data["lanes"]["total"] == 2_500 and len(page) < 900_000
+    assert data["lanes"]["others"]["lanes"] + len(data["lanes"]["rows"]) == 2_500
+    assert sum(cell["messages"] for cell in data["lanes"]["matrix"]) == 2_500
+    assert "more lanes not listed" in page
+
+
+def test_the_command_writes_a_page_and_ends_as_an_audit(
+    broken: str, healthy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run: Callable[[list[str]], int] = lambda arguments: execute(arguments, build, "causeway")  # noqa: E731
+    monkeypatch.chdir(tmp_path)
+    assert run(["report", broken]) == BROKEN
+    assert "ledger.html: violated: authenticity 1" in capsys.readouterr().out
+    first = Path("ledger.html").read_bytes()
+    assert run(["report", broken, "--out", "other.html"]) == BROKEN and Path("other.html").read_bytes() == first
+    assert run(["report", healthy, "--out", "other.html"]) == OK and Path("other.html").read_bytes() != first
+    Path("mine.html").write_text("<p>mine</p>")
+    assert run(["report", healthy, "--out", "mine.html"]) == BAD_INPUT
+    assert "mine.html: is there and no report" in capsys.readouterr().err
+    assert run(["report", healthy, "--out", f"{healthy}/page.html"]) == BAD_INPUT
+    assert "is inside the lake" in capsys.readouterr().err
+    assert run(["report", str(tmp_path / "nothing")]) == BAD_INPUT
+    capsys.readouterr()
+    assert run(["report", healthy, "--json"]) == OK
+    said = json.loads(capsys.readouterr().out)
+    assert said["verdict"] == "holds" and said["run"]["counts"]["sent"] == 15
