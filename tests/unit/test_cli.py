@@ -32,8 +32,8 @@ from causeway.service.keys import Key, write_key
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TWO = str(EXAMPLES / "two_subnets.toml")
 COMMANDS = [
-    *("demo", "run", "state", "prove", "verify", "audit", "report", "ledger", "trace", "check", "ingest", "vacuum", "serve"),
-    *("relay", "send"),
+    *("demo", "run", "state", "prove", "verify", "audit", "ledger", "trace", "check", "ingest", "vacuum", "serve"),
+    *("relay", "report", "send"),
 ]
 
 IDLE_WORKERS = re.compile(
