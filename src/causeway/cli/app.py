@@ -11,6 +11,7 @@ from causeway.cli import (
     audit,
     check,
     demo,
+    explore,
     gossip,
     ingest,
     key,
@@ -68,6 +69,7 @@ def build() -> typer.Typer:
     app.command("ledger", epilog=EPILOG)(ledger.command)
     app.command("report", epilog=EPILOG)(report.command)
     app.command("trace", epilog=EPILOG)(trace.command)
+    app.command("explore", epilog=EPILOG)(explore.command)
     app.command("check", epilog=EPILOG)(check.command)
     app.command("ingest", epilog=EPILOG)(ingest.command)
     app.command("vacuum", epilog=EPILOG)(vacuum.command)

@@ -1,0 +1,127 @@
+"""Addresses of pages, and what is asked in them: names from strangers are encoded, and what is too long is no link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+
+from causeway.ledger.schema import LANE
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.ledger_search import MessageKey
+
+MOST_ADDRESS = 6_000
+"""Characters of an address; what would need more is shown without a link."""
+
+MOST_VALUE = 4_000
+"""Characters of a value in an address."""
+
+MOST_NUMBER = (1 << 64) - 1
+
+Lane = Sequence[str | None]
+"""Protocol, source, destination and lane; None: not seen."""
+
+
+def address(path: str, values: Mapping[str, object] | None = None) -> str | None:
+    """Return the address of a page; None where it is too long. ``values``: what is asked; None is left out."""
+    given = {name: str(value) for name, value in (values or {}).items() if value is not None}
+    found = f"{path}?{urlencode(given)}" if given else path
+    return found if len(found) <= MOST_ADDRESS else None
+
+
+def lane_address(lane: Lane, **more: object) -> str | None:
+    """Return the address of the page of a lane; a lane of which nothing was seen has none."""
+    if not any(name is not None for name in lane[1:]):
+        return None
+    return address("/lane", {**dict(zip(LANE, lane, strict=True)), **more})
+
+
+def message_values(key: MessageKey) -> dict[str, object]:
+    """Return what names a message in an address."""
+    return {**dict(zip(LANE, key.lane, strict=True)), "index": key.index, "id": key.message_id}
+
+
+def message_address(key: MessageKey) -> str | None:
+    """Return the address of the page of a message; one without name or number has none."""
+    if key.index is None and key.message_id is None:
+        return None
+    return address("/message", message_values(key))
+
+
+def chain_address(chain: str | None) -> str | None:
+    """Return the address of the page of a chain."""
+    return None if chain is None else address("/chain", {"name": chain})
+
+
+def height_address(height: int | None, chain: str | None = None) -> str | None:
+    """Return the address of the page of a height. ``chain``: only what is of this chain."""
+    return None if height is None else address("/height", {"n": height, "chain": chain})
+
+
+class Asked:
+    """What an address asks for: each value once, known, and no longer than it may be."""
+
+    def __init__(self, query: QueryParams, allowed: Sequence[str]) -> None:
+        """Raises ``InvalidInput``."""
+        self._values: dict[str, str] = {}
+        for name, value in query.multi_items():
+            if name not in allowed:
+                raise InvalidInput(f"{name[:40]}: no such value; allowed: {', '.join(allowed) or 'none'}")
+            if name in self._values:
+                raise InvalidInput(f"{name}: given twice")
+            if len(value) > MOST_VALUE:
+                raise InvalidInput(f"{name}: {len(value):,} characters; at most {MOST_VALUE:,} are read")
+            self._values[name] = value
+
+    def text(self, name: str) -> str | None:
+        """Return a value as it was given; None: not given."""
+        return self._values.get(name)
+
+    def required(self, name: str) -> str:
+        """Return a value. Raises ``InvalidInput`` where it is missing."""
+        found = self._values.get(name)
+        if found is None:
+            raise InvalidInput(f"{name}: missing")
+        return found
+
+    def number(self, name: str, most: int = MOST_NUMBER) -> int | None:
+        """Return a value as a whole number from 0 to ``most``. Raises ``InvalidInput``."""
+        found = self._values.get(name)
+        if found is None or found == "":
+            return None
+        digits = found.replace(",", "")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) <= 20 and int(digits) <= most):
+            raise InvalidInput(f"{name}: {found[:40]}: must be a whole number from 0 to {most:,}")
+        return int(digits)
+
+    def word(self, name: str, allowed: Sequence[str]) -> str:
+        """Return a value that is one of some words, by default the first. Raises ``InvalidInput``."""
+        found = self._values.get(name, allowed[0])
+        if found not in allowed:
+            raise InvalidInput(f"{name}: {found[:40]}: must be one of {', '.join(allowed)}")
+        return found
+
+    def lane(self) -> tuple[str | None, ...]:
+        """Return the lane that is named."""
+        return tuple(self._values.get(name) for name in LANE)
+
+    def message(self) -> MessageKey:
+        """Return the message that is named. Raises ``InvalidInput`` where none is."""
+        index, ident = self.number("index"), self._values.get("id")
+        if index is None and ident is None:
+            raise InvalidInput("index, id: missing; a message has one of them")
+        return MessageKey(self.lane(), index, ident if index is None else None)
+
+    def values(self) -> dict[str, str]:
+        """Return all that was given."""
+        return dict(self._values)
+
+
+MESSAGE = (*LANE, "index", "id")
+"""What names a message in an address."""
+
+__all__ = [
+    "LANE", "MESSAGE", "Asked", "Lane", "address", "chain_address", "height_address", "lane_address",
+    "message_address", "message_values",
+]  # fmt: skip

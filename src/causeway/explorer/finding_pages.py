@@ -1,0 +1,174 @@
+"""Findings by check, and what a search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow.compute as pc
+from markupsafe import Markup
+
+from causeway.audit.auditing import CHECK_NAMES
+from causeway.explorer.addresses import Asked, address, chain_address, height_address, message_address
+from causeway.explorer.frame import Page, Part
+from causeway.explorer.overview import finding, lane_link, link
+from causeway.explorer.view import View
+from causeway.ledger.schema import LANE
+from causeway.model.errors import InvalidInput
+from causeway.network.tracing import SeveralMessages, trace
+from causeway.pipeline.ledger_search import MessageKey, find
+from causeway.report.svg import element
+from causeway.report.tables import Cell, Column, badge, table
+from causeway.report.text import count, safe_name
+from causeway.report.wording import promise_of, reason_in_words, title_of
+
+PAGE = 50
+FOUND = 60
+"""Messages of a search that are listed."""
+
+MOST_SOUGHT = 400
+"""Characters of what is sought."""
+
+
+def findings(view: View, asked: Asked) -> Page:
+    """Return what the checks found: all checks, and the findings of one."""
+    check = asked.text("check")
+    if check is not None and check not in CHECK_NAMES:
+        raise InvalidInput(f"check: {check[:40]}: must be one of {', '.join(CHECK_NAMES)}")
+    sections = [Part("checks", "Findings", _checks(view, check))]
+    if check is None:
+        check = next((each.name for each in view.audit.checks.values() if each.violated), None)
+    if check is not None:
+        sections.append(_of_check(view, check, asked.number("page", 1_000_000) or 0))
+    return Page("Findings", sections, "Findings")
+
+
+def _checks(view: View, chosen: str | None) -> Markup:
+    columns = [
+        Column("check"),
+        Column("verdict"),
+        *(Column(title, "number") for title in ("examined", "violated", "unknown")),
+        Column("because"),
+    ]
+    cells: list[list[Cell]] = []
+    for check in view.audit.checks.values():
+        because = ", ".join(f"{reason_in_words(reason)} {number:,}" for (_, reason), number in check.reasons.items())
+        if not check.examined and not because:
+            because = "nothing to examine"
+        title = element(
+            "a",
+            {"href": f"/findings?check={check.name}", "aria-current": "true" if check.name == chosen else None},
+            title_of(check.name),
+        )
+        cells.append(
+            [title, badge(check.verdict), check.examined, check.violated or None, check.unknown or None, because]
+        )
+    return table(columns, cells, caption="Checks", stacked=True)
+
+
+def _of_check(view: View, name: str, page: int) -> Part:
+    check = view.audit.checks[name]
+    found = view.audit.violations.filter(pc.equal(view.audit.violations["check"], name))
+    found = found.sort_by([("verdict", "descending")])
+    last = max(0, (found.num_rows - 1) // PAGE)
+    page = min(page, last)
+    rows = found.slice(page * PAGE, PAGE).to_pylist()
+    columns = [Column("finding"), Column("verdict"), Column("reason"), Column("lane")]
+    cells: list[list[Cell]] = []
+    for row in rows:
+        lane = [row[each] for each in LANE]
+        cells.append(
+            [
+                finding(row),
+                badge(row["verdict"]),
+                reason_in_words(row["reason"]),
+                lane_link(lane) if any(lane[1:]) else None,
+            ]
+        )
+    empty = "Nothing of it was found." if check.examined else "There was nothing to examine."
+    body = table(columns, cells, caption=title_of(name), stacked=True, empty=empty)
+    if last:
+        turns = [
+            element("a", {"href": address("/findings", {"check": name, "page": number})}, word)
+            if 0 <= number <= last
+            else element("span", {"class": "off"}, word)
+            for word, number in (("Before", page - 1), ("Next", page + 1))
+        ]
+        body += element(
+            "div", {"class": "turn"}, [turns[0], element("span", {}, f"page {page + 1:,} of {last + 1:,}"), turns[1]]
+        )
+    lead = promise_of(name)
+    total = check.violated + check.unknown
+    if total > found.num_rows:
+        lead += f" {count(found.num_rows)} of {count(total)} are named."
+    return Part("findings", title_of(name), body, lead)
+
+
+def search(view: View, asked: Asked) -> tuple[Page, str | None]:
+    """Return what is found, and the address of the one thing that it is, if it is one."""
+    sought = (asked.text("q") or "").strip()
+    if len(sought) > MOST_SOUGHT:
+        raise InvalidInput(f"q: {len(sought):,} characters; at most {MOST_SOUGHT} are sought")
+    if not sought:
+        hint = "By id, transaction hash, lane and index (channel-141/123), journey, sender, chain, lane, or height."
+        return Page("Search", [Part("search", "Search", element("p", {"class": "empty"}, hint))]), None
+    places = _places(view, sought)
+    try:
+        traced = trace(view.ledger, sought)
+        first = traced.lives[0]
+        keys = [MessageKey(first.lane, first.index, first.message_id if first.index is None else None)]
+    except SeveralMessages as error:
+        keys = list(error.keys)
+    except InvalidInput:
+        keys = []
+    if not keys:
+        keys = find(view.ledger, [{"sender": (sought,)}, {"receiver": (sought,)}], FOUND + 1)
+    only = (
+        [message_address(key) for key in keys]
+        if len(keys) == 1 and not places
+        else [href for href, *_ in places]
+        if len(places) == 1 and not keys
+        else []
+    )
+    sections = []
+    if places:
+        items = [
+            element("li", {}, [element("a", {"href": href}, text), Markup(" {}").format(what)])
+            for href, text, what in places
+        ]
+        sections.append(Part("places", "Chains, lanes and heights", element("ul", {"class": "remarks"}, items)))
+    if keys:
+        sections.append(Part("found", "Messages", _found(keys)))
+    if not sections:
+        said = f"Nothing is called {safe_name(sought)}, and nothing was sent by or to it."
+        sections.append(Part("search", "Nothing found", element("p", {"class": "empty"}, said)))
+    return Page("Search", sections, sought=sought, status=200), only[0] if only else None
+
+
+def _places(view: View, sought: str) -> list[tuple[str, str, str]]:
+    found: list[tuple[str | None, str, str]] = []
+    if sought in view.chains:
+        found.append((chain_address(sought), safe_name(sought), "chain"))
+    lanes = view.lanes.filter(pc.fill_null(pc.equal(view.lanes["lane"], sought), False)).slice(0, FOUND)
+    for row in lanes.select([*LANE]).to_pylist():
+        own = [row[each] for each in LANE]
+        ends = f"{safe_name(own[1] or '?')} → {safe_name(own[2] or '?')}"
+        from causeway.explorer.addresses import lane_address
+
+        found.append((lane_address(own), f"{safe_name(sought)}: {ends}", "lane"))
+    digits = sought.replace(",", "")
+    last = view.last_height
+    if digits.isascii() and digits.isdecimal() and len(digits) <= 19 and last is not None and int(digits) <= last:
+        found.append((height_address(int(digits)), f"Height {int(digits):,}", "of the network"))
+    return [(href, text, what) for href, text, what in found if href is not None]
+
+
+def _found(keys: Sequence[MessageKey]) -> Markup:
+    columns = [Column("message", "name"), Column("lane")]
+    cells: list[list[Cell]] = []
+    for key in keys[:FOUND]:
+        number = key.message_id if key.index is None else f"{key.index:,}"
+        cells.append([link(number, message_address(key)), lane_link(key.lane) if any(key.lane[1:]) else None])
+    return table(columns, cells, caption="Messages", more=max(0, len(keys) - FOUND))
+
+
+__all__ = ["findings", "search"]

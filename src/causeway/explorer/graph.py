@@ -1,0 +1,173 @@
+"""A network as a graph: chains as nodes, what goes between them as edges, each a link."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from causeway.explorer.layout import placed, widths
+from causeway.model.text import name_of
+from causeway.report.svg import element, number
+from causeway.report.text import count, many, safe_name
+
+MOST_CHAINS = 400
+MOST_EDGES = 3_000
+"""Chains and edges that are drawn; of more those with trouble first, then those with most traffic."""
+
+LABELLED = 60
+"""Chains whose names are all drawn; of more those of the busiest."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What goes from a chain to another one, or to itself. ``href``: where it leads."""
+
+    source: str
+    destination: str
+    lanes: int
+    messages: int
+    pending: int
+    violated: int
+    href: str | None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A chain. ``role``: that others depend on it, as a relay chain has one; ``href``: where it leads."""
+
+    name: str
+    href: str | None
+    role: str | None = None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A graph. ``chains``, ``edges``: how many are not in it."""
+
+    svg: Markup
+    chains: int
+    edges: int
+
+
+def graph(nodes: Sequence[Node], edges: Sequence[Edge]) -> Drawn:
+    """Return a network as SVG. ``nodes``: in the order in which the network has them."""
+    weights: dict[str, tuple[int, int, int]] = {node.name: (0, 0, 0) for node in nodes}
+    for edge in edges:
+        for chain in {edge.source, edge.destination}:
+            if chain in weights:
+                own = weights[chain]
+                weights[chain] = own[0] + edge.violated, own[1] + edge.pending, own[2] + edge.messages
+    order = {node.name: place for place, node in enumerate(nodes)}
+    ranked = sorted(weights, key=lambda chain: (*(-each for each in weights[chain]), order[chain]))
+    kept = set(ranked[:MOST_CHAINS])
+    shown = [node for node in nodes if node.name in kept]
+    inside = [edge for edge in edges if edge.source in kept and edge.destination in kept]
+    inside.sort(key=lambda edge: (-edge.violated, -edge.pending, -edge.messages, edge.source, edge.destination))
+    left_out = len(edges) - min(len(inside), MOST_EDGES)
+    inside = inside[:MOST_EDGES]
+    return Drawn(_svg(shown, inside, weights, set(ranked[:LABELLED])), len(nodes) - len(shown), left_out)
+
+
+def _svg(
+    nodes: Sequence[Node], edges: Sequence[Edge], weights: Mapping[str, tuple[int, int, int]], labelled: set[str]
+) -> Markup:
+    points = placed([node.name for node in nodes], {(edge.source, edge.destination) for edge in edges})
+    total = len(nodes)
+    radius = 18.0 if total <= 12 else 13.0 if total <= 40 else 8.0 if total <= 150 else 5.0
+    width, height = 1000.0, 240.0 if total <= 2 else 460.0 if total <= 12 else 640.0 if total <= 60 else 820.0
+    across, down = 130.0, radius + 44
+    at = {
+        chain: (across + x * (width - 2 * across), height / 2 if total <= 2 else down + y * (height - 2 * down))
+        for chain, (x, y) in points.items()
+    }
+    wide = widths({(edge.source, edge.destination): edge.messages for edge in edges}, 1.0, 7.0 if total <= 60 else 3.5)
+    loops = {edge.source: edge for edge in edges if edge.source == edge.destination}
+    both = {(edge.source, edge.destination) for edge in edges}
+    lines = []
+    for edge in reversed(edges):  # what is in trouble lies on top
+        if edge.source != edge.destination:
+            curved = (edge.destination, edge.source) in both
+            lines.append(_edge(edge, at, radius, wide[edge.source, edge.destination], curved=curved))
+    circles = [
+        _node(node, at[node.name], radius, weights, loops.get(node.name), node.name in labelled) for node in nodes
+    ]
+    said = f"The network: {many(total, 'chain')}, {many(len(edges), 'direction')} with messages"
+    box = {"viewBox": f"0 0 {number(width)} {number(height)}", "role": "group", "aria-label": said}
+    return element("svg", {"class": f"graph{' small' if total <= 12 else ''}", **box}, [*lines, *circles])
+
+
+def _edge(edge: Edge, at: Mapping[str, tuple[float, float]], radius: float, width: float, *, curved: bool) -> Markup:
+    (x0, y0), (x1, y1) = at[edge.source], at[edge.destination]
+    long = math.hypot(x1 - x0, y1 - y0) or 1.0
+    ux, uy = (x1 - x0) / long, (y1 - y0) / long
+    bend = min(46.0, 0.14 * long + 8) if curved else 0.0
+    mx, my = (x0 + x1) / 2 - uy * bend, (y0 + y1) / 2 + ux * bend
+    sx, sy = _towards(x0, y0, mx, my, radius + 2)
+    tip = 5 + 1.3 * width
+    ex, ey = _towards(x1, y1, mx, my, radius + 3)
+    bx, by = _towards(x1, y1, mx, my, radius + 3 + tip)
+    drawn = f"M{number(sx)} {number(sy)}Q{number(mx)} {number(my)} {number(bx)} {number(by)}"
+    nx, ny = (by - ey) / tip, (ex - bx) / tip
+    half = 2.5 + 0.75 * width
+    head = (
+        f"M{number(ex)} {number(ey)}L{number(bx + nx * half)} {number(by + ny * half)}"
+        f"L{number(bx - nx * half)} {number(by - ny * half)}Z"
+    )
+    state = "bad" if edge.violated else "busy" if edge.pending else ""
+    parts = [
+        element("title", {}, _said(edge)),
+        element("path", {"class": "seen", "d": drawn, "stroke-width": number(width)}),
+        element("path", {"class": "head", "d": head}),
+        element("path", {"class": "hit", "d": drawn}),
+    ]
+    label = f"{name_of(edge.source)} to {name_of(edge.destination)}"
+    tag = "g" if edge.href is None else "a"
+    return element(tag, {"class": f"edge {state}".strip(), "href": edge.href, "aria-label": label}, parts)
+
+
+def _node(
+    node: Node,
+    at: tuple[float, float],
+    radius: float,
+    weights: Mapping[str, tuple[int, int, int]],
+    loop: Edge | None,
+    labelled: bool,
+) -> Markup:
+    x, y = at
+    violated, pending, messages = weights[node.name]
+    said = [many(messages, "message"), f"{count(pending)} pending"]
+    said += [many(violated, "violation")] if violated else []
+    said += [node.role.replace("_", " ")] if node.role else []
+    parts = [element("title", {}, f"{name_of(node.name)}\n{', '.join(said)}")]
+    if loop is not None and loop.messages:
+        ring = {"cx": number(x), "cy": number(y), "r": number(radius + 4), "class": "loop"}
+        parts.append(element("circle", {**ring, "stroke-dasharray": "3 3"}))
+    parts.append(element("circle", {"cx": number(x), "cy": number(y), "r": number(radius)}))
+    if labelled:
+        place: dict[str, object] = {"x": number(x), "y": number(y + radius + 16), "text-anchor": "middle"}
+        parts.append(element("text", place, safe_name(node.name, 22)))
+    state = "bad" if violated else "busy" if pending else ""
+    hub = "hub" if node.role else ""
+    tag = "g" if node.href is None else "a"
+    classes = " ".join(each for each in ("node", state, hub) if each)
+    return element(tag, {"class": classes, "href": node.href, "aria-label": f"chain {name_of(node.name)}"}, parts)
+
+
+def _said(edge: Edge) -> str:
+    lines = [f"{name_of(edge.source)} → {name_of(edge.destination)}"]
+    lines.append(f"{many(edge.messages, 'message')} in {many(edge.lanes, 'lane')}, {count(edge.pending)} pending")
+    if edge.violated:
+        lines.append(many(edge.violated, "violation"))
+    return "\n".join(lines)
+
+
+def _towards(x: float, y: float, to_x: float, to_y: float, far: float) -> tuple[float, float]:
+    """Return the point so far from one on the way to another."""
+    long = math.hypot(to_x - x, to_y - y) or 1.0
+    return x + (to_x - x) * far / long, y + (to_y - y) * far / long
+
+
+__all__ = ["Drawn", "Edge", "Node", "graph"]

@@ -1,0 +1,493 @@
+"""Pages about lanes: all of them, one of them with its queue, and the chains between which they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from markupsafe import Markup
+
+from causeway.audit.lives import Life
+from causeway.explorer.addresses import Asked, address, chain_address, height_address, lane_address, message_address
+from causeway.explorer.forms import form, number_box
+from causeway.explorer.frame import Page, Part
+from causeway.explorer.graph import Edge, Node, graph
+from causeway.explorer.overview import finding, lane_link, lanes_matrix, link
+from causeway.explorer.reading import key_of, of_lane, unnumbered, watermarks, window
+from causeway.explorer.view import View
+from causeway.ledger.schema import LANE
+from causeway.model.errors import CausewayError
+from causeway.model.text import name_of
+from causeway.report.svg import element
+from causeway.report.tables import Cell, Column, Fact, badge, facts, table
+from causeway.report.text import count, in_unit, listed, many, name, safe_name, time_text
+
+PAGE = 50
+"""Lanes of a page."""
+
+WINDOW = 96
+"""Indices of a lane's queue that are shown at a time."""
+
+LISTED = 30
+"""Messages of these that are listed."""
+
+MOST_INDEX = (1 << 64) - 1
+FINDINGS = 20
+SORTS = ("trouble", "pending", "messages", "slowest", "name")
+
+
+class NotFound(CausewayError):
+    """There is no such lane, chain, message, or height."""
+
+
+def network(view: View) -> Page:
+    """Return the network as a graph and as a matrix."""
+    roles = {}
+    if view.opened is not None:
+        roles = {view.opened.names[place]: item.get("role") for place, item in enumerate(view.opened.about["chains"])}
+    nodes = [Node(chain, chain_address(chain), roles.get(chain)) for chain in view.chains]
+    edges = [
+        Edge(
+            pair["source"], pair["destination"], pair["lanes"], pair["messages"], pair["pending"], pair["violated"],
+            pair["href"],
+        )
+        for pair in view.pairs
+        if pair["source"] is not None and pair["destination"] is not None
+    ]  # fmt: skip
+    if not nodes:
+        return Page(
+            "Network",
+            [Part("network", "Network", element("p", {"class": "empty"}, "No chains were seen yet."))],
+            "Network",
+        )
+    drawn = graph(nodes, edges)
+    keys = [("", "messages"), ("busy", "some pending"), ("bad", "violations"), ("thin", "few messages")]
+    legend = element(
+        "ul",
+        {"class": "keys"},
+        [element("li", {"class": kind or None}, Markup("<i></i>") + Markup("{}").format(word)) for kind, word in keys],
+    )
+    lead = f"{many(len(nodes), 'chain')}, {many(view.lanes.num_rows, 'lane')}. Chains and edges lead to their pages."
+    left = [many(drawn.chains, "chain"), many(drawn.edges, "edge")]
+    cut = [what for what, missing in zip(left, (drawn.chains, drawn.edges), strict=True) if missing]
+    if cut:
+        lead += f" Not drawn: {listed(cut)} with the least traffic."
+    canvas = element(
+        "div", {"class": "canvas", "tabindex": 0, "role": "region", "aria-label": "The network"}, drawn.svg
+    )
+    sections = [Part("network", "Network", canvas + legend, lead)]
+    if edges:
+        sections.append(Part("matrix", "As a matrix", lanes_matrix(view)))
+    rows = view.figures.chains.to_pylist()
+    if rows:
+        sections.append(Part("chains", "Chains", _chains(view, rows)))
+    return Page("Network", sections, "Network")
+
+
+def _chains(view: View, rows: Sequence[Mapping[str, Any]]) -> Markup:
+    of = {row["chain"]: row for row in rows}
+    columns = [Column("chain", "name")] + [
+        Column(title, "number")
+        for title in ("sent", "received", "pending out", "pending in", "lanes out", "lanes in", "last block")
+    ]
+    cells: list[list[Cell]] = []
+    for chain in view.chains[: 4 * PAGE]:
+        row = of.get(chain, {})
+        figures = [
+            row.get(key)
+            for key in ("sent", "received", "pending_out", "pending_in", "lanes_out", "lanes_in", "last_height")
+        ]
+        cells.append([link(chain, chain_address(chain)), *figures])
+    more = max(0, len(view.chains) - len(cells))
+    return table(columns, cells, caption="Chains", more=more)
+
+
+def lanes(view: View, asked: Asked) -> Page:
+    """Return the list of lanes: of all, or of those between two chains."""
+    found = view.lanes
+    narrowed = []
+    for which in ("source", "destination"):
+        value = asked.text(which)
+        if value is not None:
+            found = found.filter(pc.fill_null(pc.equal(found[which], value), False))
+            narrowed.append((which, value))
+    sort = asked.word("sort", SORTS)
+    page = asked.number("page", 1_000_000) or 0
+    order = _order(found, sort)
+    total = len(order)
+    page = min(page, max(0, (total - 1) // PAGE))
+    rows = found.take(pa.array(order[page * PAGE : (page + 1) * PAGE], pa.int64())).to_pylist()
+    body = _sorts(asked, sort) + _lane_table(view, rows) + _turns(asked, page, total)
+    lead = f"{many(total, 'lane')}" + "".join(f", {which} {safe_name(value)}" for which, value in narrowed)
+    return Page("Lanes", [Part("lanes", "Lanes", body, lead)], "Lanes")
+
+
+def _order(found: pa.Table, sort: str) -> list[int]:
+    keys = {
+        "trouble": [("violated", "descending"), ("pending", "descending"), ("messages", "descending")],
+        "pending": [("pending", "descending"), ("messages", "descending")],
+        "messages": [("messages", "descending")],
+        "slowest": [("delivery_p99", "descending")],
+        "name": [],
+    }[sort]
+    names = [(each, "ascending") for each in ("source", "destination", "lane", "protocol")]
+    order: list[int] = pc.sort_indices(found, sort_keys=[*keys, *names]).to_pylist()
+    return order
+
+
+def _sorts(asked: Asked, sort: str) -> Markup:
+    words = {
+        "trouble": "Trouble first",
+        "pending": "Most pending",
+        "messages": "Most messages",
+        "slowest": "Slowest",
+        "name": "By name",
+    }
+    given = {key: value for key, value in asked.values().items() if key in ("source", "destination")}
+    tabs = []
+    for each, word in words.items():
+        href = address("/lanes", {**given, "sort": each})
+        tabs.append(element("a", {"href": href, "aria-current": "true" if each == sort else None}, word))
+    return element("div", {"class": "tabs"}, tabs)
+
+
+def _lane_table(view: View, rows: Sequence[Mapping[str, Any]]) -> Markup:
+    columns = [
+        Column("lane"),
+        *(Column(title, "number") for title in ("messages", "pending", "violations", "median", "99 %")),
+        Column("oldest pending"),
+    ]
+    cells: list[list[Cell]] = []
+    for row in rows:
+        lane = [row[each] for each in LANE]
+        unit = row["unit"] or "seconds"
+        cells.append(
+            [
+                lane_link(lane),
+                row["messages"],
+                row["pending"] or None,
+                badge("violated", count(row["violated"])) if row["violated"] else None,
+                None if row["delivery_p50"] is None else in_unit(row["delivery_p50"], unit),
+                None if row["delivery_p99"] is None else in_unit(row["delivery_p99"], unit),
+                _age(row),
+            ]
+        )
+    return table(columns, cells, caption="Lanes", stacked=True, empty="No lanes.")
+
+
+def _age(row: Mapping[str, Any]) -> str | None:
+    if row.get("oldest_pending_ticks") is not None and row["unit"] != "seconds":
+        return in_unit(row["oldest_pending_ticks"], "ticks")
+    if row.get("oldest_pending_seconds") is not None:
+        return in_unit(row["oldest_pending_seconds"], "seconds")
+    return None
+
+
+def _turns(asked: Asked, page: int, total: int) -> Markup:
+    last = (total - 1) // PAGE
+    if last <= 0:
+        return Markup("")
+    given = asked.values()
+
+    def to(word: str, number: int) -> Markup:
+        if not 0 <= number <= last:
+            return element("span", {"class": "off"}, word)
+        return element("a", {"href": address("/lanes", {**given, "page": number})}, word)
+
+    at = element("span", {}, f"page {page + 1:,} of {last + 1:,}")
+    return element("div", {"class": "turn"}, [to("Before", page - 1), at, to("Next", page + 1)])
+
+
+def chain(view: View, asked: Asked) -> Page:
+    """Return the page of a chain: what goes from it and to it. Raises ``NotFound``."""
+    own = asked.required("name")
+    if own not in view.chains:
+        raise NotFound(f"name: {name_of(own)[:80]}: no such chain")
+    rows: list[dict[str, Any]] = view.figures.chains.to_pylist()
+    figures = next((row for row in rows if row["chain"] == own), {})
+    shown = [
+        Fact("Sent", count(figures.get("sent", 0)), many(figures.get("lanes_out", 0), "lane")),
+        Fact("Received", count(figures.get("received", 0)), many(figures.get("lanes_in", 0), "lane")),
+        Fact("Pending from it", count(figures.get("pending_out", 0))),
+        Fact("Pending to it", count(figures.get("pending_in", 0))),
+    ]
+    last = figures.get("last_height")
+    if last is not None:
+        shown.append(Fact("Last block", count(last), href=height_address(last, own)))
+    top = element("a", {"href": "/network"}, "Network")
+    sections = [Part("chain", safe_name(own), facts(shown), None, top)]
+    for which, title in (("source", "From it"), ("destination", "To it")):
+        found = view.lanes.filter(pc.fill_null(pc.equal(view.lanes[which], own), False))
+        order = _order(found, "trouble")
+        rows = found.take(pa.array(order[:PAGE], pa.int64())).to_pylist()
+        all_of = address("/lanes", {which: own})
+        more = Markup("")
+        if len(order) > PAGE and all_of is not None:
+            more = element("p", {"class": "turn"}, element("a", {"href": all_of}, f"All {len(order):,}"))
+        sections.append(Part(which, title, _lane_table(view, rows) + more))
+    return Page(safe_name(own), sections, "Network")
+
+
+# ---- one lane
+
+
+def lane(view: View, asked: Asked) -> Page:
+    """Return the page of a lane: its figures, its queue, its messages, its findings. Raises ``NotFound``."""
+    own = asked.lane()
+    figures = view.lane(own)
+    if figures is None:
+        raise NotFound("no such lane")
+    unit = figures["unit"] or "seconds"
+    protocol, source, destination, called = own
+    ends = [link(source, chain_address(source)), Markup(" → "), link(destination, chain_address(destination))]
+    crumbs = element("a", {"href": "/lanes"}, "Lanes") + Markup(" · ") + name(protocol)
+    title = f"Lane {safe_name(called) if called is not None else 'without a name'}"
+    sections = [Part("lane", title, _lane_facts(figures, unit), Markup("").join(ends), crumbs)]
+    findings = of_lane(view.audit.violations, own)
+    wrong = _wrong_indices(findings)
+    if figures["last_index"] is None:
+        sections.append(_unnumbered(view, own))
+    else:
+        sections += _queue(view, asked, own, figures, wrong)
+    marks = watermarks(view.ledger, own)
+    if marks:
+        sections.append(
+            Part(
+                "watermarks", "Watermarks", _watermarks(marks), "Numbers that never fall, as each chain last had them."
+            )
+        )
+    if findings.num_rows:
+        sections.append(Part("findings", "Findings", _findings(findings)))
+    promises = [row for row in view.ledger.table("promises").to_pylist() if _covers(row, own)]
+    if promises:
+        words = sorted({_promise(row) for row in promises})
+        sections.append(
+            Part(
+                "promises", "Promises", element("ul", {"class": "remarks"}, [element("li", {}, word) for word in words])
+            )
+        )
+    return Page(f"Lane {safe_name(called or '')}", sections, "Lanes")
+
+
+def _lane_facts(figures: Mapping[str, Any], unit: str) -> Markup:
+    shown = [Fact("Messages", count(figures["messages"]), f"{count(figures['requests'])} requests")]
+    if figures["pending"] or figures["in_flight"]:
+        waits = _age(figures)
+        shown.append(
+            Fact(
+                "Pending",
+                count(figures["pending"]),
+                f"oldest for {waits}" if waits else None,
+                "unknown" if figures["pending"] else None,
+            )
+        )
+        shown.append(Fact("Under way", count(figures["in_flight"]), "sent, not received"))
+    done = [
+        (key, figures[key])
+        for key in ("answered", "rejected", "refunded", "delivered", "timed_out", "dropped")
+        if figures[key]
+    ]
+    shown += [Fact(key.replace("_", " ").capitalize(), count(number)) for key, number in done]
+    if figures["violated"]:
+        shown.append(Fact("Violations", count(figures["violated"]), None, "violated", "#findings"))
+    for measure, title in (("delivery", "Delivery"), ("round_trip", "Round trip")):
+        if figures[f"{measure}_p50"] is not None:
+            high = in_unit(figures[f"{measure}_p99"], unit)
+            shown.append(Fact(f"{title}, median", in_unit(figures[f"{measure}_p50"], unit), f"99 %: {high}"))
+    if figures["fees"]:
+        shown.append(Fact("Fees", count(int(figures["fees"])), safe_name(figures["fee_asset"] or "")))
+    return facts(shown)
+
+
+def _wrong_indices(findings: pa.Table) -> set[int]:
+    violated = findings.filter(pc.equal(findings["verdict"], "violated"))
+    return {index for index in violated["index"].to_pylist() if index is not None}
+
+
+_DONE = ("acknowledged", "answered")
+_OVER = ("timed out", "rejected", "dropped")
+
+
+def tone(life: Life, wrong: set[int]) -> str:
+    """Return how a message is shown in its queue."""
+    from causeway.audit.lives import AGAIN, OTHER_CONTENT
+
+    noted = {note for step in life.steps for note in step.notes}
+    if life.index in wrong or noted & {AGAIN, OTHER_CONTENT}:
+        return "broken"
+    if life.is_open:
+        return "waiting"
+    outcome = life.outcome.partition(";")[0]
+    if outcome in _OVER:
+        return "over"
+    return "done" if outcome in _DONE else "arrived"
+
+
+def _queue(
+    view: View, asked: Asked, own: Sequence[str | None], figures: Mapping[str, Any], wrong: set[int]
+) -> list[Part]:
+    least, most = int(figures["first_index"]), int(figures["last_index"])
+    first = asked.number("from")
+    following = first is None
+    if first is None:
+        first = max(least, most - WINDOW + 1)
+    last = min(first + WINDOW - 1, MOST_INDEX)
+    lives = window(view.ledger, own, first, last)
+    by_index = {life.index: life for life in lives}
+    squares = []
+    for index in range(first, min(last, max(most, first)) + 1):
+        life = by_index.get(index)
+        if life is None:
+            squares.append(element("span", {"class": "absent", "title": f"{index:,}: not seen"}, ""))
+            continue
+        said = f"{index:,}: {life.outcome}"
+        href = message_address(key_of(life))
+        tag = "span" if href is None else "a"
+        squares.append(element(tag, {"class": tone(life, wrong), "href": href, "title": said, "aria-label": said}, ""))
+    ends = element(
+        "p",
+        {"class": "queue-ends"},
+        [element("span", {}, f"{first:,}"), element("span", {}, f"{min(last, max(most, first)):,}")],
+    )
+    keys = [
+        ("done", "answered or acknowledged"),
+        ("arrived", "received"),
+        ("waiting", "under way"),
+        ("over", "timed out, rejected or dropped"),
+        ("broken", "in a finding"),
+    ]
+    legend = element(
+        "ul",
+        {"class": "keys"},
+        [
+            element("li", {"class": f"square {key}"}, Markup("<i></i>") + Markup("{}").format(word))
+            for key, word in keys
+        ],
+    )
+    lead = f"Indices {least:,} to {most:,}" + (
+        f"; shown are the newest {len(squares)}" if following and most - least >= WINDOW else ""
+    )
+    oldest = figures["oldest_pending_index"]
+    body = element("div", {"class": "queue"}, squares) + ends + legend + _moves(own, first, least, most, oldest)
+    return [
+        Part("queue", "Queue", body, f"{lead}."),
+        Part("messages", "Messages", _messages(lives, wrong)),
+    ]
+
+
+def _moves(own: Sequence[str | None], first: int, least: int, most: int, oldest: int | None) -> Markup:
+    def to(word: str, begin: int | None) -> Markup:
+        if begin is None or begin == first:
+            return element("span", {"class": "off"}, word)
+        return element("a", {"href": lane_address(own, **{"from": begin})}, word)
+
+    newest = element("a", {"href": lane_address(own)}, "Newest")
+    before = max(least, first - WINDOW) if first > least else None
+    parts = [
+        to("First", least),
+        to("Before", before),
+        to("Next", first + WINDOW if first + WINDOW <= most else None),
+        newest,
+    ]
+    if oldest is not None:
+        parts.append(to("Oldest pending", int(oldest)))
+    parts.append(form("/lane", [number_box("from", "Index")], dict(zip(LANE, own, strict=True))))
+    return element("div", {"class": "turn"}, parts)
+
+
+def _messages(lives: Sequence[Life], wrong: set[int]) -> Markup:
+    """Return the messages of a window as a table: those in findings or under way first, then the newest."""
+    order = {"broken": 0, "waiting": 1}
+    chosen = sorted(lives, key=lambda life: (order.get(tone(life, wrong), 2), -(life.index or 0)))[:LISTED]
+    columns = [
+        Column("index", "number"),
+        Column("kind"),
+        Column("outcome"),
+        Column("from → to"),
+        Column("sent"),
+        Column("received"),
+        Column("took", "number"),
+    ]
+    cells: list[list[Cell]] = []
+    for life in chosen:
+        took = None if life.took is None or life.is_open else in_unit(life.took.total_seconds(), "seconds")
+        outcome: Cell = badge("violated", life.outcome) if life.index in wrong else life.outcome
+        parties = (
+            name(life.sender, 22) + Markup(" → ") + name(life.receiver, 22) if life.sender or life.receiver else None
+        )
+        cells.append(
+            [
+                link(f"{life.index:,}", message_address(key_of(life))),
+                life.kind,
+                outcome,
+                parties,
+                _step(life, ("sent", "committed")),
+                _step(life, ("received",)),
+                took,
+            ]
+        )
+    return table(
+        columns, cells, caption="Messages", more=len(lives) - len(chosen), stacked=True, empty="No messages here."
+    )
+
+
+def _step(life: Life, events: Sequence[str]) -> Cell:
+    for step in life.steps:
+        if step.event in events:
+            if step.height is not None:
+                said = f"block {step.height:,}"
+                href = height_address(step.height, step.chain)
+                return said if href is None else element("a", {"href": href}, said)
+            return None if step.time is None else time_text(step.time)
+    return None
+
+
+def _unnumbered(view: View, own: Sequence[str | None]) -> Part:
+    keys = unnumbered(view.ledger, own, 4 * PAGE)
+    columns = [Column("message", "name")]
+    cells: list[list[Cell]] = [[link(key.message_id, message_address(key))] for key in keys]
+    return Part(
+        "messages",
+        "Messages",
+        table(columns, cells, caption="Messages", empty="No messages."),
+        "This lane does not number its messages; these are the first of it.",
+    )
+
+
+def _watermarks(rows: Sequence[Mapping[str, Any]]) -> Markup:
+    columns = [Column("chain", "name"), Column("number"), Column("value", "number"), Column("since block", "number")]
+    cells: list[list[Cell]] = [
+        [
+            link(row["chain"], chain_address(row["chain"])),
+            (row["name"] or "").replace("_", " "),
+            row["value"],
+            link(f"{row['height']:,}", height_address(row["height"])) if row["height"] is not None else None,
+        ]
+        for row in rows
+    ]
+    return table(columns, cells, caption="Watermarks")
+
+
+def _findings(findings: pa.Table) -> Markup:
+    rows = findings.slice(0, FINDINGS).to_pylist()
+    columns = [Column("check"), Column("verdict"), Column("finding")]
+    cells: list[list[Cell]] = [[row["check"].replace("_", " "), badge(row["verdict"]), finding(row)] for row in rows]
+    return table(columns, cells, caption="Findings", more=findings.num_rows - len(rows), stacked=True)
+
+
+def _covers(row: Mapping[str, Any], own: Sequence[str | None]) -> bool:
+    return all(row[name] is None or row[name] == value for name, value in zip(LANE, own, strict=True))
+
+
+def _promise(row: Mapping[str, Any]) -> str:
+    words = row["promise"].replace("_", " ")
+    if row["number"] is None:
+        return str(words)
+    if row["promise"] in ("answered", "final_after"):
+        return f"{words}: {in_unit(row['number'] / 1e6, 'seconds')}"
+    return f"{words}: {count(row['number'])}"
+
+
+__all__ = ["NotFound", "chain", "lane", "lanes", "network"]

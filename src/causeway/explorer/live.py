@@ -1,0 +1,232 @@
+"""What a lake or a ledger shows now: one thread looks at it again and again, and pages read what it saw last."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from causeway.model.errors import CausewayError, bad_place
+from causeway.model.text import readable
+from causeway.network.opened import OpenedLake, open_lake
+from causeway.network.replayed import Share
+from causeway.pipeline.lake_taking import is_lake
+from causeway.pipeline.ledger_commits import LedgerDamaged
+from causeway.pipeline.ledger_watch import LedgerWatch, Stopped, Watched
+
+if TYPE_CHECKING:
+    from causeway.audit.auditing import Audit
+    from causeway.figures.figures import Figures
+    from causeway.pipeline.ledger_store import Ledger
+
+SECONDS = 1.0
+"""Seconds between two looks at least; after a long one as many as it took, up to ``LONGEST_PAUSE``."""
+
+LONGEST_PAUSE = 30.0
+
+NAMED = 200
+"""So many findings of one lane, check and reason are named; all are counted."""
+
+SPAN = 5.0
+"""The rate of messages is the mean over so many seconds."""
+
+TRIES = 3
+
+Result = TypeVar("Result")
+
+
+class NothingYet(CausewayError):
+    """Nothing was read yet; that passes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """What one look saw. ``serial``: counts looks that saw something new; ``ledger``: as of then."""
+
+    serial: int
+    ledger: Ledger
+    watched: Watched
+    figures: Figures
+
+    @property
+    def audit(self) -> Audit:
+        """Return what the checks found."""
+        return self.watched.audit
+
+    @property
+    def height(self) -> int | None:
+        """Return the last height of a lake that was read; None: it is none of a lake, or has none yet."""
+        return self.watched.height
+
+
+@dataclass(frozen=True)
+class Head:
+    """How far a lake is, which is known before its ledger is read.
+
+    ``height``, ``tick``: of the last commit; ``messages``: that were put into lanes; ``rate``: of these a second, over
+    the last seconds; None where nothing tells, as of a ledger.
+    """
+
+    height: int | None = None
+    tick: int | None = None
+    messages: int | None = None
+    rate: float | None = None
+
+
+class Live:
+    """Follows a lake that may be running, or a ledger, until ``close``.
+
+    Args:
+        place: a path or URI.
+        scenario: the file that a lake was made with, where modules of its programs lie beside it.
+        seconds: between two looks.
+
+    Raises:
+        InvalidInput, LedgerDamaged, LakeError: there is none, or it cannot be opened.
+    """
+
+    def __init__(self, place: str, scenario: str | None = None, seconds: float = SECONDS) -> None:
+        self.place = place
+        self.opened: OpenedLake | None = open_lake(place, scenario, Share()) if is_lake(place) else None
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self._watch = LedgerWatch(place, NAMED, self._stop)
+        self._snapshot: Snapshot | None = None
+        self._head = Head()
+        self._past: deque[tuple[float, int]] = deque()
+        self._progress: tuple[str, int, int] | None = None
+        self._failure = ""
+        self._threads = [
+            threading.Thread(target=self._follow, name="explorer-follow", daemon=True),
+            threading.Thread(target=self._look_ahead, name="explorer-head", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin to look."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """End, and remove what was made for it."""
+        self._stop.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=SPAN)
+        self._watch.close()
+
+    @property
+    def head(self) -> Head:
+        """Return how far the lake is."""
+        return self._head
+
+    @property
+    def failure(self) -> str:
+        """Return why it cannot be read at the moment; empty: it can."""
+        return self._failure
+
+    @property
+    def progress(self) -> tuple[str, int, int] | None:
+        """Return what the first look is at, how much of it is done, and of how much."""
+        return self._progress
+
+    @property
+    def newest(self) -> Snapshot | None:
+        """Return what was seen last, None before anything was."""
+        return self._snapshot
+
+    def snapshot(self) -> Snapshot:
+        """Return what was seen last. Raises ``NothingYet``."""
+        found = self._snapshot
+        if found is None:
+            raise NothingYet(self._failure or "the ledger is being read for the first time")
+        return found
+
+    def read(self, work: Callable[[Snapshot], Result]) -> Result:
+        """Return what ``work`` makes of what was seen last.
+
+        Files of a ledger that is followed are merged now and then, and go; ``work`` is done again then, on what was
+        seen since. Raises what it does.
+        """
+        for tried in range(TRIES):
+            snapshot = self.snapshot()
+            try:
+                return work(snapshot)
+            except LedgerDamaged:
+                if tried == TRIES - 1 or not self._newer(snapshot.serial):
+                    raise
+        raise AssertionError("unreachable")
+
+    def _newer(self, serial: int) -> bool:
+        """Wait a little until something newer was seen."""
+        for _ in range(20):
+            if self.snapshot().serial != serial:
+                return True
+            if self._stop.wait(0.1):
+                return False
+        return False
+
+    # ---- threads
+
+    def _follow(self) -> None:
+        while not self._stop.is_set():
+            began = time.monotonic()
+            try:
+                self._look()
+            except Stopped:
+                return
+            except (CausewayError, OSError) as error:
+                self._failure = readable(bad_place(error) or str(error))[:500]
+            except BaseException as error:
+                self._failure = f"no longer followed: unexpected {type(error).__name__}: {readable(str(error))[:300]}"
+                raise
+            took = time.monotonic() - began
+            self._stop.wait(max(self._seconds, min(took, LONGEST_PAUSE)))
+
+    def _look(self) -> None:
+        from causeway.pipeline.ledger_figures import figures_of
+
+        def at(what: str) -> Callable[[int, int], None]:
+            def told(done: int, of: int) -> None:
+                if self._stop.is_set():
+                    raise Stopped("stopped")
+                self._progress = what, done, of
+
+            return told
+
+        watched = self._watch.look(at("heights read"), at("rows checked"))
+        if watched is None:
+            self._failure = ""
+            return
+        ledger = self._watch.ledger
+        assert ledger is not None
+        figures = figures_of(ledger, executor="in_process", by_lane=False, progress=at("rows counted"))
+        serial = 1 if self._snapshot is None else self._snapshot.serial + 1
+        self._snapshot = Snapshot(serial, ledger, watched, figures)
+        self._failure = ""
+        self._progress = None
+
+    def _look_ahead(self) -> None:
+        """Look how far a lake is, apart from its ledger, whose reading may take longer."""
+        while self.opened is not None and not self._stop.is_set():
+            with contextlib.suppress(CausewayError, OSError):  # the other thread says why
+                self._head = self._ahead(self.opened)
+            self._stop.wait(self._seconds)
+
+    def _ahead(self, opened: OpenedLake) -> Head:
+        newest = opened.lake.newest()
+        if newest is None:
+            return Head()
+        now, messages = time.monotonic(), newest.totals.get("outbound", 0)
+        self._past.append((now, messages))
+        while len(self._past) > 2 and now - self._past[1][0] >= SPAN:
+            self._past.popleft()
+        began, before = self._past[0]
+        rate = (messages - before) / (now - began) if now - began > 0 else None
+        return Head(newest.last, newest.tick, messages, rate)
+
+
+__all__ = ["Head", "Live", "NothingYet", "Snapshot"]

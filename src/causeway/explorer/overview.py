@@ -1,0 +1,271 @@
+"""The first page: what is wrong, how far the network is, and how backlog and latency went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from causeway.explorer.addresses import address, chain_address, lane_address, message_address
+from causeway.explorer.frame import Page, Part
+from causeway.explorer.live import Head
+from causeway.explorer.view import View
+from causeway.ledger.schema import LANE
+from causeway.pipeline.ledger_search import MessageKey
+from causeway.report.charts import Series, time_chart
+from causeway.report.matrix import Figures as MatrixFigures
+from causeway.report.matrix import folded, matrix
+from causeway.report.svg import element
+from causeway.report.tables import Cell, Column, Fact, badge, facts, shape, table
+from causeway.report.text import count, in_unit, listed, many, name, time_text
+from causeway.report.wording import phrase, promise_of, title_of, where_and_when
+
+WORST = 10
+"""Rows of each list of messages that took or wait longest."""
+
+
+def overview(view: View, head: Head) -> Page:
+    """Return the first page."""
+    sections = [Part("verdict", None, _verdict(view) + _facts(view, head))]
+    if wrong := _wrong(view):
+        sections.append(Part("wrong", "What is wrong", wrong))
+    charts = time_charts(view.figures.backlog.to_pylist())
+    if charts:
+        sections.append(Part("time", "Over time", element("div", {"class": "charts"}, charts)))
+    if view.pairs:
+        sections.append(Part("lanes", "Lanes", lanes_matrix(view), "From which chain to which; a cell leads to it."))
+    if worst := _worst(view):
+        sections.append(Part("worst", "Longest", worst))
+    return Page("Overview", sections, "Overview")
+
+
+def _verdict(view: View) -> Markup:
+    checks = view.audit.checks.values()
+    violated = [check for check in checks if check.verdict == "violated"]
+    unknown = [check for check in checks if check.unknown]
+    held = [check for check in checks if check.verdict == "holds"]
+    if violated:
+        head = Markup("<em>{}</em> {}").format(
+            "Violated:", listed([f"{title_of(check.name).lower()} ({check.violated:,})" for check in violated])
+        )
+        said = f"{many(sum(check.violated for check in violated), 'finding')} in {many(len(violated), 'check')}"
+    elif held or unknown:
+        head = Markup("<em>{}</em>").format("Nothing is violated")
+        said = f"{many(len(held), 'check')} hold" if len(held) != 1 else "1 check holds"
+    else:
+        head, said = Markup("Nothing to check yet"), "no events were seen"
+    if unknown:
+        said += f"; {many(len(unknown), 'check')} met what the input does not show"
+    parts = [
+        element("span", {"class": "sign"}, shape(view.verdict)),
+        element("div", {}, [element("h1", {}, head), element("p", {}, f"{said}.")]),
+    ]
+    strip = [
+        element(
+            "a",
+            {
+                "class": f"{check.verdict}{'' if check.examined or check.unknown else ' idle'}",
+                "href": f"/findings?check={check.name}",
+            },
+            shape(check.verdict) + Markup("{}").format(title_of(check.name)),
+        )
+        for check in checks
+    ]
+    return element("div", {"class": f"hero {view.verdict}"}, parts) + element("div", {"class": "strip"}, strip)
+
+
+def _facts(view: View, head: Head) -> Markup:
+    totals = view.figures.totals
+    rows: list[Fact] = []
+    if head.height is not None:
+        rows.append(Fact("Height", count(head.height), f"tick {count(head.tick or 0)}", href="/height"))
+    if head.rate:
+        rows.append(Fact("Messages a second", count(round(head.rate)), "over the last seconds"))
+    rows.append(Fact("Messages", count(totals.get("messages", 0)), many(totals.get("lanes", 0), "lane"), href="/lanes"))
+    ended = totals.get("answered", 0) + totals.get("rejected", 0)
+    if ended:
+        rows.append(Fact("Answered", count(ended), f"{count(totals.get('rejected', 0))} of them rejected"))
+    elif totals.get("delivered"):
+        rows.append(Fact("Delivered", count(totals["delivered"])))
+    pending = totals.get("pending", 0)
+    note = f"{count(totals.get('in_flight', 0))} under way"
+    rows.append(Fact("Pending", count(pending), note, "unknown" if pending else None, "/lanes?sort=pending"))
+    for measure, title in (("delivery", "Delivery"), ("round_trip", "Round trip")):
+        quantiles = _quantiles(view, measure)
+        if quantiles is not None:
+            middle, high, unit = quantiles
+            rows.append(Fact(f"{title}, median", in_unit(middle, unit), f"99 %: {in_unit(high, unit)}"))
+    lost = totals.get("dropped", 0) + totals.get("timed_out", 0)
+    if lost:
+        rows.append(Fact("Dropped, timed out", count(lost)))
+    return facts(rows)
+
+
+def _quantiles(view: View, measure: str) -> tuple[float, float, str] | None:
+    for row in view.figures.latency.to_pylist()[:64]:
+        if row["scope"] == "all" and row["measure"] == measure and row["unit"] == view.unit:
+            return row["p50"], row["p99"], row["unit"]
+    return None
+
+
+def _wrong(view: View) -> Markup:
+    """Return a card for each check that is violated, with its first and its worst finding."""
+    cards = []
+    for check in view.audit.checks.values():
+        if check.verdict != "violated":
+            continue
+        all_of = f"/findings?check={check.name}"
+        title = element("h3", {}, element("a", {"href": all_of}, title_of(check.name)))
+        head = element("header", {}, [title, element("span", {"class": "tally"}, many(check.violated, "finding"))])
+        parts = [head, element("p", {"class": "promise"}, promise_of(check.name))]
+        examples = [("first", check.first), ("worst", check.worst if check.worst != check.first else None)]
+        items = [
+            element("li", {}, [element("span", {"class": "which"}, which), element("div", {}, finding(row))])
+            for which, row in examples
+            if row is not None
+        ]
+        parts.append(element("ul", {"class": "examples"}, items))
+        cards.append(element("article", {"class": "card violated"}, parts))
+    return element("div", {"class": "cards"}, cards) if cards else Markup("")
+
+
+def finding(row: dict[str, Any]) -> Markup:
+    """Return a finding as a sentence that leads to what it is about."""
+    lane = tuple(row[each] for each in LANE)
+    key = MessageKey(lane, row["index"], row["message_id"])
+    number = row["message_id"] if row["index"] is None else f"{row['index']:,}"
+    parts: list[Markup] = []
+    if row["check"] == "headers":
+        parts.append(link(f"Block {row['height'] or 0:,}", address("/height", {"n": row["height"]})))
+        parts.append(Markup(" of ") + link(row["chain"], chain_address(row["chain"])))
+    elif number is not None:
+        target = lane_address(lane) if row["check"] == "watermarks" else message_address(key)
+        parts.append(Markup("Watermark " if row["check"] == "watermarks" else "Message ") + link(number, target))
+        if row["lane"] is not None or row["source"] is not None:
+            parts.append(Markup(" of ") + lane_link(lane))
+    else:
+        parts.append(link(row["chain"] or row["destination"], chain_address(row["chain"] or row["destination"])))
+    parts.append(Markup(" {}").format(phrase(row)))
+    when = where_and_when(row)
+    said = Markup("").join(parts)
+    return said + element("div", {"class": "when"}, when) if when else said
+
+
+def link(text: object, href: str | None) -> Markup:
+    """Return a name that leads somewhere, or only the name."""
+    shown = name(None if text is None else str(text))
+    return shown if href is None else element("a", {"href": href}, shown)
+
+
+def lane_link(lane: Sequence[str | None]) -> Markup:
+    """Return a lane by its chains and name, as a link."""
+    _, source, destination, own = lane
+    ends = name(source, 24) + Markup(" → ") + name(destination, 24)
+    if own is not None:
+        ends += Markup(" · ") + name(own, 24)
+    href = lane_address(lane)
+    return ends if href is None else element("a", {"href": href}, ends)
+
+
+def time_charts(rows: Sequence[dict[str, Any]]) -> list[Markup]:
+    """Return charts of what is on the way, what comes and goes, and how long it takes; of rows of a backlog."""
+    if not rows:
+        return []
+    on_ticks = rows[0]["axis"] == "tick"
+    axis, unit = ("tick", "ticks") if on_ticks else ("time", "seconds")
+    width = float(rows[0]["ticks"] if on_ticks else rows[0]["seconds"])
+    at = [float(row["tick"]) if on_ticks else row["time"].timestamp() for row in rows]
+    at.append(at[-1] + width)
+    charts = [
+        time_chart(
+            "Backlog",
+            at,
+            [
+                Series("pending", [row["pending"] for row in rows], "warn"),
+                Series("under way", [row["in_flight"] for row in rows], "a"),
+            ],
+            axis=axis,
+            filled=True,
+        )
+    ]
+    flow = [
+        Series("sent", [row["sent"] for row in rows], "a"),
+        Series("received", [row["received"] for row in rows], "c"),
+    ]
+    answers = [row["answered"] + row["rejected"] for row in rows]
+    if any(answers):
+        flow.append(Series("answered", answers, "d"))
+    per = f"a {axis}" if width == 1 else f"in {in_unit(width, unit)}"
+    charts.append(time_chart(f"Messages {per}", at, flow, axis=axis))
+    for measure, title in (("delivery", "Latency of deliveries"), ("round_trip", "Latency of answers")):
+        known = [key for key in ("p50", "p99", "mean", "max") if f"{measure}_{key}" in rows[0]]
+        series = [
+            Series({"p50": "median", "p99": "99 %"}.get(key, key), [row[f"{measure}_{key}"] for row in rows], tone)
+            for key, tone in zip(known, "abcd", strict=False)
+        ]
+        if any(value is not None for each in series for value in each.values):
+            charts.append(time_chart(title, at, series, unit=unit, axis=axis))
+    return charts
+
+
+def lanes_matrix(view: View) -> Markup:
+    """Return the matrix of lanes; its cells lead to them."""
+    cells = {
+        (pair["source"], pair["destination"]): MatrixFigures(
+            pair["lanes"], pair["messages"], pair["pending"], pair["violated"], 0, pair["latency"], pair["href"]
+        )
+        for pair in view.pairs
+    }
+    return matrix(folded(cells), unit=view.unit)
+
+
+_WHY = (
+    ("oldest_pending", "Waits longest"), ("slowest_delivery", "Slowest deliveries"),
+    ("slowest_round_trip", "Slowest answers"),
+)  # fmt: skip
+
+
+def _worst(view: View) -> Markup:
+    rows = view.figures.worst.to_pylist()
+    parts = []
+    for why, title in _WHY:
+        own = [row for row in rows if row["why"] == why][:WORST]
+        if not own:
+            continue
+        columns = [
+            Column("message", "name"),
+            Column("lane"),
+            Column("outcome"),
+            Column("delay", "number"),
+            Column("sent"),
+        ]
+        cells: list[list[Cell]] = [
+            [
+                message_link(row),
+                lane_link([row[each] for each in LANE]),
+                row["outcome"].replace("_", " "),
+                in_unit(row["delay"], row["unit"]),
+                time_text(row["sent_time"]) if row["sent_tick"] is None else f"tick {row['sent_tick']:,}",
+            ]
+            for row in own
+        ]
+        parts.append(
+            element(
+                "div",
+                {"class": "panel-box"},
+                [element("h3", {"class": "chart-title"}, title), table(columns, cells, caption=title, stacked=True)],
+            )
+        )
+    return element("div", {"class": "pair"}, parts) if parts else Markup("")
+
+
+def message_link(row: dict[str, Any]) -> Markup:
+    """Return the number or name of a message, as a link; ``row``: with its lane, ``index`` and ``message_id``."""
+    key = MessageKey(
+        tuple(row[each] for each in LANE), row["index"], row["message_id"] if row["index"] is None else None
+    )
+    return link(row["message_id"] if row["index"] is None else f"{row['index']:,}", message_address(key))
+
+
+__all__ = ["badge", "finding", "lane_link", "lanes_matrix", "link", "message_link", "overview", "time_charts"]

@@ -1,0 +1,123 @@
+"""What pages are made of: the last look at a ledger, and what several pages derive from it, once a look."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.explorer.addresses import Lane, address, lane_address
+from causeway.explorer.live import Snapshot
+from causeway.explorer.reading import last_header, of_lane, violations_by_lane
+from causeway.ledger.schema import LANE
+from causeway.network.opened import OpenedLake
+
+Ends = tuple[str | None, str | None]
+
+
+class View:
+    """A look at a ledger. ``opened``: the lake that it is of, None where it is a ledger."""
+
+    def __init__(self, snapshot: Snapshot, opened: OpenedLake | None) -> None:
+        self.snapshot, self.opened = snapshot, opened
+        self.ledger, self.audit, self.figures = snapshot.ledger, snapshot.audit, snapshot.figures
+
+    @property
+    def verdict(self) -> str:
+        """Return what the checks come to: ``violated``, ``holds``, or ``unknown``."""
+        verdicts = [check.verdict for check in self.audit.checks.values() if check.examined]
+        return "violated" if "violated" in verdicts else "holds" if verdicts and {*verdicts} == {"holds"} else "unknown"
+
+    @property
+    def unit(self) -> str:
+        """Return in what delays are told: ``ticks`` or ``seconds``."""
+        return self.figures.totals.get("unit") or "seconds"
+
+    @cached_property
+    def violated(self) -> Mapping[tuple[str | None, ...], int]:
+        """Return how many violations are named of each lane."""
+        return violations_by_lane(self.audit.violations)
+
+    @cached_property
+    def lanes(self) -> pa.Table:
+        """Return the figures of all lanes, without those of what never came into one; ``violated`` beside them."""
+        found = self.figures.lanes
+        seen = None
+        for name in LANE[1:]:
+            own = pc.is_valid(found[name])
+            seen = own if seen is None else pc.or_(seen, own)
+        found = found.filter(seen)
+        counts = [0] * found.num_rows
+        if self.violated:
+            rows = {
+                lane: place for place, lane in enumerate(zip(*(found[name].to_pylist() for name in LANE), strict=True))
+            }
+            for lane, count in self.violated.items():
+                if lane in rows:
+                    counts[rows[lane]] = count
+        return found.append_column("violated", pa.array(counts, pa.int64()))
+
+    def lane(self, lane: Lane) -> dict[str, Any] | None:
+        """Return the figures of a lane, None where there is none."""
+        found = of_lane(self.lanes, lane).to_pylist()
+        return found[0] if found else None
+
+    @cached_property
+    def pairs(self) -> list[dict[str, Any]]:
+        """Return of each source and destination: lanes, messages, pending, violated, and the slowest 99th percentile
+        of deliveries."""
+        lanes = self.lanes
+        wanted = [
+            *(("messages", "sum"), ("pending", "sum"), ("in_flight", "sum"), ("violated", "sum")),
+            *(("delivery_p99", "max"), ("lane", "count"), ("lane", "min"), ("protocol", "min")),
+        ]
+        counted = lanes.group_by(["source", "destination"], use_threads=False).aggregate([*wanted, ([], "count_all")])
+        found = []
+        for row in counted.to_pylist():
+            only = row["count_all"] == 1
+            lane = (row["protocol_min"], row["source"], row["destination"], row["lane_min"])
+            found.append(
+                {
+                    "source": row["source"],
+                    "destination": row["destination"],
+                    "lanes": row["count_all"],
+                    "messages": row["messages_sum"] or 0,
+                    "pending": row["pending_sum"] or 0,
+                    "in_flight": row["in_flight_sum"] or 0,
+                    "violated": row["violated_sum"] or 0,
+                    "latency": row["delivery_p99_max"],
+                    "href": lane_address(lane) if only else lanes_address(row["source"], row["destination"]),
+                }
+            )
+        return found
+
+    @cached_property
+    def chains(self) -> list[str]:
+        """Return the names of all chains: those of the lake in its order, then others that the ledger names."""
+        known = [] if self.opened is None else list(self.opened.names)
+        seen = {each for pair in self.pairs for each in (pair["source"], pair["destination"]) if each is not None}
+        seen |= {chain for chain in self.figures.chains["chain"].to_pylist() if chain is not None}
+        return known + sorted(seen - {*known}, key=natural)
+
+    @cached_property
+    def last_height(self) -> int | None:
+        """Return the last height that was read, None where the ledger has no heights."""
+        return self.snapshot.height if self.opened is not None else last_header(self.ledger)
+
+
+def lanes_address(source: str | None, destination: str | None) -> str | None:
+    """Return the address of the list of lanes between two chains; None: not seen."""
+    return address("/lanes", {"source": source, "destination": destination})
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """Order names as people do: numbers in them by their value."""
+    parts = re.split(r"([0-9]{1,18})", text)
+    return [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
+
+
+__all__ = ["Ends", "View", "lanes_address", "natural"]

@@ -1,0 +1,108 @@
+"""Lakes and ledgers for tests of the explorer, and an explorer in a thread of the test's process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import causeway as cw
+from causeway.explorer.live import Live
+from causeway.explorer.serving import address, listening_at, server_of
+from causeway.ledger.order import sorted_rows
+from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.pipeline.ledger_store import LedgerWriter, create_ledger
+from causeway.web.listening import Loop
+from tests.property.audit_ledgers import content, table
+
+WAIT = 60.0
+"""Seconds that something is waited for at most."""
+
+HOSTILE = (
+    *(
+        "<img src=x onerror=alert(1)>",
+        '"><script>alert(2)</script>',
+        "{{ 7 * 7 }}\u202eevil\u0007",
+        "a&b=c#d?e/../f%00",
+    ),
+    "x" * 9_000,
+)
+"""Names as strangers choose them."""
+
+
+def network_lake(folder: Path) -> str:
+    """Make the lake of a small healthy network: programs of three chains called each other."""
+    net = cw.Network(
+        ["north", "east", "west"],
+        [cw.Deploy("echo", chain="north"), cw.Deploy("echo", name="far", chain="west")],
+        protocol="ibc",
+    )
+    for text in ("one", "two", "three"):
+        net.call("echo", "echo", text, sender="caller/east").result()
+        net.call("far", "echo", text, sender="caller/north").result()
+    net.send("echo", "go")
+    place = folder / "lake"
+    net.export(str(place))
+    return str(place)
+
+
+def hostile_ledger(folder: Path) -> str:
+    """Make a recorded ledger in which chains, lanes, assets, senders and transactions have hostile names, and messages
+    are lost, forged and received again."""
+    rows: list[dict[str, Any]] = []
+    for number, name in enumerate(HOSTILE):
+        other = HOSTILE[(number + 1) % len(HOSTILE)]
+        for index in range(4):
+            lane = {"protocol": name, "source": name, "destination": other, "lane": name, "index": index}
+            about = {**lane, "message_id": f"{name}{index}", "kind": "request", "sender": name, "receiver": other}
+            about |= {"asset": name, "amount": 2**256 - 1, "transaction": f"{name}{index}", "stated_by": name}
+            sent = {"event": "sent", "chain": name, "height": 2**63 + index, "time": index * 1_000_000}
+            rows.append({**about, **sent, "payload_hash": content(1)})
+            for turn in range({0: 1, 1: 2, 2: 0, 3: 1}[index]):
+                came = {"event": "received", "chain": other, "height": turn, "time": (9 + turn) * 1_000_000}
+                rows.append({**about, **came, "detail": name, "payload_hash": content(2 if index == 3 else 1)})
+    place = str(folder / "ledger")
+    writer = LedgerWriter(create_ledger(place, 1))
+    whole = table([{**row, "source_file": "f", "source_row": at} for at, row in enumerate(rows)], LEDGER_SCHEMA)
+    writer.write("ledger", sorted_rows(whole), 0)
+    writer.commit([], {})
+    return place
+
+
+def looked_at(place: str, seconds: float = 0.2) -> Live:
+    """Return what has seen a lake or ledger once, and goes on."""
+    live = Live(place, seconds=seconds)
+    live.start()
+    until = time.monotonic() + WAIT
+    while live.newest is None and time.monotonic() < until:
+        assert "no longer followed" not in live.failure, live.failure
+        time.sleep(0.02)
+    live.snapshot()
+    return live
+
+
+@contextmanager
+def explored(place: str, seconds: float = 0.2) -> Iterator[str]:
+    """Give the address at which a lake or ledger is explored."""
+    live = looked_at(place, seconds)
+    listening = listening_at(0)
+    server = server_of(live)
+    listening.listen()
+
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(server.serve(sockets=[listening]))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield address(listening).rstrip("/")
+    finally:
+        server.should_exit = True
+        thread.join(WAIT)
+        live.close()
+        listening.close()

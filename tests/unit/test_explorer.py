@@ -1,0 +1,282 @@
+"""The explorer over HTTP: its pages, what it refuses, what bounds it, and that it changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import numpy as np
+import pytest
+from starlette.datastructures import QueryParams
+
+from causeway.explorer.addresses import LANE, MESSAGE, Asked, lane_address, message_address
+from causeway.explorer.app import Explorer
+from causeway.explorer.jobs import Jobs, TooLong, TooMany
+from causeway.explorer.layout import placed, widths
+from causeway.explorer.live import Live
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.ledger_search import MessageKey
+from causeway.web.guard import Guard
+from tests.faces.explored import HOSTILE, hostile_ledger, looked_at, network_lake
+
+LANE_OF_LAKE = "/lane?protocol=ibc&source=east&destination=north&lane=1"
+MESSAGE_OF_LAKE = "/message?protocol=ibc&source=east&destination=north&lane=1&index=0"
+PAGES = [
+    *("/", "/network", "/lanes", "/lanes?sort=pending", "/lanes?source=east&destination=north", "/findings"),
+    *("/findings?check=order", "/height", "/height?n=2", "/height?n=2&chain=east", "/state", "/state?table=accounts"),
+    *("/search", "/chain?name=east", LANE_OF_LAKE, f"{LANE_OF_LAKE}&from=1", MESSAGE_OF_LAKE),
+    MESSAGE_OF_LAKE.replace("/message", "/proof") + "&offer=0",
+]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return network_lake(tmp_path_factory.mktemp("explored"))
+
+
+@pytest.fixture(scope="module")
+def live(lake: str) -> Iterator[Live]:
+    found = looked_at(lake)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    found = looked_at(hostile_ledger(tmp_path_factory.mktemp("hostile")))
+    yield found
+    found.close()
+
+
+def ask(live: Live, path: str, method: str = "GET", headers: dict[str, str] | None = None) -> httpx.Response:
+    async def asked() -> httpx.Response:
+        app = Guard(Explorer(live).application(), loopback=True)
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8430") as client:
+            return await client.request(method, path, headers=headers)
+
+    return asyncio.run(asked())
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_whole_and_loads_nothing_but_this_servers_files(live: Live, path: str) -> None:
+    answer = ask(live, path)
+    assert answer.status_code == 200, answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert answer.headers["referrer-policy"] == "no-referrer" and answer.headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-origin" not in answer.headers
+    assert not re.search(r"<style|<script>|\sstyle=|\son[a-z]+=", answer.text)
+    loaded = re.findall(r'(?:<script[^>]*src|<link[^>]*href)="([^"]+)"', answer.text)
+    assert loaded and all(each.startswith(("/static/", "data:")) for each in loaded)
+    assert all(ask(live, each).status_code == 200 for each in loaded if each.startswith("/"))
+
+
+def test_links_of_pages_lead_to_pages(live: Live) -> None:
+    seen: set[str] = set()
+    new = {"/"}
+    while new and len(seen) < 45:
+        kinds = Counter(urlsplit(path).path for path in seen)
+        path = min(new, key=lambda each: (kinds[urlsplit(each).path], each))
+        seen.add(path)
+        answer = ask(live, path)
+        assert answer.status_code in (200, 303), path
+        found = re.findall(r'href="(/[^"#]*)"', answer.text) if answer.status_code == 200 else []
+        new |= {each.replace("&amp;", "&") for each in found if not each.startswith("/static")}
+        new -= seen
+    assert {urlsplit(path).path for path in seen} >= {"/lane", "/message", "/chain", "/height", "/findings"}
+
+
+def test_a_proof_is_verified_and_given_as_files(live: Live) -> None:
+    proof = MESSAGE_OF_LAKE.replace("/message", "/proof") + "&offer=0"
+    assert "the verifier says true" in ask(live, proof).text
+    for part in ("proof", "trust"):
+        answer = ask(live, proof.replace("/proof", "/proof.json") + f"&part={part}")
+        assert answer.headers["content-disposition"] == f'attachment; filename="{part}-east-north-1-0-0.json"'
+        assert answer.json()["kind"]
+    assert ask(live, proof.replace("offer=0", "offer=7")).status_code == 404
+
+
+def test_a_recorded_ledger_says_what_it_has_not(recorded: Live) -> None:
+    assert "recorded ledger" in ask(recorded, "/state").text
+    assert ask(recorded, "/height").status_code == 200
+    found = recorded.snapshot().figures.lanes.to_pylist()[0]
+    key = MessageKey(tuple(found[name] for name in LANE), 1, None)
+    path = message_address(key)
+    assert path is not None and "no state of which anything could be proved" in ask(recorded, path).text
+    assert ask(recorded, path.replace("/message", "/proof") + "&offer=0").status_code == 404
+
+
+def test_names_of_strangers_are_text_wherever_they_stand(recorded: Live) -> None:
+    lanes = recorded.snapshot().figures.lanes.to_pylist()
+    paths = [lane_address([row[name] for name in LANE]) for row in lanes]
+    pages = ["/", "/network", "/lanes", "/findings", *(path for path in paths if path)]
+    assert len(pages) > 6
+    for path in pages:
+        text = ask(recorded, path).text
+        assert "<img" not in text and "<script>" not in text and "\u202e" not in text and "\u0007" not in text
+        assert "49" not in re.findall(r"\{\{.*?evil|49evil", text)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_only_get_and_head_are_answered(live: Live, method: str) -> None:
+    assert ask(live, "/", method).status_code == 405
+    head = ask(live, "/", "HEAD")
+    assert head.status_code == 200 and head.content == b""
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "localhost:8430"}, 200),
+        ({"host": "127.0.0.1"}, 200),
+        ({"host": "[::1]:8430"}, 200),
+        ({"host": "evil.example"}, 421),
+        ({"host": "192.168.1.7:8430"}, 421),
+        ({"host": "127.0.0.1.evil.example"}, 421),
+        ({"origin": "https://evil.example"}, 403),
+    ],
+)
+def test_who_asks_by_another_name_or_for_another_site_gets_nothing(
+    live: Live, headers: dict[str, str], status: int
+) -> None:
+    answer = ask(live, "/live", headers=headers)
+    assert answer.status_code == status
+    assert status == 200 or "serial" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/nowhere", 404, "no such page"),
+        ("/static/../app.py", 404, ""),
+        ("/static/app.py", 404, "no such file"),
+        ("/lanes?colour=red", 400, "colour: no such value"),
+        ("/lanes?page=1&page=2", 400, "page: given twice"),
+        ("/lanes?page=-1", 400, "must be a whole number"),
+        ("/lanes?sort=best", 400, "must be one of"),
+        ("/lane?lane=nowhere", 404, "no such lane"),
+        ("/chain?name=nowhere", 404, "no such chain"),
+        ("/message?lane=1", 400, "index, id: missing"),
+        ("/message?lane=1&index=99", 404, "no such message"),
+        ("/message?lane=1&index=99999999999999999999", 400, "must be a whole number"),
+        ("/height?n=x", 400, "must be a whole number"),
+        ("/state?table=nothing", 404, "no such table"),
+        ("/state?height=99999", 404, "not committed"),
+        ("/findings?check=honesty", 400, "must be one of"),
+        (f"/search?q={'x' * 401}", 400, "at most 400"),
+        (f"/search?q={'x' * 9000}", 400, "8,192"),
+        (f"/chain?name={'x' * 5000}", 400, "at most 4,000"),
+    ],
+)
+def test_what_is_not_there_or_not_understood_is_said_in_a_line(live: Live, path: str, status: int, text: str) -> None:
+    answer = ask(live, path)
+    assert answer.status_code == status and text in answer.text
+    assert "Traceback" not in answer.text and answer.headers["content-security-policy"]
+
+
+def test_a_search_leads_to_the_one_thing_that_it_finds_or_lists_them(live: Live) -> None:
+    assert ask(live, "/search?q=east/0").status_code in (200, 303)
+    chain = ask(live, "/search?q=west")
+    assert chain.status_code == 303 or "west" in chain.text
+    found = ask(live, "/search?q=echo")
+    assert found.status_code == 200 and "/message?" in found.text
+    assert "Nothing is called" in ask(live, "/search?q=nobody").text
+    ident = re.search(r"ibc:[0-9]+&gt;[0-9]+/q#0", ask(live, MESSAGE_OF_LAKE).text)
+    assert ident is not None
+    exact = ask(live, "/search?q=" + ident[0].replace("&gt;", "%3E").replace("#", "%23"))
+    assert exact.status_code == 303 and exact.headers["location"].startswith("/message?")
+
+
+def test_what_did_not_change_is_not_sent_again(live: Live) -> None:
+    for path in ("/live", "/network", "/static/explorer.js"):
+        tag = ask(live, path).headers["etag"]
+        again = ask(live, path, headers={"if-none-match": tag})
+        assert again.status_code == 304 and not again.content
+
+
+def test_nothing_is_written_into_the_lake(lake: str, live: Live) -> None:
+    def content() -> dict[str, tuple[int, bytes]]:
+        files = [path for path in Path(lake).rglob("*") if path.is_file()]
+        return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+    before = content()
+    for path in PAGES:
+        ask(live, path)
+    assert content() == before and before
+
+
+# ---- bounds
+
+
+def test_so_much_work_waits_and_no_more_and_none_for_ever() -> None:
+    release = threading.Event()
+
+    async def crowd() -> list[Any]:
+        jobs = Jobs("tests", threads=1, waiting=1, seconds=0.3)
+        first = [asyncio.create_task(jobs.run(release.wait)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(TooMany):
+            await jobs.run(lambda: None)
+        ended = await asyncio.gather(*first, return_exceptions=True)
+        release.set()
+        while True:  # the thread is free again, and what was given up was not done after all
+            try:
+                return [*ended, await jobs.run(lambda: "done")]
+            except TooMany:
+                await asyncio.sleep(0.01)
+
+    one, other, last = asyncio.run(crowd())
+    assert isinstance(one, TooLong) and isinstance(other, TooLong) and last == "done"
+
+
+def test_what_work_raises_is_raised() -> None:
+    def fails() -> None:
+        raise InvalidInput("so it is")
+
+    with pytest.raises(InvalidInput, match="so it is"):
+        asyncio.run(Jobs("tests", 1, 1, 5).run(fails))
+
+
+@pytest.mark.parametrize("name", HOSTILE[:4])
+def test_names_go_through_addresses_unchanged(name: str) -> None:
+    key = MessageKey(("p", name, None, name), 2**64 - 1, None)
+    path = message_address(key)
+    assert path is not None and path.isascii()
+    asked = Asked(QueryParams(urlsplit(path).query), MESSAGE)
+    assert asked.message() == key and parse_qs(urlsplit(path).query)["source"] == [name]
+    assert message_address(MessageKey((None, "x" * 9_000, None, None), 1, None)) is None
+
+
+# ---- the graph
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 40, 300])
+def test_chains_lie_apart_in_the_square_and_the_same_way_each_time(count: int) -> None:
+    chains = [f"chain-{number}" for number in range(count)]
+    ring = {(chains[number], chains[(number + 1) % count]) for number in range(count)}
+    points = placed(chains, ring)
+    assert points == placed(chains, sorted(ring, reverse=True)) and [*points] == chains
+    at = np.array([*points.values()])
+    assert ((at >= 0) & (at <= 1)).all()
+    if count > 1:
+        apart = np.sqrt(((at[:, None] - at[None]) ** 2).sum(axis=2)) + 9 * np.eye(count)
+        assert apart.min() > 0.004
+
+
+def test_what_has_lanes_with_nearly_all_lies_in_the_middle() -> None:
+    chains = ["relay", *(f"para-{number}" for number in range(9))]
+    points = placed(chains, {("relay", chain) for chain in chains[1:]})
+    assert points["relay"] == (0.5, 0.5)
+
+
+def test_edges_are_wider_with_more_traffic() -> None:
+    found = widths({("a", "b"): 1, ("b", "a"): 1_000_000, ("c", "a"): 0}, 1.0, 7.0)
+    assert found["c", "a"] == 1.0 < found["a", "b"] < found["b", "a"] == 7.0
