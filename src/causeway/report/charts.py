@@ -85,7 +85,7 @@ def time_chart(
         lines = [_interval(at[cell], at[cell + 1], axis)]
         lines += [f"{each.name}: {in_unit(each.values[cell], unit)}" for each in series]
         tips.append("\n".join(lines))
-    parts = [_grid(scale), _lines(series, edges, scale, filled=filled)]
+    parts = [_grid(scale), _lines(series, edges, scale, filled=filled), _marks(scale)]
     if mark is not None:
         parts.append(_mark(scale, *mark))
     parts += [_axis(begin, span, axis), _hits(edges, tips)]
@@ -138,7 +138,7 @@ def histogram(
             top = _TOP + _plot_height() - height
             box = {"x": share((cell + 0.08) * width), "y": number(top), "width": share(0.84 * width)}
             bars.append(element("rect", {**box, "height": number(height), "class": f"column {tone_class(tone)}"}))
-    parts = [_grid(scale), Markup("").join(bars)]
+    parts = [_grid(scale), Markup("").join(bars), _marks(scale)]
     for label, value in (marks or {}).items():
         x = _place(value, edges) * width
         parts.append(
@@ -229,7 +229,15 @@ def _grid(scale: Scale) -> Markup:
         y = number(_TOP + (1 - scale.share(mark)) * _plot_height())
         base = "base" if mark == scale.bottom else None
         parts.append(element("line", {"x1": 0, "x2": "100%", "y1": y, "y2": y, "class": base}))
+    return element("g", {"class": "grid"}, parts)
+
+
+def _marks(scale: Scale) -> Markup:
+    """Return the names of the lines of a grid; they stand above what is drawn."""
+    parts = []
+    for mark in scale.marks:
         if mark:
+            y = number(_TOP + (1 - scale.share(mark)) * _plot_height())
             parts.append(element("text", {"x": 0, "y": y, "dy": -3}, scale.label(mark)))
     return element("g", {"class": "grid"}, parts)
 

@@ -107,7 +107,8 @@ def verdict_in_words(data: Data) -> str:
 def key_figures(data: Data) -> list[Fact]:
     """Return the figures that a person asks for first."""
     totals, unit = data["totals"], data["totals"]["unit"] or "seconds"
-    found = [Fact("Messages", count(totals["messages"]), f"{totals['sent']:,} sent, {totals['received']:,} received")]
+    came = f"{totals['received']:,} received" if totals["received"] else "arrivals not seen"
+    found = [Fact("Messages", count(totals["messages"]), f"{totals['sent']:,} sent, {came}")]
     oldest = _oldest(data)
     found.append(
         Fact(

@@ -48,6 +48,7 @@ def _flow_charts(data: Data) -> list[Markup]:
     note = "Messages that were sent and had not ended by then."
     found = [time_chart("Backlog", at, waiting, axis=axis, filled=True, note=note)]
     moved = [Series("sent", flow["sent"], "a"), Series("received", flow["received"], "c")]
+    moved = [each for each in moved if any(each.values)] or moved[:1]
     found.append(time_chart("Messages", at, moved, axis=axis, filled=True, note=f"In {_width(at, axis)} each."))
     failed = [
         Series(each.replace("_", " "), flow[each], OUTCOMES[each])

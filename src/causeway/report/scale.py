@@ -22,6 +22,9 @@ _DECADES_OF_SECONDS = (
     *(_MINUTE, 10 * _MINUTE, _HOUR, 10 * _HOUR, _DAY, *(_DAY * 10.0**power for power in range(1, 9))),
 )
 
+_APART = 0.14
+"""Marks of a logarithmic scale are so far from each other, as a share of the height."""
+
 LOG_FROM = 100.0
 """So many times the least value is the greatest where a scale is logarithmic."""
 
@@ -97,9 +100,12 @@ def _log_scale(least: float, top: float, unit: str) -> Scale:
     decades = _DECADES_OF_SECONDS if unit == "seconds" else tuple(10.0**power for power in powers)
     bottom = max((each for each in decades if each <= least), default=decades[0])
     over = min((each for each in decades if each >= top), default=top)
-    chosen = [each for each in decades if bottom <= each <= over]
-    every = max(1, math.ceil(len(chosen) / 6))
-    return Scale(bottom, over, tuple(chosen[::every]), unit, log=True)
+    whole = math.log(over / bottom)
+    marks: list[float] = []
+    for each in decades:
+        if bottom <= each <= over and (not marks or math.log(each / marks[-1]) / whole >= _APART):
+            marks.append(each)
+    return Scale(bottom, over, tuple(marks), unit, log=True)
 
 
 def _step(least: float, unit: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from causeway.report.charts import Bar, bars
+from causeway.report.compared import compare_page, compare_section
 from causeway.report.ended import outcomes_section, value_section
 from causeway.report.first_screen import Data, finding, verdict_section
 from causeway.report.journey import journey
@@ -43,6 +44,7 @@ def report_sections(data: Data) -> list[Section]:
         outcomes_section(data),
         value_section(data),
         run_section(data),
+        None if data["compare"] is None else compare_section(data["compare"]),
         completeness_section(data),
     ]
     return [each for each in found if each is not None]
@@ -120,6 +122,7 @@ def run_section(data: Data) -> Section | None:
 
 
 __all__ = [
-    "checks_section", "completeness_section", "lanes_section", "messages_section", "outcomes_section", "report_page",
-    "report_sections", "run_section", "time_section", "value_section", "verdict_section",
+    "checks_section", "compare_page", "compare_section", "completeness_section", "lanes_section", "messages_section",
+    "outcomes_section", "report_page", "report_sections", "run_section", "time_section", "value_section",
+    "verdict_section",
 ]  # fmt: skip

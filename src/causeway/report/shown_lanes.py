@@ -27,7 +27,9 @@ def lanes_section(data: Data) -> Section | None:
     said = f"{MEASURES[measure].lower()}, 99 %" if measure is not None else "latency"
     parts = [matrix(cells, latency=said, unit=unit)] if len(cells) > 1 else []
     parts.append(_lanes_table(lanes, measure, unit))
-    lead = f"{many(lanes['total'], 'lane')} between {many(lanes['chains'], 'chain')}: where it is stuck, slow or wrong."
+    between = "of" if lanes["chains"] == 1 else "between"
+    among = f"{many(lanes['total'], 'lane')} {between} {many(lanes['chains'], 'chain')}"
+    lead = f"{among}: where they are stuck, slow or wrong."
     return Section("lanes", "Lanes", Markup("").join(parts), lead)
 
 

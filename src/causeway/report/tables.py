@@ -57,7 +57,7 @@ def table(
     visible: bool = False,
     empty: str = "Nothing.",
 ) -> Markup:
-    """Return a table that scrolls on its own where it is wider than the page.
+    """Return a table that scrolls on its own where it is wider than the page; columns without any value are left out.
 
     Args:
         columns: titles and kinds (``KINDS``).
@@ -70,20 +70,18 @@ def table(
         visible: whether the caption is shown, or only read aloud.
         empty: what is said where there are no rows.
     """
-    body = []
-    for place, row in enumerate(rows):
-        cells = [
-            _cell(column, value, first=number == 0)
-            for number, (column, value) in enumerate(zip(columns, row, strict=True))
-        ]
-        body.append(element("tr", {"id": idents[place] if idents is not None else None}, cells))
-    if not body:
+    shown = [[_shown(column.kind, value) for column, value in zip(columns, row, strict=True)] for row in rows]
+    if not shown:
         return element("p", {"class": "empty"}, empty)
-    heads = [
-        element("th", {"scope": "col", "class": column.kind if column.kind == "number" else None, "title": column.hint},
-                column.title)
-        for column in columns
-    ]  # fmt: skip
+    kept = [place for place in range(len(columns)) if not place or any(row[place] for row in shown)]
+    body = []
+    for number, row in enumerate(shown):
+        cells = [_cell(columns[place], row[place], first=not place) for place in kept]
+        body.append(element("tr", {"id": idents[number] if idents is not None else None}, cells))
+    heads = []
+    for column in (columns[place] for place in kept):
+        mark = {"scope": "col", "class": "number" if column.kind == "number" else None, "title": column.hint}
+        heads.append(element("th", mark, column.title))
     parts = [
         element("caption", {"class": None if visible else "quiet"}, caption),
         element("thead", {}, element("tr", {}, heads)),
@@ -91,14 +89,13 @@ def table(
     ]
     if more > 0:
         said = f"{many(more, 'more row')} not shown"
-        parts.append(element("tfoot", {}, element("tr", {}, element("td", {"colspan": len(columns)}, said))))
+        parts.append(element("tfoot", {}, element("tr", {}, element("td", {"colspan": len(kept)}, said))))
     inner = element("table", {"class": "stacked" if stacked else None}, parts)
     box = {"class": "scroll tall" if tall else "scroll", "tabindex": 0, "role": "region", "aria-label": caption}
     return element("div", box, inner)
 
 
-def _cell(column: Column, value: Cell, *, first: bool) -> Markup:
-    shown = _shown(column.kind, value)
+def _cell(column: Column, shown: Markup, *, first: bool) -> Markup:
     kind = column.kind if column.kind in ("number", "code", "time") else None
     if first:
         return element("th", {"scope": "row", "class": kind}, shown)

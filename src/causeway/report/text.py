@@ -21,6 +21,9 @@ MOST_NAME = 44
 """Characters of a name that are shown; the whole of it is its title."""
 
 _FIRST_CHAIN = datetime(2009, 1, 3, tzinfo=UTC)
+_EXACT_SECONDS = 120
+"""From here on minutes, hours and days are shown."""
+
 _NARROW = 1_000
 _UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -89,11 +92,21 @@ def ticks(number: float) -> str:
     return f"{count(number)} {'tick' if number == 1 else 'ticks'}"
 
 
+def lasting(seconds: float) -> str:
+    """Return a delay with the digits that count."""
+    if abs(seconds) >= _EXACT_SECONDS or not seconds:
+        return duration(seconds)
+    for size, unit in ((1.0, "s"), (1e-3, "ms")):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} \u00b5s"
+
+
 def in_unit(number: float | None, unit: str) -> str:
     """Return a figure in its unit: ``count``, ``seconds``, ``ticks``, ``bytes``, ``share``, or any word."""
     if number is None:
         return NOTHING
-    known = {"count": count, "seconds": duration, "ticks": ticks, "bytes": byte_size, "share": percent}
+    known = {"count": count, "seconds": lasting, "ticks": ticks, "bytes": byte_size, "share": percent}
     return known[unit](number) if unit in known else f"{count(number)} {unit}"
 
 
@@ -144,6 +157,6 @@ def plain(text: object) -> Markup:
 
 
 __all__ = [
-    "EPOCH", "MOST_NAME", "NOT_SEEN", "byte_size", "count", "digits", "duration", "in_unit", "listed", "many",
-    "moment_of", "name", "narrow", "percent", "plain", "safe_name", "ticks", "time_text",
+    "EPOCH", "MOST_NAME", "NOT_SEEN", "byte_size", "count", "digits", "duration", "in_unit", "lasting", "listed",
+    "many", "moment_of", "name", "narrow", "percent", "plain", "safe_name", "ticks", "time_text",
 ]  # fmt: skip

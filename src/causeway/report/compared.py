@@ -1,0 +1,193 @@
+"""What several protocols made of the same traffic, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from causeway.report.charts import Bar, Series, bars, time_chart
+from causeway.report.page import Section, page
+from causeway.report.svg import element, share, tone_class
+from causeway.report.tables import badge
+from causeway.report.text import in_unit, name, plain
+
+TONES = ("a", "b", "c", "d", "e", "f")
+"""The colours of the columns, in their order."""
+
+_HOLDS = {"yes": "holds", "partly": "unknown", "no": "violated"}
+
+Compared = Mapping[str, Any]
+
+
+def compare_page(compare: Compared) -> str:
+    """Return a comparison as one HTML document. ``compare``: as of ``compare_section``."""
+    return page(str(compare["title"]), compare_sections(compare))
+
+
+def compare_sections(compare: Compared) -> list[Section]:
+    """Return a comparison as the sections of a page."""
+    heading = element("h1", {"class": "compared"}, plain(compare["title"]))
+    about = Markup("") if not compare.get("note") else element("p", {"class": "lead"}, plain(compare["note"]))
+    found = [Section("top", None, heading + about), Section("compare", "Side by side", figures_of(compare))]
+    for ident, title, body in (
+        ("lines", "Over time", lines_of(compare)),
+        ("guarantees", "What is guaranteed", guarantees_of(compare)),
+        ("faults", "What faults do", faults_of(compare)),
+    ):
+        if body:
+            found.append(Section(ident, title, body))
+    return found
+
+
+def compare_section(compare: Compared) -> Section:
+    """Return a comparison as one section of a report.
+
+    ``compare``: ``title``, ``note``, ``columns`` (names of the protocols), ``rows`` (each ``what``, ``unit``,
+    ``values`` in the order of ``columns``, ``better``: ``less``, ``more`` or None, ``group``), and if there are any
+    ``charts`` (``title``, ``unit``, ``values`` by column), ``lines`` (``title``, ``axis``, ``unit``, ``at``, ``series``
+    by column), ``guarantees`` and ``faults`` (``columns``, ``rows``).
+    """
+    parts = [figures_of(compare)]
+    for title, body in (
+        ("Over time", lines_of(compare)),
+        ("What is guaranteed", guarantees_of(compare)),
+        ("What faults do", faults_of(compare)),
+    ):
+        if body:
+            parts += [element("h3", {}, title), body]
+    return Section("compare", "Compare", Markup("").join(parts), compare.get("note"))
+
+
+def figures_of(compare: Compared) -> Markup:
+    """Return the table of figures, a bar in each cell, and the charts."""
+    columns: Sequence[str] = compare["columns"]
+    heads = [element("th", {"scope": "col"}, "")]
+    heads += [
+        element("th", {"scope": "col", "class": f"number {tone_class(tone)}"}, name(each))
+        for each, tone in zip(columns, _tones(columns), strict=True)
+    ]
+    body: list[Markup] = []
+    group = None
+    for row in compare["rows"]:
+        if row["group"] != group:
+            group = row["group"]
+            cell = element("th", {"scope": "rowgroup", "colspan": len(columns) + 1}, plain(group or ""))
+            body.append(element("tr", {"class": "group"}, cell))
+        body.append(_row(row, columns))
+    caption = element("caption", {"class": "quiet"}, plain(compare["title"]))
+    inner = element(
+        "table",
+        {"class": "compare"},
+        [caption, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, body)],
+    )
+    scroll = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": str(compare["title"])}
+    return element("div", scroll, inner) + _charts(compare)
+
+
+def _row(row: Mapping[str, Any], columns: Sequence[str]) -> Markup:
+    figures = [each for each in row["values"] if isinstance(each, int | float) and not isinstance(each, bool)]
+    most = max(figures, default=0.0)
+    best = {"less": min, "more": max}.get(row["better"] or "")
+    cells = [element("th", {"scope": "row"}, plain(row["what"]))]
+    for value, column, tone in zip(row["values"], columns, _tones(columns), strict=True):
+        is_figure = isinstance(value, int | float) and not isinstance(value, bool)
+        shown = plain(in_unit(value, row["unit"]) if is_figure else "" if value is None else value)
+        if is_figure and best is not None and len(set(figures)) > 1 and value == best(figures):
+            shown = element("strong", {}, shown)
+        if is_figure and most > 0 and value >= 0:
+            box = {"width": share(max(value / most, 0.004) if value else 0.0), "height": "100%"}
+            rect = element("rect", {**box, "class": tone_class(tone)})
+            shown += element("svg", {"class": "under", "width": "100%", "height": 4, "aria-hidden": "true"}, rect)
+        cells.append(element("td", {"class": "number" if is_figure else None, "data-label": column}, shown))
+    return element("tr", {}, cells)
+
+
+def _charts(compare: Compared) -> Markup:
+    tones = dict(zip(compare["columns"], _tones(compare["columns"]), strict=True))
+    drawn = [
+        element(
+            "div",
+            {"class": "panel-box"},
+            bars(
+                each["title"],
+                [
+                    Bar(column, value, tone=tones[column])
+                    for column, value in each["values"].items()
+                    if value is not None
+                ],
+                unit=each["unit"],
+            ),
+        )
+        for each in compare.get("charts") or ()
+    ]
+    return element("div", {"class": "charts"}, drawn) if drawn else Markup("")
+
+
+def lines_of(compare: Compared) -> Markup:
+    """Return what is over time, a line a protocol."""
+    tones = dict(zip(compare["columns"], _tones(compare["columns"]), strict=True))
+    drawn = [
+        time_chart(
+            each["title"],
+            each["at"],
+            [Series(column, values, tones[column]) for column, values in each["series"].items()],
+            unit=each["unit"],
+            axis=each["axis"],
+        )
+        for each in compare.get("lines") or ()
+    ]
+    return element("div", {"class": "charts"}, drawn) if drawn else Markup("")
+
+
+def guarantees_of(compare: Compared) -> Markup:
+    """Return what each protocol guarantees, and where its reference says so."""
+    return _words(compare.get("guarantees"), "What is guaranteed")
+
+
+def faults_of(compare: Compared) -> Markup:
+    """Return what each fault does to each protocol."""
+    return _words(compare.get("faults"), "What faults do")
+
+
+def _words(table: Mapping[str, Any] | None, title: str) -> Markup:
+    if not table or not table["rows"]:
+        return Markup("")
+    heads = [element("th", {"scope": "col"}, plain(each)) for each in table["columns"]]
+    body = []
+    for first, *others in table["rows"]:
+        cells = [element("th", {"scope": "row"}, _said(first))]
+        cells += [
+            element("td", {"data-label": column}, _said(each))
+            for column, each in zip(table["columns"][1:], others, strict=True)
+        ]
+        body.append(element("tr", {}, cells))
+    caption = element("caption", {"class": "quiet"}, title)
+    parts = [caption, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, body)]
+    scroll = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": title}
+    return element("div", scroll, element("table", {"class": "words stacked"}, parts))
+
+
+def _said(cell: Any) -> Markup:
+    if not isinstance(cell, Mapping):
+        return plain("" if cell is None else cell)
+    shown = badge(_HOLDS[cell["holds"]], cell["holds"]) if cell.get("holds") else Markup("")
+    text = element("span", {}, plain(cell.get("text") or ""))
+    reference = element("small", {}, plain(cell["reference"])) if cell.get("reference") else Markup("")
+    return element("div", {"class": "said"}, [shown, text, reference])
+
+
+def _tones(columns: Sequence[str]) -> list[str]:
+    return [TONES[place % len(TONES)] for place in range(len(columns))]
+
+
+__all__ = [
+    "compare_page",
+    "compare_section",
+    "compare_sections",
+    "faults_of",
+    "figures_of",
+    "guarantees_of",
+    "lines_of",
+]
