@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from causeway.cli import own_process, shell
+from causeway.cli import completion, own_process, shell
 from causeway.cli.audited import figures, holds, plain_check, progress_bar, show, write_tables
 from causeway.cli.compiling import compile_first
 from causeway.cli.places import folder_for, ledger_at, require_place
@@ -34,7 +34,13 @@ def command(
     ],
     check: Annotated[
         list[str] | None,
-        typer.Option("--check", metavar="NAME", help="Only this check; may be repeated.", show_default=False),
+        typer.Option(
+            "--check",
+            metavar="NAME",
+            help="Only this check; may be repeated.",
+            show_default=False,
+            autocompletion=completion.checks,
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -55,7 +61,12 @@ def command(
         ),
     ] = None,
     executor: Annotated[
-        str, typer.Option(metavar="HOW", help="in_process, spark, or auto: by the number of rows.")
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="in_process, spark, or auto: by the number of rows.",
+            autocompletion=completion.ways_to_audit,
+        ),
     ] = "auto",
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.")

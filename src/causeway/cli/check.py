@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from causeway.cli import completion
 from causeway.cli.compiling import compile_first
 from causeway.model.errors import InvalidInput
 
@@ -17,7 +18,10 @@ def command(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="{LAKE|SCENARIO}", help="Folder or URI of a lake, or a scenario file (TOML).", show_default=False
+            metavar="{LAKE|SCENARIO}",
+            help="Folder or URI of a lake, or a scenario file (TOML).",
+            show_default=False,
+            autocompletion=completion.scenarios,
         ),
     ],
     execute: Annotated[
@@ -66,7 +70,13 @@ def command(
         ),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="Messaging protocol.", show_default=False, rich_help_panel=SCENARIO)
+        str | None,
+        typer.Option(
+            help="Messaging protocol.",
+            show_default=False,
+            rich_help_panel=SCENARIO,
+            autocompletion=completion.protocols,
+        ),
     ] = None,
     traffic: Annotated[
         str | None,

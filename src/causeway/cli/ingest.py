@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
-from causeway.cli import ingest_follow, ingest_lake, own_process, shell
+from causeway.cli import completion, ingest_follow, ingest_lake, own_process, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.places import ledger_at
 from causeway.cli.watch import notes, results
@@ -35,6 +35,7 @@ def command(
             help=f"What the traffic is: {', '.join(kinds())}; any name with --mapping; {ingest_lake.KIND}: SOURCE is a "
             "lake that Causeway ran.",
             show_default=False,
+            autocompletion=completion.kinds_of_traffic,
         ),
     ],
     source: Annotated[str, typer.Argument(help="A file, or a folder of files; a path or a URI.", show_default=False)],
@@ -50,7 +51,12 @@ def command(
         typer.Option(metavar="N", help="Buckets of a new ledger; default: by the size of SOURCE.", show_default=False),
     ] = None,
     executor: Annotated[
-        str, typer.Option(metavar="HOW", help="in_process, spark, or auto: by the size of SOURCE.")
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="in_process, spark, or auto: by the size of SOURCE.",
+            autocompletion=completion.ways_to_audit,
+        ),
     ] = "auto",
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.")

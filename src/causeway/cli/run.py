@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from causeway.cli import shell
+from causeway.cli import completion, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
@@ -47,10 +47,24 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 
 def command(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).", show_default=False)],
+    scenario: Annotated[
+        Path,
+        typer.Argument(
+            help="Scenario file (TOML).",
+            show_default=False,
+            autocompletion=completion.scenarios,
+        ),
+    ],
     lake: Lake = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the lake.")] = False,
-    protocol: Annotated[str | None, typer.Option(help="Messaging protocol.", show_default=False)] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="Messaging protocol.",
+            show_default=False,
+            autocompletion=completion.protocols,
+        ),
+    ] = None,
     master: Annotated[
         str | None, typer.Option(help="Spark master, such as 'local[2]' or spark://host:7077.", show_default=False)
     ] = None,
@@ -58,7 +72,13 @@ def command(
         str | None, typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False)
     ] = None,
     executor: Annotated[
-        str | None, typer.Option(metavar="NAME", help="spark, or in_process for small networks.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="spark, or in_process for small networks.",
+            show_default=False,
+            autocompletion=completion.executors,
+        ),
     ] = None,
     partitions: Annotated[int | None, typer.Option(help="Tasks per tick.", show_default=False)] = None,
     ticks: Annotated[int | None, typer.Option(help="Most ticks to run.", show_default=False)] = None,

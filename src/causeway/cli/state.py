@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from causeway.cli import shell
+from causeway.cli import completion, shell
 from causeway.cli.overriding import setting
 from causeway.cli.run import SparkSettings
 from causeway.cli.watch import results, waiting
@@ -40,7 +40,12 @@ def command(
         int | None, typer.Option(help="A committed height; without it the last.", show_default=False)
     ] = None,
     table: Annotated[
-        str | None, typer.Option(help="The state table; without it, a list of them.", show_default=False)
+        str | None,
+        typer.Option(
+            help="The state table; without it, a list of them.",
+            show_default=False,
+            autocompletion=completion.state_tables,
+        ),
     ] = None,
     limit: Annotated[
         int | None,

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class ProtocolInfo:
     """One protocol. Parts are named as ``module:name``.
 
-    ``name``: as in a scenario's ``network.protocol``; ``title``: as in a sentence. ``kernel``: what makes the kernel
+    ``name``: as in a scenario's ``network.protocol``; ``title``: as in a sentence; ``reference``: the text that it
+    follows, and the code that it is compared with, each with its date or version. ``kernel``: what makes the kernel
     (``protocols.contract.Kernel``), its class mostly; ``options``: the model of a scenario's ``[options]``; ``asset``:
     what balances and the amounts of messages count.
 
@@ -52,7 +53,8 @@ class ProtocolInfo:
     ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
     of a simulation, a function that makes of its log tables what was found. ``promises``: yields what lanes promise
     (``protocols.promised``); ``guarantees``: a function of the options that yields the same and more in words, for
-    people (``protocols.guarantees``); ``watermarks``: the numbers in its state tables that never fall
+    people (``protocols.guarantees``); ``trial``: a function that says how a scenario says what all protocols know as a
+    fault (``protocols.trials``); ``watermarks``: the numbers in its state tables that never fall
     (``protocols.watermarks``). ``expired``: codes with which a chain takes in a message only to say that it has
     expired, so that it counts as not received; ``paired``: a function of substreams, for a protocol in which a response
     has the index of its request: returns that of the one beside each of the other, and which are those of responses.
@@ -63,6 +65,7 @@ class ProtocolInfo:
     kernel: str
     options: str
     asset: str
+    reference: str = ""
     reject_codes: str = "causeway.protocols.execution:by_program"
     kinds: str | None = None
     roles: tuple[str, ...] = ()
@@ -88,6 +91,7 @@ class ProtocolInfo:
     results: str | None = None
     promises: str | None = None
     guarantees: str | None = None
+    trial: str = "causeway.protocols.trials:usual"
     watermarks: str | None = None
     expired: tuple[int, ...] = ()
     paired: str | None = None
@@ -139,6 +143,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
         ProtocolInfo(
             name="ic",
             title="the Internet Computer's message routing",
+            reference='"Message routing" of the Internet Computer wiki; dfinity/ic at c7c5005419',
             kernel="causeway.protocols.ic.kernel:IcKernel",
             options="causeway.protocols.ic.options:IcOptions",
             promises="causeway.protocols.ic.promises:promises",
@@ -164,6 +169,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
         ProtocolInfo(
             name="ibc",
             title="the IBC messaging queue",
+            reference='"Messaging Queue" of the IBC paper v0.4.0 (2018-02-13); as deployed, ibc-go and ICS-23',
             kernel="causeway.protocols.ibc.kernel:IbcKernel",
             options="causeway.protocols.ibc.options:IbcOptions",
             promises="causeway.protocols.ibc.promises:promises",
@@ -184,10 +190,12 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
         ProtocolInfo(
             name="xdm",
             title="Subspace cross-domain messaging",
+            reference="docs/decex/xdm.md of subspace/protocol-specs at f5b7bf3 (2024-04-11); autonomys/subspace at 72a5aa6f",
             kernel="causeway.protocols.xdm.kernel:XdmKernel",
             options="causeway.protocols.xdm.options:XdmOptions",
             promises="causeway.protocols.xdm.promises:promises",
             guarantees="causeway.protocols.xdm.guarantees:guarantees",
+            trial="causeway.protocols.xdm.trials:trial",
             watermarks="causeway.protocols.xdm.watermarks:WATERMARKS",
             paired="causeway.protocols.xdm.promises:paired",
             asset="units",
@@ -217,10 +225,12 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
         ProtocolInfo(
             name="icmp",
             title="Polkadot's egress queues",
+            reference="docs/polkadot/networking/4-icmp.md of w3f/research at 055da200 (2019-11); paritytech/polkadot at 96f5dc51",
             kernel="causeway.protocols.icmp.kernels:kernel",
             options="causeway.protocols.icmp.options:IcmpOptions",
             promises="causeway.protocols.icmp.promises:promises",
             guarantees="causeway.protocols.icmp.guarantees:guarantees",
+            trial="causeway.protocols.icmp.trials:trial",
             watermarks="causeway.protocols.icmp.watermarks:WATERMARKS",
             asset="units",
             reject_codes="causeway.protocols.icmp.portable:portable",

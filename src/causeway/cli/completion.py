@@ -1,0 +1,151 @@
+"""``causeway completion``: what a shell needs to complete commands, options and names; and which names there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from causeway.cli import shell
+from causeway.model.errors import InvalidInput
+
+COMPLETE = "_CAUSEWAY_COMPLETE"
+"""The variable by which a shell asks for completions."""
+
+Completed = Callable[[str], list[str]]
+
+
+class Shell(StrEnum):
+    """Shells that completions are for."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def begin() -> None:
+    """Make ready for a shell that asks for completions, where it is one that started this process."""
+    if COMPLETE in os.environ:
+        from typer import completion
+
+        completion.completion_init()  # type: ignore[attr-defined]
+
+
+def command(
+    name: Annotated[Shell, typer.Argument(metavar="{bash|zsh|fish}", help="The shell.", show_default=False)],
+    install: Annotated[
+        bool, typer.Option("--install", help="Write it where the shell looks for it when it starts.")
+    ] = False,
+) -> int:
+    """Print what a shell needs to complete commands, options, and names of protocols, checks, tables and files.
+
+    For this session: source <(causeway completion bash), or causeway completion fish | source. --install writes it
+    into your home folder, for sessions that start from then on.
+
+    [bold]Example[/bold]: causeway completion bash --install
+    """
+    from typer import completion
+
+    completion.completion_init()  # type: ignore[attr-defined]
+    if install:
+        try:
+            _, path = completion.install(  # type: ignore[attr-defined]
+                shell=name.value, prog_name="causeway", complete_var=COMPLETE
+            )
+        except OSError as error:
+            raise InvalidInput(f"--install: {error.filename}: cannot be written: {error.strerror}") from None
+        shell.tell(f"completions for {name.value} are in {path}; shells that start from now on have them")
+        return shell.OK
+    script = completion.get_completion_script(  # type: ignore[attr-defined]
+        prog_name="causeway", complete_var=COMPLETE, shell=name.value
+    )
+    print(script)
+    return shell.OK
+
+
+# ---- names -------------------------------------------------------------------------------------
+
+
+def among(names: Callable[[], list[str]]) -> Completed:
+    """Return what completes one of some names, which are looked for when they are asked for."""
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
+
+
+def _protocols() -> list[str]:
+    from causeway.protocols.registry import names
+
+    return [*names()]
+
+
+def _checks() -> list[str]:
+    from causeway.audit.auditing import CHECK_NAMES
+
+    return [*CHECK_NAMES]
+
+
+def _kinds() -> list[str]:
+    from causeway.cli.ingest_lake import KIND
+    from causeway.ingest.kinds import kinds
+
+    return [*kinds(), KIND]
+
+
+protocols = among(_protocols)
+checks = among(_checks)
+kinds_of_traffic = among(_kinds)
+executors = among(lambda: ["spark", "in_process"])
+ways_to_audit = among(lambda: ["auto", "in_process", "spark"])
+
+
+def scenarios(incomplete: str) -> list[str]:
+    """Return the TOML files and folders whose paths begin so."""
+    return _files(incomplete, ".toml")
+
+
+def places(incomplete: str) -> list[str]:
+    """Return the folders whose paths begin so."""
+    return _files(incomplete, None)
+
+
+def _files(incomplete: str, ending: str | None) -> list[str]:
+    found = [*_entries(incomplete, ending)]
+    if len(found) == 1 and found[0].endswith("/"):
+        # With what is in it beside it, no shell takes the folder for the end of the path.
+        found += _entries(found[0], ending)
+    return found
+
+
+def _entries(incomplete: str, ending: str | None) -> Iterator[str]:
+    given, slash, begin = incomplete.rpartition("/")
+    try:
+        found = sorted(Path(f"{given}{slash}" or ".").expanduser().iterdir())
+    except (OSError, RuntimeError):
+        return
+    for path in found:
+        if not path.name.startswith(begin) or (path.name.startswith(".") and not begin):
+            continue
+        if path.is_dir():
+            yield f"{given}{slash}{path.name}/"
+        elif ending is not None and path.name.endswith(ending):
+            yield f"{given}{slash}{path.name}"
+
+
+def state_tables(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the state tables of the lake that the command names, where they can be read."""
+    from causeway.model.errors import CausewayError
+    from causeway.pipeline.lake import Lake
+    from causeway.pipeline.schemas import TableSchemas
+
+    given = [context.params.get("lake"), *context.args]  # what is not parsed yet is left as it was given
+    place = next((each for each in given if isinstance(each, str)), None)
+    if place is None or "://" in place:
+        return []
+    try:
+        tables = TableSchemas.decoded(Lake.at(place).about()["tables"]).state
+    except (CausewayError, OSError, LookupError, TypeError):
+        return []
+    return sorted(name for name in tables if name.startswith(incomplete))
