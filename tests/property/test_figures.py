@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +27,7 @@ from causeway.figures.where import EVERYTHING, Where
 from causeway.ledger.order import buckets_of, sorted_rows
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from tests.property.audit_ledgers import Case, by_chance, journeys_by_chance, table
-from tests.spec.figures import MEASURES, Told, axis_of, backlog, key_of, quantile, step, told
+from tests.spec.figures import MEASURES, Told, axis_of, backlog, key_of, over_time, quantile, step, told
 from tests.spec.figures import delays as delays_of
 
 FAR = (*range(8), 2**40, 2**62)
@@ -190,6 +191,15 @@ def compare_backlog(found: Figures, every: list[Told]) -> None:
     expected = backlog(every, axis, width)
     shown = [{**{name: row[name] for name in expected[0] if name != "begin"}, "begin": row[axis]} for row in rows]
     assert shown == expected
+    pace = {(row[axis], row["measure"]): row for row in plain(found.latency_over_time)}
+    took = over_time(every, axis, width)
+    assert pace.keys() == took.keys()
+    scale = 1 if axis == "tick" else 1e6
+    for key, numbers in took.items():
+        assert (pace[key]["count"], pace[key]["max"]) == (len(numbers), max(numbers) / scale)
+        for percent in (50, 90, 99):
+            number = quantile(numbers, percent) / scale
+            assert abs(pace[key][f"p{percent}"] - number) <= abs(number) / 2**8
     unplaced = sum(each.is_sent and (each.sent is None or each.sent[axis] is None) for each in every)
     assert found.totals["unplaced"] == unplaced
     assert rows[-1]["pending"] <= found.totals["pending"] <= rows[-1]["pending"] + unplaced
@@ -239,7 +249,7 @@ def test_pieces_in_any_order_come_to_the_same_tables(seed: int) -> None:
             count = random.randrange(2, len(pieces) + 1)
             pieces = [*pieces[count:], together(pieces[:count], asked.worst)]
         cut = figures_from(pieces[0], lambda _: messages(case, 5))
-    for name in ("lanes", "latency", "backlog", "lane_backlog", "worst", "codes", "chains", "fees"):
+    for name in (each.name for each in fields(whole) if each.name != "totals"):
         assert getattr(cut, name).equals(getattr(whole, name)), name
     assert cut.totals == whole.totals
 

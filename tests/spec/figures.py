@@ -53,7 +53,7 @@ def _told(ledger: Ledger, message: Message) -> Told:
     request = base["kind"] == "request"
     acknowledged, answered = first("acknowledged"), first("answered")
     reply = reply_to(ledger, message, base) if request and message.has("sent", "committed") else None
-    reply = None if acknowledged else reply
+    reply = None if acknowledged or first("timed_out") else reply
     codes = [row for row in (acknowledged, reply, answered) if row and row["code"] is not None]
     refused = codes[0]["code"] != 0 if codes else message.has("rejected")
     came = message.has("received", "executed")
@@ -208,6 +208,18 @@ def backlog(every: list[Told], axis: str, width: int) -> list[dict[str, int]]:
     return found
 
 
+def over_time(every: list[Told], axis: str, width: int) -> dict[tuple[int, str], list[int]]:
+    """The delays of what was received, and of what was answered, by the bin in which it was."""
+    found: dict[tuple[int, str], list[int]] = {}
+    for each in every:
+        for measure, end in (("delivery", each.received), ("round_trip", each.answer)):
+            took = delay(each.sent, end, axis)
+            if took is not None:
+                when = end[axis] if measure == "delivery" else max(each.sent[axis], end[axis])
+                found.setdefault((when // width * width, measure), []).append(took)
+    return found
+
+
 def key_of(each: Told) -> tuple[Any, ...]:
     index = each.message.index
     return (*each.message.lane, index, None if index is not None else each.message.message_id)
@@ -217,4 +229,16 @@ def step(row: Row | None) -> tuple[Any, ...]:
     return (None,) * len(PLACE) if row is None else tuple(row[name] for name in PLACE)
 
 
-__all__ = ["MEASURES", "NAMES", "Told", "axis_of", "backlog", "delays", "key_of", "quantile", "step", "told"]
+__all__ = [
+    "MEASURES",
+    "NAMES",
+    "Told",
+    "axis_of",
+    "backlog",
+    "delays",
+    "key_of",
+    "over_time",
+    "quantile",
+    "step",
+    "told",
+]

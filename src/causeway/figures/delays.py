@@ -169,22 +169,23 @@ def _added_up(lane: Array, measure: Array, rounded: Bools, delay: Ints, count: I
     return lane[at], measure[at], np.logical_or.reduceat(rounded, at), delay[at], np.add.reduceat(count, at)
 
 
-def rounded_down(delay: Ints) -> Ints:
-    """Return delays rounded toward zero to ``BITS`` binary digits."""
+def rounded_down(delay: Ints, bits: int = BITS) -> Ints:
+    """Return delays rounded toward zero to so many binary digits."""
     size = np.abs(delay)
-    below = size >> _spare(size) << _spare(size)
+    spare = _spare(size, bits)
+    below = size >> spare << spare
     return np.where(delay < 0, -below, below)
 
 
-def _spare(size: Ints) -> Ints:
-    """Return by how many binary digits numbers are longer than ``BITS``."""
+def _spare(size: Ints, bits: int) -> Ints:
+    """Return by how many binary digits numbers are longer than ``bits``."""
     length = np.zeros(len(size), np.int64)
     rest = size.copy()
     for step in (32, 16, 8, 4, 2, 1):
         large = rest >= (np.int64(1) << step)
         length += np.where(large, step, 0)
         rest = np.where(large, rest >> step, rest)
-    return np.maximum(length + 1 - BITS, 0)
+    return np.maximum(length + 1 - bits, 0)
 
 
 def together(entries: Sequence[pa.Table], extents: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
@@ -240,7 +241,7 @@ def latency(entries: pa.Table, extents: pa.Table, lanes: dict[str, pa.Array], sc
     for quantile in QUANTILES:
         rank = (count * quantile + 99) // 100
         row = np.searchsorted(upto, before + rank, side="left")
-        number = np.where(rounded[row], _middle(delay[row]), delay[row])
+        number = np.where(rounded[row], middle(delay[row]), delay[row])
         number = np.minimum(np.maximum(number, columns["min"]), columns["max"])
         content[f"p{quantile}"] = number / scale
     names = {name: column.take(pa.array(columns["lane"])) for name, column in lanes.items()}
@@ -257,9 +258,9 @@ def latency(entries: pa.Table, extents: pa.Table, lanes: dict[str, pa.Array], sc
     return pa.table([found[name] for name in LATENCY_SCHEMA.names], LATENCY_SCHEMA)
 
 
-def _middle(delay: Ints) -> Ints:
+def middle(delay: Ints, bits: int = BITS) -> Ints:
     """Return the middle of what is rounded to each delay."""
-    half = (np.int64(1) << _spare(np.abs(delay))) >> 1
+    half = (np.int64(1) << _spare(np.abs(delay), bits)) >> 1
     return delay + np.where(delay < 0, -half, half)
 
 
@@ -277,5 +278,5 @@ def unit_of(extents: pa.Table) -> str | None:
 
 __all__ = [
     "BITS", "DELAYS_SCHEMA", "EXACT", "EXTENTS_SCHEMA", "HEIGHTS", "LATENCY_SCHEMA", "MEASURES", "SECONDS", "TICKS",
-    "delays_of", "distribution", "latency", "of_all", "rounded_down", "together", "unit_of",
+    "delays_of", "distribution", "latency", "middle", "of_all", "rounded_down", "together", "unit_of",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from causeway.figures import delays, flow
 from causeway.figures.delays import SECONDS, TICKS
 from causeway.figures.fees import fees_together, paid_by_lane
 from causeway.figures.lanes import COUNTED, LANES_SCHEMA, chains_of, lane_columns
+from causeway.figures.pace import latency_over_time
 from causeway.figures.shown import Shown
 from causeway.figures.worst import worst_in_unit, worst_of
 from causeway.ledger.schema import LANE
@@ -28,16 +29,19 @@ class Figures:
     """The figures of a ledger, as tables (each module has the schema of its own).
 
     ``lanes``: a row a lane (``LANES_SCHEMA``); ``latency``: delays of each lane and of all (``LATENCY_SCHEMA``);
-    ``backlog``: over time (``BACKLOG_SCHEMA``), ``lane_backlog``: of each lane, where it was asked for; ``worst``: the
-    slowest and the oldest pending messages (``WORST_SCHEMA``); ``fees``: value by lane, asset and reason
-    (``FEES_SCHEMA``); ``codes``: outcomes by code and reason (``CODES_SCHEMA``); ``chains``: a row a chain
-    (``CHAINS_SCHEMA``). ``totals``: what is counted of lanes, of all of them, and ``lanes``, ``rows``, ``unplaced``
-    (sent messages that are not in ``backlog``, as their place on its axis was not seen), ``first_tick``,
-    ``last_tick``, ``first_time``, ``last_time``, and ``unit``: in what delays are shown.
+    ``latency_over_time``: delays by bins (``PACE_SCHEMA``); ``backlog``: over time (``BACKLOG_SCHEMA``),
+    ``lane_backlog``: of each lane, where it was asked for (``LANE_BACKLOG_SCHEMA``); ``worst``: the slowest and the
+    oldest pending messages (``WORST_SCHEMA``); ``fees``: value by lane, asset and reason (``FEES_SCHEMA``); ``codes``:
+    outcomes by code and reason (``CODES_SCHEMA``); ``chains``: a row a chain (``CHAINS_SCHEMA``).
+
+    ``totals``: what is counted of lanes, of all of them, and ``lanes``, ``rows``, ``unplaced`` (sent messages that are
+    not in ``backlog``, as their place on its axis was not seen), ``first_tick``, ``last_tick``, ``first_time``,
+    ``last_time``, and ``unit``: in what delays are shown.
     """
 
     lanes: pa.Table
     latency: pa.Table
+    latency_over_time: pa.Table
     backlog: pa.Table
     lane_backlog: pa.Table
     worst: pa.Table
@@ -72,6 +76,7 @@ def figures_from(shown: Shown, messages_of: MessagesOf) -> Figures:
     return Figures(
         lanes=_lanes(shown, of_lanes, fees, unit, *ends),
         latency=pa.concat_tables([of_all, of_lanes]),
+        latency_over_time=latency_over_time(shown.pace, axis),
         backlog=flow.backlog(shown.flow, axis),
         lane_backlog=flow.lane_backlog(shown.flow, names, axis),
         worst=worst_of(worst, messages_of(worst), unit, ends[0] if unit == TICKS else ends[1]),

@@ -83,13 +83,13 @@ def flow(outcomes: Outcomes, by_lane: bool) -> tuple[pa.Table, int, int]:
     """Return what messages come to over time (``FLOW_SCHEMA``), and how many that were sent have no tick, no time."""
     tables, unplaced = [FLOW_SCHEMA.empty_table()], []
     for axis in (TICK, TIME):
-        sent = _at(outcomes.sent, axis)
+        sent = at(outcomes.sent, axis)
         unplaced.append(int((outcomes.is_sent & ~sent[0]).sum()))
         tables.append(_binned(outcomes, axis, sent, by_lane))
     return pa.concat_tables(tables), unplaced[TICK], unplaced[TIME]
 
 
-def _at(places: Places, axis: int) -> tuple[Bools, Ints]:
+def at(places: Places, axis: int) -> tuple[Bools, Ints]:
     """Return which places are seen on an axis, and where they are."""
     if axis == TIME:
         return places.time != NO_TIME, places.time
@@ -98,7 +98,7 @@ def _at(places: Places, axis: int) -> tuple[Bools, Ints]:
 
 def _binned(outcomes: Outcomes, axis: int, sent: tuple[Bools, Ints], by_lane: bool) -> pa.Table:
     placed, begin = sent
-    over, landed, received = (_at(each, axis) for each in (outcomes.over, outcomes.landed, outcomes.received))
+    over, landed, received = (at(each, axis) for each in (outcomes.over, outcomes.landed, outcomes.received))
     is_over = outcomes.outcome < PENDING
     found: list[tuple[Ints, Array, Array]] = []  # messages, where, what
 
@@ -228,27 +228,43 @@ def _chosen(flows: pa.Table, axis: int | None) -> tuple[dict[str, Array], int]:
     return chosen, int(chosen["level"][0]) if len(rows) else 0
 
 
-def _content(axis: int, level: int, place: Ints, counts: Ints, open_: Ints) -> list[pa.Array]:
+def bins(axis: int, columns: dict[str, Array], rows: Ints) -> list[pa.Array]:
+    """Return what bins are called, ``axis`` to ``seconds``; ``columns``: with ``level`` and ``bin``, of some rows."""
+    return _bins(axis, int(columns["level"][0]), columns["bin"][rows])
+
+
+def levels(flows: pa.Table) -> list[int]:
+    """Return how wide the bins of each axis are, as places in ``WIDTHS``."""
+    axis, level = flows["axis"].to_numpy(), flows["level"].to_numpy()
+    return [int(level[axis == each].max(initial=0)) for each in (TICK, TIME)]
+
+
+def _bins(axis: int, level: int, place: Ints) -> list[pa.Array]:
     width, many = WIDTHS[axis][level], len(place)
     lowest = -(1 << 63) // width  # this bin may begin before the first number there is
     begin = np.where(place > lowest, np.maximum(place, lowest + 1) * width, np.int64(-(1 << 63)))
     nothing = pa.nulls(many, pa.int64())
     by_tick = axis == TICK
-    content: list[pa.Array] = [
+    return [
         pa.array([AXES[axis]] * many, pa.string()),
         pa.array(begin) if by_tick else nothing,
         nothing.cast(pa.timestamp("us", "UTC")) if by_tick else pa.array(begin).cast(pa.timestamp("us", "UTC")),
         pa.array(np.full(many, width)) if by_tick else nothing,
         pa.nulls(many, pa.float64()) if by_tick else pa.array(np.full(many, width / _SECOND)),
+    ]
+
+
+def _content(axis: int, level: int, place: Ints, counts: Ints, open_: Ints) -> list[pa.Array]:
+    return [
+        *_bins(axis, level, place),
         *(pa.array(counts[:, what].copy()) for what in (SENT, RECEIVED)),
         *(pa.array(counts[:, ENDED + what].copy()) for what in range(len(ENDINGS))),
         pa.array(open_[:, SENT] - open_[:, LANDED]),
         pa.array(open_[:, SENT] - open_[:, OVER]),
     ]
-    return content
 
 
 __all__ = [
     "AXES", "BACKLOG_SCHEMA", "ENDINGS", "FLOW_SCHEMA", "LANE_BACKLOG_SCHEMA", "MOST_BINS", "TICK", "TIME", "WIDTHS",
-    "axis_of", "backlog", "flow", "lane_backlog", "level_of", "together",
+    "at", "axis_of", "backlog", "bins", "flow", "lane_backlog", "level_of", "levels", "together",
 ]  # fmt: skip

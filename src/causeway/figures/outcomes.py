@@ -82,9 +82,9 @@ class Outcomes:
 
     @property
     def unanswered(self) -> Ints:
-        """Return the numbers of the requests that were sent and never acknowledged."""
-        open_ = (self.kind == REQUEST) & self.is_sent & (self.row(Event.ACKNOWLEDGED) < 0)
-        return np.flatnonzero(open_)
+        """Return the numbers of the requests that were sent and neither acknowledged nor timed out."""
+        ended = self.has(Event.ACKNOWLEDGED, Event.TIMED_OUT)
+        return np.flatnonzero((self.kind == REQUEST) & self.is_sent & ~ended)
 
     def row(self, event: Event) -> Codes:
         """Return each message's first row of an event, -1: none."""
@@ -175,7 +175,7 @@ class Outcomes:
         refused = np.where(has_code, code != 0, self.has(Event.REJECTED))
         refunded = np.zeros(len(self), bool)
         if self._replied is not None:
-            own = self._replied.places.happened & (self.row(Event.ACKNOWLEDGED) < 0)
+            own = self._replied.places.happened
             refused = np.where(own, refused | (self._replied.kind == REJECT), refused)
             refunded = own & (self._replied.kind == REFUND)
         told = requests & (self.replied.happened | self.has(Event.ANSWERED))

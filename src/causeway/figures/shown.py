@@ -15,7 +15,7 @@ from causeway.audit.bucket import Bucket
 from causeway.audit.columns import Columns
 from causeway.audit.known import Known
 from causeway.audit.parts import Part, runs_of
-from causeway.figures import delays, flow
+from causeway.figures import delays, flow, pace
 from causeway.figures.codes import CODES_SCHEMA, codes_in, codes_together
 from causeway.figures.fees import SUMS_SCHEMA, fees_in
 from causeway.figures.lanes import (
@@ -40,8 +40,8 @@ SPAN_SCHEMA = pa.schema(
         *(("first_tick", pa.uint64()), ("last_tick", pa.uint64()), ("first_time", _TIME), ("last_time", _TIME)),
     ]
 )
-"""A row a piece: rows; messages that were sent at no tick or time that was seen; requests that were sent and never
-acknowledged, and receipts of responses that name what they answer; the ends of the ledger in it."""
+"""A row a piece: rows; messages that were sent at no tick or time that was seen; requests that were sent and neither
+acknowledged nor timed out, and receipts of responses that name what they answer; the ends of the ledger in it."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a piece shows. ``lanes``: a row a lane, whose place the others have as its number; ``delays``, ``extents``:
-    see ``delays``; ``flow``: see ``flow``; ``worst``, ``codes``, ``chains``: see there; ``fees``: sums of value;
+    """What a piece shows. ``lanes``: a row a lane, whose place the others have as its number; ``delays``, ``extents``,
+    ``flow``, ``pace``, ``worst``, ``codes``, ``chains``: see the modules of these names; ``fees``: sums of value;
     ``span``: see ``SPAN_SCHEMA``."""
 
     lanes: pa.Table
     delays: pa.Table
     extents: pa.Table
     flow: pa.Table
+    pace: pa.Table
     worst: pa.Table
     codes: pa.Table
     chains: pa.Table
@@ -73,8 +74,8 @@ class Shown:
 
 def nothing() -> Shown:
     """Return what no rows show."""
-    schemas = (LANE_COUNTS_SCHEMA, delays.DELAYS_SCHEMA, delays.EXTENTS_SCHEMA, flow.FLOW_SCHEMA, WORST_KEYS_SCHEMA)
-    more = (CODES_SCHEMA, CHAIN_COUNTS_SCHEMA, SUMS_SCHEMA, SPAN_SCHEMA)
+    schemas = (LANE_COUNTS_SCHEMA, delays.DELAYS_SCHEMA, delays.EXTENTS_SCHEMA, flow.FLOW_SCHEMA, pace.CELLS_SCHEMA)
+    more = (WORST_KEYS_SCHEMA, CODES_SCHEMA, CHAIN_COUNTS_SCHEMA, SUMS_SCHEMA, SPAN_SCHEMA)
     return Shown(*(schema.empty_table() for schema in (*schemas, *more)))
 
 
@@ -132,6 +133,7 @@ def _of_run(outcomes: Outcomes, asked: Asked) -> Shown:
         entries,
         extents,
         flows,
+        pace.pace(outcomes, measured),
         worst_in(outcomes, measured, asked.worst),
         codes_in(outcomes),
         chains_in(outcomes),
@@ -168,11 +170,13 @@ def together(parts: Sequence[Shown], worst: int = WORST) -> Shown:
         [_renumbered(part.delays, own) for part, own in zip(parts, numbers, strict=True)],
         [_renumbered(part.extents, own) for part, own in zip(parts, numbers, strict=True)],
     )
+    flows = flow.together([_renumbered(part.flow, own) for part, own in zip(parts, numbers, strict=True)])
     return Shown(
         lanes,
         entries,
         extents,
-        flow.together([_renumbered(part.flow, own) for part, own in zip(parts, numbers, strict=True)]),
+        flows,
+        pace.together([part.pace for part in parts], flow.levels(flows)),
         worst_together([part.worst for part in parts], worst),
         codes_together([part.codes for part in parts]),
         chains_together([part.chains for part in parts]),

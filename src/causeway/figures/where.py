@@ -15,7 +15,7 @@ from causeway.audit.parts import Part, TablePart
 from causeway.figures.outcomes import OUTCOMES, Outcomes
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
 from causeway.model.errors import InvalidInput
-from causeway.model.text import shown
+from causeway.model.text import readable, shown
 
 TEXTS = ("sender", "receiver", "message_id", "answers", "journey")
 """Columns of which a message has the first that its rows have."""
@@ -32,9 +32,10 @@ Values = tuple[str | int | None, ...]
 @dataclass(frozen=True)
 class Where:
     """Which messages are looked at: those that have one of some values in each of some columns (``NAMES``). None among
-    the values: what was not seen."""
+    the values: what was not seen. ``calls``: only requests that a chain sent, none of users."""
 
     values: Mapping[str, Values] = field(default_factory=dict)
+    calls: bool = False
 
     @classmethod
     def of(cls, **values: Any) -> Where:
@@ -55,7 +56,7 @@ class Where:
         both = dict(self.values)
         for name, values in other.values.items():
             both[name] = tuple(value for value in both[name] if value in values) if name in both else values
-        return Where(both)
+        return Where(both, self.calls or other.calls)
 
     @property
     def lanes(self) -> dict[str, Values]:
@@ -68,10 +69,13 @@ class Where:
         return {name: self.values[name] for name in TEXTS if name in self.values}
 
     def __bool__(self) -> bool:
-        return bool(self.values)
+        return bool(self.values) or self.calls
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {' or '.join(map(str, values))}" for name, values in self.values.items())
+        said = ["calls"] if self.calls else []
+        for name, values in self.values.items():
+            said.append(f"{name} {' or '.join('null' if value is None else readable(str(value)) for value in values)}")
+        return ", ".join(said)
 
     def part(self, part: Part) -> Part | None:
         """Return those rows of a part that are in lanes asked for, None: there are none."""
@@ -93,7 +97,7 @@ class Where:
 
     def messages(self, outcomes: Outcomes) -> Outcomes:
         """Return those of some messages that are asked for, beside their lanes."""
-        chosen = np.ones(len(outcomes), bool)
+        chosen = outcomes.is_call.copy() if self.calls else np.ones(len(outcomes), bool)
         if "kind" in self.values:
             chosen &= np.isin(outcomes.kind, [KINDS.index(str(kind)) for kind in self.values["kind"]])
         if "index" in self.values:

@@ -1,189 +1,168 @@
-"""A ledger opened to be read: the object behind ``cw.open``."""
+"""A ledger, or a lake that Causeway ran, opened to be read: the object behind ``cw.open``."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from causeway.audit.auditing import CHECK_NAMES, Audit, Check
+from causeway.audit.auditing import CHECK_NAMES
 from causeway.audit.passing import LIMIT
-from causeway.figures.figures import Figures
-from causeway.figures.messages import MESSAGES_SCHEMA
+from causeway.figures.where import EVERYTHING
 from causeway.ledger.schema import TABLES
+from causeway.ledger.typed import plain_rows
 from causeway.model.errors import InvalidInput
+from causeway.model.text import readable
+from causeway.network.findings import Findings
+from causeway.network.rows import Rows
+from causeway.network.selections import Counted, Selection, session_for
+from causeway.network.states import OVERVIEW_SCHEMA, States
 from causeway.network.tracing import Traced, lives, trace
-from causeway.pipeline.lake_taking import is_lake, ledger_of
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.lake_taking import is_lake, take_lake
 from causeway.pipeline.ledger_audit import audit_ledger
-from causeway.pipeline.ledger_figures import figures_of, messages_of
+from causeway.pipeline.ledger_passes import bucket_rows
 from causeway.pipeline.ledger_search import MessageKey
+from causeway.pipeline.ledger_select import BUCKETED, selected
 from causeway.pipeline.ledger_store import Ledger, open_ledger
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
-SHOWN_ROWS = 10
-"""Rows of a table that are shown of it."""
+FIGURES = (
+    *("messages", "calls", "lanes", "latency", "latency_over_time", "backlog", "lane_backlog", "worst", "fees"),
+    *("codes", "chains"),
+)
+"""What there is to see of an opened ledger beside its tables."""
+
+_MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A table: ``arrow()``, ``pandas()`` and ``spark()`` give it as what one works with.
+class Overview:
+    """What an opened place is. ``kind``: ``lake`` or ``ledger``; ``protocols``, ``chains``: their names, as far as
+    windows, or the lake, tell; ``rows``: of the table ``ledger``, as its files have them; ``heights``: of a lake, the
+    first and the last; ``tick_seconds``: of a lake; ``first_time``, ``last_time``: of what windows cover; ``commit``:
+    the number of the ledger's last one."""
 
-    ``name``: what it is called; ``schema``: its columns; ``parts``: reads it, one piece after the other in a fixed
-    order; ``count``: how many rows there are, None where only reading tells.
-    """
-
-    name: str
-    schema: pa.Schema
-    parts: Callable[[], Iterator[pa.Table]]
-    count: int | None = None
-    frame: Callable[[SparkSession], DataFrame] | None = None
-
-    def batches(self) -> Iterator[pa.Table]:
-        """Yield the rows, one piece in memory at a time."""
-        yield from self.parts()
-
-    def arrow(self) -> pa.Table:
-        """Return all rows as one Arrow table."""
-        return pa.concat_tables([self.schema.empty_table(), *self.parts()]).unify_dictionaries()
-
-    def pandas(self) -> pd.DataFrame:
-        """Return all rows as a pandas DataFrame."""
-        found: pd.DataFrame = self.arrow().to_pandas()
-        return found
-
-    def spark(self, session: SparkSession | None = None) -> DataFrame:
-        """Return the rows as a DataFrame of a Spark session: the one given, or the one that is active.
-
-        Raises ``InvalidInput`` where there is none.
-        """
-        from pyspark.sql import SparkSession
-
-        from causeway.pipeline.stored_frames import frame_of
-
-        session = session or SparkSession.getActiveSession()
-        if session is None:
-            raise InvalidInput("spark: no session is active; give one, as in .spark(session)")
-        if self.frame is not None:
-            return self.frame(session)
-        return frame_of(session, self.arrow())
-
-    def _head(self) -> pa.Table:
-        found = [self.schema.empty_table()]
-        for part in self.parts():
-            found.append(part.slice(0, SHOWN_ROWS - sum(each.num_rows for each in found)))
-            if sum(each.num_rows for each in found) >= SHOWN_ROWS:
-                break
-        return pa.concat_tables(found)
-
-    def _title(self) -> str:
-        many = "" if self.count is None else f", {self.count:,} rows"
-        return f"{self.name}{many}: {', '.join(self.schema.names)}"
-
-    def __repr__(self) -> str:
-        return f"<{self._title()}; .arrow(), .pandas(), .spark()>"
-
-    def _repr_html_(self) -> str:
-        shown = self._head().to_pandas().to_html(index=False, escape=True, na_rep="")
-        return f"<p>{html.escape(self._title())}</p>{shown}"
+    place: str
+    kind: str
+    protocols: tuple[str, ...]
+    chains: tuple[str, ...]
+    rows: int
+    heights: tuple[int, int] | None
+    tick_seconds: float | None
+    first_time: datetime | None
+    last_time: datetime | None
+    commit: int
 
 
-class Findings:
-    """What came of an audit: ``checks`` by name, ``holds``, and tables (``violations``, ``completeness``, ``lanes``,
-    ``sums``, ``abroad``)."""
+class OpenedLedger(Selection):
+    """A ledger, or a lake that Causeway ran with the ledger that is derived of it, to be read.
 
-    def __init__(self, audit: Audit, checks: Mapping[str, Check]) -> None:
-        self._audit, self.checks = audit, dict(checks)
-
-    @property
-    def audit(self) -> Audit:
-        """Return the whole audit, as ``audit.auditing`` makes it."""
-        return self._audit
-
-    @property
-    def holds(self) -> bool:
-        """Return whether none of the checks is violated."""
-        return not any(check.verdict == "violated" for check in self.checks.values())
-
-    @property
-    def violations(self) -> Rows:
-        """Return what the checks name, violated and unknown."""
-        found = self._audit.violations
-        if len(self.checks) < len(CHECK_NAMES):
-            found = found.filter(pc.is_in(found["check"], pa.array([*self.checks], pa.string())))
-        return _in_memory("violations", found)
-
-    @property
-    def completeness(self) -> Rows:
-        """Return what the input covers of each lane and side."""
-        return _in_memory("completeness", self._audit.completeness)
-
-    @property
-    def lanes(self) -> Rows:
-        """Return the figures of each lane."""
-        return _in_memory("lanes", self._audit.lanes)
-
-    @property
-    def sums(self) -> Rows:
-        """Return what was sent, received, paid out of messages, refunded and is pending, by lane and asset."""
-        return _in_memory("sums", self._audit.sums)
-
-    @property
-    def abroad(self) -> Rows:
-        """Return what left chains for others and came back, by asset."""
-        return _in_memory("abroad", self._audit.abroad)
-
-    def _lines(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = [("check", "verdict", "examined", "violated", "unknown")]
-        for check in self.checks.values():
-            figures = (f"{figure:,}" for figure in (check.examined, check.violated, check.unknown))
-            rows.append((check.name, check.verdict, *figures))
-        return rows
-
-    def __repr__(self) -> str:
-        rows = self._lines()
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-
-    def _repr_html_(self) -> str:
-        head, *rows = self._lines()
-        cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-        body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        return f"<table><tr>{cells}</tr>{body}</table>"
-
-
-class OpenedLedger:
-    """A ledger, or the ledger of a lake that Causeway ran, to be read.
-
-    Its tables (``ledger``, ``value``, ``observed``, ``promises``, ``headers``, ``watermarks``, ``quarantine``) are
-    ``Rows``. It is as of the moment when it was opened; ``reload`` opens it anew. Of a lake the ledger is derived into
-    a temporary folder, which goes with ``close`` or the end of a ``with`` statement; nothing is written into the lake.
+    Its tables (``ledger``, ``value``, ``observed``, ``promises``, ``headers``, ``watermarks``, ``quarantine``) and what
+    there is to see of them (see ``Selection``) are ``Rows``; ``state`` gives the state tables of a lake. It is as of
+    the moment when it was opened, whoever writes meanwhile; ``reload`` takes in what was committed since. Of a lake the
+    ledger is derived into a temporary folder, which goes with ``close`` or the end of a ``with`` statement; nothing is
+    written into the lake. A Spark session that is active is used where there is much to count.
     """
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self._stack = ExitStack()
-        self._ledger: Ledger = self._stack.enter_context(ledger_of(place))
-        self._figures: Figures | None = None
+        self.kind = "lake" if is_lake(place) else "ledger"
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._lake: Lake | None = None
+        self._ledger = self._opened()
+        super().__init__(lambda: self._ledger, EVERYTHING, Counted())
 
-    def reload(self) -> None:
-        """Open it anew, so that it has what was committed meanwhile. Raises ``InvalidInput``, ``LedgerDamaged``."""
-        self._figures = None
-        if not is_lake(self.place):
-            self._ledger = open_ledger(self.place)
-            return
-        stack = ExitStack()
-        self._ledger = stack.enter_context(ledger_of(self.place))
-        self._stack.close()
-        self._stack = stack
+    def _opened(self) -> Ledger:
+        if self.kind == "ledger":
+            return open_ledger(self.place)
+        lake = Lake.at(self.place).identified()
+        if self._lake is None or self._lake.identity != lake.identity:
+            self._lake = lake
+            if self._folder is not None:
+                self._folder.cleanup()
+            self._folder = tempfile.TemporaryDirectory(prefix="causeway-ledger-", ignore_cleanup_errors=True)
+            self.__dict__.pop("_states", None)
+        assert self._folder is not None
+        take_lake(self.place, self._folder.name)
+        return open_ledger(self._folder.name)
+
+    def reload(self) -> bool:
+        """Take in what was committed meanwhile; return whether anything was. Raises as ``open_place``."""
+        before = self._ledger
+        self._ledger = self._opened()
+        return (before.number, before.last) != (self._ledger.number, self._ledger.last)
+
+    @property
+    def stored(self) -> Ledger:
+        """Return the stored ledger that it reads."""
+        return self._ledger
+
+    @property
+    def about(self) -> Overview:
+        """Return what it is."""
+        ledger, lake = self._ledger, self._lake
+        observed = plain_rows(ledger.table("observed"))
+        chains = dict.fromkeys(row["chain"] for row in observed)
+        protocols = dict.fromkeys(row["protocol"] for row in observed)
+        protocols |= dict.fromkeys(row["protocol"] for row in plain_rows(ledger.table("promises")))
+        heights, tick_seconds = None, None
+        if lake is not None:
+            said = lake.about()
+            chains = dict.fromkeys(item["name"] for item in said["chains"])
+            protocols = {said["protocol"]: None}
+            heights, tick_seconds = (0, lake.last_height()), float(said["seconds_per_tick"])
+        first = [row["first_time"] for row in observed if row["first_time"] is not None]
+        last = [row["last_time"] for row in observed if row["last_time"] is not None]
+        return Overview(
+            self.place,
+            self.kind,
+            tuple(name for name in protocols if name is not None),
+            tuple(name for name in chains if name is not None),
+            sum(bucket_rows(ledger)),
+            heights,
+            tick_seconds,
+            min(first, default=None),
+            max(last, default=None),
+            ledger.number,
+        )
+
+    def state(
+        self, table: str | None = None, height: int | None = None, chain: str | None = None, *, names: bool = False
+    ) -> Rows:
+        """Return a state table of the lake, in its order; without ``table``, how many rows each has.
+
+        Args:
+            table: its name.
+            height: a committed height; default: the last.
+            chain: only of this chain, and of the programs that it has at that height.
+            names: chains and programs by their names in place of the numbers.
+
+        Raises:
+            InvalidInput: it is no lake that Causeway ran, or has no such table.
+            LakeError: the height is not committed, or there is no such chain.
+        """
+        if self._lake is None:
+            raise InvalidInput(f"{self.place}: a ledger of recorded traffic has no state; only a lake of a run has")
+        states = self._states
+        if table is None:
+            return Rows("state", OVERVIEW_SCHEMA, lambda: iter([states.overview(height, chain)]))
+        schema = states.schema(table, names)
+        return Rows(table, schema, lambda: iter([states.rows(table, height, chain, names)]))
+
+    @cached_property
+    def _states(self) -> States:
+        assert self._lake is not None
+        return States(self._lake)
 
     def audit(
         self,
@@ -194,12 +173,14 @@ class OpenedLedger:
     ) -> Findings:
         """Check it; ``check``: only these checks.
 
-        ``session``, ``executor``, ``limit``: as of ``pipeline.ledger_audit.audit_ledger``. Raises ``InvalidInput``,
-        ``LedgerDamaged``.
+        ``session``, ``executor``, ``limit``: as of ``pipeline.ledger_audit.audit_ledger``; without a session the
+        active one is used where there is much to check. Raises ``InvalidInput``, ``LedgerDamaged``.
         """
         for name in check:
             if name not in CHECK_NAMES:
                 raise InvalidInput(f"check: {name}: must be one of {', '.join(CHECK_NAMES)}")
+        if session is None and executor == "auto":
+            session = session_for(self._ledger)
         found = audit_ledger(self._ledger, executor=executor, session=session, limit=limit)
         return Findings(found, {name: found.checks[name] for name in check or CHECK_NAMES})
 
@@ -211,57 +192,18 @@ class OpenedLedger:
         """Return the lives of messages that are known by their keys; as of ``network.tracing.lives``."""
         return lives(self._ledger, messages)
 
-    @property
-    def figures(self) -> Figures:
-        """Return what there is to see of it as tables: lanes, delays, the backlog over time and more. They are made
-        once, and anew after ``reload``."""
-        if self._figures is None:
-            self._figures = figures_of(self._ledger)
-        return self._figures
-
-    @property
-    def messages(self) -> Rows:
-        """Return a row a message (``figures.messages.MESSAGES_SCHEMA``)."""
-        ledger = self._ledger
-        return Rows("messages", MESSAGES_SCHEMA, lambda: messages_of(ledger))
-
-    @property
-    def stored(self) -> Ledger:
-        """Return the stored ledger that it reads."""
-        return self._ledger
-
     def __getattr__(self, name: str) -> Rows:
-        if name in FIGURES:
-            return _in_memory(name, getattr(self.figures, name))
         if name.startswith("_") or name not in TABLES:
-            raise AttributeError(f"a ledger has no {name}; its tables are {', '.join(TABLES)}")
-        return self._rows(name)
+            raise AttributeError(f"a ledger has no {name}; its tables are {', '.join((*TABLES, *FIGURES))}")
+        return _table(self._ledger, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *TABLES, *FIGURES})
-
-    def _rows(self, name: str) -> Rows:
-        ledger = self._ledger
-        count = sum(file.rows for file in ledger.files(name))
-
-        def parts() -> Iterator[pa.Table]:
-            if name in BUCKETED:
-                yield from (ledger.rows(bucket, table=name) for bucket in range(ledger.buckets))
-            else:
-                yield ledger.table(name)
-
-        def frame(session: SparkSession) -> DataFrame:
-            from causeway.pipeline.stored_frames import stored_frame
-
-            return stored_frame(session, ledger, name)
-
-        if name in BUCKETED:
-            return Rows(name, TABLES[name], parts, None, frame)
-        return Rows(name, TABLES[name], parts, count)
+        return sorted({*super().__dir__(), *TABLES})
 
     def close(self) -> None:
         """Remove what was made for it."""
-        self._stack.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -271,16 +213,66 @@ class OpenedLedger:
     ) -> None:
         self.close()
 
+    def _lines(self) -> list[tuple[str, str]]:
+        about = self.about
+        lines = [("protocol", _named(about.protocols)), ("chains", f"{len(about.chains)}: {_named(about.chains)}")]
+        if about.heights is not None:
+            lines.append(("heights", f"{about.heights[0]:,} to {about.heights[1]:,}"))
+        if about.first_time is not None and about.last_time is not None and about.heights is None:
+            lines.append(("time", f"{about.first_time:%Y-%m-%d %H:%M} to {about.last_time:%Y-%m-%d %H:%M}"))
+        lines.append(("rows", f"{about.rows:,} events of messages"))
+        known = self._counted.figures.get((repr(EVERYTHING), False))
+        if known is not None and self._counted.commit == (self._ledger.number, self._ledger.last):
+            totals = known.totals
+            lines.append(
+                ("messages", f"{totals['messages']:,}, {totals['pending']:,} pending, {totals['lanes']:,} lanes")
+            )
+        return [(name, text) for name, text in lines if text and not text.startswith("0:")]
+
     def __repr__(self) -> str:
-        rows = sum(file.rows for file in self._ledger.files("ledger"))
-        return f"<ledger {self.place}: about {rows:,} rows; .ledger, .audit(), .trace(MESSAGE)>"
+        said = "; ".join(f"{name} {text}" for name, text in self._lines())
+        more = ".ledger, .messages, .calls, .lanes, .latency, .backlog, .audit(), .trace(MESSAGE)"
+        return f"<{self.kind} {readable(self.place)}: {said}; {more}{', .state(TABLE)' if self._lake else ''}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in self._lines()
+        )
+        tables = ", ".join((*FIGURES, *TABLES))
+        said = f"tables: {tables}; audit(), trace(MESSAGE){', state(TABLE)' if self._lake else ''}"
+        title = f"{self.kind} {readable(self.place)}"
+        return f"<p><b>{html.escape(title)}</b></p><table>{rows}</table><p>{html.escape(said)}</p>"
 
 
-FIGURES = ("lanes", "latency", "backlog", "worst", "fees", "codes", "chains")
-"""Figures of a ledger that are tables."""
+def _named(names: Sequence[str]) -> str:
+    shown = [readable(name) for name in names[:_MOST_NAMED]]
+    return ", ".join(shown) + (f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else "")
 
-BUCKETED = ("ledger", "value", "headers", "watermarks")
-"""Tables that lie in buckets: of what several files say one row counts, which reading tells."""
+
+def _table(ledger: Ledger, name: str) -> Rows:
+    """Return a stored table."""
+
+    def parts() -> Iterator[pa.Table]:
+        if name in BUCKETED:
+            yield from (ledger.rows(bucket, table=name) for bucket in range(ledger.buckets))
+        else:
+            yield ledger.table(name)
+
+    def frame(session: SparkSession) -> DataFrame:
+        from causeway.pipeline.stored_frames import stored_frame
+
+        return stored_frame(session, ledger, name)
+
+    def choose(values: dict[str, Any]) -> Rows:
+        whole = Rows(name, TABLES[name], parts).where(**values)  # says what is wrong with them
+        condition = {key: given if isinstance(given, list | tuple | set) else (given,) for key, given in values.items()}
+        if name not in BUCKETED:
+            return whole
+        return Rows(name, TABLES[name], lambda: selected(ledger, name, condition))
+
+    if name in BUCKETED:
+        return Rows(name, TABLES[name], parts, None, frame, choose)
+    return Rows(name, TABLES[name], parts, sum(file.rows for file in ledger.files(name)), None, choose)
 
 
 def open_place(place: Any) -> OpenedLedger:
@@ -291,8 +283,4 @@ def open_place(place: Any) -> OpenedLedger:
     return OpenedLedger(str(place))
 
 
-def _in_memory(name: str, table: pa.Table) -> Rows:
-    return Rows(name, table.schema, lambda: iter([table]), table.num_rows)
-
-
-__all__ = ["Findings", "OpenedLedger", "Rows", "open_place"]
+__all__ = ["Findings", "OpenedLedger", "Overview", "Rows", "open_place"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,14 +18,15 @@ from causeway.audit.windows import Promises, Windows
 from causeway.figures.figures import Figures, figures_from
 from causeway.figures.messages import MESSAGES_SCHEMA
 from causeway.figures.messages import messages_of as rows_of_messages
-from causeway.figures.replies import Replies
+from causeway.figures.replies import REPLIES_SCHEMA, Replies
 from causeway.figures.shown import Asked, Shown, nothing, outcomes_of, shown_in, together
 from causeway.figures.where import EVERYTHING, Where, is_in
 from causeway.figures.worst import WORST
-from causeway.ledger.order import buckets_of
+from causeway.ledger.order import bucket_of, buckets_of
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
 from causeway.pipeline.ledger_parts import bucket_parts, value_of
 from causeway.pipeline.ledger_passes import (
+    Passes,
     Progress,
     Shared,
     Told,
@@ -34,7 +36,9 @@ from causeway.pipeline.ledger_passes import (
     takes_spark,
     threads,
 )
+from causeway.pipeline.ledger_replies import replies_of
 from causeway.pipeline.ledger_store import Ledger
+from causeway.pipeline.ledger_tasks import once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,53 +77,149 @@ def figures_of(
         TaskFailed: a Spark task failed.
     """
     rows = bucket_rows(ledger)
-    asked = Asked(where, by_lane, worst)
-    told = Told(progress, rows)
-    found: list[Shown] = [nothing()]
     if takes_spark(executor, session, rows):
         session = session or opened_session(master, settings, len(rows), _MODULES)
-        found += _on_spark(session, ledger, asked, largest_first(rows), told)
     else:
-        for shown in _in_process(ledger, asked, largest_first(rows), told):
-            found.append(shown)
-            if len(found) > _HELD:
-                found = [together(found, worst)]
-    known = _known(ledger)
-
-    def messages(keys: pa.Table) -> pa.Table:
-        return _named(ledger, known, keys)
-
-    return figures_from(together(found, worst), messages)
+        session = None
+    counting = _Counting(
+        ledger, Passes(session), Asked(where, by_lane, worst), largest_first(rows), Told(progress, rows)
+    )
+    shown, replies = counting.all()
+    return figures_from(shown, lambda keys: _named(ledger, keys, replies))
 
 
-def messages_of(ledger: Ledger, where: Where = EVERYTHING) -> Iterator[pa.Table]:
+def messages_of(
+    ledger: Ledger, where: Where = EVERYTHING, *, session: SparkSession | None = None
+) -> Iterator[pa.Table]:
     """Yield the messages of a stored ledger (``MESSAGES_SCHEMA``), a run of them at a time: bucket by bucket, in each
-    in the order of the ledger. ``where``: which ones. Raises as ``figures_of``."""
-    known = _known(ledger)
-    for bucket in range(ledger.buckets):
-        for outcomes in outcomes_of(bucket_parts(ledger, bucket), known, where):
+    in the order of the ledger.
+
+    ``where``: which ones; ``session``: looks for answers that came over other lanes. Raises as ``figures_of``.
+    """
+    reader = MessageReader.of(ledger, where, session)
+    for bucket in reader.buckets:
+        yield from reader.rows(bucket)
+
+
+@dataclass(frozen=True)
+class MessageReader:
+    """Reads the messages of a stored ledger, bucket by bucket; picklable. ``buckets``: those that may have any."""
+
+    ledger: Ledger
+    where: Where
+    observed: pa.Table
+    promises: pa.Table
+    replies: pa.Table
+    buckets: tuple[int, ...]
+    key: str
+
+    @classmethod
+    def of(cls, ledger: Ledger, where: Where = EVERYTHING, session: SparkSession | None = None) -> MessageReader:
+        """Return what reads some messages; answers that came over other lanes are looked for at once."""
+        tables = ledger.table("observed"), ledger.table("promises")
+        replies = REPLIES_SCHEMA.empty_table()
+        if _names_answers(ledger):
+            buckets = largest_first(bucket_rows(ledger))
+            replies = replies_of(ledger, Passes(session), buckets, buckets, 0)
+        return cls(ledger, where, *tables, replies, buckets_with(ledger, where), uuid.uuid4().hex)
+
+    def rows(self, bucket: int) -> Iterator[pa.Table]:
+        """Yield the messages of a bucket (``MESSAGES_SCHEMA``), a run of them at a time."""
+        known = once(self.key, lambda: Known(Windows(self.observed), Promises(self.promises)))
+        replies = once(f"{self.key} replies", lambda: Replies(self.replies)) if self.replies.num_rows else None
+        for outcomes in outcomes_of(bucket_parts(self.ledger, bucket), known, self.where, replies):
             if len(outcomes):
                 yield rows_of_messages(outcomes)
 
 
-def messages_in(ledger: Ledger, bucket: int, where: Where = EVERYTHING) -> Iterator[pa.Table]:
-    """Yield the messages of one bucket, as ``messages_of``."""
-    for outcomes in outcomes_of(bucket_parts(ledger, bucket), _known(ledger), where):
-        yield rows_of_messages(outcomes)
+def buckets_with(ledger: Ledger, where: Where) -> tuple[int, ...]:
+    """Return the buckets that may have messages asked for: where lane and index are given, those of these."""
+    every = tuple(range(ledger.buckets))
+    wanted = where.values
+    if not {*LANE, "index"} <= wanted.keys() or None in wanted["index"]:
+        return every
+    lanes = list(itertools.product(*(wanted[name] for name in LANE)))
+    numbers = [value for value in wanted["index"] if isinstance(value, int)]
+    if len(lanes) * len(numbers) > _FEW:
+        return every
+    texts = [tuple(None if name is None else str(name) for name in lane) for lane in lanes]
+    return tuple(sorted({bucket_of(lane, index, None, ledger.buckets) for lane in texts for index in numbers}))
+
+
+_FEW = 1000
+"""Messages that are asked for by name one by one, at most."""
+
+
+def _names_answers(ledger: Ledger) -> bool:
+    """Return whether any row may say what it answers, by what the files state of their row groups."""
+    for file in ledger.files("ledger"):
+        with ledger.storage.parquet_file(file.path, file.seal) as opened:
+            place = opened.schema_arrow.get_field_index("answers")
+            for group in range(opened.num_row_groups):
+                stated = opened.metadata.row_group(group).column(place).statistics
+                count = opened.metadata.row_group(group).num_rows
+                if stated is None or not stated.has_null_count or stated.null_count < count:
+                    return True
+    return False
+
+
+@dataclass(frozen=True)
+class _Counting:
+    ledger: Ledger
+    passes: Passes
+    asked: Asked
+    buckets: list[int]
+    told: Told
+
+    def all(self) -> tuple[Shown, Replies | None]:
+        """Return what all buckets show together, and the answers that came over other lanes."""
+        alone: dict[int, Shown] = {}
+        naming: list[int] = []
+        rest: list[Shown] = [nothing()]
+        for bucket, shown in self._over(self.buckets, None):
+            self.told.bucket(bucket)
+            if _count(shown, "naming") or self.asked.where:
+                naming.append(bucket)
+            if _count(shown, "unanswered"):
+                alone[bucket] = shown  # looked at again if there are answers to its requests
+            else:
+                rest = self._held([*rest, shown])
+        many = sum(_count(shown, "unanswered") for shown in alone.values())
+        replies = None
+        if many and naming:
+            found = replies_of(self.ledger, self.passes, list(alone), naming, many)
+            if found.num_rows:
+                replies = Replies(found)
+                for _, shown in self._over(list(alone), found):
+                    rest = self._held([*rest, shown])
+                alone = {}
+        return together([*rest, *alone.values()], self.asked.worst), replies
+
+    def _held(self, shown: list[Shown]) -> list[Shown]:
+        return [together(shown, self.asked.worst)] if len(shown) > _HELD else shown
+
+    def _over(self, buckets: list[int], replies: pa.Table | None) -> Iterator[tuple[int, Shown]]:
+        tables = self.ledger.table("observed"), self.ledger.table("promises")
+        look = _Look(uuid.uuid4().hex, self.ledger, *tables, self.asked, replies)
+        return self.passes.over(buckets, _look_at, look, Shown)
+
+
+def _count(shown: Shown, name: str) -> int:
+    return int(shown.span[name].to_numpy().sum())
 
 
 def _known(ledger: Ledger) -> Known:
     return Known(Windows(ledger.table("observed")), Promises(ledger.table("promises")))
 
 
-def _named(ledger: Ledger, known: Known, keys: pa.Table) -> pa.Table:
+def _named(ledger: Ledger, keys: pa.Table, replies: Replies | None) -> pa.Table:
     """Return the messages that rows of ``WORST_KEYS_SCHEMA`` name, and perhaps some of the same lanes."""
-    of_keys = buckets_of(keys, ledger.buckets)
+    known, of_keys = _known(ledger), buckets_of(keys, ledger.buckets)
 
     def of_bucket(bucket: int) -> list[pa.Table]:
         own = keys.filter(pa.array(of_keys == bucket))
         parts = (found for part in bucket_parts(ledger, bucket) if (found := _rows_of(part, own)) is not None)
-        return [rows_of_messages(each) for each in outcomes_of(parts, known)]
+        return [rows_of_messages(each) for each in outcomes_of(parts, known, EVERYTHING, replies)]
 
     with threads() as pool:
         found = [each for tables in pool.map(of_bucket, np.unique(of_keys).tolist()) for each in tables]
@@ -142,18 +242,6 @@ def _rows_of(part: Part, keys: pa.Table) -> Part | None:
     return TablePart(part.take(LEDGER_SCHEMA.names, np.flatnonzero(hits))) if hits.any() else None
 
 
-def _in_process(ledger: Ledger, asked: Asked, buckets: list[int], told: Told) -> Iterator[Shown]:
-    known = _known(ledger)
-
-    def one(bucket: int) -> Shown:
-        shown = shown_in(bucket_parts(ledger, bucket), known, asked, value_of(ledger, bucket))
-        told.bucket(bucket)
-        return shown
-
-    with threads() as pool:
-        yield from pool.map(one, buckets)
-
-
 @dataclass(frozen=True)
 class _Look:
     """What the tasks of one job share."""
@@ -166,23 +254,7 @@ class _Look:
     replies: pa.Table | None
 
 
-def _on_spark(session: SparkSession, ledger: Ledger, asked: Asked, buckets: list[int], told: Told) -> list[Shown]:
-    from causeway.pipeline.ledger_tasks import run_buckets
-
-    tables = ledger.table("observed"), ledger.table("promises")
-    shared = session.sparkContext.broadcast(_Look(uuid.uuid4().hex, ledger, *tables, asked, None))
-    try:
-        found = run_buckets(session, buckets, _look_at, shared, Shown)
-    finally:
-        shared.unpersist()
-    for bucket in buckets:
-        told.bucket(bucket)
-    return [found[key] for key in sorted(found)]
-
-
 def _look_at(shared: Shared, bucket: int) -> Iterable[tuple[int, Shown]]:
-    from causeway.pipeline.ledger_tasks import once
-
     look: _Look = shared.value
     known = once(look.key, lambda: Known(Windows(look.observed), Promises(look.promises)))
     replies = None if look.replies is None else once(f"{look.key} replies", lambda: Replies(look.replies))
@@ -190,4 +262,4 @@ def _look_at(shared: Shared, bucket: int) -> Iterable[tuple[int, Shown]]:
     yield 0, shown_in(parts, known, look.asked, value, replies)
 
 
-__all__ = ["figures_of", "messages_in", "messages_of"]
+__all__ = ["MessageReader", "buckets_with", "figures_of", "messages_of"]

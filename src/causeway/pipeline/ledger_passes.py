@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_store import Ledger
@@ -13,6 +14,8 @@ from causeway.pipeline.masters import cores_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Found = TypeVar("Found")
 
 EXECUTORS = ("auto", "in_process", "spark")
 
@@ -72,6 +75,48 @@ def largest_first(rows: Sequence[int], only: Iterable[int] | None = None) -> lis
     return sorted(range(len(rows)) if only is None else only, key=lambda bucket: (-rows[bucket], bucket))
 
 
+Work = Callable[[Shared, int], Iterable[tuple[int, Any]]]
+"""Given what all buckets share and the number of one, yields what its runs show, by their numbers; a function of a
+module."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """What a pass in this process shares."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes over buckets: by Spark where there is a ``session``, else in this process."""
+
+    session: SparkSession | None
+
+    def over(self, buckets: Sequence[int], work: Work, value: Any, kind: type[Found]) -> Iterator[tuple[int, Found]]:
+        """Yield what the runs of buckets show, with the number of each bucket, in the order of ``buckets``.
+
+        ``value``: what all share, picklable; ``kind``: a dataclass of tables and truth values. Raises as
+        ``ledger_tasks.run_buckets``.
+        """
+        if self.session is None:
+            with threads() as pool:
+                each = pool.map(lambda bucket: [shown for _, shown in work(Here(value), bucket)], buckets)
+                for bucket, found in zip(buckets, each, strict=True):
+                    yield from ((bucket, shown) for shown in found)
+            return
+        from causeway.pipeline.ledger_tasks import run_buckets
+
+        shared = self.session.sparkContext.broadcast(value)
+        try:
+            by_run = run_buckets(self.session, buckets, work, shared, kind)
+        finally:
+            shared.unpersist()
+        place = {bucket: number for number, bucket in enumerate(buckets)}
+        for bucket, run in sorted(by_run, key=lambda key: (place[key[0]], key[1])):
+            yield bucket, by_run[bucket, run]
+
+
 class Told:
     """How far a pass is."""
 
@@ -86,6 +131,6 @@ class Told:
 
 
 __all__ = [
-    "EXECUTORS", "MOST_THREADS", "SPARK_ROWS", "Progress", "Shared", "Told", "bucket_rows", "largest_first",
-    "opened_session", "takes_spark", "threads",
+    "EXECUTORS", "MOST_THREADS", "SPARK_ROWS", "Here", "Passes", "Progress", "Shared", "Told", "Work", "bucket_rows",
+    "largest_first", "opened_session", "takes_spark", "threads",
 ]  # fmt: skip
