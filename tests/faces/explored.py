@@ -20,7 +20,8 @@ from causeway.web.listening import Loop
 from tests.property.audit_ledgers import content, table
 
 WAIT = 60.0
-"""Seconds that something is waited for at most."""
+FIRST = 300.0
+"""Seconds that something is waited for at most, and the first look, for which loops may have to be compiled."""
 
 HOSTILE = (
     *(
@@ -77,7 +78,7 @@ def looked_at(place: str, seconds: float = 0.2) -> Live:
     """Return what has seen a lake or ledger once, and goes on."""
     live = Live(place, seconds=seconds)
     live.start()
-    until = time.monotonic() + WAIT
+    until = time.monotonic() + FIRST
     while live.newest is None and time.monotonic() < until:
         assert "no longer followed" not in live.failure, live.failure
         time.sleep(0.02)
