@@ -44,6 +44,17 @@ class _Known:
     def numbers(self) -> dict[str, int]:
         return {row["name"]: row["number"] for row in self.programs}
 
+    def copy(self) -> _Known:
+        return _Known(list(self.programs), list(self.moves), list(self.faults))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The network before any change and after each of the first ones (``stages``), and what is ``known`` of it then."""
+
+    stages: tuple[Stage, ...]
+    known: _Known
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -63,17 +74,24 @@ class Changes:
 
     def stages(self) -> list[Stage]:
         """Return the network before any change, and after each. Raises ``InvalidInput`` that names the key."""
-        known = self._known()
-        found = [self._stage(0, known)]
-        before = -1
-        for position, section in enumerate(self.sections):
-            key = f"changes[{position}]"
+        return list(self.progress(len(self.sections)).stages)
+
+    def progress(self, count: int, begun: Progress | None = None) -> Progress:
+        """Return the network after the first ``count`` changes, and how it came to that. ``begun``: the same of fewer
+        of these changes, to go on from. Raises ``InvalidInput`` that names the key."""
+        if begun is None or not 1 < len(begun.stages) <= count + 1:
+            known = self._known()
+            found = [self._stage(0, known)]
+        else:
+            known, found = begun.known.copy(), list(begun.stages)
+        for position in range(len(found) - 1, count):
+            section, key = self.sections[position], f"changes[{position}]"
+            before = self.sections[position - 1].tick if position else -1
             if section.tick <= before:
                 raise self._fail(f"{key}.tick", f"{section.tick}: must be above {before}, that of the change before")
-            before = section.tick
             self._change(known, section, key)
             found.append(self._stage(section.tick, known))
-        return found
+        return Progress(tuple(found), known)
 
     def after(self) -> tuple[Topology, list[MoveSection]]:
         """Return the chains and programs after all changes, and all moves."""
@@ -204,4 +222,4 @@ def installed_by(sections: Sequence[ChangeSection]) -> dict[str, str]:
     return found
 
 
-__all__ = ["Changes", "Stage", "installed_by"]
+__all__ = ["Changes", "Progress", "Stage", "installed_by"]

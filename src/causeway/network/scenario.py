@@ -22,8 +22,9 @@ from causeway.model.faults import Faults
 from causeway.model.section import Section
 from causeway.model.text import unknown
 from causeway.model.topology import Topology
-from causeway.network.changes import Changes, Stage, installed_by
+from causeway.network.changes import Changes, Progress, Stage, installed_by
 from causeway.network.directory import Directory, merged, own_topology
+from causeway.network.per_protocol import with_own_options
 from causeway.network.settings import (
     NOTHING_INSTALLED,
     ChainSection,
@@ -126,10 +127,17 @@ class Scenario:
 
     def stages(self, traffic: SourcedTraffic) -> list[Stage]:
         """Return the network before its changes (``[[changes]]``), and after each; ``traffic``: as of ``topology``."""
+        return self._changes(self._whole(traffic)).stages()
+
+    def progress(self, traffic: SourcedTraffic, count: int, begun: Progress | None = None) -> Progress:
+        """Return the network after its first ``count`` changes. ``begun``: the same of fewer, to go on from."""
+        return self._changes(self._whole(traffic)).progress(count, begun)
+
+    def _whole(self, traffic: SourcedTraffic) -> Topology:
         whole = merged(self._own_topology(), traffic.topology())
         if not whole.chains.num_rows:
             raise InvalidInput(f"{self.path}: chains: missing; a network has at least one chain")
-        return self._changes(whole).stages()
+        return whole
 
     def _changes(self, whole: Topology) -> Changes:
         document = self.document
@@ -203,7 +211,8 @@ def document_of(
 def scenario_from(document: Mapping[str, Any], path: str, *, programs: Collection[str] | None = None) -> Scenario:
     """Return the scenario of the tables that a file has; ``path``: of the file, for errors, and to find modules beside
     it. ``programs``: as of ``load_scenario``. Raises ``InvalidInput``."""
-    scenario = Scenario(path, validated(_document_of(_protocol_in(document, path)), dict(document), path))
+    document = with_own_options(document, _protocol_in(document, path), path)
+    scenario = Scenario(path, validated(model_of(document, path), dict(document), path))
     _check(scenario, programs)
     return scenario
 
@@ -231,6 +240,7 @@ def _protocol_in(document: Mapping[str, Any], path: str) -> str:
     return name if isinstance(name, str) else DEFAULT
 
 
+@functools.cache
 def _document_of(name: str) -> type[ScenarioDocument]:
     """Return the model of a scenario under a protocol."""
     kinds = protocol(name).fault_kinds()

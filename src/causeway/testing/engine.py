@@ -20,6 +20,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.frame import empty_frame
 from causeway.model.text import shown
 from causeway.model.topology import Topology
+from causeway.network.changes import Progress
 from causeway.network.deploy import about_of, kernel_of_stages
 from causeway.network.scenario import Scenario, scenario_from
 from causeway.network.traffic_settings import NoTrafficSection, ScriptSection
@@ -61,6 +62,7 @@ class Engine:
         self._changed: int | None = None
         self._log: tuple[int, Log] | None = None
         self._lock = RLock()
+        self._begun: Progress | None = None
 
     @classmethod
     def begun(cls, document: Document, path: str) -> Engine:
@@ -168,11 +170,13 @@ class Engine:
             changes.pop()
         document["changes"] = changes
         scenario = scenario_from(document, self.scenario.path)
-        stages = scenario.stages(scenario.traffic())
+        base = scenario.traffic()
+        begun = scenario.progress(base, len(changes) - 1, self._begun) if changes else None
+        stages = scenario.progress(base, len(changes), begun).stages
         known = self.kernel.kernels if isinstance(self.kernel, ChangingKernel) else (self.kernel,)
         kernel = kernel_of_stages(scenario, stages, known=known[:before], runner=TracedPrograms)
         self._bring_up(kernel.kernels[-1] if isinstance(kernel, ChangingKernel) else kernel)
-        self._running = _Running(document, scenario, stages[-1].topology)
+        self._running, self._begun = _Running(document, scenario, stages[-1].topology), begun
         self._changed = self.clock if len(changes) == before else None
         self.memory.change(replace(self.memory.deployment, kernel=kernel))
 
@@ -201,7 +205,7 @@ class Engine:
         memory.change(replace(memory.deployment, traffic=traffic))
         other = Engine(self._running, memory, traffic)
         other.clock, other.sends, other._changed = self.clock, list(self.sends), self._changed
-        other._rounds = dict(self._rounds)
+        other._rounds, other._begun = dict(self._rounds), self._begun
         return other
 
     def asked(self) -> Sequence[Document]:
