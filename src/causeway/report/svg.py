@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from markupsafe import Markup, escape
 
+from causeway.model.text import escaped
+
 TONES = ("a", "b", "c", "d", "e", "f", "good", "bad", "warn", "muted")
 """What colours a series; the theme says with which colour."""
 
@@ -29,15 +31,24 @@ def share(value: float) -> str:
 
 
 def element(tag: str, attributes: Mapping[str, object], content: Iterable[Markup] | Markup | str = "") -> Markup:
-    """Return an element; ``_`` in names of attributes is ``-``, and those that are None are left out."""
+    """Return an element; ``_`` in names of attributes is ``-``, and those that are None are left out. What is not
+    ``Markup`` is escaped."""
     named = Markup("").join(
-        Markup(' {}="{}"').format(key.replace("_", "-"), value if isinstance(value, str) else str(value))
+        Markup(' {}="{}"').format(key.replace("_", "-"), _neutral(str(value)))
         for key, value in attributes.items()
         if value is not None
     )
-    inner = escape(content) if isinstance(content, str) else Markup("").join(content)
+    if isinstance(content, Markup):
+        inner = content
+    else:
+        inner = escape(_neutral(content)) if isinstance(content, str) else Markup("").join(content)
     name = Markup(tag)
     return Markup("<{}{}>{}</{}>").format(name, named, inner, name)
+
+
+def _neutral(text: str) -> str:
+    """Return a text in which nothing changes how the rest is shown: controls and marks of direction as escapes."""
+    return text if text.isprintable() else "\n".join(escaped(line) for line in text.split("\n"))
 
 
 def path(points: Iterable[tuple[float, float] | None]) -> str:

@@ -1,0 +1,176 @@
+"""Pieces of pages: what charts, tables, the matrix and the words of findings make of plain data."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from markupsafe import Markup
+
+from causeway.report.charts import Bar, Series, bars, grouped_bars, histogram, sparkline, time_chart
+from causeway.report.compared import compare_page
+from causeway.report.journey import together
+from causeway.report.matrix import MOST_CHAINS, OTHERS, Figures, Pairs, folded, level, matrix
+from causeway.report.page import SCRIPT, STYLE, Section, content_security_policy, page
+from causeway.report.scale import scale_of
+from causeway.report.svg import path
+from causeway.report.tables import Column, Link, table
+from causeway.report.text import digits, in_unit, percent, safe_name, time_text
+from causeway.report.wording import CHECKS, phrase, reason_in_words
+
+AUDIT = Path(__file__).resolve().parents[2] / "docs" / "audit"
+EVIL = "<b>&\"'\u202e</b>"
+
+
+def parsed(piece: str) -> ElementTree.Element:
+    """A piece as a tree: it is well formed, and nothing in it was taken for a tag."""
+    return ElementTree.fromstring(re.sub(r"<input([^>]*)>", r"<input\1/>", str(piece).replace("</input>", "")))
+
+
+def texts(tree: ElementTree.Element, tag: str) -> list[str]:
+    return ["".join(each.itertext()) for each in tree.iter(tag)]
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "marks"),
+    [
+        ([0.0, 7.0], "count", (0, 2, 4, 6, 8)),
+        ([0.0, 1.0], "count", (0, 1)),
+        ([], "count", (0, 1)),
+        ([90.0, 5000.0], "seconds", (0, 1800, 3600, 5400)),
+        ([3e9], "bytes", (0, 2**30, 2 * 2**30, 3 * 2**30)),
+        ([0.2, 0.9], "share", (0, 0.5, 1.0)),
+    ],
+)
+def test_scales_have_round_marks(values: list[float], unit: str, marks: tuple[float, ...]) -> None:
+    scale = scale_of(values, unit)
+    assert scale.marks == pytest.approx(marks) and scale.top >= max(values, default=0)
+    assert scale.share(scale.bottom) == 0 and scale.share(scale.top) == 1
+
+
+def test_delays_that_differ_a_hundredfold_have_a_logarithmic_scale() -> None:
+    scale = scale_of([2.0, 40_000.0], "seconds")
+    assert scale.log and scale.bottom <= 2 and scale.top >= 40_000
+    shares = [scale.share(mark) for mark in scale.marks]
+    assert all(b - a >= 0.13 for a, b in pairwise(shares)) and scale.label(60.0) == "1 min"
+    assert not scale_of([0.0, 40_000.0], "seconds").log  # 0 has no place on it
+
+
+def test_a_line_ends_where_nothing_is_known_and_a_point_alone_is_seen() -> None:
+    assert path([(0, 1), (1, 2), None, (3, 4)]) == "M0 1L1 2M3 4h.01"
+
+
+def test_charts_show_what_they_are_given_as_text() -> None:
+    chart = time_chart(EVIL, [0, 10, 20], [Series(EVIL, [1, None], "a")], axis=EVIL)
+    tree = parsed(chart)
+    assert len([*tree.iter("rect")]) == 2 and not [*tree.iter("b")]
+    assert "<b>&" in texts(tree, "title")[0] and "\u202e" not in chart
+    with pytest.raises(ValueError, match="edges: must be one more than values"):
+        time_chart("x", [0, 1], [Series("y", [1, 2])])
+    with pytest.raises(ValueError, match="tone green"):
+        time_chart("x", [0, 1], [Series("y", [1], "green")])
+    drawn = histogram("Delays", [0, 1, 2, float("inf")], [5, 0, 1], unit="ticks", marks={"p99": 1.5})
+    assert texts(parsed(drawn), "title") == ["0 ticks\n5 messages", "1 tick\n0 messages", "2 ticks or more\n1 message"]
+    rows = parsed(bars("Ended", [Bar(EVIL, 4, href="#x"), Bar("b", 1, hint=EVIL)]))
+    assert [each.get("width") for each in rows.iter("rect")] == ["100%", "25%"]
+    groups = parsed(grouped_bars("G", ["a", EVIL], [Series("x", [1, None]), Series("y", [2, 4], "b")]))
+    assert len([*groups.iter("tr")]) == 4
+    assert parsed(sparkline([1, None, 3], label=EVIL)).get("aria-label") == EVIL.replace("\u202e", "\\u202e")
+
+
+def test_tables_escape_leave_out_empty_columns_and_count_what_they_leave_out() -> None:
+    columns = [Column("name", "name"), Column("empty"), Column("count", "number"), Column("more", hint=EVIL)]
+    made = table(columns, [[EVIL, None, 1234, Link(EVIL, "#lane-1")], [None, "", None, Markup("<i>x</i>")]],
+                 caption=EVIL, more=3, idents=["lane-1", None])  # fmt: skip
+    tree = parsed(made)
+    assert texts(tree, "th")[:3] == ["name", "count", "more"] and "1,234" in texts(tree, "td")
+    assert "not seen" not in made and "3 more rows not shown" in made and not [*tree.iter("b")]
+    assert "Nothing." in table(columns, [], caption="x")
+
+
+def test_the_matrix_keeps_the_chains_that_matter_and_loses_no_figure() -> None:
+    pairs: Pairs = {(f"s{n}", f"d{n}"): Figures(1, n, 0, int(n == 0), 0, float(n)) for n in range(40)}
+    pairs = {**pairs, (None, "(others)"): Figures(2, 1000, 5, 0, 0, None)}
+    cells = folded(pairs)
+    assert sum(each.messages for each in cells.values()) == sum(each.messages for each in pairs.values())
+    assert sum(each.lanes for each in cells.values()) == 42 and (OTHERS, OTHERS) in cells
+    assert ((0, "s0"), (0, "d0")) in cells  # the violated one
+    assert len({end for place in cells for end in place}) <= MOST_CHAINS
+    assert cells[(1, "not seen"), (0, "(others)")].messages == 1000  # a chain of that name is itself
+    tree = parsed(matrix(cells, ident="m"))
+    assert [each.get("value") for each in tree.iter("input")] == ["violated", "open", "latency", "messages"]
+    assert (level(0, 10), level(0.001, 10), level(10, 10)) == (0, 1, 7)
+
+
+def test_names_figures_and_times_are_fit_for_a_page() -> None:
+    assert safe_name("a\u202eb\u200fc\n\x1b[31m") == "a\\u202eb\\u200fc\\n\\x1b[31m"
+    assert len(safe_name("n" * 10_000)) == 44
+    assert digits("-12000000000000000000") == Markup(
+        '<span class="figure" title="-12,000,000,000,000,000,000">-1.2000 \u00d7 10<sup>19</sup></span>'
+    )
+    assert (percent(0.9999), percent(1e-9), percent(0.5)) == ("> 99.9 %", "< 0.1 %", "50 %")
+    assert (in_unit(None, "seconds"), in_unit(13.1134, "seconds"), in_unit(1, "ticks")) == (
+        "\u2013",
+        "13.1 s",
+        "1 tick",
+    )
+    assert (time_text(10.0), time_text(1e30)[:4], time_text(-1e30)[:4]) == ("t + 10 s", "9999", "0001")
+    assert time_text("2022-08-01T21:42:36+00:00") == "2022-08-01 21:42:36 UTC"
+
+
+def test_every_reason_of_every_check_has_words() -> None:
+    assert set(CHECKS) == {each.stem for each in AUDIT.glob("*.md")} - {"README"}
+    seen = 0
+    for check in CHECKS:
+        for line in re.findall(r"^\| (?:violated|unknown) \| (.+?) \|", (AUDIT / f"{check}.md").read_text(), re.M):
+            for reason in re.findall(r"`(\w+)`", line):
+                row = {"check": check, "reason": reason, "magnitude": 3.0, "unit": "messages"}
+                assert "is named for" not in phrase(row) and "{" not in phrase({**row, "magnitude": None}), reason
+                assert "_" not in reason_in_words(reason)
+                seen += 1
+    assert seen > 60
+    assert phrase({"check": "x", "reason": "new_one", "magnitude": None, "unit": None}) == "is named for new one"
+
+
+def test_steps_of_one_place_are_one_and_those_with_notes_stay_alone() -> None:
+    place = dict.fromkeys(("chain", "height", "tick", "time", "transaction", "code", "detail"))
+    steps = [{**place, "event": each, "notes": ["again"] if each == "c" else []} for each in "abcd"]
+    steps.append({**place, "event": "e", "notes": [], "height": 7})
+    assert [[each["event"] for each in group] for group in together(steps)] == [["a", "b"], ["c"], ["d"], ["e"]]
+
+
+def test_a_page_is_whole_and_states_by_digest_what_may_run() -> None:
+    made = page(f"x {EVIL}", [Section("one", EVIL, Markup("<p>body</p>"), EVIL)], verdict="holds", foot=[EVIL])
+    assert EVIL not in made and "<p>body</p>" in made and made.count("<script>") == 1
+    assert (
+        STYLE in made and SCRIPT in made and "unsafe" not in made and "://" not in made.replace("http://www.w3.org", "")
+    )
+    live = content_security_policy(live=True)
+    assert "connect-src 'self'" in live and "connect-src" not in content_security_policy()
+    assert (files("causeway.report") / "templates" / "theme.css").is_file()
+
+
+def test_protocols_are_put_side_by_side() -> None:
+    made = compare_page(
+        {
+            "title": EVIL,
+            "note": EVIL,
+            "columns": ["one", "two"],
+            "rows": [
+                {"what": EVIL, "unit": "ticks", "values": [2, 4], "better": "less", "group": "Latency"},
+                {"what": "how", "unit": "text", "values": [EVIL, None], "better": None, "group": "Latency"},
+            ],
+            "charts": [{"title": "Hashes", "unit": "count", "values": {"one": 1, "two": None}}],
+            "lines": [
+                {"title": "B", "axis": "tick", "unit": "count", "at": [0, 1], "series": {"one": [1], "two": [0]}}
+            ],
+            "guarantees": {"columns": ["topic", "one"], "rows": [["order", {"holds": "no", "text": EVIL}]]},
+            "faults": {"columns": ["fault", "one"], "rows": [[EVIL, "waits"]]},
+        }
+    )
+    assert "<strong>2 ticks</strong>" in made and EVIL not in made and "<b>&" not in made
+    assert made.count("<section") == 5
