@@ -300,3 +300,27 @@ def test_what_is_no_place_is_refused_before_anything_is_made(tmp_path: Path) -> 
         ingest(folder.lake, str(tmp_path / "other"), mapping())
     with pytest.raises(InvalidInput, match=r"buckets: 7: the ledger at .* has 1, for good"):
         folder.ingest(buckets=7)
+
+
+def test_rows_that_are_put_in_buckets_piece_by_piece_become_the_same_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many rows a bucket each piece is put in order by itself, with few those of many pieces are; what is in
+    memory at the end and what was set aside before are one."""
+    own = {name: field for name, field in FIELDS.items() if name != "lane"}
+    of = mapping(fields={**own, "lane": "who", "receiver": {"column": "to", "optional": True}})
+    found = []
+    for many, run_bytes in ((1 << 20, 1 << 20), (1, 1 << 20), (1, 3_000), (100, 9_000)):
+        place = tmp_path / f"{many}-{run_bytes}"
+        place.mkdir()
+        folder = Folder(place)
+        folder.write("a.csv", HEAD.replace(",at", ",at,to") + lines(0, 400).replace("\n", ",x\n"))
+        for number in range(1, 6):
+            folder.write(f"{number}.csv", HEAD + lines(400 * number - 10 * number, 400 * number + 30))
+        monkeypatch.setattr(ledger_taking, "MANY", many)
+        monkeypatch.setattr(ledger_commit, "Job", lambda *given, most=run_bytes: replace(Job(*given), run_bytes=most))
+        done = folder.ingest(of, buckets=4)
+        ledger = open_ledger(folder.lake)
+        found.append((done, [ledger.rows(bucket).to_pylist() for bucket in range(4)]))
+    assert found[0] == found[1] == found[2] == found[3]
+    assert found[0][0].rows > 500 and all(found[0][1])

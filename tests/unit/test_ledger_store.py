@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from causeway.ledger.order import buckets_of, without_repeats
@@ -18,7 +19,7 @@ from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, QUARANTINE_SC
 from causeway.model.errors import InvalidInput
 from causeway.pipeline import ledger_upkeep
 from causeway.pipeline.ledger_commits import CommitLost, Input, LedgerDamaged
-from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
+from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger, write_file
 from causeway.pipeline.ledger_upkeep import in_buckets, keep_up, sweep
 from causeway.pipeline.places import LocalPlace
 from tests.property.audit_ledgers import table
@@ -206,3 +207,26 @@ def test_a_damaged_checkpoint_is_passed_over_and_a_missing_commit_is_named(tmp_p
     manifests[-2].unlink()
     with pytest.raises(LedgerDamaged, match=f"{manifests[-2].name} is missing"):
         open_ledger(str(tmp_path))
+
+
+def test_texts_that_become_no_smaller_are_not_compressed_and_read_the_same(tmp_path: Path) -> None:
+    random = Random(7)
+    count = 5_000
+    names = {"protocol": "p", "source": "a", "destination": "b", "lane": "1", "stated_by": "test", "source_file": "f"}
+    rows = table(
+        [
+            {
+                **names, "index": index, "kind": "request", "event": "sent", "transaction": random.randbytes(32).hex(),
+                "receiver": f"0x{index % 50:040x}",
+            }
+            for index in range(count)
+        ],
+        LEDGER_SCHEMA,
+    )  # fmt: skip
+    ledger = create_ledger(str(tmp_path / "ledger"), 1)
+    file = write_file(ledger.storage, "0000000000-test", "ledger", rows, 0)
+    about = pq.ParquetFile(tmp_path / "ledger" / file.path).metadata.row_group(0)
+    columns = [about.column(number) for number in range(about.num_columns)]
+    packed = {each.path_in_schema: each.compression for each in columns}
+    assert (packed["transaction"], packed["receiver"], packed["index"]) == ("UNCOMPRESSED", "LZ4", "LZ4")
+    assert ledger.read(file).equals(rows)

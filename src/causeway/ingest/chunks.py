@@ -118,12 +118,14 @@ def pieces(
 def _cut(piece: Piece, separator: bytes | None) -> Iterator[Piece]:
     """Yield a piece in pieces of at most ``MOST_RECORDS``."""
     content = piece.content
-    if piece.broken is not None or max(content.count(b"\n"), content.count(b"\r")) <= MOST_RECORDS:
+    data = np.frombuffer(content, dtype=np.uint8)
+    ends = np.count_nonzero(data == _FEED) + (np.count_nonzero(data == _RETURN) if b"\r" in content else 0)
+    if piece.broken is not None or ends <= MOST_RECORDS:
         yield piece
         return
-    ends = record_ends(content, separator)[MOST_RECORDS - 1 :: MOST_RECORDS].tolist()
+    cuts = record_ends(content, separator)[MOST_RECORDS - 1 :: MOST_RECORDS].tolist()
     begin, before = 0, piece.end - len(content)
-    for end in [*(end for end in ends if end < len(content)), len(content)]:
+    for end in [*(end for end in cuts if end < len(content)), len(content)]:
         yield Piece(content[begin:end], None, before + end)
         begin = end
 

@@ -140,7 +140,8 @@ def _csv_table(
 
     chosen = [name for name in names if name in wanted]
     # Arrow hands the handler texts, and prints a trace where it cannot make one of a record's bytes.
-    handler = refuse if _is_utf8(content) else None
+    utf8 = _is_utf8(content)
+    handler = refuse if utf8 else None
 
     def read(kinds: dict[str, pa.DataType]) -> pa.Table:
         wrong.clear()
@@ -157,6 +158,7 @@ def _csv_table(
             convert_options=pa_csv.ConvertOptions(
                 column_types=kinds,
                 include_columns=chosen,
+                check_utf8=not utf8,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=True,
                 null_values=[""],

@@ -73,18 +73,20 @@ def take_file(
     chunk: int = CHUNK,
     part: Part = WHOLE,
     threads: int = THREADS,
+    then: Callable[[Taken], Taken] | None = None,
 ) -> Iterator[Taken]:
     """Yield what becomes of the records of a file, or of a part of it, in their order.
 
     ``stream``: its bytes, from the beginning on (of Parquet, and of a part: one that can be moved in); ``file``: its
-    name; ``size``: its length. Raises ``BadFile`` for a file that is not of the mapping's format, or lacks a column.
+    name; ``size``: its length; ``then``: what the threads make of each piece of it. Raises ``BadFile`` for a file that
+    is not of the mapping's format, or lacks a column.
     """
     if mapping.format_of(file) == "parquet":
         known = partial(names_as_known, mapping=mapping, where=file)
         source = ParquetSource(stream, file, size, named_columns(mapping), known)
         plan = plan_for(mapping, file, source.names)
         groups = source.columns(plan.columns, part.begin, source.groups if part.end is None else part.end)
-        for taken in _in_threads(groups, plan.take, threads):
+        for taken in _in_threads(groups, plan.take if then is None else lambda found: then(plan.take(found)), threads):
             yield taken.moved(part.first)
         return
     content = unpacked(stream, file, size)
@@ -100,7 +102,8 @@ def take_file(
     before = part.first
 
     def take(piece: Piece) -> Taken:
-        return replace(plan.take(columns(piece)), end=piece.end)
+        taken = replace(plan.take(columns(piece)), end=piece.end)
+        return taken if then is None else then(taken)
 
     for taken in _in_threads(found, take, threads):
         yield taken.moved(before)

@@ -31,7 +31,8 @@ class Taken:
 
     ``records``: how many; ``taken``: of which there are rows; ``ignored``: that the mapping says are no events;
     ``blank``: lines with nothing on them; the others are in quarantine, one row each. ``end``: where they end in their
-    file, of text that is not packed. ``value``: movements of value.
+    file, of text that is not packed. ``value``: movements of value. ``buckets``: of the rows of ``ledger``, whose order
+    is that of their buckets then, which there are and how many rows each has; None: they are in the records' order.
     """
 
     ledger: pa.Table
@@ -42,6 +43,7 @@ class Taken:
     blank: int
     end: int = 0
     value: pa.Table = dataclasses.field(default_factory=VALUE_SCHEMA.empty_table)
+    buckets: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     def moved(self, first: int) -> Taken:
         """Return the same of records before which ``first`` others stand in their file."""

@@ -19,6 +19,7 @@ MOST_DEPTH = 64
 """Objects and lists within each other in a line."""
 
 _TABLE = written("int64", 2)
+_UPPER_A, _UPPER_Z, _SMALL = np.uint8(65), np.uint8(90), np.uint8(32)
 
 
 @compiled(allocates=False)
@@ -344,8 +345,13 @@ def append_texts(data: Any, starts: Any, stops: Any, valid: Any, number: Any, en
             out[end], out[end + 1] = 48, 120
             end += 2
             small = True
-        for place in range(at, stop):
-            byte = data[place]
-            out[end] = byte + 32 if small and 65 <= byte <= 90 else byte
-            end += 1
-        ends[row] = end
+        # Places that cannot be below 0 need no look at whether they count from the end: the loop becomes a vector's.
+        count, begin, put = np.uint64(stop - at), np.uint64(at), np.uint64(end)
+        if small:
+            for place in range(count):
+                byte = data[begin + place]
+                out[put + place] = byte | _SMALL if _UPPER_A <= byte <= _UPPER_Z else byte
+        else:
+            for place in range(count):
+                out[put + place] = data[begin + place]
+        ends[row] = end + stop - at

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -88,8 +89,9 @@ class InThreads:
             if progress is not None:
                 progress(count)
 
+        own = replace(job, run_bytes=job.run_bytes * threads)  # as many rows are in memory as if each had a file
         with _Pool(workers + 1, left.stop) as pool:
-            found = [pool.submit(stage, job, left, threads, keep=True, progress=told) for _ in range(workers)]
+            found = [pool.submit(stage, own, left, threads, keep=True, progress=told) for _ in range(workers)]
             known = [pool.submit(digest, source) for source in digests]
             return pool.results(found), pool.results(known)
 

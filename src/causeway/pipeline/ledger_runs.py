@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,9 @@ PLAIN_BYTES = 1 << 30
 SORTED_BYTES = 512 << 20
 """Bytes of rows of a bucket that are sorted together: with more of them it gets several files."""
 
+
+Spread = tuple[tuple[int, ...], tuple[int, ...]]
+"""Buckets, ascending, and how many rows each has."""
 
 _NEEDED = {*LANE, "index", "message_id", "chain", "height"}
 """Columns that say in which bucket a row is. Others are left out of a run where nobody saw them."""
@@ -62,39 +66,43 @@ class RunWriter:
         self._storage, self._folder, self._buckets, self._most = storage, folder, buckets, run_bytes
         self._table = table
         self._parts: list[pa.Table] = []
+        self._spread: list[Run] = []
         self._bytes = self.taken = 0
         self._runs: list[Run] = []
         self._aside_bytes = 0
 
-    def add(self, rows: pa.Table) -> None:
-        """Take rows of the table."""
+    def add(self, rows: pa.Table, buckets: Spread | None = None) -> None:
+        """Take rows of the table. ``buckets``: as of ``spread``, of rows that are in that order."""
         if rows.num_rows:
-            self._parts.append(rows)
-            self._bytes += rows.nbytes
+            seen = _without_nulls(rows)
+            if buckets is None:
+                self._parts.append(rows)
+            else:
+                self._spread.append(Run(*buckets, seen.nbytes, None, seen, self._table))
+            self._bytes += seen.nbytes
             self.taken += rows.num_rows
             if self._bytes >= self._most:
-                self._runs.append(self._aside(self._run()))
+                self._runs.append(self._aside(self._whole()))
 
     def end(self, *, keep: bool) -> list[Run]:
         """Return all runs. ``keep``: the last one may stay in memory."""
-        if self._parts:
-            run = self._run()
+        if keep and not self._parts:
+            return [*self._runs, *self._spread]
+        if self._parts or self._spread:
+            run = self._whole()
             self._runs.append(run if keep else self._aside(run))
         return self._runs
 
-    def _run(self) -> Run:
-        rows = pa.concat_tables(self._parts)
-        self._parts, self._bytes = [], 0
-        names = rows.schema.names
-        rows = whole(rows.select([name for name in names if name in _NEEDED or rows[name].null_count < rows.num_rows]))
-        if self._buckets == 1:
-            return Run((0,), (rows.num_rows,), rows.nbytes, None, rows, self._table)
-        place = LAYOUTS[self._table].buckets_of if self._table in LAYOUTS else buckets_of
-        of_rows = place(rows, self._buckets)
-        counts = np.bincount(of_rows, minlength=self._buckets)
-        rows = gathered(rows, np.argsort(of_rows, kind="stable"))
-        present = np.flatnonzero(counts)
-        return Run(tuple(present.tolist()), tuple(counts[present].tolist()), rows.nbytes, None, rows, self._table)
+    def _whole(self) -> Run:
+        """Return all rows that were not set aside, as one run."""
+        rows, spread = self._parts, self._spread
+        self._parts, self._spread, self._bytes = [], [], 0
+        made = [] if not rows else [self._run(pa.concat_tables(rows))]
+        return _joined([*spread, *made]) if spread else made[0]
+
+    def _run(self, rows: pa.Table) -> Run:
+        rows, (buckets, counts) = spread(whole(_without_nulls(rows)), self._buckets, self._table)
+        return Run(buckets, counts, rows.nbytes, None, rows, self._table)
 
     def _aside(self, run: Run) -> Run:
         assert run.rows is not None
@@ -115,13 +123,47 @@ class RunWriter:
         return Run(run.buckets, run.counts, run.bytes, path, None, self._table)
 
 
+def spread(rows: pa.Table, buckets: int, table: str = "ledger") -> tuple[pa.Table, Spread]:
+    """Return rows of a table in the order of their buckets, which those are, ascending, and how many rows each has."""
+    if buckets == 1:
+        return rows, ((0,), (rows.num_rows,))
+    of_rows = (LAYOUTS[table].buckets_of if table in LAYOUTS else buckets_of)(rows, buckets)
+    counts = np.bincount(of_rows, minlength=buckets)
+    present = np.flatnonzero(counts)
+    rows = gathered(rows, np.argsort(of_rows, kind="stable"))
+    return rows, (tuple(present.tolist()), tuple(counts[present].tolist()))
+
+
+def _without_nulls(rows: pa.Table) -> pa.Table:
+    """Return rows without the columns of which nobody saw anything."""
+    names = rows.schema.names
+    return rows.select([name for name in names if name in _NEEDED or rows[name].null_count < rows.num_rows])
+
+
+def _joined(runs: Sequence[Run]) -> Run:
+    """Return runs that are in memory as one, the rows of each bucket in their order."""
+    counts: Counter[int] = Counter()
+    for run in runs:
+        counts.update(dict(zip(run.buckets, run.counts, strict=True)))
+    buckets = sorted(counts)
+    parts = []
+    for bucket in buckets:
+        for run in runs:
+            if bucket in run.buckets:
+                place = run.buckets.index(bucket)
+                assert run.rows is not None
+                parts.append(run.rows.slice(sum(run.counts[:place]), run.counts[place]))
+    rows = whole(pa.concat_tables(parts, promote_options="default"))
+    return Run(tuple(buckets), tuple(counts[each] for each in buckets), rows.nbytes, None, rows, runs[0].table)
+
+
 def settle(storage: Storage, name: str, bucket: int, runs: Sequence[Run]) -> list[StoredFile]:
     """Write the rows of a bucket as files of the ledger, each sorted and without repeats: one, if they are not too
     many. ``name``: what the files are called, as of ``write_file``."""
     files = []
     for number, parts in enumerate(_batches(storage, bucket, runs)):
         table = runs[0].table
-        rows = in_order(pa.concat_tables([filled(part, table) for part in parts]), table)
+        rows = in_order(filled(pa.concat_tables(parts, promote_options="default"), table), table)
         files.append(write_file(storage, f"{name}-{number:03}", table, rows, bucket))
     return files
 
@@ -207,4 +249,4 @@ class Ranged(io.RawIOBase):
         return found
 
 
-__all__ = ["Ranged", "Run", "RunWriter", "filled", "in_order", "rows_of", "settle"]
+__all__ = ["Ranged", "Run", "RunWriter", "Spread", "filled", "in_order", "rows_of", "settle", "spread"]

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.ledger.chain_order import LAYOUTS
+from causeway.ledger.limbs import slices_of
 from causeway.ledger.order import MOST_BUCKETS, buckets_of, without_repeats
 from causeway.ledger.schema import BOUNDED, DELTAS
 from causeway.model.errors import InvalidInput
@@ -55,6 +56,10 @@ LOOSE = -1
 
 LOOSE_TABLES = ("ledger", "value")
 """Tables that have such files."""
+
+_LOOKS, _LOOKED_AT, _WORTH = 8, 512, 0.9
+"""At so many places of a column so many rows are looked at, and compressed to at most this part of them or not at all.
+"""
 
 _INLINE = 256
 """Inputs of a commit that its manifest names itself; more of them are a file."""
@@ -368,11 +373,25 @@ def write_file(
     first = next(parts, schema_of(table).empty_table())
     deltas, bounded = ([name for name in names if name in first.schema.names] for names in (DELTAS, BOUNDED))
     count = size = 0
-    with storage.parquet_writer(path, first.schema, sync=False, deltas=deltas, statistics=bounded) as sink:
+    plain = [name for name, kind in zip(first.schema.names, first.schema.types, strict=True)
+             if pa.types.is_string(kind) and not _is_compressible(first[name])]  # fmt: skip
+    with storage.parquet_writer(path, first.schema, sync=False, deltas=deltas, statistics=bounded, plain=plain) as sink:
         for part in itertools.chain([first], parts):
             sink.write_table(part, row_group_size=ROW_GROUP)
             count, size = count + part.num_rows, size + part.nbytes
     return StoredFile(path, table, bucket, count, sink.seal, size)
+
+
+def _is_compressible(column: pa.ChunkedArray) -> bool:
+    """Return whether compressing a column of texts is worth its time: a look at some of them tells. Digests are not."""
+    sizes = [0, 0]
+    for begin in range(0, len(column), max(len(column) // _LOOKS, _LOOKED_AT)):
+        some = column.slice(begin, _LOOKED_AT).combine_chunks()
+        data, offsets = slices_of(some)
+        content = data[offsets[0] : offsets[-1]].tobytes()
+        if content:
+            sizes = [sizes[0] + len(content), sizes[1] + len(pa.compress(content, "lz4", asbytes=True))]
+    return sizes[1] <= _WORTH * sizes[0]
 
 
 def _has(files: Sequence[StoredFile], table: str) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from causeway.ingest.taking import Taken
 from causeway.ingest.windows import Seen
 from causeway.ledger.schema import QUARANTINE_SCHEMA
 from causeway.pipeline.ledger_commits import STAGING
-from causeway.pipeline.ledger_runs import RUN_BYTES, Run, RunWriter, settle
+from causeway.pipeline.ledger_runs import RUN_BYTES, Run, RunWriter, settle, spread
 from causeway.pipeline.ledger_sources import Source
 from causeway.pipeline.ledger_store import StoredFile, write_file
 from causeway.pipeline.storage import Storage
@@ -27,6 +27,9 @@ PART_BYTES = 64 << 20
 
 QUARANTINE_BYTES = 32 << 20
 """Bytes of records that were set aside, before they are written."""
+
+MANY = 1 << 10
+"""Rows a bucket, from which on those of a piece are put in order at once: with fewer, those of many pieces are."""
 
 Progress = Callable[[int], None]
 """Told how many bytes more were read."""
@@ -131,7 +134,9 @@ class _Staging:
         records, read, last = 0, 0, None
         with source.open() as stream, source.said():
             text = self._job.mapping.format_of(source.path) != "parquet"
-            for taken in take_file(stream, source.name, source.size, self._job.mapping, part=part, threads=threads):
+            for taken in take_file(
+                stream, source.name, source.size, self._job.mapping, part=part, threads=threads, then=self._spread
+            ):
                 self._count(taken)
                 records, last = records + taken.records, taken
                 if self._progress is not None:
@@ -148,6 +153,14 @@ class _Staging:
             staged.ends[source.name] = last.end
             staged.whole[source.name] = _ends_whole(last)
 
+    def _spread(self, taken: Taken) -> Taken:
+        """Return records with their rows in the order of the buckets, where each has many of them."""
+        buckets = self._job.buckets
+        if taken.ledger.num_rows < MANY * buckets:
+            return taken
+        rows, found = spread(taken.ledger, buckets)
+        return replace(taken, ledger=rows, buckets=found)
+
     def _count(self, taken: Taken) -> None:
         staged = self._staged
         staged.counts.update(
@@ -161,7 +174,7 @@ class _Staging:
             if self._aside >= QUARANTINE_BYTES:
                 self._set_aside()
         staged.seen.add(taken.ledger)
-        self._rows.add(taken.ledger)
+        self._rows.add(taken.ledger, taken.buckets)
         staged.seen.add_value(taken.value)
         self._moved.add(taken.value)
 

@@ -211,6 +211,7 @@ class Storage:
         at_once: bool = False,
         statistics: Sequence[str] = (),
         deltas: Sequence[str] = (),
+        plain: Sequence[str] = (),
     ) -> Iterator[ParquetSink]:
         """Open a Parquet file for writing row group by row group; when the block ends, it is sealed and the disk keeps
         it (``sync``). Its pages carry checksums, for readers that know no seals.
@@ -218,7 +219,7 @@ class Storage:
         ``dictionary``: columns with few different values, beside those that are dictionaries already. ``at_once``: it
         is small; it is written when it is whole, in one piece and not in the 20 to 30 that the format gives.
         ``statistics``: as of ``write_table``. ``deltas``: columns of whole numbers or times of which neighbours lie
-        close together.
+        close together. ``plain``: columns that are not compressed.
         """
         bodies = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_binary(kind)]
         texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_dictionary(kind)]
@@ -229,7 +230,9 @@ class Storage:
                 pa.PythonFile(sealing, mode="w") if buffer is None else buffer,
                 schema,
                 # Snappy passes over bodies that cannot be made smaller; lz4 beats a dictionary for numbers.
-                compression={name: "snappy" if name in bodies else "lz4" for name in schema.names} if bodies else "lz4",
+                compression={
+                    name: "none" if name in plain else "snappy" if name in bodies else "lz4" for name in schema.names
+                },
                 use_dictionary=[*texts, *dictionary] or False,
                 write_statistics=[*statistics] or False,
                 column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED") or None,
