@@ -63,15 +63,11 @@ def figures_from(shown: Shown, messages_of: MessagesOf) -> Figures:
         unit = TICKS if axis == flow.TICK else SECONDS
     [span] = shown.span.to_pylist() or [dict.fromkeys(shown.span.schema.names)]
     fees = fees_together([shown.fees])
-    ends = (
-        span["last_tick"],
-        None if span["last_time"] is None else shown.span["last_time"].cast(pa.int64())[0].as_py(),
-    )
+    ends = span["last_tick"], span["last_time"]
     totals = {name: pc.sum(shown.lanes[name]).as_py() or 0 for name in COUNTED}
     totals |= {"lanes": _real_lanes(shown.lanes), "rows": span["rows"] or 0}
     totals["unplaced"] = (span["without_tick"] if axis == flow.TICK else span["without_time"]) or 0
-    [shown_span] = plain_rows(shown.span) or [span]
-    totals |= {name: shown_span[name] for name in ("first_tick", "last_tick", "first_time", "last_time")}
+    totals |= {name: span[name] for name in ("first_tick", "last_tick")} | _times(span)
     worst = worst_in_unit(shown.worst, unit)
     return Figures(
         lanes=_lanes(shown, of_lanes, fees, unit, *ends),
@@ -85,6 +81,13 @@ def figures_from(shown: Shown, messages_of: MessagesOf) -> Figures:
         chains=chains_of(shown.chains, shown.lanes),
         totals={**totals, "unit": unit},
     )
+
+
+def _times(span: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ends of the ledger in time; None as well where they are in none of Python's years."""
+    names = ("first_time", "last_time")
+    [found] = plain_rows(pa.table([pa.array([span[name]], pa.timestamp("us", "UTC")) for name in names], names))
+    return found
 
 
 def _real_lanes(lanes: pa.Table) -> int:

@@ -31,17 +31,23 @@ from causeway.figures.replies import Replies, naming_in
 from causeway.figures.where import EVERYTHING, Where
 from causeway.figures.worst import WORST, WORST_KEYS_SCHEMA, worst_in, worst_together
 
-_TIME = pa.timestamp("us", "UTC")
+_ENDS = (("tick", pa.uint64()), ("time", pa.int64()))
 
 SPAN_SCHEMA = pa.schema(
     [
         *(pa.field(name, pa.int64(), nullable=False) for name in ("rows", "without_tick", "without_time")),
         *(pa.field(name, pa.int64(), nullable=False) for name in ("unanswered", "naming")),
-        *(("first_tick", pa.uint64()), ("last_tick", pa.uint64()), ("first_time", _TIME), ("last_time", _TIME)),
+        *(
+            ("first_tick", pa.uint64()),
+            ("last_tick", pa.uint64()),
+            ("first_time", pa.int64()),
+            ("last_time", pa.int64()),
+        ),
     ]
 )
 """A row a piece: rows; messages that were sent at no tick or time that was seen; requests that were sent and neither
-acknowledged nor timed out, and receipts of responses that name what they answer; the ends of the ledger in it."""
+acknowledged nor timed out, and receipts of responses that name what they answer; the ends of the ledger in it, times
+in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +153,10 @@ def _span(part: Part) -> pa.Table:
     ends: dict[str, Any] = {"rows": part.num_rows, "without_tick": 0, "without_time": 0}
     ends |= {"unanswered": 0, "naming": 0}
     for name in ("tick", "time"):
-        extent = pc.min_max(rows[name])
+        column = rows[name].cast(pa.int64()) if name == "time" else rows[name]
+        extent = pc.min_max(column).as_py()
         ends |= {f"first_{name}": extent["min"], f"last_{name}": extent["max"]}
-    return pa.table([pa.array([value]).cast(SPAN_SCHEMA.field(name).type) for name, value in ends.items()], SPAN_SCHEMA)
+    return pa.Table.from_pylist([ends], SPAN_SCHEMA)
 
 
 def _spans(parts: Sequence[pa.Table]) -> pa.Table:

@@ -1,0 +1,68 @@
+"""Figures of a stored ledger in this process and on Spark: the same to the last row."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import causeway as cw
+from benchmarks.audit.stored import write_ledger
+from benchmarks.audit.workload import Workload
+from causeway.figures.where import Where
+from causeway.network import selections
+from causeway.pipeline import ledger_passes, ledger_tasks
+from causeway.pipeline.ledger_figures import figures_of
+from causeway.pipeline.ledger_store import LedgerDamaged, open_ledger
+from tests.unit.test_figures import stored, there_and_back
+
+
+def test_who_counts_makes_no_difference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ledger(Workload(8_000, 20), str(tmp_path / "large"), 4, 2)
+    stored(tmp_path / "small", there_and_back(), [{"lane": "asks", "promise": "answered"}])
+    jobs: list[list[int]] = []
+    run = ledger_tasks.run_buckets
+
+    def watched(session: SparkSession, buckets: list[int], *more: Any) -> Any:
+        jobs.append(buckets)
+        return run(session, buckets, *more)
+
+    monkeypatch.setattr(ledger_tasks, "run_buckets", watched)
+    for place, where, looks in (("large", Where(), 1), ("small", Where.of(lane="asks"), 4)):
+        ledger = open_ledger(str(tmp_path / place))
+        told: list[int] = []
+        jobs.clear()
+        found = figures_of(
+            ledger, where=where, by_lane=True, session=spark, progress=lambda done, of: told.append(done)
+        )
+        assert len(jobs) == looks and told[-1] == found.totals["rows"]
+        for cores in (1, 3):
+            monkeypatch.setattr(ledger_passes, "cores_here", lambda cores=cores: cores)
+            here = figures_of(ledger, where=where, by_lane=True, executor="in_process")
+            for name in (field.name for field in fields(found)):
+                one, other = getattr(found, name), getattr(here, name)
+                assert one.equals(other) if isinstance(one, pa.Table) else one == other, name
+
+
+def test_messages_are_a_frame_of_the_users_session(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selections, "FEW_ROWS", 0)  # so that the session is used for figures, too
+    with cw.open(stored(tmp_path / "ledger", there_and_back(), [{"lane": "asks", "promise": "answered"}])) as opened:
+        frame = opened.calls.spark()
+        counted = frame.groupBy("outcome").count().orderBy("outcome").collect()
+        assert [tuple(row) for row in counted] == [("answered", 3), ("pending", 2), ("refunded", 1), ("rejected", 2)]
+        assert frame.agg(F.sum("round_trip_seconds")).collect()[0][0] == 9.0 * sum(range(1, 7))
+        assert opened.calls.where(outcome="pending").spark().count() == 2
+        assert (
+            opened.lanes.spark().where("pending > 0").count() == opened.lanes.where(lane="asks").arrow().num_rows == 1
+        )
+        path = next(Path(opened.place).rglob("*.parquet"))
+        path.write_bytes(b"PAR1" + path.read_bytes()[4:-1] + b"2")
+        with pytest.raises(LedgerDamaged):
+            _ = opened.where(kind="request").figures
