@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 
 from causeway.audit import passing
+from causeway.audit.answering import records_of
 from causeway.audit.auditing import Audit
+from causeway.audit.bucket import Bucket
+from causeway.audit.parts import Run
 from causeway.ledger.chain_order import header_buckets, sorted_headers, sorted_watermarks, watermark_buckets
 from causeway.ledger.order import without_repeats
 from causeway.ledger.schema import (
@@ -20,13 +23,20 @@ from causeway.ledger.schema import (
     VALUE_SCHEMA,
     WATERMARKS_SCHEMA,
 )
-from causeway.pipeline import kept_buckets, ledger_following, ledger_upkeep, ledger_watch
+from causeway.pipeline import (
+    bucket_runs,
+    followed_answers,
+    followed_rows,
+    ledger_following,
+    ledger_upkeep,
+    ledger_watch,
+)
 from causeway.pipeline.ledger_audit import audit_ledger
-from causeway.pipeline.ledger_parts import bucket_parts
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
 from causeway.pipeline.ledger_upkeep import in_buckets, keep_up
 from causeway.pipeline.ledger_watch import LedgerWatch
 from tests.property.audit_ledgers import Case, by_chance, table
+from tests.spec.audit.ledger import Row
 
 BUCKETS = 4
 LIMIT = 1000
@@ -71,7 +81,7 @@ def committed(ledger: Ledger, case: Case, random: Random, left: list[int]) -> Le
 def alike(one: Audit, other: Audit) -> None:
     assert one.checks == other.checks
     for name in ("violations", "completeness", "lanes", "sums", "abroad"):
-        assert getattr(one, name).equals(getattr(other, name)), name
+        assert getattr(one, name).to_pylist() == getattr(other, name).to_pylist(), name
 
 
 SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))]
@@ -86,12 +96,16 @@ def test_each_look_shows_what_an_audit_of_all_shows(seed: int, tmp_path: Path, m
         (ledger_upkeep, "LEAST", random.choice((2, 4096))),
         (ledger_following, "_COMMITS", random.choice((1, 1000))),
         (passing, "WAITING", random.choice((1, 1000))),
+        (followed_rows, "RECENT_ROWS", 1),
+        (followed_rows, "LEAST_RECENT", random.choice((1, 2, 5, 4096))),
+        (followed_rows, "HEIGHTS_BITS", random.choice((0, 12))),
+        (bucket_runs, "OPEN_KEPT", random.choice((0, 1, 256))),
     ):
         monkeypatch.setattr(module, name, value)
     few_at_a_time = seed % 2
     if few_at_a_time:
-        monkeypatch.setattr(kept_buckets, "ROWS_AGAIN", 1)
-        monkeypatch.setattr(kept_buckets, "SHARE_AGAIN", 1 << 40)
+        monkeypatch.setattr(followed_rows, "ROWS_AGAIN", 1)
+        monkeypatch.setattr(followed_rows, "SHARE_AGAIN", 1 << 40)
     case = by_chance(random)
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
     left = random.sample(range(len(case.rows)), len(case.rows))
@@ -103,9 +117,14 @@ def test_each_look_shows_what_an_audit_of_all_shows(seed: int, tmp_path: Path, m
             assert few_at_a_time or not watched.behind
             while watched.behind:
                 behind, watched = watched.behind, watch.look()
-                assert watched is not None and watched.behind < behind
+                assert watched is not None and watched.behind <= behind
             assert watch.look() is None
-            alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=LIMIT))
+            whole = audit_ledger(open_ledger(ledger.storage.uri), limit=LIMIT)
+            alike(watched.audit, whole)
+            with LedgerWatch(ledger.storage.uri, LIMIT) as another:
+                begun = another.look()
+                assert begun is not None
+                alike(begun.audit, whole)
 
 
 def test_what_a_second_look_finds_is_found_anew_when_other_buckets_tell_it_otherwise(tmp_path: Path) -> None:
@@ -133,45 +152,146 @@ def test_what_a_second_look_finds_is_found_anew_when_other_buckets_tell_it_other
             commit((elsewhere, "acknowledged", 15))
 
 
-def test_only_buckets_with_something_new_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    passed: list[int] = []
+LANE = {"protocol": "p", "source": "a", "destination": "b", "lane": "x", "kind": "request", "stated_by": "test"}
+WINDOWS = [
+    {"chain": chain, "first_height": 0, "first_time": 0, "last_height": 10**6, "last_time": 10**6, "how": "declared",
+     "stated_by": "test"}
+    for chain in "ab"
+]  # fmt: skip
 
-    def counted(ledger: Ledger, bucket: int) -> object:
-        passed.append(bucket)
-        return bucket_parts(ledger, bucket)
 
-    monkeypatch.setattr(ledger_watch, "bucket_parts", counted)
-    lane = {"protocol": "p", "source": "a", "destination": "b", "lane": "x", "kind": "request", "stated_by": "test"}
+def of_lane(index: int, event: str, at: int, **others: object) -> Row:
+    chain = "b" if event == "received" else "a"
+    return {**LANE, "index": index, "event": event, "chain": chain, "height": at, "time": at, **others}
+
+
+def add(ledger: Ledger, rows: list[Row], last: int = 10**6, kept: float = 0.0) -> Ledger:
+    """Commit rows, and windows of both chains up to a height."""
+    writer = LedgerWriter(ledger)
+    for bucket, mine in by_bucket(table(rows, LEDGER_SCHEMA), ledger.buckets).items():
+        writer.write("ledger", without_repeats(mine), bucket)
+    windows = [{**row, "last_height": last, "last_time": last} for row in WINDOWS]
+    writer.write("observed", table(windows, OBSERVED_SCHEMA))
+    return keep_up(ledger.after(writer.commit([], {})), kept=kept)
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each run had that was passed over."""
+    found: list[int] = []
+
+    def counted(rows: Run, *others: object) -> object:
+        found.append(rows.num_rows)
+        return passing.pass_run(rows, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(followed_rows, "pass_run", counted)
+    return found
+
+
+def test_only_buckets_with_something_new_are_passed_over(tmp_path: Path, passed: list[int]) -> None:
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
 
     def commit(ledger: Ledger, segments: range, last: int, *events: str) -> Ledger:
-        rows = [
-            {**lane, "index": segment << 18, "event": event, "chain": "a" if event != "received" else "b", "height": at}
-            for segment in segments
-            for at, event in enumerate(events)
-        ]
-        writer = LedgerWriter(ledger)
-        for bucket, mine in by_bucket(table(rows, LEDGER_SCHEMA), BUCKETS).items():
-            writer.write("ledger", without_repeats(mine), bucket)
-        windows = [
-            {"chain": chain, "first_height": 0, "last_height": last, "how": "inferred", "stated_by": "test"}
-            for chain in "ab"
-        ]
-        writer.write("observed", table(windows, OBSERVED_SCHEMA))
-        return ledger.after(writer.commit([], {}))
+        rows = [of_lane(segment << 18, event, at) for segment in segments for at, event in enumerate(events)]
+        return add(ledger, rows, last)
 
     whole = ("sent", "received", "acknowledged")
     with LedgerWatch(ledger.storage.uri) as watch:
         ledger = commit(ledger, range(40), 3, *whole)
-        assert watch.look() is not None and sorted(passed) == [*range(BUCKETS)]
+        assert watch.look() is not None and len(passed) == BUCKETS
         # One message more, in one bucket; the windows have grown, but nothing is missing elsewhere.
         passed.clear()
         ledger = commit(ledger, range(40, 41), 4, "sent")
         assert watch.look() is not None and len(passed) == 1
         # It is still open, so its bucket is looked at with the windows that there are.
-        (open_in,) = passed
         passed.clear()
         ledger = commit(ledger, range(41, 42), 5, *whole)
-        assert watch.look() is not None and open_in in passed and len(passed) <= 2
+        assert watch.look() is not None and 1 <= len(passed) <= 2
         passed.clear()
         assert watch.look() is None and not passed
+
+
+def test_a_look_costs_as_much_as_what_is_new_however_much_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed: list[int]
+) -> None:
+    for module, setting, value in (
+        (followed_rows, "RECENT_ROWS", 64),
+        (followed_rows, "LEAST_RECENT", 64),
+        (ledger_upkeep, "EVERY", 5),
+        (ledger_upkeep, "TOGETHER", 3),
+    ):
+        monkeypatch.setattr(module, setting, value)
+    read: list[int] = []
+
+    def counted(own: Bucket, *others: object) -> object:
+        read.append(len(own.columns))
+        return records_of(own, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(followed_answers, "records_of", counted)
+    ledger = create_ledger(str(tmp_path / "ledger"), 1)
+    costs = []
+    with LedgerWatch(ledger.storage.uri, LIMIT) as watch:
+        for step in range(24):
+            passed.clear()
+            read.clear()
+            rows = []
+            for number in range(10 * step, 10 * step + 10):
+                name: Row = {"message_id": f"m{number}"}
+                rows += [of_lane(number, "sent", number, **name), of_lane(number, "received", number + 1, **name)]
+                if number != 7:  # whose answer never comes
+                    back: Row = {"source": "b", "destination": "a", "kind": "response", "answers": f"m{number}"}
+                    rows.append(of_lane(number, "sent", number + 1, **back) | {"chain": "b"})
+                    rows.append(of_lane(number, "received", number + 2, **back) | {"chain": "a"})
+            ledger = add(ledger, rows, 10 * step + 12, ledger_upkeep.KEPT_SECONDS)
+            watched = watch.look()
+            assert watched is not None and not watched.behind
+            costs.append(sum(passed) + sum(read))
+        assert watched is not None
+        alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=LIMIT))
+    assert max(costs[16:]) <= max(costs[:10]) < 24 * len(rows)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+def test_answers_that_come_late_or_twice_or_to_nothing_are_found_wherever_their_requests_are(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(seed)
+    for module, setting, value in (
+        (followed_rows, "RECENT_ROWS", 1),
+        (followed_rows, "LEAST_RECENT", random.choice((4, 12))),
+        (bucket_runs, "OPEN_KEPT", random.choice((1, 256))),
+        (ledger_upkeep, "TOGETHER", 3),
+    ):
+        monkeypatch.setattr(module, setting, value)
+    rows = []
+    for number in range(40):
+        name: Row = {"message_id": f"m{number}"}
+        at = 10 * number
+        rows.append((at, of_lane(number, "sent", at, **name)))
+        for turn in range(random.choice((0, 1, 1, 1, 1, 2))):
+            came = at + random.choice((3, 5, 400))
+            back: Row = {"source": "b", "destination": "a", "kind": "response", "answers": f"m{number}"}
+            back |= {"lane": random.choice("xy"), "message_id": f"r{number}/{turn}"}
+            rows.append((came, of_lane(2 * number + turn, "received", came, **back) | {"chain": "a"}))
+        if random.random() < 0.1:
+            came = at + random.choice((2, 300))
+            rows.append((came, of_lane(number, random.choice(("acknowledged", "sent", "reverted")), came, **name)))
+    del rows[random.randrange(len(rows))]
+    rows.sort(key=lambda row: row[0])
+    ledger = create_ledger(str(tmp_path / "ledger"), random.choice((1, 2)))
+    writer = LedgerWriter(ledger)
+    promised = [{"promise": "answered", "number": random.choice((50, 1000)), "stated_by": "test"}]
+    writer.write("promises", table(promised, PROMISES_SCHEMA))
+    ledger = ledger.after(writer.commit([], {}))
+    most_done = 0
+    with LedgerWatch(ledger.storage.uri, LIMIT) as watch:
+        for begin in range(0, len(rows), 9):
+            some = rows[begin : begin + 9]
+            ledger = add(ledger, [row for _, row in some], some[-1][0] + random.choice((0, 30)))
+            watched = watch.look()
+            while watched is not None and watched.behind:
+                watched = watch.look()
+            assert watched is not None
+            most_done = max(most_done, len(watch._answers.done))
+            alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=LIMIT))
+    assert most_done > 5

@@ -88,9 +88,10 @@ class Meeting:
         for number, run in enumerate(runs_of(_placed(parts))):
             if number in chosen:
                 own = Bucket(Columns.of(run), self.known)
-                yield from self._records(own, _places(run), bucket)
+                yield from self.records(own, _places(run), bucket)
 
-    def _records(self, own: Bucket, places: Ints, bucket: int) -> Iterator[Piece]:
+    def records(self, own: Bucket, places: Ints, bucket: int) -> Iterator[Piece]:
+        """Yield the records of a run of a bucket. ``places``: where its rows stand in the bucket."""
         if self.answering is not None:
             for kind, records in records_of(own, places, bucket, self.answering):
                 unnamed = records["caller"].to_numpy() < 0

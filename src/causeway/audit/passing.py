@@ -105,17 +105,18 @@ def pass_over(
     passed, runs = {}, 0
     for number, run in enumerate(runs_of(parts)):
         if only is None or number in only:
-            passed[number] = _pass_over(run, known, before, limit, paid)
+            passed[number] = pass_run(run, known, before, limit, paid)
         elif paid is not None and number < max(only):
             find(Bucket(Columns.of(run), known), paid)
         runs = number + 1
     if value is not None and value.num_rows and (only is None or runs in only):
-        passed[runs] = _beside(value, paid, known, limit)
+        passed[runs] = pass_beside(value, paid, known, limit)
     return [*passed.values()]
 
 
-def _beside(value: pa.Table, paid: Paid | None, known: Known, limit: int) -> Passed:
-    """Return what movements show beside the messages of the runs of their bucket."""
+def pass_beside(value: pa.Table, paid: Paid | None, known: Known, limit: int = LIMIT) -> Passed:
+    """Return what movements of value show beside the messages of the runs that they are of. ``paid``: what they pay out
+    of messages (``paid_in``), once these runs were passed over with it."""
     from causeway.audit.backing import backing_in
     from causeway.audit.unshown import unshown
 
@@ -131,10 +132,12 @@ def _beside(value: pa.Table, paid: Paid | None, known: Known, limit: int) -> Pas
 def pass_nothing(known: Known) -> Passed:
     """Return what no rows show."""
     nothing = pa.table({name: pa.array([], LEDGER_SCHEMA.field(name).type) for name in LEDGER_SCHEMA.names})
-    return _pass_over(Run(nothing.select(READ), ((TablePart(nothing), 0, 0),)), known, {}, LIMIT, None)
+    return pass_run(Run(nothing.select(READ), ((TablePart(nothing), 0, 0),)), known, {}, LIMIT, None)
 
 
-def _pass_over(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int, paid: Paid | None) -> Passed:
+def pass_run(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int, paid: Paid | None) -> Passed:
+    """Check one run, and return what it shows. ``paid``: what was paid out of messages, of which it is told which are
+    in the run; otherwise as ``pass_over``."""
     columns = Columns.of(rows)
     bucket = Bucket(columns, known)
     fees = FEES_SCHEMA.empty_table() if paid is None else settled(bucket, paid)
@@ -277,4 +280,6 @@ def _sums(bucket: Bucket) -> pa.Table:
     return pa.table(content)
 
 
-__all__ = ["FIGURES", "LIMIT", "SIDES", "TALLIES", "VIOLATIONS_SCHEMA", "Passed", "pass_over"]
+__all__ = [
+    "FIGURES", "LIMIT", "SIDES", "TALLIES", "VIOLATIONS_SCHEMA", "Passed", "pass_beside", "pass_over", "pass_run",
+]  # fmt: skip

@@ -69,4 +69,9 @@ def _age(bucket: Bucket, rows: Array, over_lanes: Bools | None) -> Ints:
         for places, spans, _ in bucket.spans(rows[which], columns.chain[rows[which]], event, every=every):
             own = which[places]
             ends[own] = np.minimum(ends[own], spans.ends_of(times[own]))
+    return age_until(times, ends)
+
+
+def age_until(times: Ints, ends: Ints) -> Ints:
+    """Return how old requests of some times are at the ends of windows: microseconds, -1 where that is not known."""
     return np.where((times == NO_TIME) | (ends < times), -1, microseconds(times, ends)[0])

@@ -45,6 +45,12 @@ class Failed:
     left: int = 0
 
 
+def later(before: Failed | None, key: tuple[str, ...], text: str) -> Failed:
+    """Return that a bucket cannot be read, and is tried again later than the last time (``before``)."""
+    pause = 1 if before is None else min(2 * before.pause, LONGEST_PAUSE)
+    return Failed(key, text, pause, pause)
+
+
 @dataclass
 class Kept(Generic[Shown]):
     """What buckets show, as long as it holds. ``is_open``: whether other windows could change what one shows."""
@@ -101,9 +107,7 @@ class Kept(Generic[Shown]):
 
     def fail(self, bucket: int, error: CausewayError) -> None:
         """Take notice that a bucket cannot be read."""
-        before = self.failed.get(bucket)
-        pause = 1 if before is None else min(2 * before.pause, LONGEST_PAUSE)
-        self.failed[bucket] = Failed(self.keys[bucket], str(error), pause, pause)
+        self.failed[bucket] = later(self.failed.get(bucket), self.keys[bucket], str(error))
 
     def behind(self) -> set[int]:
         """Return the buckets that other windows could change since they were looked at."""
@@ -121,4 +125,4 @@ class Kept(Generic[Shown]):
         return any(failed.left <= 0 for failed in self.failed.values()) or bool(self.behind())
 
 
-__all__ = ["Held", "Kept", "Shown"]
+__all__ = ["ROWS_AGAIN", "SHARE_AGAIN", "Failed", "Held", "Kept", "Shown", "later"]

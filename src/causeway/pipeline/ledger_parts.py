@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from causeway.audit.parts import Part, TablePart
+from causeway.audit.windows import Lane
 from causeway.ledger.order import sorted_rows, without_repeats
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
+from causeway.pipeline.ledger_commits import schema_of
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
 from causeway.pipeline.sealed import FileDamaged
 
@@ -156,10 +158,61 @@ class StoredPart:
         return read.take(pa.array(begins[groups] + rows - (ends - counts)[groups]))
 
 
-def _read(file: pq.ParquetFile, names: Sequence[str], groups: Sequence[int]) -> pa.Table:
-    wanted = pa.schema([LEDGER_SCHEMA.field(name) for name in names])
+def _read(
+    file: pq.ParquetFile, names: Sequence[str], groups: Sequence[int], schema: pa.Schema = LEDGER_SCHEMA
+) -> pa.Table:
+    wanted = pa.schema([schema.field(name) for name in names])
     try:
         found = file.read_row_groups([*groups], columns=[*names], use_threads=False)
     except (FileDamaged, FileNotFoundError) as error:
         raise LedgerDamaged(str(error)) from None
     return found.select(wanted.names).cast(wanted)
+
+
+Ranges = tuple[dict[Lane, list[tuple[int, int]]], set[Lane]]
+"""Lanes of a run with ranges of indices, first and last, and lanes with messages without index."""
+
+
+def rows_in_runs(ledger: Ledger, file: StoredFile, runs: Sequence[Ranges], every: bool = False) -> Iterator[pa.Table]:
+    """Yield the row groups of a file in which rows of some runs may be, by what the file says of them; ``every``: all
+    of them. Raises ``LedgerDamaged``."""
+    schema = schema_of(file.table)
+    lanes = {lane for ranges, named in runs for lane in (*ranges, *named)}
+    with _opened(ledger, file) as opened:
+        for group in range(opened.num_row_groups):
+            bounds = _bounds(opened, group)
+            if every or any(_may_have(bounds, lane, runs) for lane in lanes):
+                yield _read(opened, schema.names, [group], schema)
+
+
+Bounds = Mapping[str, tuple[Any, Any] | None]
+
+
+def _bounds(file: pq.ParquetFile, group: int) -> Bounds:
+    """Return the least and the largest value of columns of a row group; None: not said, or null in some row."""
+    metadata = file.metadata.row_group(group)
+    found: dict[str, tuple[Any, Any] | None] = {}
+    for number in range(metadata.num_columns):
+        column = metadata.column(number)
+        if column.path_in_schema in (*LANE, "index"):
+            stated = column.statistics
+            whole = stated is not None and stated.has_min_max and stated.has_null_count and not stated.null_count
+            found[column.path_in_schema] = (stated.min, stated.max) if whole else None
+    return found
+
+
+def _may_have(bounds: Bounds, lane: Lane, runs: Sequence[Ranges]) -> bool:
+    for name, own in zip(LANE, lane, strict=True):
+        extent = bounds.get(name)
+        # Bytes of a name in files of others may be cut off.
+        if extent is not None and (own is None or not _text(extent[0]) <= own.encode() <= _text(extent[1]) + b"\xff"):
+            return False
+    index = bounds.get("index")
+    alone = all(extent is not None and extent[0] == extent[1] for extent in (bounds.get(name) for name in LANE))
+    if index is None or not alone:
+        return True
+    return any(first <= index[1] and index[0] <= last for ranges, _ in runs for first, last in ranges.get(lane, ()))
+
+
+def _text(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()

@@ -1,15 +1,16 @@
-"""The audit of a ledger that grows: only buckets of which there is something new are passed over again.
+"""The audit of a ledger that grows: only runs of messages of which there is something new are passed over again.
 
-What a bucket shows is kept until its files are others. What is known beside its rows are windows and promises: other
-promises change everything, but windows only tell "violated" from "unknown" where something is missing. So a bucket in
-which nothing is stays as it is when windows grow, and the others are judged again a few at a time, until all are.
+What a run shows is kept until its rows are others (``followed_rows``). What is known beside its rows are windows and
+promises: other promises change everything, but windows only tell "violated" from "unknown" where something is missing.
+So a run in which nothing is stays as it is when windows grow, and the others are judged again a few at a time, until
+all are.
 
 A bucket that cannot be read counts as it was last read, or has no rows, and is tried again later and later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from threading import Event as Flag
@@ -22,20 +23,18 @@ from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by
 from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.known import UNDECIDED, UNDECIDED_PAID, Known
-from causeway.audit.meeting import Here
-from causeway.audit.parts import Part, Rows
-from causeway.audit.passing import Passed, pass_over
+from causeway.audit.passing import Passed
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows
-from causeway.ledger.chain_order import value_buckets
-from causeway.ledger.order import buckets_of
 from causeway.ledger.schema import LANE, PROMISES_SCHEMA
 from causeway.model.errors import CausewayError, InvalidInput
+from causeway.pipeline.followed_answers import FollowedAnswers
+from causeway.pipeline.followed_meeting import BucketLost, MetRuns
+from causeway.pipeline.followed_rows import FollowedRows
 from causeway.pipeline.kept_buckets import Kept, Shown
 from causeway.pipeline.ledger_commits import LedgerDamaged, StoredFile
 from causeway.pipeline.ledger_following import follow
-from causeway.pipeline.ledger_parts import bucket_parts, value_of
-from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger
+from causeway.pipeline.ledger_store import Ledger
 from causeway.pipeline.masters import cores_here
 
 NAMED = 100
@@ -105,8 +104,12 @@ class LedgerWatch:
         self._promised = PROMISES_SCHEMA.empty_table()
         self._promises = Promises(self._promised)
         self._serial = 0
-        self._touched: dict[str, frozenset[int]] = {}
-        self._passes = Kept[list[Passed]](self._is_open)
+        self._passes = FollowedRows(limit, self._is_open)
+        self._answers = FollowedAnswers(
+            lambda bucket, run: self._passes.run_with(bucket, run)[0],
+            lambda bucket, run: self._passes.held[bucket][run].stamp,
+        )
+        self._asking = self._answers.asking
         self._stated = Kept[Stated](lambda stated: stated.headers.num_rows > 0)
         self._again: dict[tuple[int, int], tuple[Any, Passed]] = {}
 
@@ -124,7 +127,7 @@ class LedgerWatch:
                 return None
             try:
                 watched = self._watched(ledger, checking)
-            except _BucketLost:
+            except BucketLost:
                 # It was damaged since it was read first, and from now on counts among those that cannot be read.
                 if tried == _TRIES - 1:
                     raise
@@ -165,35 +168,30 @@ class LedgerWatch:
 
     def _watched(self, ledger: Ledger, progress: Progress | None) -> Watched:
         observed, promises = ledger.table("observed"), ledger.table("promises")
+        changed: Callable[[Passed], bool] | None = None
         if not promises.equals(self._promised):
             before, now = self._promises, Promises(promises)
-            self._passes.forget(
-                lambda runs: any(
-                    not run.lanes.num_rows or any(before.of(lane) != now.of(lane) for lane in _lanes_of(run))
-                    for run in runs
-                )
-            )
+
+            def changed(passed: Passed) -> bool:
+                lanes = _lanes_of(passed)
+                return not lanes or any(before.of(lane) != now.of(lane) for lane in lanes)
+
             self._promised, self._promises = promises, now
         if self._observed is None or not observed.equals(self._observed):
             self._serial += 1
             self._observed = observed
-        rows = [ledger.files("ledger", b) + ledger.files("value", b) for b in range(ledger.buckets)]
-        self._passes.begin(self._ledger_keys(ledger), [_count(files) for files in rows], self._serial)
+        if self._answers.asking != self._asking:
+            self._asking = self._answers.asking
+            self._passes.open_again()
+        self._passes.begin(ledger, self._serial, changed)
         stated = [ledger.files("headers", b) + ledger.files("watermarks", b) for b in range(ledger.buckets)]
         self._stated.begin([_paths(files) for files in stated], [_count(files) for files in stated], self._serial)
-        told = _Told(progress, sum(self._passes.rows[bucket] for bucket in self._passes.chosen))
+        told = _Told(progress, sum(self._passes.rows.values()))
 
         def look(known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Mapping[tuple[int, int], Passed]:
-            def judge(bucket: int) -> list[Passed]:
-                value = value_of(ledger, bucket)
-                found = pass_over(bucket_parts(ledger, bucket), known, {}, self._limit, None, value)
-                told.add(self._passes.rows[bucket])
-                return found
-
             if only is not None:
-                return self._second_look(ledger, known, before, only)
-            shown = self._passes.run(self._parallel, judge)
-            return {(bucket, run): each for bucket in sorted(shown) for run, each in enumerate(shown[bucket])}
+                return self._second_look(known, before, only)
+            return self._passes.run(self._parallel, known, told.add)
 
         def look_at_chains(windows: Windows) -> Iterable[Stated]:
             def judge(bucket: int) -> Stated:
@@ -203,7 +201,7 @@ class LedgerWatch:
             shown = self._stated.run(self._parallel, judge)
             return [shown[bucket] for bucket in sorted(shown)]
 
-        meet = Here(lambda bucket: self._parts(ledger, bucket), self._threads)
+        meet = MetRuns(self._passes, self._answers, self._serial, self._parallel)
         audit = audit_by(look, observed, promises, self._limit, look_at_chains, meet)
         unread = {**self._stated.unread(), **self._passes.unread()}
         behind = len(self._passes.behind() | self._stated.behind())
@@ -212,82 +210,45 @@ class LedgerWatch:
             ledger.number, self._following.height, found, observed, promises, unread, behind, dict(ledger.counts)
         )
 
-    def _parts(self, ledger: Ledger, bucket: int) -> Iterator[Part]:
-        """Yield the rows of a bucket, none where they cannot be read. Raises ``_BucketLost``, also when columns are
-        read."""
-        if self._stop.is_set():
-            raise Stopped("stopped")
-        if bucket in self._passes.failed:
-            return
-        parts = bucket_parts(ledger, bucket)
-        try:
-            for part in parts:
-                yield _OfBucket(part, lambda error: self._lost(bucket, error))
-        except (LedgerDamaged, InvalidInput) as error:
-            raise self._lost(bucket, error) from None
-
-    def _lost(self, bucket: int, error: CausewayError) -> _BucketLost:
-        """Take notice that a bucket can no longer be read."""
-        if not isinstance(error, _BucketLost):
-            self._passes.fail(bucket, error)
-        return _BucketLost(str(error))
-
-    @staticmethod
-    def _threads() -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(min(cores_here(), _THREADS), "causeway-audit")
-
-    def _is_open(self, runs: list[Passed]) -> bool:
-        """Return whether windows could change what a bucket shows: something in it is missing, or not over."""
-        for run in runs:
-            named = zip(run.counts["check"].to_pylist(), run.counts["reason"].to_pylist(), strict=True)
-            if run.asks or any(_of_windows(check, reason) for check, reason in named):
+    def _is_open(self, run: Passed) -> bool:
+        """Return whether windows could change what a run shows: something in it is missing, or not over."""
+        names = ("check", "reason", *LANE)
+        for check, reason, *lane in zip(*(run.counts[name].to_pylist() for name in names), strict=True):
+            # Of requests that are answered over lanes that is judged where they meet their responses.
+            if _of_windows(check, reason) and (check != "answers" or tuple(lane) not in self._answers.asking):
                 return True
-            waiting = np.flatnonzero(run.lanes["unacknowledged"].to_numpy())
-            lanes = _lanes_of(run)
-            if any("capacity" in self._promises.of(lanes[at]) for at in waiting.tolist()):
-                return True
-        return False
+        if run.asks:
+            return True
+        waiting = np.flatnonzero(run.lanes["unacknowledged"].to_numpy())
+        lanes = _lanes_of(run)
+        return any("capacity" in self._promises.of(lanes[at]) for at in waiting.tolist())
 
-    def _second_look(
-        self, ledger: Ledger, known: Known, before: dict[PieceKey, Before], only: Runs
-    ) -> dict[tuple[int, int], Passed]:
+    def _second_look(self, known: Known, before: dict[PieceKey, Before], only: Runs) -> dict[tuple[int, int], Passed]:
         """Pass over runs again that ask for it, but for those of which nothing is new since they were."""
         keys: dict[tuple[int, int], Any] = {}
-        for bucket, runs in only.items():
-            held = self._passes.held[bucket]
-            for run in runs:
-                # What is beside the messages of a bucket may be of any lane.
-                lanes = _lanes_of(held.shown[run]) or sorted(known.sent, key=repr)
-                places = tuple((key, before[key]) for key in _pieces_of(held.shown[run]) if key in before)
-                keys[bucket, run] = (held.key, held.serial, lanes, _told_of(known, lanes), places)
+        for bucket, numbers in only.items():
+            for number in numbers:
+                held = self._passes.held_of(bucket, number)
+                passed = held.beside if number % 2 else held.passed
+                assert passed is not None, "only runs that show something ask"
+                # What is beside the messages of a run may be of any lane.
+                lanes = _lanes_of(passed) or sorted(known.sent, key=repr)
+                places = tuple((key, before[key]) for key in _pieces_of(passed) if key in before)
+                keys[bucket, number] = (held.stamp, held.serial, lanes, _told_of(known, lanes), places)
         self._again = {at: kept for at, kept in self._again.items() if at in keys and kept[0] == keys[at]}
         missing: dict[int, list[int]] = {}
-        for bucket, run in keys:
-            if (bucket, run) not in self._again:
-                missing.setdefault(bucket, []).append(run)
+        for bucket, number in keys:
+            if (bucket, number) not in self._again:
+                missing.setdefault(bucket, []).append(number)
 
-        def judge(bucket: int) -> list[Passed]:
-            value = value_of(ledger, bucket)
-            return pass_over(bucket_parts(ledger, bucket), known, before, self._limit, missing[bucket], value)
+        def judge(bucket: int) -> None:
+            for number, passed in self._passes.pass_again(bucket, missing[bucket], known, before).items():
+                self._again[bucket, number] = keys[bucket, number], passed
 
-        for bucket, found in self._parallel(judge, sorted(missing)):
-            if isinstance(found, CausewayError):
-                self._passes.fail(bucket, found)
-                continue
-            for run, each in zip(sorted(missing[bucket]), found, strict=True):
-                self._again[bucket, run] = keys[bucket, run], each
+        for bucket, error in self._parallel(judge, sorted(missing)):
+            if error is not None:
+                self._passes.fail(bucket, error)
         return {at: each for at, (_, each) in self._again.items()}
-
-    def _ledger_keys(self, ledger: Ledger) -> list[tuple[str, ...]]:
-        """Return of each bucket the files in which rows of it are."""
-        loose = [file for table in LOOSE_TABLES for file in ledger.files(table) if file.bucket is None]
-        self._touched = {file.path: self._touched.get(file.path) or _touched(ledger, file) for file in loose}
-        keys = []
-        for bucket in range(ledger.buckets):
-            files = [file for table in LOOSE_TABLES for file in ledger.files(table, bucket)]
-            own = [file for file in files if file.bucket is not None]
-            keys.append(_paths([*own, *(file for file in loose if bucket in self._touched[file.path])]))
-        return keys
 
     def _parallel(
         self, judge: Callable[[int], Shown], buckets: Iterable[int]
@@ -305,34 +266,6 @@ class LedgerWatch:
         numbers = [*buckets]
         with ThreadPoolExecutor(min(cores_here(), _THREADS), "causeway-audit") as threads:
             return [*zip(numbers, threads.map(one, numbers), strict=True)]
-
-
-class _BucketLost(CausewayError):
-    """A bucket that was read before can no longer be read."""
-
-
-@dataclass(frozen=True)
-class _OfBucket:
-    """A part of a bucket. ``lost``: makes the error of one that cannot be read."""
-
-    part: Part
-    lost: Callable[[CausewayError], _BucketLost]
-
-    @property
-    def num_rows(self) -> int:
-        return self.part.num_rows
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        try:
-            return self.part.read(names)
-        except LedgerDamaged as error:
-            raise self.lost(error) from None
-
-    def take(self, names: Sequence[str], rows: Rows) -> pa.Table:
-        try:
-            return self.part.take(names, rows)
-        except LedgerDamaged as error:
-            raise self.lost(error) from None
 
 
 class _Told:
@@ -364,16 +297,6 @@ def _careful(audit: Audit) -> Audit:
             left, known = check.violated - count, check.unknown + count
             checks[name] = replace(check, violated=left, unknown=known, reasons=reasons, first=None, worst=None)
     return replace(audit, checks=checks)
-
-
-def _touched(ledger: Ledger, file: StoredFile) -> frozenset[int]:
-    """Return of which buckets a file has rows, that has rows of several."""
-    names = [*LANE, "index", "message_id"]
-    if file.table == "value":
-        return frozenset(
-            np.unique(value_buckets(ledger.read(file, [*names, "chain", "height"]), ledger.buckets)).tolist()
-        )
-    return frozenset(np.unique(buckets_of(ledger.read(file, names), ledger.buckets)).tolist())
 
 
 def _told_of(known: Known, lanes: list[Lane]) -> list[Any]:
