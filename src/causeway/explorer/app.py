@@ -20,10 +20,11 @@ from causeway.explorer.finding_pages import findings, search
 from causeway.explorer.frame import HEADERS, Page, Part, Status, rendered, static_files
 from causeway.explorer.heights import height
 from causeway.explorer.jobs import Jobs, TooLong, TooMany
-from causeway.explorer.lanes import NotFound, chain, lane, lanes, network
 from causeway.explorer.live import Head, Live, NothingYet, Snapshot
 from causeway.explorer.messages import Proofs, file_name, message, proof_page
+from causeway.explorer.networks import NotFound, chain, lanes, network
 from causeway.explorer.overview import overview
+from causeway.explorer.queue import lane, lane_over_time
 from causeway.explorer.states import state
 from causeway.explorer.view import View
 from causeway.model.errors import CausewayError, InvalidInput, bad_place
@@ -77,6 +78,7 @@ class Explorer:
             Route("/network", own(lambda view, _: network(view), ())),
             Route("/lanes", own(lanes, ("source", "destination", "sort", "page"))),
             Route("/lane", own(lane, (*LANE, "from"))),
+            Route("/lane/time", own(lane_over_time, LANE, self._slow)),
             Route("/chain", own(chain, ("name",))),
             Route("/message", own(message, MESSAGE)),
             Route("/height", own(height, ("n", "chain"))),
@@ -223,11 +225,13 @@ class Explorer:
                 parts.append(f"{count(round(head.rate))} messages a second")
                 serial.append(str(round(head.rate)))
             if behind and snapshot is not None and snapshot.height is not None:
-                parts.append(f"shown as of height {count(snapshot.height)}")
+                parts.append(f"read up to height {count(snapshot.height)}")
         elif snapshot is not None:
             parts.append(
                 f"commit {count(snapshot.watched.commit)}" if snapshot.watched.commit >= 0 else "nothing in it yet"
             )
+        if snapshot is not None and snapshot.behind and snapshot.counted is not None:
+            parts.append(f"figures as of {'commit' if head.height is None else 'height'} {count(snapshot.counted)}")
         if snapshot is None and self._live.progress is not None:
             serial.append(str(self._live.progress))
         if snapshot is not None and snapshot.watched.unread:

@@ -17,8 +17,8 @@ MOST_CHAINS = 400
 MOST_EDGES = 3_000
 """Chains and edges that are drawn; of more those with trouble first, then those with most traffic."""
 
-LABELLED = 60
-"""Chains whose names are all drawn; of more those of the busiest."""
+LABELLED, NAMED = 60, 30
+"""So many chains at most have all their names drawn; of more so many of those in trouble, or the busiest, have."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,11 @@ def graph(nodes: Sequence[Node], edges: Sequence[Edge]) -> Drawn:
     inside.sort(key=lambda edge: (-edge.violated, -edge.pending, -edge.messages, edge.source, edge.destination))
     left_out = len(edges) - min(len(inside), MOST_EDGES)
     inside = inside[:MOST_EDGES]
-    return Drawn(_svg(shown, inside, weights, set(ranked[:LABELLED])), len(nodes) - len(shown), left_out)
+    return Drawn(
+        _svg(shown, inside, weights, set(ranked[: LABELLED if len(ranked) <= LABELLED else NAMED])),
+        len(nodes) - len(shown),
+        left_out,
+    )
 
 
 def _svg(
@@ -116,7 +120,7 @@ def _edge(edge: Edge, at: Mapping[str, tuple[float, float]], radius: float, widt
         f"M{number(ex)} {number(ey)}L{number(bx + nx * half)} {number(by + ny * half)}"
         f"L{number(bx - nx * half)} {number(by - ny * half)}Z"
     )
-    state = "bad" if edge.violated else "busy" if edge.pending else ""
+    state = "bad" if edge.violated else _busy(edge.pending, edge.messages)
     parts = [
         element("title", {}, _said(edge)),
         element("path", {"class": "seen", "d": drawn, "stroke-width": number(width)}),
@@ -149,7 +153,7 @@ def _node(
     if labelled:
         place: dict[str, object] = {"x": number(x), "y": number(y + radius + 16), "text-anchor": "middle"}
         parts.append(element("text", place, safe_name(node.name, 22)))
-    state = "bad" if violated else "busy" if pending else ""
+    state = "bad" if violated else _busy(pending, messages)
     hub = "hub" if node.role else ""
     tag = "g" if node.href is None else "a"
     classes = " ".join(each for each in ("node", state, hub) if each)
@@ -162,6 +166,16 @@ def _said(edge: Edge) -> str:
     if edge.violated:
         lines.append(many(edge.violated, "violation"))
     return "\n".join(lines)
+
+
+SHARES = (0.02, 0.15)
+"""Of so many messages as are pending an edge is a little, more and most yellow."""
+
+
+def _busy(pending: int, messages: int) -> str:
+    if not pending:
+        return ""
+    return f"busy-{1 + sum(pending > share * messages for share in SHARES)}"
 
 
 def _towards(x: float, y: float, to_x: float, to_y: float, far: float) -> tuple[float, float]:

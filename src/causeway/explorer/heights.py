@@ -49,7 +49,7 @@ def height(view: View, asked: Asked) -> Page:
     if chain is not None:
         lead += f" of {safe_name(chain)}"
     if headers and headers[0]["time"] is not None:
-        lead += f", {time_text(headers[0]['time'])} UTC"
+        lead += f", {time_text(headers[0]['time'])}"
     sections = [
         Part("height", f"Height {number:,}", _moves(number, last, chain) + _headers(headers, number, view), f"{lead}.")
     ]

@@ -54,7 +54,7 @@ def _placed(chains: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Mapping[
     if count <= CIRCLE or dense or (hubs and len(edges) <= count - 1 + len(hubs) * count):
         points = _circle(count, hubs)
     else:
-        points = _pulled(count, edges)
+        points = _parted(count, edges)
     return {chain: (round(float(x), 3), round(float(y), 3)) for chain, (x, y) in zip(chains, points, strict=True)}
 
 
@@ -80,8 +80,68 @@ def _circle(count: int, hubs: Sequence[int]) -> Points:
     return points
 
 
+def _parted(count: int, edges: Sequence[tuple[int, int]]) -> Points:
+    """Return the layout of a sparse network: its largest part above, the others in rows below it."""
+    part = _parts(count, edges)
+    sizes = np.bincount(part, minlength=count)
+    largest = np.flatnonzero(part == int(np.argmax(sizes)))
+    others = [place for place in np.lexsort((np.arange(count), part)) if part[place] != part[largest[0]]]
+    inside = {int(place): number for number, place in enumerate(largest)}
+    own = [(inside[one], inside[other]) for one, other in edges if one in inside]
+    rows = -(-len(others) // PER_ROW)
+    high = 1.0 if not others else max(0.55, 1 - 0.09 * rows - 0.05)
+    points = np.zeros((count, 2))
+    points[largest] = _spread(_pulled(len(largest), own)) * (1.0, high)
+    for number, place in enumerate(others):
+        row, column = divmod(number, PER_ROW)
+        wide = min(PER_ROW, len(others) - row * PER_ROW)
+        points[place] = (column + 0.5) / wide, high + (1 - high) * (row + 1) / rows
+    return points
+
+
+PER_ROW = 24
+"""Chains of other parts that lie in a row."""
+
+
+def _parts(count: int, edges: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    """Return of each chain the least number of a chain that lanes connect it with."""
+    part = np.arange(count)
+    one, other = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    while True:
+        before = part.copy()
+        np.minimum.at(part, one, part[other])
+        np.minimum.at(part, other, part[one])
+        part = part[part]
+        if (part == before).all():
+            return part
+
+
+def _spread(points: Points) -> Points:
+    """Return points as evenly over a disc as they are many: each in its direction from the middle, as far as so many
+    others are nearer to it."""
+    middle = points.mean(axis=0)
+    away = points - middle
+    angle = np.arctan2(away[:, 1], away[:, 0])
+    rank = np.argsort(np.argsort(np.round((away**2).sum(axis=1), 9), kind="stable"), kind="stable")
+    radius = 0.5 * np.sqrt((rank + 0.5) / len(points))
+    found = np.stack([0.5 + radius * np.cos(angle), 0.5 + radius * np.sin(angle)], axis=1)
+    least = 0.62 / np.sqrt(len(points))
+    for _ in range(APART):
+        across = [np.subtract.outer(found[:, axis], found[:, axis]) for axis in (0, 1)]
+        distance = np.sqrt(across[0] ** 2 + across[1] ** 2) + 9 * np.eye(len(points))
+        short = np.maximum(least - distance, 0) / np.maximum(distance, 1e-6)
+        for axis in (0, 1):
+            found[:, axis] = np.clip(found[:, axis] + 0.5 * (across[axis] * short).sum(axis=1), 0, 1)
+        found = np.round(found, 9)
+    return found
+
+
+APART = 24
+"""Steps in which chains that lie too close are moved apart."""
+
+
 def _pulled(count: int, edges: Sequence[tuple[int, int]]) -> Points:
-    """Return the layout of Fruchterman and Reingold, begun from a circle; what has no lanes stays at the rim."""
+    """Return the layout of Fruchterman and Reingold, begun from a circle."""
     points = _circle(count, ())
     one, other = np.array(edges, dtype=np.int64).reshape(-1, 2).T
     ideal = 0.9 / np.sqrt(count)

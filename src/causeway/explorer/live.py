@@ -1,4 +1,8 @@
-"""What a lake or a ledger shows now: one thread looks at it again and again, and pages read what it saw last."""
+"""What a lake or a ledger shows now: threads look at it again and again, and pages read what they saw last.
+
+One thread derives and audits what is new, which costs as much as that; one counts all figures anew, which costs as much
+as the ledger; one looks how far a lake is. So pages about messages, heights and findings do not wait for figures.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -45,12 +49,14 @@ class NothingYet(CausewayError):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What one look saw. ``serial``: counts looks that saw something new; ``ledger``: as of then."""
+    """What was seen last. ``serial``: counts looks that saw something new; ``ledger``: as of the last one;
+    ``counted``: the height, or of a ledger the commit, as of which ``figures`` are."""
 
     serial: int
     ledger: Ledger
     watched: Watched
     figures: Figures
+    counted: int | None
 
     @property
     def audit(self) -> Audit:
@@ -61,6 +67,11 @@ class Snapshot:
     def height(self) -> int | None:
         """Return the last height of a lake that was read; None: it is none of a lake, or has none yet."""
         return self.watched.height
+
+    @property
+    def behind(self) -> bool:
+        """Return whether more was read than was counted."""
+        return self.counted != _place(self.watched)
 
 
 @dataclass(frozen=True)
@@ -96,12 +107,17 @@ class Live:
         self._stop = threading.Event()
         self._watch = LedgerWatch(place, NAMED, self._stop)
         self._snapshot: Snapshot | None = None
+        self._seen: tuple[Watched, Ledger] | None = None
+        self._figures: tuple[Figures, int | None] | None = None
+        self._news = threading.Event()
+        self._lock = threading.Lock()
         self._head = Head()
         self._past: deque[tuple[float, int]] = deque()
         self._progress: tuple[str, int, int] | None = None
         self._failure = ""
         self._threads = [
             threading.Thread(target=self._follow, name="explorer-follow", daemon=True),
+            threading.Thread(target=self._count, name="explorer-count", daemon=True),
             threading.Thread(target=self._look_ahead, name="explorer-head", daemon=True),
         ]
 
@@ -113,6 +129,7 @@ class Live:
     def close(self) -> None:
         """End, and remove what was made for it."""
         self._stop.set()
+        self._news.set()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(timeout=SPAN)
@@ -172,42 +189,78 @@ class Live:
     # ---- threads
 
     def _follow(self) -> None:
+        """Derive and audit what is new."""
         while not self._stop.is_set():
             began = time.monotonic()
-            try:
-                self._look()
-            except Stopped:
-                return
-            except (CausewayError, OSError) as error:
-                self._failure = readable(bad_place(error) or str(error))[:500]
-            except BaseException as error:
-                self._failure = f"no longer followed: unexpected {type(error).__name__}: {readable(str(error))[:300]}"
-                raise
-            took = time.monotonic() - began
-            self._stop.wait(max(self._seconds, min(took, LONGEST_PAUSE)))
+            with self._failing() as failed:
+                watched = self._watch.look(self._told("heights read"), self._told("rows checked"))
+                ledger = self._watch.ledger
+                if watched is not None and ledger is not None:
+                    self._publish(seen=(watched, ledger))
+                    self._news.set()
+            if not failed:
+                self._failure = ""
+            self._pause(began)
 
-    def _look(self) -> None:
+    def _count(self) -> None:
+        """Count the figures of what was read."""
         from causeway.pipeline.ledger_figures import figures_of
 
-        def at(what: str) -> Callable[[int, int], None]:
-            def told(done: int, of: int) -> None:
-                if self._stop.is_set():
-                    raise Stopped("stopped")
+        done: Ledger | None = None
+        while not self._stop.is_set():
+            self._news.wait()
+            self._news.clear()
+            if self._seen is None or self._seen[1] is done:
+                continue
+            (watched, ledger), began = self._seen, time.monotonic()
+            try:
+                with self._failing():
+                    figures = figures_of(ledger, executor="in_process", progress=self._told("rows counted"))
+                    self._publish(figures=(figures, _place(watched)))
+                    done = ledger
+            finally:
+                self._pause(began)
+                if self._seen[1] is not done:
+                    self._news.set()  # more came meanwhile, or it could not be read: files were merged
+
+    def _publish(
+        self, *, seen: tuple[Watched, Ledger] | None = None, figures: tuple[Figures, int | None] | None = None
+    ) -> None:
+        with self._lock:
+            self._seen, self._figures = seen or self._seen, figures or self._figures
+            if self._seen is None or self._figures is None:
+                return
+            serial = 1 if self._snapshot is None else self._snapshot.serial + 1
+            self._snapshot = Snapshot(serial, self._seen[1], self._seen[0], *self._figures)
+            self._progress = None
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[list[str]]:
+        """Say why nothing can be read; gives a list that has the reason then. What was not foreseen ends the thread."""
+        failed: list[str] = []
+        try:
+            yield failed
+        except Stopped:
+            failed.append("stopped")
+        except (CausewayError, OSError) as error:
+            failed.append(readable(bad_place(error) or str(error))[:500])
+            self._failure = failed[0]
+        except BaseException as error:
+            self._failure = f"no longer followed: unexpected {type(error).__name__}: {readable(str(error))[:300]}"
+            raise
+
+    def _told(self, what: str) -> Callable[[int, int], None]:
+        def told(done: int, of: int) -> None:
+            if self._stop.is_set():
+                raise Stopped("stopped")
+            if self._snapshot is None:
                 self._progress = what, done, of
 
-            return told
+        return told
 
-        watched = self._watch.look(at("heights read"), at("rows checked"))
-        if watched is None:
-            self._failure = ""
-            return
-        ledger = self._watch.ledger
-        assert ledger is not None
-        figures = figures_of(ledger, executor="in_process", by_lane=False, progress=at("rows counted"))
-        serial = 1 if self._snapshot is None else self._snapshot.serial + 1
-        self._snapshot = Snapshot(serial, ledger, watched, figures)
-        self._failure = ""
-        self._progress = None
+    def _pause(self, began: float) -> None:
+        took = time.monotonic() - began
+        self._stop.wait(max(self._seconds, min(took, LONGEST_PAUSE)))
 
     def _look_ahead(self) -> None:
         """Look how far a lake is, apart from its ledger, whose reading may take longer."""
@@ -227,6 +280,10 @@ class Live:
         began, before = self._past[0]
         rate = (messages - before) / (now - began) if now - began > 0 else None
         return Head(newest.last, newest.tick, messages, rate)
+
+
+def _place(watched: Watched) -> int | None:
+    return watched.commit if watched.height is None else watched.height
 
 
 __all__ = ["Head", "Live", "NothingYet", "Snapshot"]

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from causeway.audit.lives import TAKEN_BACK, Life
 from causeway.explorer.addresses import Asked, address, message_address, message_values
 from causeway.explorer.frame import Page, Part
-from causeway.explorer.lanes import NotFound
+from causeway.explorer.networks import NotFound
 from causeway.explorer.overview import finding, lane_link, link
 from causeway.explorer.rail import rail
 from causeway.explorer.reading import followed, key_of, of_lane

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from markupsafe import Markup
 
 from causeway.explorer.addresses import address, chain_address, lane_address, message_address
@@ -13,13 +15,16 @@ from causeway.explorer.live import Head
 from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
 from causeway.pipeline.ledger_search import MessageKey
-from causeway.report.charts import Series, time_chart
 from causeway.report.matrix import Figures as MatrixFigures
 from causeway.report.matrix import folded, matrix
+from causeway.report.over_time import time_section
 from causeway.report.svg import element
 from causeway.report.tables import Cell, Column, Fact, badge, facts, shape, table
 from causeway.report.text import count, in_unit, listed, many, name, time_text
 from causeway.report.wording import phrase, promise_of, title_of, where_and_when
+
+if TYPE_CHECKING:
+    from causeway.figures.figures import Figures
 
 WORST = 10
 """Rows of each list of messages that took or wait longest."""
@@ -30,9 +35,8 @@ def overview(view: View, head: Head) -> Page:
     sections = [Part("verdict", None, _verdict(view) + _facts(view, head))]
     if wrong := _wrong(view):
         sections.append(Part("wrong", "What is wrong", wrong))
-    charts = time_charts(view.figures.backlog.to_pylist())
-    if charts:
-        sections.append(Part("time", "Over time", element("div", {"class": "charts"}, charts)))
+    if (charts := over_time(view.figures)) is not None:
+        sections.append(charts)
     if view.pairs:
         sections.append(Part("lanes", "Lanes", lanes_matrix(view), "From which chain to which; a cell leads to it."))
     if worst := _worst(view):
@@ -168,45 +172,27 @@ def lane_link(lane: Sequence[str | None]) -> Markup:
     return ends if href is None else element("a", {"href": href}, ends)
 
 
-def time_charts(rows: Sequence[dict[str, Any]]) -> list[Markup]:
-    """Return charts of what is on the way, what comes and goes, and how long it takes; of rows of a backlog."""
-    if not rows:
-        return []
-    on_ticks = rows[0]["axis"] == "tick"
-    axis, unit = ("tick", "ticks") if on_ticks else ("time", "seconds")
-    width = float(rows[0]["ticks"] if on_ticks else rows[0]["seconds"])
-    at = [float(row["tick"]) if on_ticks else row["time"].timestamp() for row in rows]
-    at.append(at[-1] + width)
-    charts = [
-        time_chart(
-            "Backlog",
-            at,
-            [
-                Series("pending", [row["pending"] for row in rows], "warn"),
-                Series("under way", [row["in_flight"] for row in rows], "a"),
-            ],
-            axis=axis,
-            filled=True,
-        )
-    ]
-    flow = [
-        Series("sent", [row["sent"] for row in rows], "a"),
-        Series("received", [row["received"] for row in rows], "c"),
-    ]
-    answers = [row["answered"] + row["rejected"] for row in rows]
-    if any(answers):
-        flow.append(Series("answered", answers, "d"))
-    per = f"a {axis}" if width == 1 else f"in {in_unit(width, unit)}"
-    charts.append(time_chart(f"Messages {per}", at, flow, axis=axis))
-    for measure, title in (("delivery", "Latency of deliveries"), ("round_trip", "Latency of answers")):
-        known = [key for key in ("p50", "p99", "mean", "max") if f"{measure}_{key}" in rows[0]]
-        series = [
-            Series({"p50": "median", "p99": "99 %"}.get(key, key), [row[f"{measure}_{key}"] for row in rows], tone)
-            for key, tone in zip(known, "abcd", strict=False)
-        ]
-        if any(value is not None for each in series for value in each.values):
-            charts.append(time_chart(title, at, series, unit=unit, axis=axis))
-    return charts
+def over_time(figures: Figures) -> Part | None:
+    """Return backlog, traffic and latency over time, as the report shows them; None where nothing has a time."""
+    data = {
+        "backlog": _columns(figures.backlog),
+        "latency_over_time": _columns(figures.latency_over_time),
+        "latency": [row for row in figures.latency.slice(0, MOST_MEASURES).to_pylist() if row["scope"] == "all"],
+        "totals": figures.totals,
+    }
+    found = time_section(data)
+    return None if found is None else Part(found.ident, found.title, found.body, found.lead)
+
+
+MOST_MEASURES = 64
+"""Rows of the table of latencies among which those of all lanes are."""
+
+
+def _columns(rows: pa.Table) -> dict[str, list[Any]]:
+    def plain(value: Any) -> Any:
+        return value.isoformat() if isinstance(value, datetime) else value
+
+    return {name: [plain(value) for value in rows[name].to_pylist()] for name in rows.column_names}
 
 
 def lanes_matrix(view: View) -> Markup:
@@ -268,4 +254,4 @@ def message_link(row: dict[str, Any]) -> Markup:
     return link(row["message_id"] if row["index"] is None else f"{row['index']:,}", message_address(key))
 
 
-__all__ = ["badge", "finding", "lane_link", "lanes_matrix", "link", "message_link", "overview", "time_charts"]
+__all__ = ["badge", "finding", "lane_link", "lanes_matrix", "link", "message_link", "over_time", "overview"]

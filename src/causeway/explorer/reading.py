@@ -16,7 +16,7 @@ from causeway.ledger.schema import HEADERS_SCHEMA, LANE, LEDGER_SCHEMA, WATERMAR
 from causeway.ledger.typed import plain_rows
 from causeway.model.errors import InvalidInput
 from causeway.network.tracing import FOLLOWED, Traced, lives
-from causeway.pipeline.ledger_search import Between, Condition, MessageKey, keys_of, matching, related, rows_of
+from causeway.pipeline.ledger_search import Between, Condition, Like, MessageKey, keys_of, matching, related, rows_of
 from causeway.pipeline.ledger_store import Ledger
 
 MOST_ROWS = 20_000
@@ -130,19 +130,27 @@ def headers_of(ledger: Ledger, height: int, chain: str | None, most: int) -> lis
 
 
 def events_at(ledger: Ledger, height: int, chain: str | None, most: int) -> tuple[list[Row], bool]:
-    """Return what happened to messages at a height, and whether that is all. Raises ``LedgerDamaged``."""
+    """Return what happened to messages at a height, first to those in lanes, and whether that is all. Raises
+    ``LedgerDamaged``."""
     condition: dict[str, Any] = {"height": (height,)}
     if chain is not None:
         condition["chain"] = (chain,)
     names = [*LANE, "index", "message_id", "kind", "event", "chain", "sender", "receiver", "code", "detail"]
-    found: list[Row] = []
-    for file in ledger.files("ledger"):
-        found += plain_rows(matching(ledger, file, condition, names, most + 1))
-        if len(found) > most:
-            break
-    distinct = [*{tuple(row.values()): row for row in found}.values()]
-    distinct.sort(key=lambda row: (row["chain"] or "", *(row[name] or "" for name in LANE), row["index"] or 0))
-    return distinct[:most], len(found) <= most
+    found: dict[tuple[Any, ...], Row] = {}
+    for lanes in (Like(""), (None,)):
+        for file in ledger.files("ledger"):
+            if len(found) > most:
+                break
+            rows = plain_rows(matching(ledger, file, {**condition, "lane": lanes}, names, most + 1))
+            found |= {tuple(row.values()): row for row in rows[: most + 1]}
+    ordered = sorted(
+        found.values(),
+        key=lambda row: (
+            *(row["lane"] is None, row["chain"] or "", *(row[name] or "" for name in LANE)),
+            *(row["index"] or 0, row["message_id"] or ""),
+        ),
+    )
+    return ordered[:most], len(found) <= most
 
 
 def last_header(ledger: Ledger) -> int | None:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from causeway.explorer.addresses import Asked, address, chain_address
 from causeway.explorer.forms import choice, form, number_box
 from causeway.explorer.frame import Page, Part
-from causeway.explorer.lanes import NotFound
+from causeway.explorer.networks import NotFound
 from causeway.explorer.overview import link
 from causeway.explorer.view import View
 from causeway.network.opened import OpenedLake, select
