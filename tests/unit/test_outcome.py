@@ -23,6 +23,7 @@ def outcome(*, finished: bool = True, because: dict[str, int] | None = None, **c
         seconds=seconds,
         routed=0,
         peak_memory_bytes=0,
+        processor_seconds=0.0,
         lake=None,
         finished=finished,
         lost_because=because or {},

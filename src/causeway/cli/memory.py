@@ -1,4 +1,4 @@
-"""Peak memory of a command with all its processes: Python, its Spark workers and Spark's Java."""
+"""Peak memory and processor time of a command with all its processes: Python, its Spark workers and Spark's Java."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERVAL = 0.25
 
 class PeakMemory:
     """Samples, in a thread, the resident memory (RSS) of this process and of all processes below it; keeps the largest
-    sum.
+    sum, and of each the processor time that it had used when it was last seen.
 
     Memory that processes share is counted in each of them, so the figure is an upper bound. Processes on other machines
     of a cluster are not seen.
@@ -22,6 +22,7 @@ class PeakMemory:
 
     def __init__(self) -> None:
         self.peak_bytes = 0
+        self._processor: dict[tuple[int, float], float] = {}
         self._process = psutil.Process()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="causeway-memory", daemon=True)
@@ -46,5 +47,12 @@ class PeakMemory:
             for process in (self._process, *self._process.children(recursive=True)):
                 with contextlib.suppress(psutil.Error):
                     total += process.memory_info().rss
+                    used = process.cpu_times()
+                    self._processor[process.pid, process.create_time()] = used.user + used.system
         self.peak_bytes = max(self.peak_bytes, total)
         return self.peak_bytes
+
+    @property
+    def processor_seconds(self) -> float:
+        """Return how much processor time, of all cores, was used by the last sample."""
+        return sum(self._processor.values())

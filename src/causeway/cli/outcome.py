@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from causeway.cli.memory import PeakMemory
 from causeway.cli.watch import Watch
 from causeway.model.text import readable
 from causeway.network.carriers import CarrierSummary, carrier_summary
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Outcome:
     """A run's figures; ``counts`` (``calls.COUNTS``) and ``lost_because`` (cause -> calls) are from the ledger,
-    ``seconds`` and ``routed`` from this command alone. ``finished``: nothing more would happen, however long it ran;
-    ``stalled``: and yet messages are on their way. ``remark``: what the protocol says of the options.
+    ``seconds``, ``processor_seconds`` (of all its processes) and ``routed`` from this command alone. ``finished``:
+    nothing more would happen, however long it ran; ``stalled``: and yet messages are on their way. ``remark``:
+    what the protocol says of the options.
     """
 
     scenario: str
@@ -40,6 +42,7 @@ class Outcome:
     seconds: Mapping[str, float]
     routed: int
     peak_memory_bytes: int
+    processor_seconds: float
     lake: str | None
     stalled: bool = False
     finished: bool = False
@@ -95,8 +98,10 @@ class Outcome:
             "summary_seconds": round(self.seconds["summary"], 3),
             "messages_per_second": round(self.messages_per_second, 1),
             "peak_memory_bytes": self.peak_memory_bytes,
+            "processor_seconds": round(self.processor_seconds, 2),
             "lake": self.lake,
             "remark": self.remark,
+            "finished": self.finished,
             "stalled": self.stalled,
             "holds": self.holds,
         }
@@ -110,7 +115,7 @@ def outcome_of(
     summary: Mapping[str, Any],
     root: str,
     seconds: Mapping[str, float],
-    peak_memory_bytes: int,
+    memory: PeakMemory,
 ) -> Outcome:
     """Return the figures of a network that has run."""
     about = network.lake.about()
@@ -124,7 +129,8 @@ def outcome_of(
         root=root,
         seconds=seconds,
         routed=watch.messages,
-        peak_memory_bytes=peak_memory_bytes,
+        peak_memory_bytes=memory.peak_bytes,
+        processor_seconds=memory.processor_seconds,
         lake=lake or network.scenario.network.lake,
         stalled=finished(network) and summary["on_the_way"] > 0,
         finished=finished(network),

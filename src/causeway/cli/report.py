@@ -85,17 +85,17 @@ def default_place(lake: str) -> Path:
     return Path((lake.rstrip("/").rpartition("/")[2] or "report") + SUFFIX)
 
 
-def fit(place: Path, lake: str, *, overwrite: bool) -> None:
+def fit(place: Path, lake: str | None, *, overwrite: bool, option: str = "--out") -> None:
     """Refuse to write into a lake, or over something that is no report unless asked. Raises ``InvalidInput``."""
     from causeway.report.page import MADE_BY
 
-    writable("--out", place, lake)
+    writable(option, place, lake)
     if overwrite or not place.is_file():
         return
     with place.open("rb") as file:
         begin = file.read(4096)
     if begin and MADE_BY.encode() not in begin:
-        raise InvalidInput(f"--out {place}: is there and no report; name another file, or add --overwrite")
+        raise InvalidInput(f"{option} {place}: is there and no report; name another file, or add --overwrite")
 
 
 __all__ = ["command", "default_place", "fit", "write_report"]

@@ -148,7 +148,7 @@ def execute(
                     times = {"setup": ready - started, "run": ran - ready, "summary": time.perf_counter() - ran}
                     seen = look(network)
                 memory.sample()
-                return outcome_of(network, str(scenario), lake, watch, summary, root, times, memory.peak_bytes), seen
+                return outcome_of(network, str(scenario), lake, watch, summary, root, times, memory), seen
         except (KeyboardInterrupt, Exception) as error:
             # An interrupted call to Java ends with an error of any kind.
             if not interrupts.asked:

@@ -11,15 +11,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Fee:
+    """What carriers paid in all for one reason, in whole units of an asset."""
+
+    asset: str
+    why: str
+    amount: int
+
+
+@dataclass(frozen=True)
 class CarrierSummary:
     """What is reported about carriers after a run.
 
-    ``content``: what ``--json`` prints of them; ``lines``: what a person reads. Both are empty where the protocol has
-    no carriers, or where they did nothing and left nothing.
+    ``content``: what ``--json`` prints of them; ``lines``: what a person reads; ``fees``: what they paid that is no
+    movement of value in the ledger. All are empty where the protocol has no carriers, or where they did nothing and
+    left nothing.
     """
 
     content: Mapping[str, Any] = field(default_factory=dict)
     lines: Sequence[str] = ()
+    fees: Sequence[Fee] = ()
 
 
 Carriers: TypeAlias = "Callable[[Lake, Manifest], CarrierSummary]"

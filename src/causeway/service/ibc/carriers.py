@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from causeway.network.carriers import CarrierSummary
+from causeway.network.carriers import CarrierSummary, Fee
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.ibc.fees import COUNTS, OUTSIDER
 from causeway.protocols.ibc.options import IbcOptions
@@ -39,7 +39,17 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     if not accounts:
         return CarrierSummary({}, lines)
     backlog = {"waiting": sum(item.waiting for item in left), "oldest": [asdict(item) for item in left[:LISTED]]}
-    return CarrierSummary({"relayers": accounts, "backlog": backlog}, lines)
+    return CarrierSummary({"relayers": accounts, "backlog": backlog}, lines, _fees(accounts, options, lake))
+
+
+def _fees(accounts: Sequence[Mapping[str, Any]], options: IbcOptions, lake: Lake) -> list[Fee]:
+    """Return what relayers paid in all: for headers, and for messages with their proofs."""
+    asset = lake.about()["asset"]
+    headers = sum(account["headers"] for account in accounts) * options.relay.header_fee
+    return [
+        Fee(asset, "header_relayed", headers),
+        Fee(asset, "message_relayed", sum(account["fees"] for account in accounts) - headers),
+    ]
 
 
 def relayers(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -1,0 +1,208 @@
+"""``causeway compare``: the same traffic through several protocols, side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causeway.cli import shell
+from causeway.cli.interrupts import Interrupts
+from causeway.cli.overriding import overrides_of
+from causeway.cli.places import write
+from causeway.cli.report import fit
+from causeway.cli.run import SparkSettings
+from causeway.cli.watch import notes, results, waiting
+from causeway.model.errors import CausewayError, InvalidInput
+
+if TYPE_CHECKING:
+    from causeway.comparing.column import Column
+    from causeway.comparing.comparison import Comparison
+    from causeway.comparing.plan import Planned
+
+AUTO, OWN, SAMPLE, NONE = "auto", "own", "sample", "none"
+_FAULTS = (AUTO, OWN, SAMPLE, NONE)
+
+
+def command(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).", show_default=False)],
+    protocols: Annotated[
+        str, typer.Option(metavar="NAMES", help="Protocols, separated by commas.", show_default="all")
+    ] = "",
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            "--lake",
+            metavar="DIR",
+            help="Folder for the lakes; default: a temporary one.",
+            show_default=False,
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in the lakes.")] = False,
+    faults: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="Where faults are tried: own (this scenario), sample (a small network), none, auto.",
+        ),
+    ] = AUTO,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write a page (HTML), too.", show_default=False)
+    ] = None,
+    traffic: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False)
+    ] = None,
+    executor: Annotated[
+        str | None, typer.Option(metavar="NAME", help="spark, or in_process for small networks.", show_default=False)
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master, such as 'local[2]'.", show_default=False)] = None,
+    partitions: Annotated[int | None, typer.Option(help="Tasks per tick.", show_default=False)] = None,
+    ticks: Annotated[int | None, typer.Option(help="Most ticks to run.", show_default=False)] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override any key of the scenario; may be repeated.", show_default=False
+        ),
+    ] = None,
+    spark: SparkSettings = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is no report.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> int:
+    """Run the same traffic through several protocols, and show side by side what it took and what each guarantees.
+
+    Every protocol runs in a process of its own. That all took in the same messages of users is verified. Exit code 1
+    when a run fails, or violates what its protocol guarantees.
+
+    [bold]Example[/bold]: causeway compare examples/compare.toml --protocols ic,ibc,xdm,icmp --report compare.html
+    """
+    from causeway.comparing.plan import plan
+    from causeway.protocols.registry import names
+
+    overrides = overrides_of(
+        settings or (),
+        master=master,
+        executor=executor,
+        traffic=traffic,
+        partitions=partitions,
+        ticks=ticks,
+        spark=spark or (),
+    )
+    if faults not in _FAULTS:
+        raise InvalidInput(f"--faults: {faults}: must be one of {', '.join(_FAULTS)}")
+    if resume and lake is None:
+        raise InvalidInput("--resume: needs the lakes to continue, as --lake DIR")
+    if report is not None:
+        fit(report, lake, overwrite=overwrite, option="--report")
+    chosen = [name.strip() for name in protocols.split(",") if name.strip()] if protocols else names()
+    planned = plan(scenario, chosen, overrides)
+    with _folder(lake) as folder, Interrupts():
+        try:
+            comparison = _compared(scenario, planned, folder, resume, faults)
+        except KeyboardInterrupt:
+            how = "the lakes were temporary" if lake is None else "continue with the same command and --resume"
+            raise shell.Interrupted(f"stopped; {how}") from None
+    found = comparison.as_json()
+    if report is not None:
+        _write_report(report, found)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        from causeway.cli.compared import show
+
+        show(found, results())
+        if report is not None:
+            notes().print(f"The page is {report}.", soft_wrap=True)
+    return shell.OK if comparison.holds else shell.BROKEN
+
+
+@contextmanager
+def _folder(lake: str | None) -> Iterator[str]:
+    if lake is not None:
+        if "://" in lake:
+            raise InvalidInput(f"--lake: {lake}: must be a folder")
+        yield lake
+        return
+    with tempfile.TemporaryDirectory(prefix="causeway-compare-") as folder:
+        yield folder
+
+
+def _compared(path: Path, planned: Sequence[Planned], folder: str, resume: bool, faults: str) -> Comparison:
+    from causeway.comparing.column import guarantees_of
+    from causeway.comparing.comparison import Comparison
+    from causeway.comparing.faults import FEW, try_faults
+    from causeway.scenarios import scenario_file
+
+    if not resume:
+        _require_free(planned, folder)
+    columns = [_column(one, folder, resume) for one in planned]
+    guarantees = {one.protocol: guarantees_of(one) for one in planned}
+    seconds = planned[0].scenario.network.seconds_per_tick
+    about = {"machine": platform.machine(), "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
+    # Raises where columns did not take in the same, before anything else is tried.
+    whole = Comparison(path.name, seconds, columns, guarantees, about=about)
+    if faults == NONE:
+        return whole
+    taken = [column.taken.count for column in columns if column.taken is not None]
+    own = faults == OWN or (faults == AUTO and bool(taken) and max(taken) <= FEW)
+    with scenario_file("trial") as sample, _said() as said:
+        found = try_faults(planned, str(path) if own else str(sample), said=said)
+    return Comparison(path.name, seconds, columns, guarantees, found, path.name if own else "sample", about)
+
+
+def _require_free(planned: Sequence[Planned], folder: str) -> None:
+    for one in planned:
+        place = Path(folder) / one.protocol
+        if place.exists():
+            raise InvalidInput(f"--lake: {place} is there already; go on with --resume, or name another folder")
+
+
+def _column(one: Planned, folder: str, resume: bool) -> Column:
+    """Run a column, unless it has run; return it, with the reason where it failed."""
+    from causeway.comparing.column import Column, column
+    from causeway.comparing.running import keep_outcome, kept_outcome, run_column
+    from causeway.pipeline.lake import Lake
+
+    place = str(Path(folder) / one.protocol)
+    there = resume and Lake.at(place).exists()
+    content = kept_outcome(folder, one.protocol) if there else None
+    if content is None:
+        ran = run_column(one, place, resume=there)
+        if ran.content is None:
+            return Column(one.protocol, ran.failed)
+        content = ran.content
+        keep_outcome(folder, one.protocol, content)
+    elif (other := one.scenario.difference(Lake.at(place).about()["scenario"])) is not None:
+        raise InvalidInput(f"--lake: {place} is of another scenario: {other[0]} differs; name another folder")
+    try:
+        with _said() as said:
+            return column(one, place, content, lambda text: said(f"{one.protocol}: {text}"))
+    except CausewayError as error:
+        if type(error).__name__ == "IngressDiffers":
+            raise
+        return Column(one.protocol, f"its lake cannot be read: {error}")
+
+
+@contextmanager
+def _said() -> Iterator[Any]:
+    """Show what is being done, on a terminal."""
+    console = notes()
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status("", spinner="dots") as status:
+        yield status.update
+
+
+def _write_report(place: Path, found: Mapping[str, Any]) -> None:
+    from causeway.comparing.section import section_data
+    from causeway.report.compared import compare_page
+
+    with waiting("writing the page"):
+        write({place: compare_page(section_data(found)).encode()}, {place: "--report"})

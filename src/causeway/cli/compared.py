@@ -1,0 +1,116 @@
+"""A comparison as a person reads it in a terminal: 80 columns have room for four protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from causeway.comparing.rows import MEASURED, Row, groups, in_words, rows_of
+from causeway.model.text import readable
+
+STYLES = {"yes": "green", "partly": "yellow", "no": "red", "holds": "green", "violated": "bold red"}
+"""How words are coloured."""
+
+LABEL = 26
+"""The width of what a row is called."""
+
+WIDE = 150
+"""A terminal this wide shows how something is guaranteed, too."""
+
+
+def show(found: Mapping[str, Any], console: Console) -> None:
+    """Print a comparison (``Comparison.as_json``)."""
+    traffic = found["traffic"]
+    console.print(
+        f"[bold]{escape(found['scenario'])}[/bold]: {traffic['messages']:,} messages of users under "
+        f"{len(found['protocols'])} protocols; a tick is {found['seconds_per_tick']:g} s"
+    )
+    if traffic["digest"] is not None:
+        console.print(f"All took in the same: digest {traffic['digest'][:32]}...")
+    for name, column in found["columns"].items():
+        if column["failed"] is not None:
+            console.print(Text(readable(f"{name} failed: {column['failed']}"), style="red"), soft_wrap=True)
+        elif column["note"]:
+            console.print(Text(readable(f"{name} {column['note']}")), soft_wrap=True)
+    shown = [name for name in found["protocols"] if found["columns"][name]["failed"] is None]
+    if shown:
+        console.print(_figures(found, shown))
+    console.print("\n[bold]What is guaranteed[/bold], and where the protocol's reference says so")
+    console.print(_guarantees(found, console.width >= WIDE))
+    if found["faults"] is not None:
+        _show_faults(found["faults"], console)
+    console.print(_verdict(found))
+
+
+def _table(names: list[str]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
+    table.add_column("", width=LABEL, overflow="fold")
+    for name in names:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def _figures(found: Mapping[str, Any], names: list[str]) -> Table:
+    table = _table(names)
+    for group, rows in groups(rows_of(found)):
+        style = "bold" if group != MEASURED else "bold italic"
+        table.add_row(Text(group[0].upper() + group[1:], style=style))
+        for row in rows:
+            table.add_row(Text("  " + row.what), *(_cell(row, name) for name in names))
+    return table
+
+
+def _cell(row: Row, name: str) -> Text:
+    text = in_words(row.values.get(name), row.unit)
+    return Text(readable(text), style=STYLES.get(text, ""))
+
+
+def _guarantees(found: Mapping[str, Any], wide: bool) -> Table:
+    said = {name: {one["topic"]: one for one in of_one} for name, of_one in found["guarantees"].items()}
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("", width=LABEL, overflow="fold")
+    for name in said:
+        table.add_column(name, overflow="fold")
+    for topic, words in found["topics"].items():
+        cells = []
+        for of_one in said.values():
+            one = of_one.get(topic)
+            if one is None:
+                cells.append(Text("-"))
+                continue
+            cell = Text(one["holds"], style=STYLES[one["holds"]])
+            cell.append(f" {one['reference']}", style="dim")
+            if wide:
+                cell.append(f"\n{one['how']}", style="default not dim")
+            cells.append(cell)
+        table.add_row(Text(words), *cells)
+    return table
+
+
+def _show_faults(faults: Mapping[str, Any], console: Console) -> None:
+    between = faults["between"]
+    where = f" between {escape(readable(between[0]))} and {escape(readable(between[1]))}" if between else ""
+    on = "a small network" if faults["scenario"] == "sample" else "this scenario"
+    console.print(f"\n[bold]What faults do[/bold], each alone, on {on}{where}")
+    for name, what in faults["tries"].items():
+        console.print(f"[bold]{name}[/bold]: {what}")
+        for protocol, found in faults["found"].items():
+            text = Text(f"{protocol:5} ", style="bold").append(readable(found[name]["text"]), style="not bold")
+            console.print(Padding.indent(text, 2))
+
+
+def _verdict(found: Mapping[str, Any]) -> str:
+    bad = [
+        name
+        for name, column in found["columns"].items()
+        if column["failed"] is not None or not column["run_holds"] or column["audit"]["verdict"] == "violated"
+    ]
+    if bad:
+        return f"\n[bold red]Not all hold[/bold red]: {', '.join(bad)}."
+    return "\n[bold green]All hold[/bold green]: nothing that a protocol guarantees is violated in its run."

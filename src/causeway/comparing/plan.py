@@ -1,0 +1,92 @@
+"""What of a scenario is carried over to each protocol, and what is not: the same chains, programs, traffic, faults and
+seed; of options, those that the scenario gives for a protocol.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from causeway.model.document import quoted
+from causeway.model.errors import InvalidInput
+from causeway.model.text import unknown
+from causeway.network.per_protocol import PROTOCOLS
+from causeway.network.scenario import Scenario, document_of, scenario_from
+from causeway.protocols.faults import FAULT_KINDS
+from causeway.protocols.registry import DEFAULT, names
+
+LEAST = 1
+"""Protocols that are compared at least; one alone is a column, too."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What runs in one column. ``overrides``: of the scenario's file, as on a command line; ``note``: what of the
+    scenario is left out, None for nothing."""
+
+    protocol: str
+    overrides: Mapping[str, str]
+    scenario: Scenario
+    note: str | None = None
+
+
+def plan(path: str | os.PathLike[str], protocols: Sequence[str], overrides: Mapping[str, str]) -> list[Planned]:
+    """Return what runs in each column, in the order of ``protocols``; ``overrides``: of every column.
+
+    A scenario's ``[options]`` are of the protocol that it names: others run with ``[protocols.NAME]``, or, without
+    that, with their defaults. Everything else must be the same in all of them.
+
+    Raises ``InvalidInput``, one line that names the protocol, the key and what is allowed.
+    """
+    chosen = _chosen(protocols)
+    document = document_of(path, overrides)
+    own = document.get("network", {}).get("protocol", DEFAULT)
+    _refuse_own_faults(document, str(path))
+    return [_planned(path, name, own, document, overrides) for name in chosen]
+
+
+def _chosen(protocols: Sequence[str]) -> list[str]:
+    for name in protocols:
+        if name not in names():
+            raise InvalidInput(f"--protocols: {unknown('protocol', name, names())}")
+    if len({*protocols}) < len(protocols):
+        raise InvalidInput(f"--protocols: {', '.join(protocols)}: names a protocol twice")
+    if len(protocols) < LEAST:
+        raise InvalidInput(f"--protocols: names none; allowed: {', '.join(names())}")
+    return list(protocols)
+
+
+def _planned(
+    path: str | os.PathLike[str], name: str, own: str, document: Mapping[str, Any], overrides: Mapping[str, str]
+) -> Planned:
+    changed = {**overrides, "network.protocol": quoted(name)}
+    note = None
+    if name != own and name not in document.get(PROTOCOLS, {}) and document.get("options"):
+        changed["options"] = "{}"
+        note = f"runs with its defaults: [options] are those of {own} ([{PROTOCOLS}.{name}] would be its own)"
+    try:
+        scenario = scenario_from(document_of(path, changed), str(path))
+    except InvalidInput as error:
+        raise InvalidInput(f"{error} (under {name}; compare runs the same under every protocol)") from error
+    return Planned(name, changed, scenario, note)
+
+
+def _refuse_own_faults(document: Mapping[str, Any], path: str) -> None:
+    """Refuse faults that only some protocols have. Raises ``InvalidInput``."""
+    allowed = sorted(portable_kinds())
+    faults = document.get("faults", [])
+    for row, fault in enumerate(faults if isinstance(faults, list) else []):
+        kind = fault.get("kind") if isinstance(fault, Mapping) else None
+        if kind is not None and kind not in allowed:
+            text = f"not every protocol has it; compare runs the same faults under all: {', '.join(allowed)}"
+            raise InvalidInput(f"{path}: faults[{row}].kind: {kind!r}: {text}")
+
+
+def portable_kinds() -> set[str]:
+    """Return the kinds of faults that every protocol has."""
+    found: set[str] = set()
+    for section in FAULT_KINDS:
+        found |= set(section.model_fields["kind"].annotation.__args__)  # type: ignore[union-attr]
+    return found

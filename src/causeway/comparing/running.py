@@ -1,0 +1,111 @@
+"""Runs of a scenario, one a protocol, each as a command and a process of its own: so that memory and processor time are
+of it alone, and one that fails takes no other with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from causeway.comparing.plan import Planned
+from causeway.model.json_text import loads
+from causeway.model.text import escaped
+
+GENTLE_SECONDS = 60.0
+"""A run that is asked to stop ends after its next commit; longer than this it is not waited for."""
+
+INTERRUPTED = 130
+_WORST = 3
+"""The first exit code that says nothing of an outcome; 2 is bad input."""
+
+_PREFIX = "causeway: "
+_MOST_CHARACTERS = 500
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a run: what its command printed (``run --json``), or why it failed, in a line."""
+
+    content: Mapping[str, Any] | None
+    failed: str | None = None
+
+
+def run_column(planned: Planned, lake: str, *, resume: bool = False) -> Ran:
+    """Run a scenario under one protocol into ``lake``; what it shows of its progress goes to standard error.
+
+    ``resume``: continue what is there. Raises ``KeyboardInterrupt`` when the user stops it; what is committed stays.
+    """
+    command = [sys.executable, "-m", "causeway", "run", planned.scenario.path, "--lake", lake, "--json"]
+    for key, value in planned.overrides.items():
+        command += ["--set", f"{key}={value}"]
+    if resume:
+        command.append("--resume")
+    errors_to = subprocess.PIPE if _is_quiet() else None
+    # In a group of its own it is not interrupted by the terminal, but by this process, and once.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors_to, process_group=0) as run:
+        try:
+            output, errors = run.communicate()
+        except KeyboardInterrupt:
+            _stop(run)
+            raise
+    if run.returncode in (INTERRUPTED, -signal.SIGINT):
+        raise KeyboardInterrupt
+    if run.returncode >= 0 and run.returncode < _WORST - 1:
+        with contextlib.suppress(ValueError):
+            return Ran(loads(output))
+    return Ran(None, _reason(run.returncode, errors))
+
+
+def _is_quiet() -> bool:
+    """Return whether nobody watches: a run then shows no progress, and what it says is why it failed."""
+    return not sys.stderr.isatty()
+
+
+def _stop(run: subprocess.Popen[bytes]) -> None:
+    """Ask a run to end after its next commit; end it if it does not."""
+    with contextlib.suppress(ProcessLookupError):
+        run.send_signal(signal.SIGTERM)
+    try:
+        run.wait(GENTLE_SECONDS)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        run.kill()
+        run.wait()
+
+
+def _reason(code: int, errors: bytes | None) -> str:
+    """Return why a run failed, in one line."""
+    lines = [line.strip() for line in (errors or b"").decode(errors="replace").splitlines() if line.strip()]
+    if lines:
+        return escaped(lines[-1].removeprefix(_PREFIX))[:_MOST_CHARACTERS]
+    if code < 0:
+        return f"its process was ended by signal {-code} ({signal.Signals(-code).name})"
+    return f"its process ended with exit code {code}" + ("" if errors is not None else "; it said why above")
+
+
+OUTCOME = "outcome"
+"""The folder, beside the lakes, with what each run printed."""
+
+
+def kept_outcome(folder: str, name: str) -> Mapping[str, Any] | None:
+    """Return what a run that ended printed, None for one that did not end."""
+    try:
+        found: Mapping[str, Any] = loads((Path(folder) / OUTCOME / f"{name}.json").read_bytes())
+        return found
+    except FileNotFoundError:
+        return None
+
+
+def keep_outcome(folder: str, name: str, content: Mapping[str, Any]) -> None:
+    """Keep what a run printed; it is there whole or not at all."""
+    place = Path(folder) / OUTCOME
+    place.mkdir(parents=True, exist_ok=True)
+    written = place / f"{name}.json.new"
+    written.write_text(json.dumps(content))
+    os.replace(written, place / f"{name}.json")

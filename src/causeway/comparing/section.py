@@ -1,0 +1,130 @@
+"""A comparison as plain data for pages (``report.compared.compare_section``)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from causeway.comparing.column import MEASURES
+from causeway.comparing.rows import MEASURED, SECONDS, rows_of
+
+_DRAWN = ("bytes of proofs a call", "messages a call")
+"""Rows that are charts, too."""
+
+MOST_POINTS = 240
+"""Points of a line of a chart."""
+
+
+def section_data(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a page shows of a comparison (``Comparison.as_json``)."""
+    columns = [name for name in found["protocols"] if found["columns"][name]["failed"] is None]
+    rows = rows_of(found)
+    return {
+        "title": f"{found['scenario']} under {', '.join(found['protocols'])}",
+        "note": _note(found),
+        "columns": columns,
+        "rows": [
+            {
+                "what": row.what,
+                "unit": row.unit,
+                "values": [row.values.get(name) for name in columns],
+                "better": row.better,
+                "group": row.group,
+            }
+            for row in rows
+        ],
+        "charts": [
+            {"title": f"{row.what}, {row.group}", "unit": row.unit, "values": dict(row.values)}
+            for row in rows
+            if row.what in _DRAWN or (row.group == MEASURED and row.unit == SECONDS)
+        ],
+        "lines": [*_distributions(found, columns), *_backlogs(found, columns)],
+        "guarantees": _guarantees(found),
+        "faults": _faults(found),
+    }
+
+
+def _note(found: Mapping[str, Any]) -> str:
+    traffic = found["traffic"]
+    text = (
+        f"The same {traffic['messages']:,} messages of users under each (digest {str(traffic['digest'])[:16]}...). "
+        f"A tick is one block of each chain, {found['seconds_per_tick']:g} s."
+    )
+    failed = {name: column["failed"] for name, column in found["columns"].items() if column["failed"] is not None}
+    failures = "".join(f" {name} failed: {why}." for name, why in failed.items())
+    notes = "".join(f" {name} {column['note']}." for name, column in found["columns"].items() if column.get("note"))
+    return text + failures + notes
+
+
+def _distributions(found: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return which share of the calls was through after how many ticks, by measure."""
+    lines = []
+    for measure, words in MEASURES.items():
+        steps = {name: found["columns"][name]["distribution"].get(measure) for name in columns}
+        steps = {name: of_column for name, of_column in steps.items() if of_column}
+        at = _thinned(sorted({0, *(ticks for of_column in steps.values() for ticks, _ in of_column)}))
+        if not steps or len(at) < 2:
+            continue
+        series = {}
+        for name, of_column in steps.items():
+            ticks, reached, total = [step[0] for step in of_column], [0], sum(step[1] for step in of_column)
+            for _, count in of_column:
+                reached.append(reached[-1] + count)
+            series[name] = [round(100 * reached[bisect_right(ticks, tick)] / total, 3) for tick in at]
+        title = f"Calls through after so many ticks, {words} (percent)"
+        lines.append({"title": title, "axis": "tick", "unit": "count", "at": [*at, at[-1] + 1], "series": series})
+    return lines
+
+
+def _backlogs(found: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return how many calls had no answer at each tick, on the axis of the column that has most ticks."""
+    backlogs = {name: found["columns"][name]["backlog"] for name in columns}
+    backlogs = {name: backlog for name, backlog in backlogs.items() if backlog["at"]}
+    at = _thinned(sorted({tick for backlog in backlogs.values() for tick in backlog["at"]}))
+    if len(at) < 2:
+        return []
+    series: dict[str, list[float | None]] = {}
+    for name, backlog in backlogs.items():
+        values: list[float | None] = []
+        for tick in at:
+            place = bisect_right(backlog["at"], tick) - 1
+            over = tick >= backlog["at"][-1] + backlog["ticks"]
+            values.append(backlog["pending"][-1 if over else place] if place >= 0 else 0)
+        series[name] = values
+    edges = [*at, max(backlog["at"][-1] + backlog["ticks"] for backlog in backlogs.values())]
+    return [{"title": "Calls without an answer", "axis": "tick", "unit": "count", "at": edges, "series": series}]
+
+
+def _thinned(at: Sequence[int]) -> list[int]:
+    if len(at) <= MOST_POINTS:
+        return list(at)
+    step = (len(at) - 1) / (MOST_POINTS - 1)
+    return [at[round(place * step)] for place in range(MOST_POINTS)]
+
+
+def _guarantees(found: Mapping[str, Any]) -> dict[str, Any]:
+    said = {name: {one["topic"]: one for one in of_one} for name, of_one in found["guarantees"].items()}
+    rows: list[list[Any]] = []
+    for topic, words in found["topics"].items():
+        cells = [of_one.get(topic) for of_one in said.values()]
+        texts = [
+            None if one is None else {"holds": one["holds"], "text": one["how"], "reference": one["reference"]}
+            for one in cells
+        ]
+        rows.append([words, *texts])
+    return {"columns": ["", *said], "rows": rows}
+
+
+def _faults(found: Mapping[str, Any]) -> dict[str, Any] | None:
+    faults = found["faults"]
+    if faults is None:
+        return None
+    rows = [
+        [f"{name}: {what}", *(faults["found"][protocol][name]["text"] for protocol in faults["found"])]
+        for name, what in faults["tries"].items()
+    ]
+    return {"columns": ["", *faults["found"]], "rows": rows}
+
+
+__all__ = ["section_data"]
