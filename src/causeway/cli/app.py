@@ -9,6 +9,7 @@ import typer
 from causeway.cli import (
     audit,
     check,
+    compare,
     completion,
     demo,
     explore,
@@ -75,6 +76,7 @@ def build() -> typer.Typer:
 
     app.command("demo", epilog=EPILOG, rich_help_panel=RUN)(demo.command)
     app.command("run", epilog=EPILOG, rich_help_panel=RUN)(run.command)
+    app.command("compare", epilog=EPILOG, rich_help_panel=RUN)(compare.command)
     app.command("state", epilog=EPILOG, rich_help_panel=LOOK)(state.command)
     app.command("prove", epilog=EPILOG, rich_help_panel=PROOFS)(prove.build())
     app.command("verify", epilog=EPILOG, rich_help_panel=PROOFS)(verify.command)
