@@ -32,7 +32,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TWO = str(EXAMPLES / "two_subnets.toml")
 COMMANDS = [
     *("demo", "run", "state", "prove", "verify", "audit", "ledger", "trace", "check", "ingest", "vacuum", "serve"),
-    *("relay", "report", "explore", "send", "completion"),
+    *("relay", "report", "explore", "send", "completion", "calls", "latency", "backlog"),
 ]
 
 IDLE_WORKERS = re.compile(

@@ -162,7 +162,7 @@ def test_json_csv_and_parquet_have_the_same_rows(cli: Run, ledger: Ledger, rows:
         if other["time"]:
             assert dt.datetime.fromisoformat(one["time"]) == dt.datetime.fromisoformat(other["time"])
     code, _, err = cli(place, "--source", HOSTILE, "--parquet", tmp_path / "rows.parquet")
-    assert (code, err) == (0, f"{len(found)} rows written to {tmp_path / 'rows.parquet'}\n")
+    assert (code, err) == (0, f"causeway: {len(found)} rows written to {tmp_path / 'rows.parquet'}\n")
     stored_again = pq.read_table(tmp_path / "rows.parquet")
     assert stored_again.schema.equals(LEDGER_SCHEMA)
     assert stored_again["source_row"].to_pylist() == [row["source_row"] for row in found]

@@ -8,6 +8,8 @@ import typer
 
 from causeway.cli import (
     audit,
+    backlog,
+    calls,
     check,
     compare,
     completion,
@@ -16,6 +18,7 @@ from causeway.cli import (
     gossip,
     ingest,
     key,
+    latency,
     ledger,
     prove,
     relay,
@@ -81,6 +84,9 @@ def build() -> typer.Typer:
     app.command("prove", epilog=EPILOG, rich_help_panel=PROOFS)(prove.build())
     app.command("verify", epilog=EPILOG, rich_help_panel=PROOFS)(verify.command)
     app.command("audit", epilog=EPILOG, rich_help_panel=LOOK)(audit.command)
+    app.command("calls", epilog=EPILOG, rich_help_panel=LOOK)(calls.command)
+    app.command("latency", epilog=EPILOG, rich_help_panel=LOOK)(latency.command)
+    app.command("backlog", epilog=EPILOG, rich_help_panel=LOOK)(backlog.command)
     app.command("ledger", epilog=EPILOG, rich_help_panel=LOOK)(ledger.command)
     app.command("report", epilog=EPILOG, rich_help_panel=LOOK)(report.command)
     app.command("trace", epilog=EPILOG, rich_help_panel=LOOK)(trace.command)

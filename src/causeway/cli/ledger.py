@@ -8,45 +8,51 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 import typer
-from rich.markup import escape
 
-from causeway.cli import shell
-from causeway.cli.audited import progress_bar
-from causeway.cli.compiling import compile_first
-from causeway.cli.places import ledger_at, require_place
-from causeway.cli.rows import (
-    SHOWN,
-    distinct_names,
-    limited,
-    one_way,
-    parquet_place,
-    print_csv,
-    print_json,
-    show_rows,
-    write_parquet,
-)
-from causeway.cli.watch import notes, results
-from causeway.ledger.schema import TABLES, Event, Kind
+from causeway.cli import completion, own_process, shell
 from causeway.model.errors import InvalidInput
-from causeway.model.text import readable, unknown
+from causeway.model.text import escaped, unknown
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from causeway.pipeline.ledger_search import Condition
+    from causeway.pipeline.ledger_sql import View
+
+SHOWN = 20
+"""Rows that a person sees where no other number is asked for."""
 
 MOST_NUMBER = (1 << 64) - 1
 FILTERS, OUTPUT, SQL = "Filters", "Output", "SQL"
 
 
-def _several(what: str, metavar: str, *names: str, among: list[str] | None = None) -> Any:
+def _tables() -> list[str]:
+    from causeway.pipeline.ledger_sql import SCHEMAS
+
+    return [*SCHEMAS]
+
+
+def _events() -> list[str]:
+    from causeway.ledger.schema import Event
+
+    return [*map(str, Event)]
+
+
+def _kinds() -> list[str]:
+    from causeway.ledger.schema import Kind
+
+    return [*map(str, Kind)]
+
+
+def _several(what: str, metavar: str, *names: str, completes: completion.Completed | None = None) -> Any:
     return typer.Option(
         *names,
         metavar=metavar,
         help=f"{what} May be repeated.",
         show_default=False,
         rich_help_panel=FILTERS,
-        autocompletion=None if among is None else (lambda incomplete: [n for n in among if n.startswith(incomplete)]),
+        autocompletion=completes,
     )
 
 
@@ -62,9 +68,9 @@ def command(
         str,
         typer.Option(
             metavar="NAME",
-            help=f"One of {', '.join(TABLES)}.",
+            help="Another table, such as value, headers, observed, messages or lanes.",
             rich_help_panel=FILTERS,
-            autocompletion=lambda incomplete: [name for name in TABLES if name.startswith(incomplete)],
+            autocompletion=completion.among(_tables),
         ),
     ] = "ledger",
     chain: Annotated[list[str] | None, _several("The chain where it happened.", "NAME", "--chain")] = None,
@@ -75,11 +81,11 @@ def command(
     lane: Annotated[list[str] | None, _several("The channel, stream or queue.", "NAME", "--lane")] = None,
     event: Annotated[
         list[str] | None,
-        _several("What happened, such as sent or received.", "NAME", "--event", among=[*map(str, Event)]),
+        _several("What happened, such as sent or received.", "NAME", "--event", completes=completion.among(_events)),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        _several("What the message is: request, response, ...", "NAME", "--kind", among=[*map(str, Kind)]),
+        _several("What the message is: request, response, ...", "NAME", "--kind", completes=completion.among(_kinds)),
     ] = None,
     message: Annotated[list[str] | None, _several("The message_id.", "ID", "--message")] = None,
     sender: Annotated[list[str] | None, _several("Who sent the message.", "NAME", "--sender")] = None,
@@ -144,12 +150,17 @@ def command(
     [bold]Example[/bold]: causeway ledger my-ledger --lane channel-141 --event sent --from 3951000 --limit 5
     [bold]Example[/bold]: causeway ledger my-ledger --sql "select lane, count(*) from ledger group by lane" --csv
     """
+    own_process.begin_small()
+    from causeway.cli.compiling import compile_first
+    from causeway.cli.places import ledger_at, require_place
+    from causeway.cli.rows import limited, one_way, parquet_place, print_csv, print_json, write_parquet
+
     require_place("LAKE", lake)
     one_way(as_json, as_csv, parquet)
     if overwrite and parquet is None:
         raise InvalidInput("--overwrite: only with --parquet")
-    if table not in TABLES:
-        raise InvalidInput(f"--table: {unknown('table', table, [*TABLES])}")
+    if table not in (tables := _tables()):
+        raise InvalidInput(f"--table: {unknown('table', table, tables)}")
     given: dict[str, Any] = {
         "--chain": chain, "--source": source, "--destination": destination, "--lane": lane, "--event": event,
         "--kind": kind, "--message": message, "--sender": sender, "--receiver": receiver, "--from": first,
@@ -167,7 +178,7 @@ def command(
     compile_first()
     with ledger_at(lake), _rows(lake, table, condition, sql, None if most is None else most + 1) as (schema, parts):
         if people:
-            _show(lake, pa.concat_tables([schema.empty_table(), *parts]).unify_dictionaries(), most or 0, sql)
+            _show(schema, parts, most or 0, as_stored=sql is not None)
             return shell.OK
         with limited(parts, most) as kept:
             if as_json:
@@ -176,7 +187,7 @@ def command(
                 print_csv(kept, schema)
             elif parquet is not None:
                 count = write_parquet(kept, schema, parquet)
-                notes().print(f"{count:,} rows written to {escape(readable(str(parquet)))}", soft_wrap=True)
+                shell.tell(f"{count:,} rows written to {escaped(str(parquet))}")
     return shell.OK
 
 
@@ -185,34 +196,69 @@ def _rows(
     lake: str, table: str, condition: Condition, sql: str | None, most: int | None
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
     """Give the columns of what is asked for, and its rows."""
+    import pyarrow as pa
+
+    from causeway.cli.audited import progress_bar
+    from causeway.cli.rows import distinct_names
+    from causeway.ledger.schema import TABLES
     from causeway.pipeline.lake_taking import ledger_of
     from causeway.pipeline.ledger_select import selected
+    from causeway.pipeline.ledger_sql import query, views_of
 
     with progress_bar() as begin, ledger_of(lake, progress=begin("deriving the ledger")) as ledger:
-        if sql is None:
+        if sql is not None:
+            views = {**views_of(ledger), **_states(lake)}
+            with query(views, sql, progress=begin("preparing the tables")) as found:
+                schema = distinct_names(found.schema)
+                yield schema, (pa.Table.from_batches([batch.rename_columns(schema.names)]) for batch in found)
+        elif table in TABLES:
             yield TABLES[table], selected(ledger, table, condition, most)
-            return
-        from causeway.pipeline.ledger_sql import query, views_of
+        else:
+            yield _of_view(views_of(ledger)[table], condition)
 
-        with query(views_of(ledger), sql, progress=begin("preparing the tables")) as found:
-            schema = distinct_names(found.schema)
-            yield schema, (pa.Table.from_batches([batch.rename_columns(schema.names)]) for batch in found)
+
+def _of_view(view: View, condition: Condition) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    import pyarrow as pa
+
+    from causeway.pipeline.ledger_search import fulfil
+
+    parts = (part.cast(view.schema) for piece in range(view.pieces) for part in view.read(piece))
+    return view.schema, (part.filter(pa.array(fulfil(part, condition))) for part in parts)
+
+
+def _states(lake: str) -> dict[str, View]:
+    """Return the state tables of a lake at its last height, chains and programs by name; of a ledger none."""
+    from causeway.network.states import States
+    from causeway.pipeline.lake import Lake
+    from causeway.pipeline.lake_taking import is_lake
+    from causeway.pipeline.ledger_sql import View
+
+    if not is_lake(lake):
+        return {}
+    states = States(Lake.at(lake))
+
+    def view(name: str) -> View:
+        return View(states.schema(name, True), 1, lambda piece: [states.rows(name, None, None, True)])
+
+    return {f"state_{name}": view(name) for name in states.tables}
 
 
 def condition_of(given: Mapping[str, Any], table: str) -> Condition:
     """Return the condition that options ask for of a table. Raises ``InvalidInput`` where it has no such column."""
     from causeway.pipeline.ledger_search import Between
+    from causeway.pipeline.ledger_sql import SCHEMAS
 
+    known = {"--event": _events(), "--kind": _kinds()}
     found: dict[str, Any] = {}
     for option, values in given.items():
         if values is None:
             continue
         column = COLUMNS[option]
-        if column not in TABLES[table].names:
+        if column not in SCHEMAS[table].names:
             raise InvalidInput(f"{option}: the table {table} has no column {column}")
-        for value in values if option in KNOWN else ():
-            if value not in KNOWN[option]:
-                raise InvalidInput(f"{option}: {unknown(column, value, KNOWN[option])}")
+        for value in values if option in known else ():
+            if value not in known[option]:
+                raise InvalidInput(f"{option}: {unknown(column, value, known[option])}")
         if isinstance(values, list):
             found[column] = values
             continue
@@ -230,8 +276,6 @@ COLUMNS = {
 }  # fmt: skip
 """Options, and the columns that they are about."""
 
-KNOWN = {"--event": [*map(str, Event)], "--kind": [*map(str, Kind)]}
-
 
 def time_of(option: str, text: str) -> datetime:
     """Return a time as a user writes it; without a zone it is UTC. Raises ``InvalidInput``."""
@@ -245,14 +289,20 @@ def time_of(option: str, text: str) -> datetime:
         raise InvalidInput(f"{option} {text}: must be within the years 1 to 9999") from None
 
 
-def _show(lake: str, rows: pa.Table, most: int, sql: str | None) -> None:
+def _show(schema: pa.Schema, parts: Iterator[pa.Table], most: int, *, as_stored: bool) -> None:
+    import pyarrow as pa
+
+    from causeway.cli.rows import limited, show_rows
+    from causeway.cli.watch import results
+
+    with limited(parts, most + 1) as kept:
+        rows = pa.concat_tables([schema.empty_table(), *kept]).unify_dictionaries()
     console = results()
     if not rows.num_rows:
         console.print("no rows")
         return
-    left_out = show_rows(console, rows.slice(0, most), as_stored=sql is not None)
-    more = rows.num_rows > most
-    if more:
+    left_out = show_rows(console, rows.slice(0, most), as_stored=as_stored)
+    if rows.num_rows > most:
         console.print(f"... and more: --limit N shows more than {most}, --json and --csv all")
     if left_out:
         console.print(f"{left_out} more columns do not fit: --json and --csv have all")

@@ -32,7 +32,23 @@ SHOWN = 20
 WIDEST = 44
 """Characters of a value that a table shows at most."""
 
-_FIRST = ("why", "rank", "scope", "tick", "time", "chain", "height", "event", "kind", "lane", "index", "message_id")
+_FIRST = (
+    "why",
+    "rank",
+    "scope",
+    "outcome",
+    "took",
+    "sent at",
+    "tick",
+    "time",
+    "chain",
+    "height",
+    "event",
+    "kind",
+    "lane",
+    "index",
+    "message_id",
+)
 _LAST = ("stated_by", "source_file", "source_row", "position", "payload_hash", "transaction")
 _BETWEEN = 2
 _LANE_OF_A_ROW = "lane"
@@ -60,7 +76,7 @@ def json_rows(rows: pa.Table) -> list[dict[str, Any]]:
     whole = {name for name in rows.column_names if name == "amount"}
     found = plain_rows(rows)
     return [
-        {name: int(value) if name in whole and _is_digits(value) else _plain(value) for name, value in row.items()}
+        {name: int(value) if name in whole and _is_digits(value) else plain(value) for name, value in row.items()}
         for row in found
     ]
 
@@ -69,7 +85,8 @@ def _is_digits(value: Any) -> bool:
     return isinstance(value, str) and value.isascii() and value.isdecimal()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -83,9 +100,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return str(value)
 
 
@@ -117,7 +134,7 @@ def _texts(rows: pa.Table) -> pa.Table:
             text = pc.strftime(column.cast(pa.timestamp(kind.unit)), format="%Y-%m-%dT%H:%M:%S")
             column = pc.binary_join_element_wise(text, suffix, "")
         elif pa.types.is_nested(kind) or pa.types.is_interval(kind):
-            values = [None if value is None else json.dumps(_plain(value)) for value in column.to_pylist()]
+            values = [None if value is None else json.dumps(plain(value)) for value in column.to_pylist()]
             column = pa.chunked_array([pa.array(values, pa.string())])
         rows = rows.set_column(place, field.name, column)
     return rows
@@ -275,10 +292,10 @@ def _text(name: str, value: Any) -> str:
         return f"{value:,.3f}".rstrip("0").rstrip(".") if math.isfinite(value) else str(value)
     if name == "amount" and _is_digits(value):
         return f"{int(value):,}"
-    return name_of(value if isinstance(value, str) else json.dumps(_plain(value)))
+    return name_of(value if isinstance(value, str) else json.dumps(plain(value)))
 
 
 __all__ = [
-    "SHOWN", "distinct_names", "json_rows", "lane_text", "limited", "one_way", "parquet_place", "print_csv",
+    "SHOWN", "distinct_names", "json_rows", "lane_text", "limited", "one_way", "parquet_place", "plain", "print_csv",
     "print_json", "show_rows", "write_parquet",
 ]  # fmt: skip

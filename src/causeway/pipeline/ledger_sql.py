@@ -10,19 +10,32 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from threading import Lock
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from causeway.figures.codes import CODES_SCHEMA
+from causeway.figures.delays import LATENCY_SCHEMA
+from causeway.figures.fees import FEES_SCHEMA
+from causeway.figures.figures import Figures
+from causeway.figures.flow import BACKLOG_SCHEMA
+from causeway.figures.lanes import CHAINS_SCHEMA, LANES_SCHEMA
+from causeway.figures.messages import MESSAGES_SCHEMA
+from causeway.figures.pace import PACE_SCHEMA
+from causeway.figures.where import EVERYTHING, Where
+from causeway.figures.worst import WORST_SCHEMA
 from causeway.ledger.schema import LIMBS, TABLES
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.ledger_figures import MessageReader, figures_of
 from causeway.pipeline.ledger_select import BUCKETED
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
 from causeway.pipeline.sealed import FileDamaged
@@ -49,24 +62,70 @@ _AS_STORED = ("ledger", "headers", "watermarks")
 class View:
     """A table that a query may name.
 
-    ``pieces``: so many times ``read`` is called, with the number of the piece, for all its rows. ``file``: returns the
-    path of a file that has just the rows of a piece and was verified, None where there is none.
+    ``pieces``: so many times ``read`` is called, with the number of the piece, for all its rows, one part after the
+    other. ``file``: returns the path of a file that has just the rows of a piece and was verified, None where there is
+    none.
     """
 
     schema: pa.Schema
     pieces: int
-    read: Callable[[int], pa.Table]
+    read: Callable[[int], Iterable[pa.Table]]
     file: Callable[[int], str | None] = lambda piece: None
 
 
 def views_of(ledger: Ledger) -> dict[str, View]:
-    """Return the tables of a ledger."""
-    return {name: _view(ledger, name) for name in TABLES}
+    """Return the tables of a ledger, its messages and calls, and its figures (``figures.Figures``)."""
+    found = {name: _view(ledger, name) for name in TABLES}
+    for name, where in (("messages", EVERYTHING), ("calls", Where(calls=True))):
+        found[name] = _messages(ledger, where)
+    once = _Once(lambda: figures_of(ledger))
+    for name, schema in FIGURES.items():
+        found[name] = View(schema, 1, partial(_figure, once, name))
+    return found
+
+
+FIGURES = {
+    "lanes": LANES_SCHEMA,
+    "latency": LATENCY_SCHEMA,
+    "latency_over_time": PACE_SCHEMA,
+    "backlog": BACKLOG_SCHEMA,
+    "worst": WORST_SCHEMA,
+    "fees": FEES_SCHEMA,
+    "codes": CODES_SCHEMA,
+    "chains": CHAINS_SCHEMA,
+}
+"""The figures of a ledger that are tables."""
+
+SCHEMAS: Mapping[str, pa.Schema] = {**TABLES, "messages": MESSAGES_SCHEMA, "calls": MESSAGES_SCHEMA, **FIGURES}
+"""The tables of a ledger, and those that are made of it."""
+
+
+class _Once(Generic[Value]):
+    """What is made when it is first asked for, by whichever thread."""
+
+    def __init__(self, make: Callable[[], Value]) -> None:
+        self._make, self._lock = make, Lock()
+        self._made: list[Value] = []
+
+    def __call__(self) -> Value:
+        with self._lock:
+            if not self._made:
+                self._made.append(self._make())
+        return self._made[0]
+
+
+def _figure(figures: _Once[Figures], name: str, piece: int) -> list[pa.Table]:
+    return [getattr(figures(), name)]
+
+
+def _messages(ledger: Ledger, where: Where) -> View:
+    reader = _Once(lambda: MessageReader.of(ledger, where))
+    return View(MESSAGES_SCHEMA, ledger.buckets, lambda bucket: reader().rows(bucket))
 
 
 def _view(ledger: Ledger, table: str) -> View:
     if table not in BUCKETED:
-        return View(TABLES[table], 1, lambda piece: ledger.table(table))
+        return View(TABLES[table], 1, lambda piece: [ledger.table(table)])
 
     def file(bucket: int) -> str | None:
         if table not in _AS_STORED or not ledger.storage.is_local or ledger.loose(bucket, table) is not None:
@@ -74,7 +133,7 @@ def _view(ledger: Ledger, table: str) -> View:
         found = [each for each in ledger.files(table, bucket) if each.bucket is not None]
         return _verified(ledger, found[0]) if len(found) == 1 else None
 
-    return View(TABLES[table], ledger.buckets, lambda bucket: ledger.rows(bucket, table=table), file)
+    return View(TABLES[table], ledger.buckets, lambda bucket: [ledger.rows(bucket, table=table)], file)
 
 
 def _verified(ledger: Ledger, file: StoredFile) -> str:
@@ -202,7 +261,9 @@ def _files(views: Mapping[str, View], named: list[str], folder: str, progress: P
 
 
 def _written(view: View, piece: int, path: str) -> str:
-    pq.write_table(view.read(piece), path, compression="lz4", row_group_size=1 << 17)
+    with pq.ParquetWriter(path, view.schema, compression="lz4") as writer:
+        for part in view.read(piece):
+            writer.write_table(part.cast(view.schema), row_group_size=1 << 17)
     return path
 
 
@@ -291,4 +352,4 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-__all__ = ["EXTRA", "View", "query", "views_of"]
+__all__ = ["EXTRA", "SCHEMAS", "View", "query", "views_of"]

@@ -1,0 +1,135 @@
+"""``causeway backlog``: what is on its way and what waits for an answer, by lane and over time."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from causeway.cli import counting, own_process, shell
+from causeway.cli.counting import (
+    Csv,
+    Destination,
+    Executor,
+    Json,
+    Lane,
+    Lanes,
+    Master,
+    OverTime,
+    Place,
+    Receiver,
+    Sender,
+    Source,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from causeway.figures.figures import Figures
+
+_LANE = ("protocol", "source", "destination", "lane")
+
+
+def command(
+    lake: Place,
+    source: Source = None,
+    destination: Destination = None,
+    lane: Lane = None,
+    sender: Sender = None,
+    receiver: Receiver = None,
+    over_time: OverTime = False,
+    limit: Lanes = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    executor: Executor = "auto",
+    master: Master = "local[*]",
+) -> int:
+    """Show what is not done: messages on their way, and those that wait for an answer.
+
+    In flight: sent, and neither received nor over. Pending: sent, and nothing says how it ended, whether it was
+    received or not. By lane, those first where most waits, with the oldest message that waits.
+
+    [bold]Example[/bold]: causeway backlog my-ledger --over-time
+    """
+    own_process.begin_small()
+    from causeway.cli.rows import one_way, print_csv
+
+    one_way(as_json, as_csv, None)
+    where = counting.where_of(source=source, destination=destination, lane=lane, sender=sender, receiver=receiver)
+    found = counting.figures(lake, where, executor, master)
+    if as_csv:
+        rows = found.backlog if over_time else waiting(found, limit)
+        print_csv([rows], rows.schema)
+    elif as_json:
+        _print_json(lake, found, limit, over_time)
+    else:
+        _show(lake, found, counting.LANES if limit is None else limit, over_time)
+    return shell.OK
+
+
+def waiting(found: Figures, limit: int | None) -> pa.Table:
+    """Return the lanes in which something waits, those first in which most does."""
+    import pyarrow.compute as pc
+
+    open_ones = pc.or_(pc.greater(found.lanes["pending"], 0), pc.greater(found.lanes["in_flight"], 0))
+    return counting.largest(
+        found.lanes.filter(open_ones), [("pending", "descending"), ("in_flight", "descending")], limit
+    )
+
+
+def _print_json(lake: str, found: Figures, limit: int | None, over_time: bool) -> None:
+    from causeway.cli.rows import json_rows, plain
+
+    totals = {name: plain(value) for name, value in found.totals.items()}
+    content: dict[str, Any] = {"lake": lake, "totals": totals, "lanes": json_rows(waiting(found, limit))}
+    if over_time:
+        content["over_time"] = json_rows(found.backlog)
+    print(json.dumps(content))
+
+
+def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from causeway.cli import plots
+    from causeway.cli.rows import lane_text
+    from causeway.cli.watch import results
+    from causeway.ledger.typed import plain_rows
+    from causeway.model.text import name_of
+
+    console, totals = results(), found.totals
+    said = (
+        f"{totals['sent']:,} messages were sent; {totals['pending']:,} are pending, {totals['in_flight']:,} in flight"
+    )
+    console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=True)
+    lanes = plain_rows(waiting(found, limit))
+    if lanes and limit:
+        many = waiting(found, None).num_rows
+        console.print(f"\n[bold]Most waits in[/bold] ({len(lanes):,} of {many:,} lanes in which something does)")
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for title in ("lane", "pending", "in flight", "sent", "oldest", "waits for"):
+            table.add_column(title, justify="left" if title in ("lane", "oldest") else "right", overflow="fold")
+        for row in lanes:
+            named = lane_text([row[name] for name in _LANE]) or row["protocol"] or "?"
+            oldest = row["oldest_pending_id"] if row["oldest_pending_index"] is None else row["oldest_pending_index"]
+            age = row["oldest_pending_ticks" if row["unit"] == "ticks" else "oldest_pending_seconds"]
+            table.add_row(
+                escape(name_of(named)),
+                f"{row['pending']:,}",
+                f"{row['in_flight']:,}",
+                f"{row['sent']:,}",
+                "" if oldest is None else escape(name_of(str(oldest))),
+                "" if age is None else plots.amount(age, row["unit"] or "ticks"),
+            )
+        console.print(table)
+    bins = plain_rows(found.backlog)
+    if over_time and bins:
+        waits = [row["pending"] for row in bins]
+        for name, title in (("pending", "pending"), ("in_flight", "of these in flight"), ("sent", "sent")):
+            if name == "in_flight" and [row[name] for row in bins] == waits:
+                continue
+            console.print()
+            plots.over_time(console, title, [row[name] for row in bins], *plots.span(bins), "count")
+        if totals["unplaced"]:
+            console.print(f"{totals['unplaced']:,} messages are left out: when they were sent was not seen")
+    elif over_time:
+        console.print("nothing is known of when messages were sent")

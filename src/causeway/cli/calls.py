@@ -1,0 +1,285 @@
+"""``causeway calls``: what became of the calls between programs, one by one or all together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causeway.cli import counting, own_process, shell
+from causeway.cli.counting import (
+    OUTPUT,
+    Csv,
+    Destination,
+    Executor,
+    Lane,
+    Master,
+    Outcome,
+    Place,
+    Receiver,
+    Sender,
+    Source,
+)
+from causeway.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from causeway.figures.figures import Figures
+
+SHOWN = 20
+"""Calls that a person sees where no other number is asked for."""
+
+NAMED = 5
+"""Calls that are named of the slowest, and of those that are open the longest."""
+
+MOST_SLOWEST = 10_000
+
+_THRESHOLD = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|min|h|d|ticks?)?")
+_SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def command(
+    lake: Place,
+    source: Source = None,
+    destination: Destination = None,
+    lane: Lane = None,
+    outcome: Outcome = None,
+    sender: Sender = None,
+    receiver: Receiver = None,
+    is_open: Annotated[
+        bool,
+        typer.Option(
+            "--open", help="Only those that nothing ended: --outcome pending.", rich_help_panel=counting.FILTERS
+        ),
+    ] = False,
+    slower_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Only those whose answer took longer: 90s, 5min, 2h, or 30ticks of a run.",
+            show_default=False,
+            rich_help_panel=counting.FILTERS,
+        ),
+    ] = None,
+    slowest: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_SLOWEST,
+            metavar="N",
+            help="The N whose answers took longest, the slowest first.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    each: Annotated[
+        bool, typer.Option("--list", help="List the calls instead of what became of all.", rich_help_panel=OUTPUT)
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help=f"Most calls to list; default: {SHOWN}, all with --json, --csv and --parquet.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object a call, a line each.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_csv: Csv = False,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the calls as a Parquet file.", show_default=False, rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="With --parquet: replace a file.", rich_help_panel=OUTPUT)
+    ] = False,
+    executor: Executor = "auto",
+    master: Master = "local[*]",
+) -> int:
+    """Show what became of calls: requests from chains to others.
+
+    All together: how many ended how, the slowest and the oldest that are open. With --list, --slowest, --slower-than,
+    --open, --json, --csv or --parquet: each, in the order of the ledger (bucket by bucket, there by lane and index).
+
+    [bold]Example[/bold]: causeway calls my-lake --outcome rejected --list
+    [bold]Example[/bold]: causeway calls my-lake --slowest 100 --csv
+    """
+    own_process.begin_small()
+    from causeway.cli.rows import limited, one_way, parquet_place, print_csv, print_json, write_parquet
+
+    one_way(as_json, as_csv, parquet)
+    if overwrite and parquet is None:
+        raise InvalidInput("--overwrite: only with --parquet")
+    if is_open and outcome:
+        raise InvalidInput("--open: not with --outcome: it is --outcome pending")
+    threshold = None if slower_than is None else threshold_of(slower_than)
+    where = counting.where_of(
+        calls=True,
+        source=source,
+        destination=destination,
+        lane=lane,
+        outcome=["pending"] if is_open else outcome,
+        sender=sender,
+        receiver=receiver,
+    )
+    if parquet is not None:
+        parquet_place(parquet, lake, overwrite=overwrite)
+    people = not as_json and not as_csv and parquet is None
+    if people and not (each or is_open or slowest or threshold is not None or limit is not None):
+        _show(lake, counting.figures(lake, where, executor, master, NAMED))
+        return shell.OK
+    most = SHOWN if people and limit is None and slowest is None else limit
+    with counting.opened(lake) as (ledger, _):
+        from causeway.figures.messages import MESSAGES_SCHEMA
+        from causeway.pipeline.ledger_figures import messages_of
+
+        rows: Iterable[pa.Table] = messages_of(ledger, where)
+        if threshold is not None:
+            rows = _slower(rows, *threshold)
+        if slowest is not None:
+            rows = [_slowest(rows, slowest)]
+        if people:
+            _list(rows, most)
+            return shell.OK
+        with limited(rows, most) as kept:
+            if as_json:
+                print_json(kept)
+            elif as_csv:
+                print_csv(kept, MESSAGES_SCHEMA)
+            elif parquet is not None:
+                count = write_parquet(kept, MESSAGES_SCHEMA, parquet)
+                shell.tell(f"{count:,} calls written to {parquet}")
+    return shell.OK
+
+
+def threshold_of(text: str) -> tuple[float, str]:
+    """Return a time as a user writes it: how much, of ``ticks`` or ``seconds``. Raises ``InvalidInput``."""
+    found = _THRESHOLD.fullmatch(text.strip())
+    if found is None or found[2] is None or len(found[1]) > 18:
+        raise InvalidInput(f"--slower-than {text}: is no time; write 90s, 5min, 2h or 30ticks")
+    if found[2].startswith("tick"):
+        return float(found[1]), "ticks"
+    return float(found[1]) * _SECONDS[found[2]], "seconds"
+
+
+def _slower(parts: Iterable[pa.Table], least: float, unit: str) -> Iterator[pa.Table]:
+    import pyarrow.compute as pc
+
+    for part in parts:
+        took = part[f"round_trip_{unit}"]
+        yield part.filter(pc.fill_null(pc.greater(took, least), False))
+
+
+def _slowest(parts: Iterable[pa.Table], count: int) -> pa.Table:
+    """Return the calls whose answers took longest, in ticks where they have them, else in seconds."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from causeway.figures.messages import MESSAGES_SCHEMA
+
+    kept = MESSAGES_SCHEMA.empty_table()
+    order = [("round_trip_ticks", "descending"), ("round_trip_seconds", "descending")]
+    for part in parts:
+        known = pc.or_(pc.is_valid(part["round_trip_ticks"]), pc.is_valid(part["round_trip_seconds"]))
+        found = pa.concat_tables([kept, part.filter(known).cast(MESSAGES_SCHEMA)])
+        kept = counting.largest(found, order, count) if found.num_rows > 4 * count else found
+    return counting.largest(kept, order, count)
+
+
+def _list(parts: Iterable[pa.Table], most: int | None) -> None:
+    import pyarrow as pa
+
+    from causeway.cli.rows import limited, show_rows
+    from causeway.cli.watch import results
+    from causeway.figures.messages import MESSAGES_SCHEMA
+
+    with limited(parts, None if most is None else most + 1) as kept:
+        rows = pa.concat_tables([MESSAGES_SCHEMA.empty_table(), *(part.cast(MESSAGES_SCHEMA) for part in kept)])
+    console = results()
+    if not rows.num_rows:
+        console.print("no calls")
+        return
+    left_out = show_rows(console, _for_people(rows if most is None else rows.slice(0, most)))
+    if most is not None and rows.num_rows > most:
+        console.print(f"... and more: --limit N lists more than {most}, --json and --csv all")
+    if left_out:
+        console.print(f"{left_out} more columns do not fit: --json and --csv have all")
+
+
+def _for_people(rows: pa.Table) -> pa.Table:
+    """Return what a person looks for first in calls."""
+    import pyarrow as pa
+
+    from causeway.cli import plots
+
+    plain = rows.select(["round_trip_ticks", "round_trip_seconds"]).to_pylist()
+    took = [
+        plots.amount(row["round_trip_ticks"], "ticks") if row["round_trip_ticks"] is not None
+        else None if row["round_trip_seconds"] is None else plots.amount(row["round_trip_seconds"], "seconds")
+        for row in plain
+    ]  # fmt: skip
+    ticks = rows["sent_tick"].null_count < rows.num_rows
+    columns: dict[str, Any] = {
+        "outcome": rows["outcome"],
+        "took": pa.array(took, pa.string()),
+        "sent at": rows["sent_tick"] if ticks else rows["sent_time"],
+    }
+    names = ("protocol", "source", "destination", "lane", "index", "message_id", "sender", "receiver")
+    columns |= {name: rows[name] for name in (*names, "code", "detail", "asset", "amount")}
+    return pa.table(columns)
+
+
+def _show(lake: str, found: Figures) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from causeway.cli import plots
+    from causeway.cli.rows import lane_text
+    from causeway.cli.watch import results
+    from causeway.figures.outcomes import Outcome as Ended
+    from causeway.ledger.typed import plain_rows
+    from causeway.model.text import name_of
+
+    console, totals = results(), found.totals
+    count = totals["messages"]
+    console.print(
+        f"[bold]{escape(name_of(lake))}[/bold]: {count:,} calls over {totals['lanes']:,} lanes", soft_wrap=True
+    )
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for side in ("left", "right", "right", "left"):
+        table.add_column(justify="right" if side == "right" else "left", no_wrap=True)
+    for ended in Ended:
+        many = totals[ended]
+        if many:
+            bar = f"[cyan]{plots.share(many, count, 30)}[/cyan]"
+            table.add_row(f"  {ended.replace('_', ' ')}", f"{many:,}", f"{100 * many / count:.1f} %", bar)
+    console.print(table)
+    reasons = [row for row in plain_rows(found.codes.slice(0, 50)) if row["outcome"] not in ("answered", "pending")]
+    reasons = [row for row in reasons if row["detail"] or row["code"]][:NAMED]
+    if reasons:
+        console.print("\n[bold]Why calls did not succeed[/bold]")
+        for row in reasons:
+            code = "" if not row["code"] else f"code {row['code']}"
+            why = ", ".join(part for part in (name_of(row["detail"]) if row["detail"] else "", code) if part)
+            console.print(
+                f"  {row['messages']:>10,}  {row['outcome'].replace('_', ' ')}: {escape(why)}", soft_wrap=True
+            )
+    for why, title in (("slowest_round_trip", "Slowest answers"), ("oldest_pending", "Open the longest")):
+        rows = [row for row in plain_rows(found.worst) if row["why"] == why][:NAMED]
+        if rows:
+            console.print(f"\n[bold]{title}[/bold]")
+        for row in rows:
+            named = lane_text([row[name] for name in ("protocol", "source", "destination", "lane")]) or ""
+            which = row["message_id"] if row["index"] is None else row["index"]
+            who = " -> ".join(name_of(row[name]) for name in ("sender", "receiver") if row[name])
+            said = f"{name_of(named)} {name_of(str(which))}{f': {who}' if who else ''}"
+            console.print(f"  {plots.amount(row['delay'], row['unit'] or 'ticks'):>10}  {escape(said)}", soft_wrap=True)

@@ -1,0 +1,135 @@
+"""What the commands about messages share: which messages count, who counts, and in which form it is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causeway.cli import completion
+from causeway.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from causeway.figures.figures import Figures
+    from causeway.figures.where import Where
+    from causeway.pipeline.ledger_passes import Progress
+    from causeway.pipeline.ledger_store import Ledger
+
+FILTERS, OUTPUT, HOW = "Which messages", "Output", "How"
+
+LANES = 10
+"""Lanes that a person sees where no other number is asked for."""
+
+
+def _outcomes() -> list[str]:
+    from causeway.figures.outcomes import Outcome
+
+    return [*map(str, Outcome)]
+
+
+def _several(what: str, *names: str, completes: completion.Completed | None = None) -> Any:
+    return typer.Option(
+        *names,
+        metavar="NAME",
+        help=f"{what} May be repeated.",
+        show_default=False,
+        rich_help_panel=FILTERS,
+        autocompletion=completes,
+    )
+
+
+Place = Annotated[
+    str, typer.Argument(metavar="LAKE", help="Folder or URI of a ledger, or of a lake of a run.", show_default=False)
+]
+Source = Annotated[list[str] | None, _several("The chain that they come from.", "--source")]
+Destination = Annotated[list[str] | None, _several("The chain that they go to.", "--destination")]
+Lane = Annotated[list[str] | None, _several("The channel, stream or queue.", "--lane")]
+Outcome = Annotated[
+    list[str] | None,
+    _several("What became of them, such as answered or pending.", "--outcome", completes=completion.among(_outcomes)),
+]
+Sender = Annotated[list[str] | None, _several("Who sent them.", "--sender")]
+Receiver = Annotated[list[str] | None, _several("For whom they are.", "--receiver")]
+Lanes = Annotated[
+    int | None,
+    typer.Option(
+        "--limit",
+        min=0,
+        metavar="N",
+        help=f"Lanes to show; default: {LANES}, all with --json and --csv.",
+        show_default=False,
+        rich_help_panel=OUTPUT,
+    ),
+]
+OverTime = Annotated[
+    bool, typer.Option("--over-time", help="Show how it was over time, as a plot.", rich_help_panel=OUTPUT)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=OUTPUT)]
+Executor = Annotated[
+    str,
+    typer.Option(
+        metavar="HOW",
+        help="in_process, spark, or auto: by the number of rows.",
+        autocompletion=completion.ways_to_audit,
+        rich_help_panel=HOW,
+    ),
+]
+Master = Annotated[
+    str,
+    typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.", rich_help_panel=HOW),
+]
+
+
+def where_of(*, calls: bool = False, **given: Sequence[str] | None) -> Where:
+    """Return which messages options ask for. Raises ``InvalidInput``."""
+    from causeway.figures.where import Where
+
+    try:
+        found = Where.of(**{name: values for name, values in given.items() if values})
+    except InvalidInput as error:
+        raise InvalidInput(f"--{error}") from None
+    return found.and_(Where(calls=True)) if calls else found
+
+
+@contextmanager
+def opened(lake: str) -> Iterator[tuple[Ledger, Progress]]:
+    """Give the ledger at a path or URI, of a lake one that is derived from it, and what shows how much is counted."""
+    from causeway.cli.audited import progress_bar
+    from causeway.cli.compiling import compile_first
+    from causeway.cli.places import ledger_at, require_place
+    from causeway.pipeline.lake_taking import ledger_of
+
+    require_place("LAKE", lake)
+    compile_first()
+    with ledger_at(lake), progress_bar() as begin, ledger_of(lake, progress=begin("deriving the ledger")) as ledger:
+        yield ledger, begin("counting")
+
+
+def figures(lake: str, where: Where, executor: str, master: str, worst: int = 0) -> Figures:
+    """Return the figures of the messages asked for. Raises ``InvalidInput``, ``LedgerDamaged``."""
+    from causeway.pipeline.ledger_figures import figures_of
+
+    with opened(lake) as (ledger, progress):
+        return figures_of(ledger, where=where, executor=executor, master=master, worst=max(worst, 1), progress=progress)
+
+
+def largest(rows: pa.Table, order: Sequence[tuple[str, str]], limit: int | None) -> pa.Table:
+    """Return the first rows in some order, null last; equal ones in the order in which they stand."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not rows.num_rows:
+        return rows
+    place = pa.array(np.arange(rows.num_rows))
+    keyed = rows.append_column("_place", place)
+    found = pc.sort_indices(keyed, sort_keys=[*order, ("_place", "ascending")])
+    return rows.take(found if limit is None else found[:limit])
+
+
+__all__ = ["LANES", "figures", "largest", "opened", "where_of"]

@@ -1,0 +1,173 @@
+"""``causeway latency``: how long messages took, of all lanes and of each."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from causeway.cli import counting, own_process, shell
+from causeway.cli.counting import (
+    Csv,
+    Destination,
+    Executor,
+    Json,
+    Lane,
+    Lanes,
+    Master,
+    Outcome,
+    OverTime,
+    Place,
+    Receiver,
+    Sender,
+    Source,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from causeway.figures.figures import Figures
+
+MEASURES = {
+    "delivery": "from sending to receipt",
+    "service": "from receipt to execution",
+    "round_trip": "from sending to the answer",
+}
+_FIGURES = ("min", "mean", "p50", "p90", "p99", "max")
+
+
+def command(
+    lake: Place,
+    source: Source = None,
+    destination: Destination = None,
+    lane: Lane = None,
+    outcome: Outcome = None,
+    sender: Sender = None,
+    receiver: Receiver = None,
+    over_time: OverTime = False,
+    limit: Lanes = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    executor: Executor = "auto",
+    master: Master = "local[*]",
+) -> int:
+    """Show how long messages took: to their receipt, their execution, their answer.
+
+    Of all messages and of the slowest lanes: the least, the mean, the quantiles (the least delay that so many do not
+    exceed) and the largest. In ticks of a run, else in seconds; --json and --csv have both, and the heights that an
+    answer took. A time-out is no answer. Clocks of chains differ, so a delay may be below 0.
+
+    [bold]Example[/bold]: causeway latency my-ledger --source cosmoshub-4 --over-time
+    """
+    own_process.begin_small()
+    from causeway.cli.rows import one_way, print_csv
+
+    one_way(as_json, as_csv, None)
+    where = counting.where_of(
+        source=source, destination=destination, lane=lane, outcome=outcome, sender=sender, receiver=receiver
+    )
+    found = counting.figures(lake, where, executor, master)
+    if as_csv:
+        rows = found.latency_over_time if over_time else _chosen(found, limit)
+        print_csv([rows], rows.schema)
+    elif as_json:
+        _print_json(lake, found, limit, over_time)
+    else:
+        _show(lake, found, counting.LANES if limit is None else limit, over_time)
+    return shell.OK
+
+
+def _chosen(found: Figures, limit: int | None) -> pa.Table:
+    """Return the delays of all messages and of the slowest lanes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    of_all = found.latency.filter(pc.equal(found.latency["scope"], "all"))
+    if limit is None:
+        return found.latency
+    lanes = slowest(found, limit)
+    rows = [of_all]
+    for lane in lanes.select(list(_LANE)).to_pylist():
+        own = pc.equal(found.latency["scope"], "lane")
+        for name, value in lane.items():
+            column = found.latency[name]
+            own = pc.and_(own, pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False))
+        rows.append(found.latency.filter(own))
+    return pa.concat_tables(rows)
+
+
+_LANE = ("protocol", "source", "destination", "lane")
+
+
+def slowest(found: Figures, limit: int | None) -> pa.Table:
+    """Return the lanes with delays, those with the largest p99 first: of answers, then of receipts."""
+    import pyarrow.compute as pc
+
+    lanes = found.lanes
+    known = pc.or_(pc.is_valid(lanes["round_trip_p99"]), pc.is_valid(lanes["delivery_p99"]))
+    order = [("round_trip_p99", "descending"), ("delivery_p99", "descending")]
+    return counting.largest(lanes.filter(known), order, limit)
+
+
+def _print_json(lake: str, found: Figures, limit: int | None, over_time: bool) -> None:
+    from causeway.cli.rows import json_rows
+
+    content: dict[str, Any] = {"lake": lake, "unit": found.totals["unit"], "latency": json_rows(_chosen(found, limit))}
+    if over_time:
+        content["over_time"] = json_rows(found.latency_over_time)
+    print(json.dumps(content))
+
+
+def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
+    import pyarrow.compute as pc
+    from rich.markup import escape
+    from rich.table import Table
+
+    from causeway.cli import plots
+    from causeway.cli.rows import lane_text
+    from causeway.cli.watch import results
+    from causeway.ledger.typed import plain_rows
+    from causeway.model.text import name_of
+
+    console, unit = results(), found.totals["unit"]
+    in_ticks = ", delays in ticks" if unit == "ticks" else ""
+    said = f"{found.totals['messages']:,} messages{in_ticks}"
+    console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=True)
+    shown = "count" if unit == "ticks" else "seconds"
+    of_all = found.latency.filter(pc.equal(found.latency["scope"], "all"))
+    rows = [row for row in plain_rows(of_all) if row["unit"] == unit]
+    if not rows:
+        console.print("no delay is known: of no message both its sending and what followed were seen")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("", "messages", *_FIGURES):
+        table.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
+    for row in rows:
+        told = [plots.amount(row[name], shown) for name in _FIGURES]
+        table.add_row(row["measure"].replace("_", " "), f"{row['count']:,}", *told)
+    console.print(table)
+    backwards = sum(row["negative"] for row in rows)
+    if backwards:
+        console.print(f"{backwards:,} delays are below 0: the clocks of two chains differ")
+    if not all(row["exact"] for row in rows):
+        console.print("Quantiles are within 0.025 % of the delays: there are many different ones.")
+    lanes = plain_rows(slowest(found, limit))
+    if limit and found.totals["lanes"] > 1 and lanes:
+        console.print(f"\n[bold]Slowest of {found.totals['lanes']:,} lanes[/bold]")
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        measure = "round_trip" if lanes[0]["round_trip_p99"] is not None else "delivery"
+        for title in ("lane", "messages", f"{measure.replace('_', ' ')} p50", "p99", "max"):
+            table.add_column(title, justify="left" if title == "lane" else "right", overflow="fold")
+        for row in lanes:
+            figures = [row[f"{measure}_{name}"] for name in ("p50", "p99", "max")]
+            told = ["" if value is None else plots.amount(value, shown) for value in figures]
+            named = lane_text([row[name] for name in _LANE]) or row["protocol"] or "?"
+            table.add_row(escape(name_of(named)), f"{row['messages']:,}", *told)
+        console.print(table)
+    if over_time:
+        every = [row for row in plain_rows(found.latency_over_time) if row["unit"] == unit]
+        for measure in MEASURES:
+            bins = [row for row in every if row["measure"] == measure]
+            if bins:
+                title = f"{measure.replace('_', ' ')}, {MEASURES[measure]}: p99"
+                console.print()
+                plots.over_time(console, title, [row["p99"] for row in bins], *plots.span(bins), unit)

@@ -1,0 +1,198 @@
+"""``causeway calls``, ``latency``, ``backlog``: the figures as they are counted elsewhere, chosen, sorted and drawn."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+import causeway as cw
+from causeway.cli import plots
+from causeway.cli.calls import threshold_of
+from causeway.ledger.order import sorted_rows
+from causeway.ledger.schema import LEDGER_SCHEMA, PROMISES_SCHEMA
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger
+from tests.property.audit_ledgers import table
+from tests.unit.command_line import Run, command_line
+
+HOSTILE = "evil\x1b[31m"
+LANES = {"east": ("a", "b"), "west": ("b", "a"), HOSTILE: (HOSTILE, "a")}
+SECOND = 1_000_000
+Row = dict[str, Any]
+
+
+def sent(lane: str, index: int, at: int, **ends: int) -> list[Row]:
+    """Return the events of a call. ``ends``: what happened so many seconds after it was sent."""
+    source, destination = LANES[lane]
+    row = {
+        "protocol": "p", "source": source, "destination": destination, "lane": lane, "index": index, "kind": "request",
+        "stated_by": "t", "sender": f"s{index % 3}", "receiver": "r", "message_id": f"{lane[:4]}-{index}",
+    }  # fmt: skip
+    rows = [{**row, "event": "sent", "chain": source, "time": at * SECOND}]
+    for event, later in ends.items():
+        chain = destination if event in ("received", "executed") else source
+        code = 7 if event == "rejected" else None
+        rows.append({**row, "event": event, "chain": chain, "time": (at + later) * SECOND, "code": code})
+    return rows
+
+
+def traffic() -> list[Row]:
+    rows = []
+    for index in range(40):
+        rows += sent("east", index, 1_000 + index, received=2, acknowledged=10 + index)
+        if index < 10:
+            rows += sent("west", index, 2_000 + index, received=1, acknowledged=3)
+        if index < 5:
+            rows += sent(HOSTILE, index, 3_000 + index)
+    rows += sent("west", 99, 1_500, received=2, rejected=30)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = str(tmp_path_factory.mktemp("calls") / "ledger")
+    writer = LedgerWriter(create_ledger(place, 4))
+    for bucket, own in by_bucket(table(traffic(), LEDGER_SCHEMA), 4).items():
+        writer.write("ledger", sorted_rows(own), bucket)
+    promise = {"protocol": "p", "promise": "answered", "stated_by": "t"}
+    writer.write("promises", table([promise], PROMISES_SCHEMA))
+    writer.commit([], {})
+    return place
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    yield from command_line(capsys, tmp_path, monkeypatch)
+
+
+def lines(cli: Run, *arguments: object) -> list[Row]:
+    code, out, err = cli(*arguments, "--json")
+    assert (code, err) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_each_call_is_printed_once_with_what_became_of_it(cli: Run, ledger: str, tmp_path: Path) -> None:
+    found = lines(cli, "calls", ledger)
+    with cw.open(ledger) as opened:
+        totals = opened.figures.totals
+    counts = {name: sum(row["outcome"] == name for row in found) for name in ("answered", "rejected", "pending")}
+    assert counts == {"answered": 50, "rejected": 1, "pending": 5} == {name: totals[name] for name in counts}
+    assert len({(row["lane"], row["index"]) for row in found}) == len(found) == 56
+    code, out, _ = cli("calls", ledger, "--csv")
+    assert code == 0 and len([*csv.DictReader(io.StringIO(out))]) == 56
+    code, _, err = cli("calls", ledger, "--parquet", tmp_path / "calls.parquet", "--outcome", "answered")
+    assert code == 0 and pq.read_metadata(tmp_path / "calls.parquet").num_rows == 50 and "50 calls written" in err
+
+
+def test_calls_are_chosen_and_sorted(cli: Run, ledger: str) -> None:
+    slow = lines(cli, "calls", ledger, "--slower-than", "45s")
+    assert sorted(row["index"] for row in slow) == [36, 37, 38, 39]
+    assert {row["round_trip_seconds"] > 45 for row in slow} == {True}
+    first = lines(cli, "calls", ledger, "--slowest", 3)
+    assert [row["index"] for row in first] == [39, 38, 37]
+    assert [row["index"] for row in lines(cli, "calls", ledger, "--slowest", 12)] == [*range(39, 27, -1)]
+    assert {row["lane"] for row in lines(cli, "calls", ledger, "--open")} == {HOSTILE}
+    chosen = lines(cli, "calls", ledger, "--source", "b", "--outcome", "rejected")
+    assert [(row["index"], row["code"]) for row in chosen] == [(99, 7)]
+    assert len(lines(cli, "calls", ledger, "--sender", "s0", "--lane", "west")) == 5
+    assert len(lines(cli, "calls", ledger, "--limit", 7)) == 7
+    assert lines(cli, "calls", ledger, "--slower-than", "2ticks") == []
+
+
+def test_people_see_what_became_of_calls_and_the_worst(cli: Run, ledger: str) -> None:
+    code, out, err = cli("calls", ledger)
+    assert (code, err) == (0, "") and "\x1b" not in out
+    text = " ".join(out.split())
+    assert "56 calls over 3 lanes" in text and "answered 50 89.3 %" in text and "pending 5 8.9 %" in text
+    assert "1 rejected: code 7" in text and "49 s a -> b east 39: s0 -> r" in text
+    assert "Open the longest" in text and "evil\\x1b[31m -> a" in text
+    code, out, _ = cli("calls", ledger, "--list", "--limit", 2)
+    assert code == 0 and out.split()[:4] == ["outcome", "took", "sent", "at"] and "more: --limit N lists" in out
+    assert cli("calls", ledger, "--lane", "none", "--list")[1] == "no calls\n"
+
+
+def test_latency_is_that_of_the_figures(cli: Run, ledger: str) -> None:
+    (found,) = lines(cli, "latency", ledger, "--over-time")
+    with cw.open(ledger) as opened:
+        wanted = opened.latency.arrow().to_pylist()
+    assert found["unit"] == "seconds" and found["latency"] == wanted and found["over_time"]
+    (few,) = lines(cli, "latency", ledger, "--limit", 1)
+    assert {row["lane"] for row in few["latency"] if row["scope"] == "lane"} == {"east"}
+    (one,) = lines(cli, "latency", ledger, "--source", "b")
+    assert {row["max"] for row in one["latency"] if row["measure"] == "round_trip"} == {3.0}
+    code, out, _ = cli("latency", ledger)
+    text = " ".join(out.split())
+    assert code == 0 and "delivery 51 1 s" in text and "Slowest of 3 lanes" in text
+    assert text.index("a -> b east") < text.index("b -> a west")
+    code, out, _ = cli("latency", ledger, "--csv", "--over-time")
+    assert code == 0 and out.splitlines()[0].startswith('"axis","tick","time"')
+
+
+def test_backlog_is_that_of_the_figures_and_is_drawn(cli: Run, ledger: str) -> None:
+    (found,) = lines(cli, "backlog", ledger, "--over-time")
+    assert (found["totals"]["pending"], found["totals"]["in_flight"]) == (5, 5)
+    assert [(row["lane"], row["pending"], row["oldest_pending_index"]) for row in found["lanes"]] == [(HOSTILE, 5, 0)]
+    assert sum(each["sent"] for each in found["over_time"]) == 56 and found["over_time"][-1]["pending"] == 5
+    code, out, err = cli("backlog", ledger, "--over-time")
+    assert (code, err) == (0, "") and "\x1b" not in out
+    assert "56 messages were sent; 5 are pending, 5 in flight" in out and "┤" in out and "█" in out
+    code, out, _ = cli("backlog", ledger, "--csv")
+    assert code == 0 and len(out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["calls", "--outcome", "lost"], "--outcome: lost: must be one of"),
+        (["calls", "--open", "--outcome", "pending"], "--open: not with --outcome"),
+        (["calls", "--slower-than", "soon"], "--slower-than soon: is no time"),
+        (["calls", "--slower-than", "5"], "--slower-than 5: is no time"),
+        (["calls", "--overwrite"], "--overwrite: only with --parquet"),
+        (["latency", "--json", "--csv"], "--json, --csv: give one of them"),
+        (["backlog", "--executor", "gpu"], "executor: gpu"),
+    ],
+    ids=lambda given: " ".join(given[:2]) if isinstance(given, list) else "",
+)
+def test_what_cannot_be_asked_for_is_one_line(cli: Run, ledger: str, arguments: list[str], said: str) -> None:
+    code, out, err = cli(arguments[0], ledger, *arguments[1:])
+    assert (code, out, err.count("\n")) == (2, "", 1) and said.replace(":", "") in err.replace(":", "").replace('"', "")
+
+
+@pytest.mark.parametrize("command", ["calls", "latency", "backlog"])
+def test_a_place_without_a_ledger_is_bad_input(cli: Run, command: str) -> None:
+    code, out, err = cli(command, "nowhere")
+    assert (code, out) == (2, "") and "no ledger is there" in err
+    assert cli(command, "")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("90s", (90.0, "seconds")),
+        ("5 min", (300.0, "seconds")),
+        ("1.5h", (5400.0, "seconds")),
+        ("30ticks", (30, "ticks")),
+    ],
+)
+def test_times_as_users_write_them(text: str, found: tuple[float, str]) -> None:
+    assert threshold_of(text) == found
+    with pytest.raises(InvalidInput, match="is no time"):
+        threshold_of(f"{text}s")
+
+
+def test_a_plot_has_a_column_a_value_and_the_largest_where_there_are_more() -> None:
+    assert plots.columns_of([1, 2], 5) == [1, 1, 2, 2]
+    assert plots.columns_of([1, None, 3, 2, None, None], 3) == [1, 3, None]
+    assert plots.columns_of([], 5) == []
+    console = Console(width=30, file=io.StringIO())
+    plots.over_time(console, "t", [0, 4, 8], "0", "2", "count")
+    drawn = [line.partition("┤")[2] for line in console.file.getvalue().splitlines()[1:-1]]  # type: ignore[attr-defined]
+    assert drawn[0] == " " * 10 + "█" * 5 and drawn[-1] == " " * 5 + "█" * 10 and len(drawn) == plots.HEIGHT
