@@ -24,6 +24,7 @@ def begin_small() -> None:
     """Spare a command that calls few loops, each for many rows, the compiler, and Arrow pandas, each of which takes
     longer to load than such a command otherwise takes; in a process that is its own."""
     if _own:
+        gc.set_threshold(10 * _GARBAGE[0], *_GARBAGE[1:])
         from causeway.model import compiled_ready
 
         compiled_ready.use()

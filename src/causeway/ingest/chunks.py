@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,11 +61,12 @@ class BadFile(InvalidInput):
 @dataclass(frozen=True)
 class Piece:
     """Whole records. ``broken``: the name of a reason: it is the beginning of one record, which is set aside.
-    ``end``: where it ends in its file."""
+    ``end``: where it ends in its file; ``ends``: where each record ends in it, if that is known."""
 
     content: bytes
     broken: str | None = None
     end: int = 0
+    ends: npt.NDArray[np.int64] | None = None
 
 
 def unpacked_name(name: str) -> str:
@@ -118,12 +119,14 @@ def pieces(
 def _cut(piece: Piece, separator: bytes | None) -> Iterator[Piece]:
     """Yield a piece in pieces of at most ``MOST_RECORDS``."""
     content = piece.content
-    data = np.frombuffer(content, dtype=np.uint8)
-    ends = np.count_nonzero(data == _FEED) + (np.count_nonzero(data == _RETURN) if b"\r" in content else 0)
-    if piece.broken is not None or ends <= MOST_RECORDS:
+    if piece.broken is not None:
         yield piece
         return
-    cuts = record_ends(content, separator)[MOST_RECORDS - 1 :: MOST_RECORDS].tolist()
+    ends = record_ends(content, separator)
+    if len(ends) <= MOST_RECORDS:
+        yield replace(piece, ends=ends)
+        return
+    cuts = ends[MOST_RECORDS - 1 :: MOST_RECORDS].tolist()
     begin, before = 0, piece.end - len(content)
     for end in [*(end for end in cuts if end < len(content)), len(content)]:
         yield Piece(content[begin:end], None, before + end)

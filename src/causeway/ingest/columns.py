@@ -86,7 +86,7 @@ def csv_columns(
     if piece.broken is not None:
         return _set_aside(piece)
     content = piece.content
-    ends = record_ends(content, delimiter.encode())
+    ends = record_ends(content, delimiter.encode()) if piece.ends is None else piece.ends
     if not len(ends) or ends[-1] < len(content):
         ends = np.append(ends, len(content))
     return _csv_records(content, ends, names, wanted, delimiter, named)
@@ -237,7 +237,7 @@ def json_columns(piece: Piece, wanted: Collection[str], *, loose: bool = False) 
 
     if piece.broken is not None:
         return _set_aside(piece)
-    ends = record_ends(piece.content, None)
+    ends = record_ends(piece.content, None) if piece.ends is None else piece.ends
     if not len(ends) or ends[-1] < len(piece.content):
         ends = np.append(ends, len(piece.content))
     begins = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])

@@ -71,7 +71,7 @@ class Rows:
         if field.text is not None:
             return constant(field.text, self.count)
         origin, column = self.column(field)
-        column = column if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type) else as_text(column)
+        column = column if _is_text(column.type) else as_text(column)
         column = _without_empty(column)
         if field.split is None and not field.values and field.otherwise is None:
             self._check(column, name, origin, needed)
@@ -171,18 +171,17 @@ class Rows:
         from causeway.ingest.text_loops import append_texts
 
         columns = [self._first_of(names)[1] for names in content]
-        columns = [_without_empty(column if pa.types.is_string(column.type) else as_text(column)) for column in columns]
+        columns = [_without_empty(column if _is_text(column.type) else as_text(column)) for column in columns]
         valid = np.logical_and.reduce([valid_rows(column) for column in columns])
-        parts = [slices_of(column) for column in columns]
+        parts = [_texts_of(column) for column in columns]
         room = np.zeros(self.count, dtype=np.int64)
-        for _, offsets in parts:
-            room += 6 + np.diff(offsets)
+        for _, begins, stops in parts:
+            room += 6 + (stops - begins)
         starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(room)])[: self.count]
         ends = starts.copy()
         out = np.empty(int(room.sum()), dtype=np.uint8)
-        for names, (data, offsets) in zip(content, parts, strict=True):
-            number = int(not numbers.isdisjoint(names))
-            append_texts(data, offsets[:-1], offsets[1:], valid.view(np.uint8), number, ends, out)
+        for names, (data, begins, stops) in zip(content, parts, strict=True):
+            append_texts(data, begins, stops, valid.view(np.uint8), int(not numbers.isdisjoint(names)), ends, out)
         if self.count >= _MANY:
             engines.prepare(HashFunction.SHA256)
         digests = binary_rows(digest_slices(HashFunction.SHA256, out, starts, ends)).cast(pa.binary(32))
@@ -202,6 +201,20 @@ def is_one_of(column: pa.Array, texts: Sequence[str]) -> Mask:
         return found
     texts_of = column if pa.types.is_string(column.type) else column.cast(pa.string())
     return _mask(pc.is_in(texts_of, pa.array(texts, pa.string())))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_dictionary(kind))
+
+
+def _texts_of(column: pa.Array) -> tuple[Any, Any, Any]:
+    """Return the bytes that a column of texts has, and where the text of each row begins and ends in them."""
+    coded = pa.types.is_dictionary(column.type)
+    data, offsets = slices_of(column.dictionary if coded else column)
+    if not coded:
+        return data, offsets[:-1], offsets[1:]
+    rows = _indices(column)  # the last one stands for null: a text without anything
+    return data, np.append(offsets[:-1], 0)[rows], np.append(offsets[1:], 0)[rows]
 
 
 def _without_empty(column: pa.Array) -> pa.Array:

@@ -144,7 +144,6 @@ def named_columns(mapping: MappingDocument) -> frozenset[str]:
     every: list[EventSection] = [*mapping.events, *mapping.value]
     for whole in map(mapping.of, every):
         names.update(whole.where)
-        others.update(*whole.content)
         for field, section in fields_of(whole):
             schema = _schema(whole)
             kind = schema.field(field).type if field in schema.names else None

@@ -38,11 +38,11 @@ class Numbers(NamedTuple):
 
     def u64(self) -> tuple[U64, npt.NDArray[np.uint8]]:
         """Return the numbers as words of 64 bits, and what each is; what does not fit is ``TOO_LARGE``."""
-        found = self.found
-        wide = self.words[:, 1:].any(axis=1)
-        if wide.any():
-            found = np.where(wide, np.uint8(Digits.TOO_LARGE), found)
-        return np.where(found == Digits.GOOD, self.words[:, 0], np.uint64(0)), found
+        from causeway.ledger.number_loops import narrowed
+
+        numbers, found = np.empty(len(self.found), dtype=np.uint64), np.empty(len(self.found), dtype=np.uint8)
+        narrowed(np.ascontiguousarray(self.words), self.found, numbers, found)
+        return numbers, found
 
 
 def slices_of(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

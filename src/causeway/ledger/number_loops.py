@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, written
+from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, read, written
 
 GOOD, NOTHING_THERE, NEGATIVE, NO_NUMBER, TOO_LARGE = range(5)
 """What a text is as a number."""
@@ -134,6 +134,16 @@ def read_numbers(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> 
         good = found[row] == GOOD
         for word in range(4):
             words[row, word] = parts[2 * word] | (parts[2 * word + 1] << _HALF) if good else np.uint64(0)
+
+
+@compiled(NOTHING, [read("uint64", 2), BYTES, written("uint64"), BYTES_OUT])
+def narrowed(words: Any, found: Any, numbers: Any, narrow: Any) -> None:
+    """Give numbers of four words as one word each, 0 where they are not ``GOOD``, and what each is then."""
+    for row in range(len(words)):
+        narrow[row] = found[row]
+        if (words[row, 1] | words[row, 2] | words[row, 3]) != 0:
+            narrow[row] = TOO_LARGE
+        numbers[row] = words[row, 0] if narrow[row] == GOOD else np.uint64(0)
 
 
 @compiled(INT64, [_WORDS, BYTES, BYTES_OUT, ROWS_OUT])
