@@ -95,6 +95,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Return the public names, for shells and notebooks that complete them."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Import the public names when they are first used: a program's unit test needs no Spark."""
     if name not in _MODULES:

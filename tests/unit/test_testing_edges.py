@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Event
+from threading import Event
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from tests.unit.test_testing import QUICK
 class Open(cw.Program):
     """Does what it is asked to."""
 
+    entered: Event | None = None
     waits: Event | None = None
 
     def on_request(self, request: cw.Request, context: cw.Context) -> tuple[bytes, int] | None:
@@ -28,9 +29,13 @@ class Open(cw.Program):
             self.options["list"].append(1)
         if request.method == "keep":
             self.state["kept"] = self.options["list"]
-        if request.method == "wait" and self.waits is not None:
-            self.waits.wait(10)
+        if request.method == "wait" and self.waits is not None and self.entered is not None:
+            self.entered.set()
+            self.waits.wait(30)
         return None if request.method == "hold" else (b"ok", request.amount)
+
+    def on_ingress(self, message: cw.Ingress, context: cw.Context) -> None:
+        """Hear it."""
 
 
 class Broken(Open):
@@ -138,33 +143,62 @@ def test_copies_are_forks_and_two_threads_in_one_network_are_told() -> None:
     net = network()
     other = copy.deepcopy(net)
     assert other.call("open", "x").result() == copy.copy(net).call("open", "x").result() == b"ok" and net.height == 0
-    barrier, Open.waits = Barrier(2), Event()
-
-    def ask(waits: bool) -> str:
-        if waits:
-            handle = net.call("open", "wait")
-            barrier.wait(10)
-            return handle.result().decode()
-        barrier.wait(10)
-        try:
-            while True:
-                net.send("open", "x")
-        except cw.InvalidInput as error:
-            return str(error)
-        finally:
-            assert Open.waits is not None
-            Open.waits.set()
-
+    Open.entered, Open.waits = Event(), Event()
     try:
-        with ThreadPoolExecutor(2) as threads:
-            answer, told = threads.map(ask, (True, False))
+        with ThreadPoolExecutor(1) as threads:
+            answer = threads.submit(lambda: net.call("open", "wait").result())
+            assert Open.entered.wait(30)
+            with pytest.raises(cw.InvalidInput, match="another thread runs this network"):
+                net.send("open", "x")
+            Open.waits.set()
+            assert answer.result(30) == b"ok"
     finally:
-        Open.waits = None
-    assert answer == "ok" and "another thread runs this network" in told
+        Open.entered = Open.waits = None
+
+
+def program(answer: bytes) -> type[cw.Program]:
+    class Made(cw.Program):
+        def on_request(self, request: cw.Request, context: cw.Context) -> bytes:
+            return answer
+
+    return Made
+
+
+def test_each_program_runs_its_own_class_whatever_that_is_called() -> None:
+    one, two = program(b"1"), program(b"2")
+    net = cw.Network(1, [cw.Deploy(one, name="one"), cw.Deploy(two, name="two"), cw.Deploy(one, name="again")])
+    assert [net.call(name, "x").result() for name in ("one", "two", "again")] == [b"1", b"2", b"1"]
+    older = cw.Network(1, [cw.Deploy(one, name="one")])
+    cw.Network(1, [cw.Deploy(two)])
+    older.install("echo", name="other")
+    assert older.call("one", "x").result() == b"1"
+    fork = older.fork()
+    fork.upgrade("one", two)
+    assert (fork.call("one", "x").result(), older.call("one", "x").result()) == (b"2", b"1")
+
+
+def test_a_network_is_put_back_to_what_it_was_alone() -> None:
+    net, other = network(), network()
+    before = net.snapshot()
+    assert net.call("open", "x").result() == b"ok"
+    fork = net.fork()
+    fork.restore(before)
+    assert fork.height == 0 and len(fork.messages()) == 0
+    sent = [net.send("open", "x") for _ in range(3)]
+    assert len({each.record.place for each in sent}) == 3
+    log = net.fork()
+    net.run()
+    assert [each.status for each in sent] == ["executed"] * 3 and log.of(sent[0]).status == "waiting"
+    log.run()
+    assert log.root() == net.root() and log.trace() == net.trace()
+    for wrong in (other.snapshot(), None):
+        with pytest.raises(cw.InvalidInput, match="restore: "):
+            net.restore(wrong)  # type: ignore[arg-type]
 
 
 NONE, HALF, ONES, FAULTS, DEPLOY = None, 2.5, [1], ["halt"], cw.Deploy(Open)
 Wrong: Any = cw.Network
+AnyTrial: Any = cw.Trial
 
 MISTAKES: list[tuple[Any, str]] = [
     (lambda net: net.tick(1.5), "tick: 1.5: must be a whole number"),
@@ -180,6 +214,10 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda net: net.send("open", "x", amount=5, sender=7), "send.sender: 7: a user has no account"),
     (lambda net: net.send("open", "x", sender="open"), 'send.sender: "open" runs'),
     (lambda net: net.send("open", "x", "\ud800"), "half of a surrogate pair is no text"),
+    (lambda net: cw.Trial(Open, balance=-1), "balance: -1: must be from 0 to 2**128 - 1"),
+    (lambda net: cw.Trial(Open).request(1, "x", amount=2**128), "must be from 0 to 2**128 - 1"),
+    (lambda net: AnyTrial("echo"), 'program: "echo": must be a subclass of cw.Program or cw.VectorProgram'),
+    (lambda net: AnyTrial(Open).reply(NONE), "reply: null: must be a call that the program made"),
     (lambda net: Wrong(HALF), "chains: 2.5: must be a number of chains, or a list of names or tables"),
     (lambda net: Wrong(ONES), "chains[0]: 1: must be the name of a chain, or a table of its keys"),
     (lambda net: cw.Network(["\ud800"]), "half of a surrogate pair is no text"),

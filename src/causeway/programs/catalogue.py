@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import reduce
+from itertools import chain, count
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from types import MappingProxyType, TracebackType
+from typing import Any, TypeAlias
 
 from causeway.model.errors import InvalidInput
 from causeway.programs.caller import Caller, PingPong
@@ -37,29 +40,38 @@ class ProgramNotFound(InvalidInput):
     """The module of a program cannot be loaded, or has no such class."""
 
 
-_OF_THIS_PROCESS: dict[str, type[Program] | type[VectorProgram]] = {}
-"""Classes that were given as such and that no import finds, such as those of a function, by ``module:Class``."""
+ProgramClass: TypeAlias = type[Program] | type[VectorProgram]
+
+_BOUND: ContextVar[Mapping[str, ProgramClass]] = ContextVar("bound", default=MappingProxyType({}))
+"""Classes that were given as such, by the names that stand for them in one network."""
 
 
-def name_of_class(found: object) -> str:
-    """Return the name under which a class is found from now on: its own in the catalogue, or ``module:Class``.
+def name_of_class(found: object, bound: dict[str, ProgramClass]) -> str:
+    """Return the name of a class in a network: its own in the catalogue, or ``module:Class``, and note in ``bound``
+    whose it is there. Where another class has it, as one that a function makes anew, a number follows.
 
-    One that is defined in a function is found in this process only. Raises ``InvalidInput`` for what is no program.
+    Raises ``InvalidInput`` for what is no program.
     """
     if not (isinstance(found, type) and issubclass(found, Program | VectorProgram)):
         raise InvalidInput(f"program {found!r} is not a subclass of Program or VectorProgram")
     for known, other in PROGRAMS.items():
         if other is found:
             return known
-    name = f"{found.__module__}:{found.__qualname__}"
-    there: Any = sys.modules.get(found.__module__)
-    for part in found.__qualname__.split("."):
-        there = getattr(there, part, None)
-    if there is found:
-        _OF_THIS_PROCESS.pop(name, None)
-    else:
-        _OF_THIS_PROCESS[name] = found
+    own = f"{found.__module__}:{found.__qualname__}"
+    names = chain([own], (f"{own}#{number}" for number in count(2)))
+    name = next(name for name in names if bound.get(name, found) is found)
+    bound[name] = found
     return name
+
+
+@contextmanager
+def binding(bound: Mapping[str, ProgramClass]) -> Iterator[None]:
+    """Let names stand for the classes of a network in the body of a ``with`` statement."""
+    token = _BOUND.set(bound)
+    try:
+        yield
+    finally:
+        _BOUND.reset(token)
 
 
 def program_class(name: str) -> type[Program] | type[VectorProgram]:
@@ -69,8 +81,9 @@ def program_class(name: str) -> type[Program] | type[VectorProgram]:
     """
     if name in PROGRAMS:
         return PROGRAMS[name]
-    if name in _OF_THIS_PROCESS:
-        return _OF_THIS_PROCESS[name]
+    bound = _BOUND.get()
+    if name in bound:
+        return bound[name]
     module, separator, attribute = name.partition(":")
     if not separator:
         known = ", ".join(sorted(PROGRAMS))

@@ -15,9 +15,11 @@ import cbor2
 import numpy as np
 import pyarrow as pa
 
+from causeway.model.errors import CausewayError, InvalidInput
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.reject_codes import RejectCode
+from causeway.model.text import shown
 from causeway.programs.accounts import BALANCE, balance_of, words_of
 from causeway.programs.naming import UnknownProgram, resolved
 from causeway.programs.options import read_only
@@ -40,7 +42,7 @@ _CODES = {RejectCode.REFUSED: REJECTED_BY_PROGRAM, RejectCode.FAILED: HANDLER_FA
 _MEANINGS = {number: code for code, number in _CODES.items()}
 
 
-class HandlerFailed(Exception):
+class HandlerFailed(CausewayError):
     """A handler raised on a message that has no answer; its cause is what it raised."""
 
 
@@ -64,6 +66,9 @@ class Trial:
         balance: int = 0,
         programs: Mapping[str, int] | None = None,
     ) -> None:
+        if not (isinstance(program, type) and issubclass(program, Program | VectorProgram)):
+            raise InvalidInput(f"program: {shown(program)}: must be a subclass of cw.Program or cw.VectorProgram")
+        _check_amount("balance", balance)
         self._names = _Others(number, programs or {})
         given = {number: read_only(resolved(options or {}, self._names.number_of))}
         self._scalar = issubclass(program, Program)
@@ -118,6 +123,7 @@ class Trial:
     def request(self, sender: int | str, method: str, payload: bytes = b"", *, amount: int = 0) -> list[Answer | Call]:
         """Call it as program ``sender`` does; return the answers (the one to this call first, if any) and calls."""
         number = self.number_of(sender) if isinstance(sender, str) else sender
+        _check_amount("amount", amount)
         self._callback += 1
         return self.turn([Request(number, self._callback, method, payload, amount, 0)])
 
@@ -125,6 +131,9 @@ class Trial:
         self, call: Call, payload: bytes = b"", *, code: int | RejectCode = 0, refund: int = 0
     ) -> list[Answer | Call]:
         """Answer a call that it made: with data, or with a reject when ``code`` is not 0. Raises ``HandlerFailed``."""
+        if not isinstance(call, Call):
+            raise InvalidInput(f"reply: {shown(call)}: must be a call that the program made")
+        _check_amount("refund", refund)
         number = _CODES[code] if isinstance(code, RejectCode) else code
         return self.turn([Reply(call.receiver, call.callback, payload, number, refund, None)])
 
@@ -168,6 +177,11 @@ class _Others:
 
 def _meaning(code: int, text: bytes) -> RejectCode:
     return _MEANINGS.get(code, by_program(code, text))
+
+
+def _check_amount(key: str, amount: object) -> None:
+    if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < 2**128:
+        raise InvalidInput(f"{key}: {shown(amount)}: must be from 0 to 2**128 - 1")
 
 
 Columns = tuple[Kind, int, int, str, bytes, int, int, int]

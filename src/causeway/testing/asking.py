@@ -15,6 +15,7 @@ from causeway.testing.deploys import CALLER, CALLERS
 from causeway.testing.engine import Document
 from causeway.testing.handles import Asked, Record, Sent
 from causeway.testing.log import Place
+from causeway.testing.touched import note
 
 WORD = 2**64
 
@@ -74,12 +75,10 @@ class Asking(Changing):
     def _arrive(self, program: int, section: Document, sender: int, method: str, payload: bytes) -> Place:
         chain = self._engine.host_of(program)
         if chain is None:
-            known = self._engine.topology.chains["number"].to_pylist()
-            chain = known[0] if program not in self._numbers().values() else None
+            chain = next(iter(self._engine.chains)) if program not in self._engine.classes else None
         if chain is None:
             raise InvalidInput(f"to: {shown(section['to'])} is on no chain at tick {self.now}")
-        names = self._engine.topology.chains
-        name = dict(zip(names["number"].to_pylist(), names["name"].to_pylist(), strict=True))[chain]
+        name = self._engine.chains[chain]
         row = {"chain": chain, "receiver": program, "sender": sender, "method": method, "payload": payload}
         return self._engine.send({**section, "chain": name}, row)
 
@@ -87,21 +86,20 @@ class Asking(Changing):
         """Return the program that calls ``receiver``. Raises ``InvalidInput``."""
         if sender is not None:
             number = self._program(sender, key)
-            programs = self._engine.topology.programs
-            runs = dict(zip(programs["number"].to_pylist(), programs["program"].to_pylist(), strict=True))[number]
+            runs = self._engine.classes.get(number)
             if runs != CALLER:
                 text = f'runs {shown(runs)}; who calls for a test is a program of the class "{CALLER}"'
                 raise InvalidInput(f"{key}: {shown(sender)} {text}")
             return number
         host = self._engine.host_of(receiver)
-        chains = self._engine.topology.chains
-        named = dict(zip(chains["number"].to_pylist(), chains["name"].to_pylist(), strict=True))
+        named = self._engine.chains
         name = f"{CALLERS}{named[min(named) if host is None else host]}"
         if name not in self._numbers():
             self.install(CALLER, chain=name.removeprefix(CALLERS), name=name)
         return self._numbers()[name]
 
     def _held(self, handle: Sent) -> Sent:
+        note(self)
         self._handles.append(handle)
         self._records.add(handle.record)
         return handle

@@ -69,7 +69,7 @@ class Changing(Named):
         """Install a program, which is there with the next block of its chain; return its name. Raises
         ``InvalidInput``, so where the protocol does not allow it."""
         asked = program if isinstance(program, Deploy) else Deploy(program, chain, name, options or {}, balance)
-        section = asked.section(self._engine.topology.chains["name"].to_pylist()[0])
+        section = asked.section(self._engine.topology.chains["name"].to_pylist()[0], self._engine.bound)
         with _about("install", self._engine.scenario.path):
             self._engine.change(lambda change: change.setdefault("install", []).append(section))
         installed: str = section["name"]
@@ -78,7 +78,7 @@ class Changing(Named):
     def upgrade(self, name: str, program: ProgramClass, *, options: Mapping[str, Any] | None = None) -> None:
         """Let a program go on under another class from the next block of its chain on, with its state, its balance and
         its open calls. ``options``: those that it has then; without them it keeps its own. Raises ``InvalidInput``."""
-        section: Document = {"program": name, "to": class_name(program)}
+        section: Document = {"program": name, "to": class_name(program, self._engine.bound)}
         if options is not None:
             section["options"] = dict(options)
         with _about("upgrade", self._engine.scenario.path):

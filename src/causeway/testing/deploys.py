@@ -8,9 +8,7 @@ from typing import Any, TypeAlias
 
 from causeway.model.errors import InvalidInput
 from causeway.model.text import is_text, shown
-from causeway.programs.catalogue import name_of_class
-from causeway.programs.scalar import Program
-from causeway.programs.vector import VectorProgram
+from causeway.programs import catalogue
 
 CALLER = "caller"
 """The class of the programs that call others for a test."""
@@ -21,7 +19,7 @@ CALLERS = "caller/"
 CALLER_BALANCE = 10**12
 """What each of them has at the beginning."""
 
-ProgramClass: TypeAlias = str | type[Program] | type[VectorProgram]
+ProgramClass: TypeAlias = str | catalogue.ProgramClass
 """A program: its class, or the class's name in a scenario (a name of the catalogue, ``module:Class``)."""
 
 
@@ -43,18 +41,21 @@ class Deploy:
     options: Mapping[str, Any] = field(default_factory=dict)
     balance: int = 0
 
-    def section(self, chain: str) -> dict[str, Any]:
-        """Return it as in ``[[programs]]``; ``chain``: where it is without one of its own."""
-        program = class_name(self.program)
-        name = self.name if self.name is not None else program.rpartition(":")[2].rpartition(".")[2].lower()
+    def section(self, chain: str, bound: dict[str, catalogue.ProgramClass]) -> dict[str, Any]:
+        """Return it as in ``[[programs]]``; ``chain``: where it is without one of its own; ``bound``: the classes of
+        the network by name."""
+        program = class_name(self.program, bound)
+        own = program.partition("#")[0].rpartition(":")[2].rpartition(".")[2].lower()
+        name = self.name if self.name is not None else own
         section = {"name": name, "chain": self.chain if self.chain is not None else chain, "program": program}
         more = {"options": dict(self.options), "balance": self.balance}
         return section | {key: value for key, value in more.items() if value}
 
 
-def class_name(program: ProgramClass) -> str:
-    """Return the name of a class in a scenario. Raises ``InvalidInput`` for what is no program."""
-    return program if isinstance(program, str) else name_of_class(program)
+def class_name(program: ProgramClass, bound: dict[str, catalogue.ProgramClass]) -> str:
+    """Return the name of a class in a network, of which ``bound`` has those that were given as such. Raises
+    ``InvalidInput`` for what is no program."""
+    return program if isinstance(program, str) else catalogue.name_of_class(program, bound)
 
 
 def chain_sections(chains: int | Iterable[str | Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -90,16 +91,21 @@ def names_of(sections: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def program_sections(programs: Iterable[Deploy], chains: Sequence[str], callers: int | None) -> list[dict[str, Any]]:
+def program_sections(
+    programs: Iterable[Deploy],
+    chains: Sequence[str],
+    callers: int | None,
+    bound: dict[str, catalogue.ProgramClass],
+) -> list[dict[str, Any]]:
     """Return programs as in ``[[programs]]``, and behind them a caller on every chain, with a balance of ``callers``;
-    none for None. ``chains``: names. Raises ``InvalidInput``."""
+    none for None. ``chains``: names; ``bound``: takes their classes by name. Raises ``InvalidInput``."""
     found = []
     if isinstance(programs, Deploy) or not isinstance(programs, Iterable):
         raise InvalidInput(f"programs: {shown(programs)}: must be a list of cw.Deploy(Class, chain=..., ...)")
     for place, deploy in enumerate(programs):
         if not isinstance(deploy, Deploy):
             raise InvalidInput(f"programs[{place}]: {shown(deploy)}: must be a cw.Deploy(Class, chain=..., ...)")
-        found.append(deploy.section(chains[0] if chains else ""))
+        found.append(deploy.section(chains[0] if chains else "", bound))
     if callers is not None:
         found += [
             {"name": f"{CALLERS}{chain}", "chain": chain, "program": CALLER, "balance": callers} for chain in chains

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import RLock
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.heights import next_tick
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.memory import Memory
+from causeway.programs.catalogue import ProgramClass, binding
 from causeway.programs.own import look_beside
 from causeway.programs.runner import Programs
 from causeway.protocols.changing import ChangingKernel
@@ -49,6 +52,24 @@ class _Running:
     scenario: Scenario
     topology: Topology
 
+    @cached_property
+    def programs(self) -> dict[str, int]:
+        """Return the numbers of programs by their names."""
+        programs = self.topology.programs
+        return dict(zip(programs["name"].to_pylist(), programs["number"].to_pylist(), strict=True))
+
+    @cached_property
+    def classes(self) -> dict[int, str | None]:
+        """Return the names of the classes of programs by their numbers."""
+        programs = self.topology.programs
+        return dict(zip(programs["number"].to_pylist(), programs["program"].to_pylist(), strict=True))
+
+    @cached_property
+    def chains(self) -> dict[int, str]:
+        """Return the names of chains by their numbers."""
+        chains = self.topology.chains
+        return dict(zip(chains["number"].to_pylist(), chains["name"].to_pylist(), strict=True))
+
 
 class Engine:
     """A network of a scenario in memory. ``clock``: the next tick; all before it have run."""
@@ -62,11 +83,14 @@ class Engine:
         self._changed: int | None = None
         self._log: tuple[int, Log] | None = None
         self._lock = RLock()
+        self.bound: dict[str, ProgramClass] = {}
+        self.origin = object()
         self._begun: Progress | None = None
 
     @classmethod
-    def begun(cls, document: Document, path: str) -> Engine:
-        """Return the network of a scenario at height 0. Raises ``InvalidInput``, which names the key."""
+    def begun(cls, document: Document, path: str, bound: Mapping[str, ProgramClass] = MappingProxyType({})) -> Engine:
+        """Return the network of a scenario at height 0. ``bound``: classes that names in it stand for. Raises
+        ``InvalidInput``, which names the key."""
         document = deepcopy(document)  # what is changed in it later changes no network
         scenario = scenario_from(document, path)
         if not isinstance(scenario.document.traffic, NoTrafficSection | ScriptSection):
@@ -79,10 +103,13 @@ class Engine:
         if topology.external:
             raise InvalidInput(f"{path}: chains: a network in memory runs all of its chains")
         traffic = LiveTraffic(base)
-        kernel = kernel_of_stages(scenario, stages, runner=TracedPrograms)
-        numbers = kernel.numbers()
-        deployment = Deployment(kernel, traffic, ((0, len(numbers)),), numbers)
-        return cls(_Running(document, scenario, topology), Memory.begun(deployment), traffic)
+        with binding(bound):
+            kernel = kernel_of_stages(scenario, stages, runner=TracedPrograms)
+            numbers = kernel.numbers()
+            deployment = Deployment(kernel, traffic, ((0, len(numbers)),), numbers)
+            engine = cls(_Running(document, scenario, topology), Memory.begun(deployment), traffic)
+        engine.bound.update(bound)
+        return engine
 
     # ---- what the network is
 
@@ -95,6 +122,21 @@ class Engine:
     def topology(self) -> Topology:
         """Return the chains, and the programs after all changes."""
         return self._running.topology
+
+    @property
+    def programs(self) -> Mapping[str, int]:
+        """Return the numbers of programs by their names."""
+        return self._running.programs
+
+    @property
+    def classes(self) -> Mapping[int, str | None]:
+        """Return the names of the classes of programs by their numbers."""
+        return self._running.classes
+
+    @property
+    def chains(self) -> Mapping[int, str]:
+        """Return the names of chains by their numbers."""
+        return self._running.chains
 
     @property
     def kernel(self) -> AnyKernel:
@@ -129,7 +171,7 @@ class Engine:
         tick = self.due()
         if tick is None or (until is not None and tick >= until):
             return False
-        with self._alone(), listening() as found:
+        with self._alone(), binding(self.bound), listening() as found:
             self.memory.run(tick)
         self._rounds[self.memory.line.height] = found
         self.clock, self._changed = tick + 1, None
@@ -174,8 +216,9 @@ class Engine:
         begun = scenario.progress(base, len(changes) - 1, self._begun) if changes else None
         stages = scenario.progress(base, len(changes), begun).stages
         known = self.kernel.kernels if isinstance(self.kernel, ChangingKernel) else (self.kernel,)
-        kernel = kernel_of_stages(scenario, stages, known=known[:before], runner=TracedPrograms)
-        self._bring_up(kernel.kernels[-1] if isinstance(kernel, ChangingKernel) else kernel)
+        with self._alone(), binding(self.bound):
+            kernel = kernel_of_stages(scenario, stages, known=known[:before], runner=TracedPrograms)
+            self._bring_up(kernel.kernels[-1] if isinstance(kernel, ChangingKernel) else kernel)
         self._running, self._begun = _Running(document, scenario, stages[-1].topology), begun
         self._changed = self.clock if len(changes) == before else None
         self.memory.change(replace(self.memory.deployment, kernel=kernel))
@@ -206,6 +249,9 @@ class Engine:
         other = Engine(self._running, memory, traffic)
         other.clock, other.sends, other._changed = self.clock, list(self.sends), self._changed
         other._rounds, other._begun = dict(self._rounds), self._begun
+        other._log = None if self._log is None else (self._log[0], self._log[1].copy())
+        other.bound.update(self.bound)
+        other.origin = self.origin
         return other
 
     def asked(self) -> Sequence[Document]:

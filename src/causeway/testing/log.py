@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +79,7 @@ class Log:
         """``positions``: of chains, by their numbers."""
         self._positions = positions
         self.messages: dict[Key, Message] = {}
+        self._owned: set[Key] = set()
         self.issued: dict[int, int] = {}
         self._costs: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.users: dict[Place, Key | Refused] = {}
@@ -113,6 +114,18 @@ class Log:
         for key, happened, _ in rows:
             if key.kind == Kind.INGRESS and key in handled and Event.EXECUTED in happened.events:
                 self._user(key, handled[key].content, happened)
+
+    def copy(self) -> Log:
+        """Return a log of the same heights that takes others by itself. Messages are shared until something happens to
+        them."""
+        other = Log(self._positions)
+        other.messages, other.users = dict(self.messages), dict(self.users)
+        other.issued, other.refused, other.undone = dict(self.issued), list(self.refused), list(self.undone)
+        other._costs = {place: list(paid) for place, paid in self._costs.items()}
+        other._waiting = {said: list(places) for said, places in self._waiting.items()}
+        other._taken = list(self._taken)
+        self._owned, other._owned = set[Key](), set[Key]()
+        return other
 
     def begin(self, made: Made) -> None:
         """Take what was made at genesis: what accounts of programs were issued, where the protocol says so."""
@@ -186,7 +199,13 @@ class Log:
         return Key(int(Kind.REQUEST), key.receiver, key.sender, key.callback)
 
     def _message(self, key: Key) -> Message:
-        return self.messages.setdefault(key, Message(key))
+        """Return a message to which something happens: one that no copy of the log has."""
+        if key not in self._owned:
+            known = self.messages.get(key)
+            fresh = Message(key) if known is None else replace(known, happened=list(known.happened))
+            self.messages[key] = fresh
+            self._owned.add(key)
+        return self.messages[key]
 
     def _outbound(self, made: Made) -> None:
         """Take the messages that came into lanes."""

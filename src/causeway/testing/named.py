@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from causeway.model.errors import InvalidInput
 from causeway.model.reject_codes import RejectCode
@@ -12,6 +12,7 @@ from causeway.testing.faults import Fault
 from causeway.testing.handles import Asked, Record, Sent
 from causeway.testing.log import Log
 from causeway.testing.timeline import Names
+from causeway.testing.touched import note
 from causeway.testing.tracing import Key
 
 
@@ -50,9 +51,8 @@ class Named:
         """Return the tick that comes next: what is sent now arrives in it."""
         return self._engine.clock
 
-    def _numbers(self) -> dict[str, int]:
-        programs = self._engine.topology.programs
-        return dict(zip(programs["name"].to_pylist(), programs["number"].to_pylist(), strict=True))
+    def _numbers(self) -> Mapping[str, int]:
+        return self._engine.programs
 
     def _program(self, reference: str | int, key: str) -> int:
         if isinstance(reference, int):
@@ -73,6 +73,7 @@ class Named:
 
     def _run_until(self, is_true: Callable[[], bool], rounds: int) -> bool:
         """Run until something is true, at most so many rounds; return whether the network came to rest without it."""
+        note(self)
         for _ in range(rounds):
             if is_true():
                 return False

@@ -17,7 +17,7 @@ from causeway.model.reject_codes import RejectCode
 from causeway.model.text import shown, unknown
 from causeway.network.scenario import document_of
 from causeway.programs.accounts import BALANCE, balance_of
-from causeway.programs.catalogue import program_class
+from causeway.programs.catalogue import ProgramClass, binding, program_class
 from causeway.programs.scalar import Program
 from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.registry import DEFAULT
@@ -31,6 +31,7 @@ from causeway.testing.faults import Fault
 from causeway.testing.handles import PATIENCE, ROUNDS, Sent
 from causeway.testing.tables import KINDS, STATUSES, Messages, rows_of
 from causeway.testing.timeline import is_numbered
+from causeway.testing.touched import note
 
 if TYPE_CHECKING:
     from causeway.network import network as lakes
@@ -70,17 +71,18 @@ class Network(Asking):
             if value is not None and not isinstance(value, Mapping):
                 raise InvalidInput(f"{key}: {shown(value)}: must be a table (a dict)")
         sections = chain_sections(chains)
+        bound: dict[str, ProgramClass] = {}
         document: Document = {
             "network": {"protocol": protocol, "seed": seed, "seconds_per_tick": seconds_per_tick},
             "options": dict(options or {}),
             "chains": sections,
-            "programs": program_sections(programs, names_of(sections), callers),
+            "programs": program_sections(programs, names_of(sections), callers, bound),
         }
         if skip:
             document["transport"] = {"skip": skip}
         if found := [dict(fault) for fault in faults]:
             document["faults"] = found
-        self._begin(Engine.begun(document, HERE))
+        self._begin(Engine.begun(document, HERE, bound))
 
     @classmethod
     def in_memory(cls, path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> Self:
@@ -133,7 +135,8 @@ class Network(Asking):
                 continue
             schema = self._engine.kernel.tables()[name].schema
             (row,) = frame.filter(found).to_table(schema).to_pylist()
-            scalar = issubclass(program_class(name.removeprefix(PROGRAM_TABLE)), Program)
+            with binding(self._engine.bound):
+                scalar = issubclass(program_class(name.removeprefix(PROGRAM_TABLE)), Program)
             return cbor2.loads(row["state"])[0] if scalar else row
         return None
 
@@ -209,6 +212,7 @@ class Network(Asking):
     def tick(self, ticks: int = 1) -> int:
         """Let ticks pass, and return the one that comes next. Ticks in which nothing happens cost nothing."""
         bounded("tick", ticks, least=0, most=LAST_TICK - self.now)
+        note(self)
         self._engine.advance(ticks)
         return self.now
 
@@ -223,6 +227,7 @@ class Network(Asking):
         if ticks is not None:
             bounded("run: ticks", ticks, least=0)
         bounded("run: rounds", rounds, least=1)
+        note(self)
         for _ in range(rounds):
             if not self._engine.step(ticks):
                 return self.height
@@ -268,7 +273,12 @@ class Network(Asking):
         return Snapshot(self._engine.copy(), tuple(self._handles), tuple(self._faults))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Put the network back to what it was. What was sent since never was."""
+        """Put the network back to what it was. What was sent since never was. Raises ``InvalidInput`` for a snapshot of
+        another network; one of the network that this is a fork of is as good as its own."""
+        if not isinstance(snapshot, Snapshot):
+            raise InvalidInput(f"restore: {shown(snapshot)}: must be what snapshot() of this network gave")
+        if snapshot.engine.origin is not self._engine.origin:
+            raise InvalidInput(f"restore: a snapshot of another network ({snapshot.engine.scenario.network.protocol})")
         self._engine = snapshot.engine.copy()
         self._handles, self._faults = list(snapshot.handles), list(snapshot.faults)
         self._records = {handle.record for handle in self._handles}

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from causeway.testing.touched import Touched, watching
+
 if TYPE_CHECKING:
     from causeway.testing.network import Network
 
@@ -18,7 +20,7 @@ FIXTURE = "causeway_network"
 PROTOCOL = "causeway_protocol"
 ALL = "all"
 
-_NETWORKS = pytest.StashKey[list["Network"]]()
+_TOUCHED = pytest.StashKey[Touched]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,17 +37,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if PROTOCOL not in metafunc.fixturenames:
         return
     mark = metafunc.definition.get_closest_marker(MARK)
-    protocols = None if mark is None else asked_protocols(mark)
+    try:
+        protocols = None if mark is None else asked_protocols(mark)
+    except ValueError as error:
+        pytest.fail(f"{metafunc.definition.nodeid}: {error}", pytrace=False)
     if protocols is not None:
         metafunc.parametrize(PROTOCOL, protocols, indirect=True)
 
 
 def asked_protocols(mark: pytest.Mark) -> list[str] | None:
-    """Return the protocols that a mark names, None where it names none. Raises ``pytest.UsageError``."""
+    """Return the protocols that a mark names, None where it names none. Raises ``ValueError``."""
     unknown = sorted(set(mark.kwargs) - {"protocols", "options"})
     if mark.args or unknown:
         what = f"an argument {mark.args[0]!r} without a name" if mark.args else f"an argument {unknown[0]}"
-        raise pytest.UsageError(f"mark {MARK}: {what}; allowed: protocols, options")
+        raise ValueError(f"mark {MARK}: {what}; allowed: protocols, options")
     asked = mark.kwargs.get("protocols")
     return None if asked is None else _protocols(asked)
 
@@ -57,12 +62,14 @@ def _protocols(asked: object) -> list[str]:
     known = names()
     if asked == ALL:
         return known
-    if isinstance(asked, str) or not isinstance(asked, Iterable):
-        raise pytest.UsageError(f"mark {MARK}: protocols = {asked!r}: must be a list of names, or {ALL!r}")
+    if isinstance(asked, str):
+        asked = [asked]
+    if not isinstance(asked, Iterable):
+        raise ValueError(f"mark {MARK}: protocols = {asked!r}: must be a name, a list of names, or {ALL!r}")
     found = list(asked)
     for name in found:
         if name not in known:
-            raise pytest.UsageError(f"mark {MARK}: protocols: {name!r}: no such protocol; allowed: {', '.join(known)}")
+            raise ValueError(f"mark {MARK}: protocols: {name!r}: no such protocol; allowed: {', '.join(known)}")
     return found
 
 
@@ -79,32 +86,38 @@ def causeway_protocol(request: pytest.FixtureRequest) -> str:
 def causeway_network(request: pytest.FixtureRequest, causeway_protocol: str) -> Callable[..., Network]:
     """Return what makes networks as ``causeway.Network`` does, under the protocol of the test.
 
-    ``options`` of the mark, by protocol, are theirs unless the test gives others. Where the test fails, the timelines
-    of their messages are shown.
+    ``options`` of the mark, by protocol, are theirs unless the test gives others.
     """
     from causeway.testing.network import Network
 
     mark = request.node.get_closest_marker(MARK)
     options: Mapping[str, Mapping[str, Any]] = {} if mark is None else mark.kwargs.get("options") or {}
-    made = request.node.stash.setdefault(_NETWORKS, [])
 
     def make(*args: Any, **kwargs: Any) -> Network:
         kwargs = {"protocol": causeway_protocol, **kwargs}
         kwargs.setdefault("options", options.get(kwargs["protocol"]))
-        network = Network(*args, **kwargs)
-        made.append(network)
-        return network
+        return Network(*args, **kwargs)
 
     return make
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Watch which networks a test uses, its fixtures included, however they were made."""
+    with watching() as touched:
+        item.stash[_TOUCHED] = touched
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the timelines of a test's networks to its report where it failed."""
+    """Add the timelines of the networks that a test used last to its report where it, or its set-up, failed."""
     report = yield
-    if report.when == "call" and report.failed:
-        for network in item.stash.get(_NETWORKS, []):
-            report.sections.append((f"messages of {network!r}", network.trace()))
+    touched = item.stash.get(_TOUCHED, None)
+    if report.failed and touched is not None:
+        before = f" (the last of {len(touched.networks) + touched.others})" if touched.others else ""
+        for network in touched.networks:
+            report.sections.append((f"messages of {network!r}{before}", network.trace()))
     return report

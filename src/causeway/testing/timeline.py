@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from causeway.model.ledger import Event, Kind
 from causeway.model.reject_codes import PortableCode, RejectCode
-from causeway.model.text import start_of
+from causeway.model.text import name_of, start_of
 from causeway.testing.log import Happened, Log, Message, Refused
 from causeway.testing.tracing import Content, Key
 
@@ -39,7 +39,7 @@ class Names:
 
     def program(self, number: int) -> str:
         """Return the name of a program, its number where it has none."""
-        return self.programs.get(number, f"program {number}")
+        return name_of(self.programs.get(number, f"program {number}"))
 
     def timeline(
         self, messages: Iterable[tuple[int, Message]], log: Log, changes: Iterable[tuple[int, str]] = ()
@@ -69,7 +69,7 @@ class Names:
             return text
         said = [shown_payload(content.payload)] if content.payload else []
         said += [f"amount {content.amount}"] if content.amount else []
-        return f"{text} {content.method}({', '.join(said)})"
+        return f"{text} {name_of(content.method)}({', '.join(said)})"
 
     def last_of(self, messages: Iterable[Message]) -> str:
         """Return what happened last to the last of some messages that anything happened to; empty for none."""

@@ -21,6 +21,7 @@ class LiveTraffic:
         self._base = base
         self._rows: dict[int, list[dict[str, Any]]] = {}
         self._ticks: list[int] = []
+        self._counts: dict[tuple[int, int], int] = {}
 
     def add(self, tick: int, row: dict[str, Any]) -> int:
         """Add a row (``INGRESS_SCHEMA``) for a tick that has not run; return its position, from 1, among what comes to
@@ -29,7 +30,11 @@ class LiveTraffic:
             self._rows[tick] = []
             insort(self._ticks, tick)
         self._rows[tick].append(row)
-        return len(self.rows(tick, np.array([row["chain"]], dtype=np.uint64)))
+        place = tick, row["chain"]
+        if place not in self._counts:
+            self._counts[place] = len(self._base.rows(tick, np.array([row["chain"]], dtype=np.uint64)))
+        self._counts[place] += 1
+        return self._counts[place]
 
     def rows(self, tick: int, chains: npt.NDArray[np.uint64]) -> pa.Table:
         """Return the rows of ``tick`` for ``chains``, by chain."""
@@ -51,5 +56,5 @@ class LiveTraffic:
         """Return traffic of the same rows, to which others can be added."""
         other = LiveTraffic(self._base)
         other._rows = {tick: list(rows) for tick, rows in self._rows.items()}
-        other._ticks = list(self._ticks)
+        other._ticks, other._counts = list(self._ticks), dict(self._counts)
         return other
