@@ -26,20 +26,22 @@ def test_who_counts_makes_no_difference(spark: SparkSession, tmp_path: Path, mon
     write_ledger(Workload(8_000, 20), str(tmp_path / "large"), 4, 2)
     stored(tmp_path / "small", there_and_back(), [{"lane": "asks", "promise": "answered"}])
     jobs: list[list[int]] = []
+    told: list[int] = []
     run = ledger_tasks.run_buckets
 
     def watched(session: SparkSession, buckets: list[int], *more: Any) -> Any:
         jobs.append(buckets)
         return run(session, buckets, *more)
 
+    def tell(done: int, of: int) -> None:
+        told.append(done)
+
     monkeypatch.setattr(ledger_tasks, "run_buckets", watched)
     for place, where, looks in (("large", Where(), 1), ("small", Where.of(lane="asks"), 4)):
         ledger = open_ledger(str(tmp_path / place))
-        told: list[int] = []
         jobs.clear()
-        found = figures_of(
-            ledger, where=where, by_lane=True, session=spark, progress=lambda done, of: told.append(done)
-        )
+        told.clear()
+        found = figures_of(ledger, where=where, by_lane=True, session=spark, progress=tell)
         assert len(jobs) == looks and told[-1] == found.totals["rows"]
         for cores in (1, 3):
             monkeypatch.setattr(ledger_passes, "cores_here", lambda cores=cores: cores)

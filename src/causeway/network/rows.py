@@ -82,8 +82,11 @@ class Rows:
         return pa.concat_tables([self.schema.empty_table(), *self.parts()]).unify_dictionaries()
 
     def pandas(self) -> pd.DataFrame:
-        """Return all rows as a pandas DataFrame."""
-        found: pd.DataFrame = self.arrow().to_pandas()
+        """Return all rows as a pandas DataFrame; whole numbers are exact, also beside null (``Int64``, ``UInt64``)."""
+        import pandas as pd
+
+        whole = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype(), pa.int32(): pd.Int32Dtype()}
+        found: pd.DataFrame = self.arrow().to_pandas(types_mapper=whole.get)
         return found
 
     def polars(self) -> pl.DataFrame:

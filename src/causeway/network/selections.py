@@ -155,7 +155,7 @@ def _messages(name: str, ledger: Ledger, where: Where) -> Rows:
     def frame(session: SparkSession) -> DataFrame:
         from causeway.pipeline.stored_frames import frame_by
 
-        reader = MessageReader.of(ledger, where, session)
+        reader = MessageReader.of(ledger, where, session_for(ledger))
         return frame_by(session, MESSAGES_SCHEMA, len(reader.buckets), lambda task: reader.rows(reader.buckets[task]))
 
     def choose(values: dict[str, Any]) -> Rows:
