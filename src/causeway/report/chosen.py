@@ -14,8 +14,8 @@ from causeway.network.tracing import life_as_dict
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.report.checked import UNKNOWN, VIOLATED
 
-OF_CHECKS, OF_UNKNOWN, OF_DELAYS = 24, 8, 6
-"""Messages with their journeys: of violated findings, of unknown ones, and of each kind of the worst."""
+OF_CHECKS, OF_UNKNOWN, OF_REASON, OF_DELAYS = 24, 8, 3, 6
+"""Messages with their journeys: of violated findings, of unknown ones, of each reason, of each kind of the worst."""
 
 _WHY = ("slowest_delivery", "slowest_round_trip", "oldest_pending")
 
@@ -70,7 +70,7 @@ def _of_findings(checks: Sequence[Mapping[str, Any]], verdict: str) -> Iterable[
             if row["verdict"] == verdict:
                 reasons.setdefault((row["check"], row["reason"]), []).append(row)
     left = OF_CHECKS if verdict == VIOLATED else OF_UNKNOWN
-    for place in range(max(map(len, reasons.values()), default=0)):
+    for place in range(OF_REASON):
         for rows in reasons.values():
             row = rows[place] if place < len(rows) else None
             key = None if row is None else message_of_finding(row)

@@ -12,7 +12,6 @@ from causeway.audit.backlog import chains_shown
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
 from causeway.network.ledgers import OpenedLedger
-from causeway.pipeline.lake_taking import is_lake
 from causeway.report.checked import (
     HOLDS,
     VIOLATED,
@@ -53,11 +52,10 @@ def report_data(opened: OpenedLedger, *, compare: Mapping[str, Any] | None = Non
     wanted += [tuple(row[name] for name in LANE) for check in checks for row in check["examples"]]
     lanes = lanes_data(figures.lanes, findings_of_lanes(found), wanted)
     _link(checks, messages, lanes)
-    over = getattr(figures, "latency_over_time", None)
     return {
         "format": FORMAT,
         "lake": opened.place.rstrip("/").rpartition("/")[2] or opened.place,
-        "kind": "lake" if is_lake(opened.place) else "ledger",
+        "kind": opened.kind,
         "verdict": verdict,
         "holds": verdict != VIOLATED,
         "held": sum(check["verdict"] == HOLDS for check in checks),
@@ -67,7 +65,7 @@ def report_data(opened: OpenedLedger, *, compare: Mapping[str, Any] | None = Non
         "checks": checks,
         "backlog": _columns(figures.backlog),
         "latency": _rows(figures.latency.filter(pc.equal(figures.latency["scope"], "all"))),
-        "latency_over_time": {"measure": [], "unit": []} if over is None else _columns(over),
+        "latency_over_time": _columns(figures.latency_over_time),
         "lanes": lanes,
         "messages": messages,
         "outcomes": _bounded(figures.codes, SHOWN_CODES),

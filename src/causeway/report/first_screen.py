@@ -122,7 +122,7 @@ def key_figures(data: Data) -> list[Fact]:
     for measure in ("delivery", "round_trip"):
         row = delay_of_all(data, measure, unit)
         if row is not None:
-            note = f"99 %: {in_unit(row['p99'], unit)}; most: {in_unit(row['max'], unit)}"
+            note = f"99 %: {in_unit(row['p99'], unit)}; longest: {in_unit(row['max'], unit)}"
             found.append(Fact(f"{MEASURES[measure]}, median", in_unit(row["p50"], unit), note, href="#time"))
     requests = data["requests"]
     if requests.get("answered") or requests.get("rejected"):

@@ -68,7 +68,7 @@ def _about(message: Message) -> Markup:
         ("to", message["receiver"]),
     ]
     rows = [element("dt", {}, what) + element("dd", {}, name(value, 32)) for what, value in pairs if value is not None]
-    if message["amount"] is not None:
+    if message["amount"] not in (None, "0"):
         amount = digits(message["amount"])
         asset = name(message["asset"], 24) if message["asset"] is not None else Markup("")
         rows.append(element("dt", {}, "value") + element("dd", {}, amount + Markup(" ") + asset))

@@ -14,7 +14,7 @@ from causeway.report.first_screen import MEASURES, Data, delay_of_all
 from causeway.report.page import Section
 from causeway.report.svg import element
 from causeway.report.tables import Column, table
-from causeway.report.text import count, in_unit
+from causeway.report.text import count, in_unit, lasting, ticks
 
 
 def time_section(data: Data) -> Section | None:
@@ -49,22 +49,23 @@ def _flow_charts(data: Data) -> list[Markup]:
     found = [time_chart("Backlog", at, waiting, axis=axis, filled=True, note=note)]
     moved = [Series("sent", flow["sent"], "a"), Series("received", flow["received"], "c")]
     moved = [each for each in moved if any(each.values)] or moved[:1]
-    found.append(time_chart("Messages", at, moved, axis=axis, filled=True, note=f"In {_width(at, axis)} each."))
+    found.append(time_chart("Messages", at, moved, axis=axis, filled=True, note=_per(at, axis)))
     failed = [
         Series(each.replace("_", " "), flow[each], OUTCOMES[each])
         for each in ("rejected", "refunded", "timed_out", "dropped")
         if any(flow[each])
     ]
     if failed:
-        found.append(
-            time_chart("Rejected, timed out or dropped", at, failed, axis=axis, note=f"In {_width(at, axis)} each.")
-        )
+        found.append(time_chart("Rejected, timed out or dropped", at, failed, axis=axis, note=_per(at, axis)))
     return found
 
 
-def _width(at: Sequence[float], axis: str) -> str:
+def _per(at: Sequence[float], axis: str) -> str:
+    """Return how long an interval is."""
     width = at[-1] - at[-2]
-    return in_unit(width, "ticks" if axis == "tick" else "seconds")
+    if axis == "tick":
+        return "Per tick." if width == 1 else f"Per {ticks(width)}."
+    return f"Per {lasting(width)}."
 
 
 def _latency_charts(data: Data) -> list[Markup]:
@@ -77,7 +78,7 @@ def _latency_charts(data: Data) -> list[Markup]:
         if row is not None
     ]
     if cells:
-        columns = [Column("")] + [Column(each, "number") for each in ("median", "90 %", "99 %", "most", "messages")]
+        columns = [Column("")] + [Column(each, "number") for each in ("median", "90 %", "99 %", "longest", "messages")]
         inner = table(columns, cells, caption="Latency", stacked=True)
         head = [element("p", {"class": "chart-title"}, "Latency"), element("p", {"class": "note"}, _DELAYS)]
         found.append(element("div", {"class": "panel-box"}, [*head, inner]))
@@ -86,7 +87,7 @@ def _latency_charts(data: Data) -> list[Markup]:
 
 _DELAYS = "Delivery: sent to received. Round trip: sent to answered. Service: received to executed."
 
-_QUANTILES = (("median", "p50", "a"), ("99 %", "p99", "b"), ("most", "max", "muted"))
+_QUANTILES = (("median", "p50", "a"), ("99 %", "p99", "b"), ("longest", "max", "muted"))
 
 
 def _delays_over_time(data: Data, measure: str, unit: str) -> Markup | None:
@@ -103,7 +104,7 @@ def _delays_over_time(data: Data, measure: str, unit: str) -> Markup | None:
         for each, column in values.items():
             column[places[begin]] = over[each][row]
     series = [Series(label, values[each], tone) for label, each, tone in _QUANTILES]
-    note = f"Of what came in {_width(at, axis)} each."
+    note = f"Of the messages that came in an interval. {_per(at, axis)}"
     return time_chart(f"{MEASURES[measure]} over time", at, series, unit=unit, axis=axis, note=note)
 
 

@@ -28,7 +28,7 @@ def lanes_section(data: Data) -> Section | None:
     parts = [matrix(cells, latency=said, unit=unit)] if len(cells) > 1 else []
     parts.append(_lanes_table(lanes, measure, unit))
     between = "of" if lanes["chains"] == 1 else "between"
-    among = f"{many(lanes['total'], 'lane')} {between} {many(lanes['chains'], 'chain')}"
+    among = f"{many(data['totals']['lanes'], 'lane')} {between} {many(lanes['chains'], 'chain')}"
     lead = f"{among}: where they are stuck, slow or wrong."
     return Section("lanes", "Lanes", Markup("").join(parts), lead)
 

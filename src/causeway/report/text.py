@@ -17,6 +17,9 @@ NOTHING = "\u2013"
 NOT_SEEN = "not seen"
 """What null means in a ledger."""
 
+CUT = "…"
+"""What stands for the middle of a long name."""
+
 MOST_NAME = 44
 """Characters of a name that are shown; the whole of it is its title."""
 
@@ -38,7 +41,7 @@ def safe_name(text: str, most: int = MOST_NAME) -> str:
     if len(name) <= most:
         return name
     tail = most // 3
-    return f"{name[: most - tail - 1]}…{name[-tail:]}"
+    return f"{name[: most - tail - 1].rstrip(CUT)}{CUT}{name[-tail:].lstrip(CUT)}"
 
 
 def name(text: str | None, most: int = MOST_NAME) -> Markup:
