@@ -9,19 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import causeway as cw
-from causeway.programs.token_supply import Supply, books_of, supply
 
 SCENARIO = Path(__file__).with_name("tokens.toml")
 MODULES = ["hub-transfer", "east-transfer", "west-transfer", "north-transfer"]
 EAST = 1
 
 
-def heights(net: cw.LakeNetwork) -> Iterator[tuple[int, Supply]]:
+def heights(net: cw.LakeNetwork) -> Iterator[tuple[int, cw.TokenSupply]]:
     """Run the network tick by tick; yield each height and where the token of the east is. Raises ``SupplyBroken``."""
     while (tick := net.next_tick()) is not None:
         net.run(tick + 1)
-        books = {number: books_of(net.program_state(name)) for number, name in enumerate(MODULES)}
-        yield net.height, supply(books)[EAST, "amber"]
+        books = {number: cw.token_books(net.program_state(name)) for number, name in enumerate(MODULES)}
+        yield net.height, cw.token_supply(books)[EAST, "amber"]
 
 
 def main() -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
         Reply,
         Request,
     )
+    from causeway.programs.token_supply import Supply as TokenSupply
+    from causeway.programs.token_supply import books_of as token_books
+    from causeway.programs.token_supply import supply as token_supply
     from causeway.programs.trial import HandlerFailed, Trial
     from causeway.programs.vector import method_is, rows_of
     from causeway.testing.deploys import Deploy
@@ -46,6 +49,7 @@ _HOMES = {
     "causeway.programs.scalar": (
         *("Answer", "Call", "Context", "CyclesOverflow", "Ingress", "InsufficientCycles", "Reply", "Request"),
     ),
+    "causeway.programs.token_supply": ("TokenSupply", "token_books", "token_supply"),
     "causeway.programs.trial": ("HandlerFailed", "Trial"),
     "causeway.programs.vector": ("method_is", "rows_of"),
     "causeway.network.ledgers": ("open",),
@@ -55,7 +59,13 @@ _HOMES = {
 }
 """Where the public names are, by module."""
 
-_CALLED = {"open": "open_place", "LakeNetwork": "Network"}
+_CALLED = {
+    "open": "open_place",
+    "LakeNetwork": "Network",
+    "TokenSupply": "Supply",
+    "token_books": "books_of",
+    "token_supply": "supply",
+}
 """Public names that are others in their modules, where they would hide what Python has, or another of these."""
 
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
@@ -83,6 +93,7 @@ __all__ = [
     "Rejected",
     "Reply",
     "Request",
+    "TokenSupply",
     "Trial",
     "Undone",
     "UnknownProgram",
@@ -92,6 +103,8 @@ __all__ = [
     "open",
     "ref",
     "rows_of",
+    "token_books",
+    "token_supply",
 ]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -233,3 +235,12 @@ def test_a_mistake_is_one_line(do: Any, line: str) -> None:
     with pytest.raises(cw.InvalidInput) as caught:
         do(network())
     assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_an_example_needs_is_among_the_public_names() -> None:
+    examples = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+    assert examples
+    for each in examples:
+        lines = [line for line in each.read_text().splitlines() if re.match(r"\s*(from|import) causeway", line)]
+        assert lines in ([], ["import causeway as cw"]), each
+    assert set(cw.__all__) <= set(dir(cw)) and all(getattr(cw, name) is not None for name in cw.__all__)

@@ -66,7 +66,8 @@ class Trial:
         balance: int = 0,
         programs: Mapping[str, int] | None = None,
     ) -> None:
-        if not (isinstance(program, type) and issubclass(program, Program | VectorProgram)):
+        given_class: object = program
+        if not (isinstance(given_class, type) and issubclass(given_class, Program | VectorProgram)):
             raise InvalidInput(f"program: {shown(program)}: must be a subclass of cw.Program or cw.VectorProgram")
         _check_amount("balance", balance)
         self._names = _Others(number, programs or {})

@@ -101,6 +101,7 @@ class Asking(Changing):
     def _held(self, handle: Sent) -> Sent:
         note(self)
         self._handles.append(handle)
+        self._open.append(handle)
         self._records.add(handle.record)
         return handle
 

@@ -27,6 +27,8 @@ class Named:
     def _begin(self, engine: Engine) -> None:
         self._engine = engine
         self._handles: list[Sent] = []
+        self._open: list[Sent] = []
+        self._undone = 0
         self._records: set[Record] = set()
         self._faults: list[Fault] = []
 
@@ -81,11 +83,20 @@ class Named:
                 return True
         return False
 
-    def _askings(self) -> list[Key]:
-        """Return the messages by which programs were told to make the calls of a test: nobody wants to see them."""
-        users = self._engine.log.users
-        found = [users.get(handle.record.place) for handle in self._handles if isinstance(handle, Asked)]
-        return [key for key in found if isinstance(key, Key) and self._engine.log.messages[key].handled is not None]
+    def _askings(self) -> Mapping[Key, None]:
+        """Return the messages by which programs were told to make the calls of a test, in their order: nobody wants to
+        see them."""
+        log = self._engine.log
+        found = [log.users.get(handle.record.place) for handle in self._handles if isinstance(handle, Asked)]
+        return {key: None for key in found if isinstance(key, Key) and log.messages[key].handled is not None}
+
+    def _still_open(self) -> list[Sent]:
+        """Return what was sent or called and has not come to its end."""
+        undone = len(self._engine.log.undone)
+        if undone != self._undone:  # a fork took back blocks: what had ended may be open again
+            self._undone, self._open = undone, list(self._handles)
+        self._open = [handle for handle in self._open if not handle.done]
+        return self._open
 
     def _names(self) -> Names:
         programs = {number: name for name, number in self._numbers().items()}

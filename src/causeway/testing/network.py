@@ -258,8 +258,8 @@ class Network(Asking):
         """
         __tracebackhide__ = True
         bounded("await_all: ticks", ticks, least=0)
-        at_rest = self._run_until(lambda: all(handle.done for handle in self._handles), ticks)
-        left = [handle.record.text for handle in self._handles if not handle.done]
+        at_rest = self._run_until(lambda: not self._still_open(), ticks)
+        left = [handle.record.text for handle in self._still_open()]
         if left:
             more = f" and {len(left) - 3} more" if len(left) > 3 else ""
             why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
@@ -281,6 +281,7 @@ class Network(Asking):
             raise InvalidInput(f"restore: a snapshot of another network ({snapshot.engine.scenario.network.protocol})")
         self._engine = snapshot.engine.copy()
         self._handles, self._faults = list(snapshot.handles), list(snapshot.faults)
+        self._open = list(self._handles)
         self._records = {handle.record for handle in self._handles}
 
     def fork(self) -> Network:
@@ -288,6 +289,7 @@ class Network(Asking):
         other = Network.__new__(Network)
         other._begin(self._engine.copy())
         other._handles = [type(handle)(other, handle.record) for handle in self._handles]
+        other._open = list(other._handles)
         other._records, other._faults = set(self._records), list(self._faults)
         return other
 
