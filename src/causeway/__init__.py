@@ -60,9 +60,9 @@ _HOMES = {
 """Where the public names are, by module."""
 
 _CALLED = {
-    "open": "open_place",
     "LakeNetwork": "Network",
     "TokenSupply": "Supply",
+    "open": "open_place",
     "token_books": "books_of",
     "token_supply": "supply",
 }
