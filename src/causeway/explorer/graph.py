@@ -36,11 +36,19 @@ class Edge:
 
 @dataclass(frozen=True)
 class Node:
-    """A chain. ``role``: that others depend on it, as a relay chain has one; ``href``: where it leads."""
+    """A chain. ``role``: that others depend on it, as a relay chain has one; ``href``: where it leads; ``label``: what
+    stands beside it, where that is not its name; ``seen``: whether anybody said which chain it is."""
 
     name: str
     href: str | None
     role: str | None = None
+    label: str | None = None
+    seen: bool = True
+
+    @property
+    def called(self) -> str:
+        """Return what stands beside it."""
+        return self.name if self.label is None else self.label
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ def _svg(
     total = len(nodes)
     radius = 18.0 if total <= 12 else 13.0 if total <= 40 else 8.0 if total <= 150 else 5.0
     width, height = 1000.0, 240.0 if total <= 2 else 460.0 if total <= 12 else 640.0 if total <= 60 else 820.0
-    across, down = 130.0, radius + 44
+    across, down = 150.0, radius + 44
     at = {
         chain: (across + x * (width - 2 * across), height / 2 if total <= 2 else down + y * (height - 2 * down))
         for chain, (x, y) in points.items()
@@ -95,8 +103,11 @@ def _svg(
         if edge.source != edge.destination:
             curved = (edge.destination, edge.source) in both
             lines.append(_edge(edge, at, radius, wide[edge.source, edge.destination], curved=curved))
+    rim = sum((x - 0.5) ** 2 + (y - 0.5) ** 2 > 0.23 for x, y in points.values())
+    middle = (width / 2, height / 2) if total > 12 and rim > 0.8 * total else None
     circles = [
-        _node(node, at[node.name], radius, weights, loops.get(node.name), node.name in labelled) for node in nodes
+        _node(node, at[node.name], radius, weights, loops.get(node.name), node.name in labelled, middle)
+        for node in nodes
     ]
     said = f"The network: {many(total, 'chain')}, {many(len(edges), 'direction')} with messages"
     box = {"viewBox": f"0 0 {number(width)} {number(height)}", "role": "group", "aria-label": said}
@@ -127,7 +138,7 @@ def _edge(edge: Edge, at: Mapping[str, tuple[float, float]], radius: float, widt
         element("path", {"class": "head", "d": head}),
         element("path", {"class": "hit", "d": drawn}),
     ]
-    label = f"{name_of(edge.source)} to {name_of(edge.destination)}"
+    label = f"{_end(edge.source)} to {_end(edge.destination)}"
     tag = "g" if edge.href is None else "a"
     return element(tag, {"class": f"edge {state}".strip(), "href": edge.href, "aria-label": label}, parts)
 
@@ -139,33 +150,56 @@ def _node(
     weights: Mapping[str, tuple[int, int, int]],
     loop: Edge | None,
     labelled: bool,
+    middle: tuple[float, float] | None,
 ) -> Markup:
+    """Draw a chain. ``middle``: of a circle of many, outside of which names stand; None: they stand below."""
     x, y = at
     violated, pending, messages = weights[node.name]
     said = [many(messages, "message"), f"{count(pending)} pending"]
     said += [many(violated, "violation")] if violated else []
     said += [node.role.replace("_", " ")] if node.role else []
-    parts = [element("title", {}, f"{name_of(node.name)}\n{', '.join(said)}")]
+    parts = [element("title", {}, f"{name_of(node.called)}\n{', '.join(said)}")]
     if loop is not None and loop.messages:
         ring = {"cx": number(x), "cy": number(y), "r": number(radius + 4), "class": "loop"}
         parts.append(element("circle", {**ring, "stroke-dasharray": "3 3"}))
     parts.append(element("circle", {"cx": number(x), "cy": number(y), "r": number(radius)}))
     if labelled:
-        place: dict[str, object] = {"x": number(x), "y": number(y + radius + 16), "text-anchor": "middle"}
-        parts.append(element("text", place, safe_name(node.name, 22)))
+        parts.append(element("text", {**_beside(at, radius, middle), "class": None}, safe_name(node.called, 22)))
     state = "bad" if violated else _busy(pending, messages)
-    hub = "hub" if node.role else ""
+    hub = "hub" if node.role else "" if node.seen else "unseen-end"
     tag = "g" if node.href is None else "a"
     classes = " ".join(each for each in ("node", state, hub) if each)
-    return element(tag, {"class": classes, "href": node.href, "aria-label": f"chain {name_of(node.name)}"}, parts)
+    return element(tag, {"class": classes, "href": node.href, "aria-label": f"chain {name_of(node.called)}"}, parts)
+
+
+UNSEEN = "\0"
+"""How names of ends begin of which nobody said what chain they are; no chain's name does."""
+
+
+def _end(name: str) -> str:
+    return "a chain that was not seen" if name.startswith(UNSEEN) else name_of(name)
 
 
 def _said(edge: Edge) -> str:
-    lines = [f"{name_of(edge.source)} → {name_of(edge.destination)}"]
+    lines = [f"{_end(edge.source)} → {_end(edge.destination)}"]
     lines.append(f"{many(edge.messages, 'message')} in {many(edge.lanes, 'lane')}, {count(edge.pending)} pending")
     if edge.violated:
         lines.append(many(edge.violated, "violation"))
     return "\n".join(lines)
+
+
+def _beside(at: tuple[float, float], radius: float, middle: tuple[float, float] | None) -> dict[str, object]:
+    """Return where the name of a chain stands."""
+    x, y = at
+    if middle is not None:
+        across, down = (x - middle[0]) / middle[0], (y - middle[1]) / middle[1]
+        if abs(across) > 0.12 and across**2 + down**2 > 0.25:
+            side = 1 if across > 0 else -1
+            anchor = "start" if side > 0 else "end"
+            return {"x": number(x + side * (radius + 6)), "y": number(y + 4), "text-anchor": anchor}
+        if down < -0.25:
+            return {"x": number(x), "y": number(y - radius - 7), "text-anchor": "middle"}
+    return {"x": number(x), "y": number(y + radius + 16), "text-anchor": "middle"}
 
 
 SHARES = (0.02, 0.15)
@@ -184,4 +218,4 @@ def _towards(x: float, y: float, to_x: float, to_y: float, far: float) -> tuple[
     return x + (to_x - x) * far / long, y + (to_y - y) * far / long
 
 
-__all__ = ["Drawn", "Edge", "Node", "graph"]
+__all__ = ["UNSEEN", "Drawn", "Edge", "Node", "graph"]

@@ -57,14 +57,14 @@ def message(view: View, asked: Asked) -> Page:
     took = "" if own.took is None or own.is_open else f" after {in_unit(own.took.total_seconds(), 'seconds')}"
     outcome = badge("unknown" if own.is_open else "holds", own.outcome) + plain(took)
     findings = _findings(view, key)
-    if findings:
+    if any(verdict == "violated" for verdict, _ in findings):
         outcome = badge("violated", "in a finding") + Markup(" ") + outcome
     others = len(traced.lives) + traced.more - 1
     way = rail(traced.lives)
     sections = [Part("message", title, way, outcome, Markup("").join(crumbs))]
     if findings:
-        items = [element("li", {}, each) for each in findings]
-        sections.append(Part("findings", "What is wrong with it", element("ul", {"class": "remarks"}, items)))
+        items = [element("li", {}, badge(verdict) + Markup(" ") + said) for verdict, said in findings]
+        sections.append(Part("findings", "Findings", element("ul", {"class": "remarks"}, items)))
     sections.append(
         Part(
             "steps",
@@ -83,18 +83,14 @@ def _followed(view: View, key: MessageKey) -> Traced:
         raise NotFound(str(error)) from None
 
 
-def _findings(view: View, key: MessageKey) -> list[Markup]:
-    rows = of_lane(view.audit.violations, key.lane).to_pylist()
-    own = [
-        row
-        for row in rows
-        if row["index"] == key.index and (key.index is not None or row["message_id"] == key.message_id)
-    ]
-    return [
-        badge(row["verdict"]) + Markup(" ") + finding(row)
-        for row in own[:SHOWN]
-        if row["check"] not in ("watermarks", "headers")
-    ]
+def _findings(view: View, key: MessageKey) -> list[tuple[str, Markup]]:
+    """Return verdict and words of what was found of a message."""
+    found = []
+    for row in of_lane(view.audit.violations, key.lane).to_pylist():
+        own = row["index"] == key.index and (key.index is not None or row["message_id"] == key.message_id)
+        if own and row["check"] not in ("watermarks", "headers"):
+            found.append((row["verdict"], finding(row, named=False)))
+    return sorted(found, key=lambda each: each[0] != "violated")[:SHOWN]
 
 
 def _steps(traced: Traced, key: MessageKey) -> Markup:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from causeway.explorer.addresses import Asked, address, chain_address, height_address
+from causeway.explorer.addresses import Asked, address, chain_address, height_address, lane_address
 from causeway.explorer.frame import Page, Part
-from causeway.explorer.graph import Edge, Node, graph
+from causeway.explorer.graph import UNSEEN, Edge, Node, graph
 from causeway.explorer.overview import lane_link, lanes_matrix, link
 from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
@@ -37,14 +37,8 @@ def network(view: View) -> Page:
     if view.opened is not None:
         roles = {view.opened.names[place]: item.get("role") for place, item in enumerate(view.opened.about["chains"])}
     nodes = [Node(chain, chain_address(chain), roles.get(chain)) for chain in view.chains]
-    edges = [
-        Edge(
-            pair["source"], pair["destination"], pair["lanes"], pair["messages"], pair["pending"], pair["violated"],
-            pair["href"],
-        )
-        for pair in view.pairs
-        if pair["source"] is not None and pair["destination"] is not None
-    ]  # fmt: skip
+    edges, ends = _edges(view)
+    nodes += ends
     if not nodes:
         return Page(
             "Network",
@@ -58,7 +52,9 @@ def network(view: View) -> Page:
         {"class": "keys"},
         [element("li", {"class": kind or None}, Markup("<i></i>") + Markup("{}").format(word)) for kind, word in keys],
     )
-    lead = f"{many(len(nodes), 'chain')}, {many(view.lanes.num_rows, 'lane')}. Chains and edges lead to their pages."
+    lead = (
+        f"{many(len(view.chains), 'chain')}, {many(view.lanes.num_rows, 'lane')}. Chains and edges lead to their pages."
+    )
     left = [many(drawn.chains, "chain"), many(drawn.edges, "edge")]
     cut = [what for what, missing in zip(left, (drawn.chains, drawn.edges), strict=True) if missing]
     if cut:
@@ -67,12 +63,49 @@ def network(view: View) -> Page:
         "div", {"class": "canvas", "tabindex": 0, "role": "region", "aria-label": "The network"}, drawn.svg
     )
     sections = [Part("network", "Network", canvas + legend, lead)]
-    if edges:
+    if view.pairs:
         sections.append(Part("matrix", "As a matrix", lanes_matrix(view)))
     rows = view.figures.chains.to_pylist()
     if rows:
         sections.append(Part("chains", "Chains", _chains(view, rows)))
     return Page("Network", sections, "Network")
+
+
+def _edges(view: View) -> tuple[list[Edge], list[Node]]:
+    """Return what goes between chains, and nodes for ends of which nobody said what chain they are: one for each lane,
+    or one for all of a chain where they are many."""
+    edges: list[Edge] = []
+    ends: dict[str, Node] = {}
+    for pair in view.pairs:
+        figures = (pair["lanes"], pair["messages"], pair["pending"], pair["violated"])
+        if pair["source"] is not None and pair["destination"] is not None:
+            edges.append(Edge(pair["source"], pair["destination"], *figures, pair["href"]))
+            continue
+        which = "source" if pair["source"] is None else "destination"
+        known = pair["destination"] if which == "source" else pair["source"]
+        if known is None:
+            continue
+        own = [row for row in view.of_pair(pair["source"], pair["destination"]) if row["lane"] is not None]
+        if 0 < len(own) == pair["lanes"] <= MOST_ENDS:
+            for row in own:
+                lane = [row[each] for each in LANE]
+                end = Node(f"{UNSEEN}{which}{known}\0{row['lane']}", lane_address(lane), label=row["lane"], seen=False)
+                ends[end.name] = end
+                edges.append(_edge(which, known, end, 1, row["messages"], row["pending"], row["violated"]))
+        else:
+            end = Node(f"{UNSEEN}{which}{known}", pair["href"], label="not seen", seen=False)
+            ends[end.name] = end
+            edges.append(_edge(which, known, end, *figures))
+    return edges, [*ends.values()]
+
+
+MOST_ENDS = 80
+"""Lanes of a chain to chains that were not seen that are drawn each by itself."""
+
+
+def _edge(which: str, known: str, end: Node, lanes: int, messages: int, pending: int, violated: int) -> Edge:
+    source, destination = (end.name, known) if which == "source" else (known, end.name)
+    return Edge(source, destination, lanes, messages, pending, violated, end.href)
 
 
 def _chains(view: View, rows: Sequence[Mapping[str, Any]]) -> Markup:

@@ -134,8 +134,8 @@ def _wrong(view: View) -> Markup:
     return element("div", {"class": "cards"}, cards) if cards else Markup("")
 
 
-def finding(row: dict[str, Any]) -> Markup:
-    """Return a finding as a sentence that leads to what it is about."""
+def finding(row: dict[str, Any], *, named: bool = True) -> Markup:
+    """Return a finding as a sentence that leads to what it is about. ``named``: whether it says of which lane it is."""
     lane = tuple(row[each] for each in LANE)
     key = MessageKey(lane, row["index"], row["message_id"])
     number = row["message_id"] if row["index"] is None else f"{row['index']:,}"
@@ -146,7 +146,7 @@ def finding(row: dict[str, Any]) -> Markup:
     elif number is not None:
         target = lane_address(lane) if row["check"] == "watermarks" else message_address(key)
         parts.append(Markup("Watermark " if row["check"] == "watermarks" else "Message ") + link(number, target))
-        if row["lane"] is not None or row["source"] is not None:
+        if named and (row["lane"] is not None or row["source"] is not None):
             parts.append(Markup(" of ") + lane_link(lane))
     else:
         parts.append(link(row["chain"] or row["destination"], chain_address(row["chain"] or row["destination"])))

@@ -296,9 +296,11 @@ def _watermarks(rows: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _findings(findings: pa.Table) -> Markup:
-    rows = findings.slice(0, FINDINGS).to_pylist()
+    rows = findings.sort_by([("verdict", "descending")]).slice(0, FINDINGS).to_pylist()
     columns = [Column("check"), Column("verdict"), Column("finding")]
-    cells: list[list[Cell]] = [[row["check"].replace("_", " "), badge(row["verdict"]), finding(row)] for row in rows]
+    cells: list[list[Cell]] = [
+        [row["check"].replace("_", " "), badge(row["verdict"]), finding(row, named=False)] for row in rows
+    ]
     return table(columns, cells, caption="Findings", more=findings.num_rows - len(rows), stacked=True)
 
 

@@ -66,6 +66,15 @@ class View:
         found = of_lane(self.lanes, lane).to_pylist()
         return found[0] if found else None
 
+    def of_pair(self, source: str | None, destination: str | None) -> list[dict[str, Any]]:
+        """Return the figures of the lanes between two chains; None: not seen."""
+        found = self.lanes
+        for name, value in (("source", source), ("destination", destination)):
+            column = found[name]
+            found = found.filter(pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False))
+        rows: list[dict[str, Any]] = found.to_pylist()
+        return rows
+
     @cached_property
     def pairs(self) -> list[dict[str, Any]]:
         """Return of each source and destination: lanes, messages, pending, violated, and the slowest 99th percentile
