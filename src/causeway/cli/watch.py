@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 200
 """Width of a table that is written to a pipe or a file."""
-
-WIDE = 100
-"""A terminal this wide has room for the rate besides the rest."""
 
 SPAN_SECONDS = 5.0
 """The rate shown is the mean over this time."""
@@ -56,6 +53,8 @@ def bar_is_shown() -> bool:
 class Watch:
     """Shows the ticks of a run as they are committed, and counts the messages that they routed.
 
+    A line has the tick and the time that is left, one below it the height, the messages of this process and how many a
+    second, and how many calls are open. All of it is in the manifest of the commit: what was before costs nothing.
     ``end``: the tick after the last one with traffic, if known. ``title``: what is running. ``busy``: the ticks with
     traffic, if known: those between them cost nothing, and are no part of what is left. ``counts``: show the messages.
     """
@@ -69,13 +68,11 @@ class Watch:
         self._first, self._end, self._busy = first, end, busy
         self._past: list[tuple[float, int]] = [(time.monotonic(), 0)]
         console = notes()
-        self._wide = console.width >= WIDE
-        self._progress = Progress(
+        self._progress = _Below(
             SpinnerColumn("dots"),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
             BarColumn(bar_width=None),
             _Count("tick", "of"),
-            TextColumn("{task.fields[routed]}"),
             _Clock(),
             console=console,
             disable=not bar_is_shown(),
@@ -83,7 +80,7 @@ class Watch:
             expand=True,
         )
         total = len(busy) or (None if end is None else max(end - first, 1))
-        self._task = self._progress.add_task(title, total=total, routed="", tick=first, of=end)
+        self._task = self._progress.add_task(title, total=total, below="", tick=first, of=end)
 
     def __enter__(self) -> Watch:
         self._progress.start()
@@ -94,6 +91,8 @@ class Watch:
 
     def __call__(self, manifest: Manifest) -> None:
         """Take notice of a commit."""
+        from causeway.pipeline.open_calls import open_calls
+
         self.heights += len(manifest.lines)
         self.messages += sum(line.rows.get("outbound", 0) for line in manifest.lines)
         now = time.monotonic()
@@ -101,15 +100,30 @@ class Watch:
         while len(self._past) > 2 and now - self._past[0][0] > SPAN_SECONDS:
             self._past.pop(0)
         seconds, moved = now - self._past[0][0], self.messages - self._past[0][1]
-        rate = f", {moved / seconds:,.0f} per second" if self._wide and seconds > 0 else ""
+        rate = f", {moved / seconds:,.0f} per second" if seconds > 0 else ""
         if self._busy:
             done = bisect_right(self._busy, manifest.tick)
         else:
             done = manifest.tick + 1 - self._first
             if self._end is not None:
                 done = min(done, self._end - self._first)
-        routed = f"{self.messages:,} messages{rate}" if self._counts else ""
-        self._progress.update(self._task, completed=done, tick=manifest.tick, routed=routed)
+        said = [f"height {manifest.height:,}"]
+        if self._counts:
+            said.append(f"{self.messages:,} messages{rate}")
+            is_open = open_calls(manifest.work, manifest.totals)
+            said += [] if is_open is None else [f"{is_open:,} calls open"]
+        self._progress.update(self._task, completed=done, tick=manifest.tick, below="; ".join(said))
+
+
+class _Below(Progress):
+    """A bar with a line below it."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Yield the bar, and what its task says below it."""
+        yield from super().get_renderables()
+        for task in self.tasks:
+            if task.visible and task.fields.get("below"):
+                yield Text(f"  {task.fields['below']}", no_wrap=True, overflow="ellipsis")
 
 
 class _Count(ProgressColumn):
@@ -129,6 +143,9 @@ class _Count(ProgressColumn):
 
 class _Clock(ProgressColumn):
     """The time since the first tick and, where the last one is known and the pace too, the time that is left."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=True))
 
     def render(self, task: Task) -> Text:
         left = task.time_remaining

@@ -25,6 +25,9 @@ NO_QUEUE = 2**63 - 1
 FORGED = 2**63 - 2
 """The one that stands for none because the message is forged."""
 
+FORGED_PLACE = 2**64 - 2
+"""The same as an unsigned number; from it on, places stand for none."""
+
 COUNTS = {
     "sent": "calls that programs made",
     "delivered": "calls that came into a queue of the program called",

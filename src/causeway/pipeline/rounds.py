@@ -16,6 +16,7 @@ from causeway.pipeline.heights import Said, line_of, tick_after
 from causeway.pipeline.lake import Lake, LakeError, at_height
 from causeway.pipeline.manifests import Line, Manifest
 from causeway.pipeline.nearest import nearest
+from causeway.pipeline.open_calls import calls_of_round
 from causeway.pipeline.reading import Made, Reader, different_chains
 from causeway.pipeline.record import Outside
 from causeway.pipeline.reverted import gone_back_to
@@ -44,7 +45,8 @@ def executed(reader: Reader, state: Any, tick: Tick, outside: Outside) -> RoundR
     inputs = Inputs(ingress, carried, offered, again, rows, past, headers, before, at_hand)
     begun = work.snapshot()
     result = kernel.round(state, chains, plan, inputs, tick)
-    return replace(result, work=work.together([planned, work.since(begun)]))
+    calls = calls_of_round(result.outbound, result.logs, tick.tick)
+    return replace(result, work=work.together([planned, work.since(begun), calls]))
 
 
 def moved_state(reader: Reader, tick: Tick) -> Any:
