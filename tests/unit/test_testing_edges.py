@@ -13,7 +13,7 @@ import pytest
 
 import causeway as cw
 from causeway.protocols.registry import names
-from tests.unit.test_testing import QUICK
+from tests.unit.test_testing import QUICK, recheck
 
 
 class Open(cw.Program):
@@ -235,6 +235,39 @@ def test_a_mistake_is_one_line(do: Any, line: str) -> None:
     with pytest.raises(cw.InvalidInput) as caught:
         do(network())
     assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_with_changes_ahead_takes_what_a_test_does_before_them(tmp_path: Path) -> None:
+    path = tmp_path / "planned.toml"
+    path.write_text(
+        """
+        chains = [{ name = "left" }, { name = "right" }]
+        [[programs]]
+        name = "echo"
+        chain = "left"
+        program = "echo"
+        [[changes]]
+        tick = 50
+        inject = [{ kind = "halt", chain = "left", from = 50 }]
+        [[changes]]
+        tick = 70
+        heal = true
+        """
+    )
+    net = cw.Network.in_memory(path)
+    assert net.call("echo", "x", "a", amount=5).result() == b"a"
+    net.install("echo", name="late", chain="right")
+    assert net.call("late", "x", "d").result() == b"d"
+    net.tick(52 - net.now)
+    halted = net.call("late", "x", "b", sender="caller/left")
+    net.tick(10)
+    assert halted.status == "refused" and net.call("late", "x", "c", sender="caller/right").result() == b"c"
+    net.run()
+    recheck(net, tmp_path)
+    path.write_text(path.read_text().replace("heal = true", "heal = [0]"))
+    net = cw.Network.in_memory(path)
+    with pytest.raises(cw.InvalidInput, match=r"inject: .*planned for tick 70 that heals faults by their numbers"):
+        net.inject("halt", chain="right")
 
 
 def test_what_an_example_needs_is_among_the_public_names() -> None:

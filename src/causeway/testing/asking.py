@@ -11,7 +11,7 @@ from causeway.model.ingress_call import CALL_METHOD, encode_calls
 from causeway.model.text import is_text, shown
 from causeway.network.traffic_settings import CallSection, SendSection
 from causeway.testing.changing import Changing
-from causeway.testing.deploys import CALLER, CALLERS
+from causeway.testing.deploys import CALLER, CALLER_BALANCE, CALLERS
 from causeway.testing.engine import Document
 from causeway.testing.handles import Asked, Record, Sent
 from causeway.testing.log import Place
@@ -95,7 +95,8 @@ class Asking(Changing):
         named = self._engine.chains
         name = f"{CALLERS}{named[min(named) if host is None else host]}"
         if name not in self._numbers():
-            self.install(CALLER, chain=name.removeprefix(CALLERS), name=name)
+            balance = 0 if self._engine.scenario.protocol.fixed_issue else CALLER_BALANCE
+            self.install(CALLER, chain=name.removeprefix(CALLERS), name=name, balance=balance)
         return self._numbers()[name]
 
     def _held(self, handle: Sent) -> Sent:

@@ -6,6 +6,7 @@ or the lake that comes of it runs again, anywhere, to the same roots.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -200,28 +201,35 @@ class Engine:
         """
         document = dict(self._running.document)
         changes = [dict(change) for change in document.get("changes", ())]
-        if changes and changes[-1]["tick"] > self.clock:
-            tick = changes[-1]["tick"]
-            raise InvalidInput(f"{self.scenario.path}: changes: one is planned for tick {tick}; let that pass first")
-        if not changes or changes[-1]["tick"] != self.clock:
-            changes.append({"tick": self.clock})
+        place = bisect_left(changes, self.clock, key=lambda change: change["tick"])
+        if place == len(changes) or changes[place]["tick"] != self.clock:
+            changes.insert(place, {"tick": self.clock})
         before = len(changes)
-        make(changes[-1])
-        changes[-1] = deepcopy(changes[-1])
-        if changes[-1].keys() == {"tick"}:
-            changes.pop()
+        make(changes[place])
+        changes[place] = deepcopy(changes[place])
+        self._check_planned(changes, place)
+        if changes[place].keys() == {"tick"}:
+            changes.pop(place)
         document["changes"] = changes
         scenario = scenario_from(document, self.scenario.path)
         base = scenario.traffic()
-        begun = scenario.progress(base, len(changes) - 1, self._begun) if changes else None
+        begun = scenario.progress(base, min(place, len(changes)), self._begun) if changes else None
         stages = scenario.progress(base, len(changes), begun).stages
         known = self.kernel.kernels if isinstance(self.kernel, ChangingKernel) else (self.kernel,)
         with self._alone(), binding(self.bound):
-            kernel = kernel_of_stages(scenario, stages, known=known[:before], runner=TracedPrograms)
-            self._bring_up(kernel.kernels[-1] if isinstance(kernel, ChangingKernel) else kernel)
+            kernel = kernel_of_stages(scenario, stages, known=known[: place + 1], runner=TracedPrograms)
+            kernels = kernel.kernels if isinstance(kernel, ChangingKernel) else (kernel,)
+            self._bring_up(kernels[min(place + 1, len(kernels) - 1)])
         self._running, self._begun = _Running(document, scenario, stages[-1].topology), begun
         self._changed = self.clock if len(changes) == before else None
         self.memory.change(replace(self.memory.deployment, kernel=kernel))
+
+    def _check_planned(self, changes: Sequence[Document], place: int) -> None:
+        """Refuse a fault before a planned change that names faults by their numbers: it would change those."""
+        later = [change["tick"] for change in changes[place + 1 :] if isinstance(change.get("heal"), list)]
+        if changes[place].get("inject") and later:
+            text = f"one is planned for tick {later[0]} that heals faults by their numbers; let that pass first"
+            raise InvalidInput(f"{self.scenario.path}: changes: {text}")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
