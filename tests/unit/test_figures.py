@@ -10,10 +10,13 @@ import pyarrow as pa
 import pytest
 
 import causeway as cw
+from causeway.figures.shown import Asked, Shown
 from causeway.ledger.order import sorted_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from causeway.network.network import Network
-from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger
+from causeway.pipeline.ledger_figures import figures_of
+from causeway.pipeline.ledger_kept import KeptShown
+from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
 from tests.property.audit_ledgers import table
 from tests.unit.test_audit_recorded import packets
 
@@ -159,7 +162,11 @@ def test_calls_of_a_lake_are_those_that_its_run_counts(protocol: str, tmp_path: 
             assert opened.about.heights == (0, net.height) and not opened.reload()
             net.run()
             assert opened.figures.totals == first  # as it was when it was opened
+            kept = KeptShown()
+            assert figures_of(opened.stored, kept=kept).totals == first
+            assert figures_of(opened.stored, kept=kept).totals == first  # all of it was kept
             assert opened.reload() and opened.about.heights == (0, net.height)
+            assert figures_of(opened.stored, kept=kept).lanes.equals(opened.figures.lanes)
             summary = net.summary()
             outcomes = opened.calls.arrow().to_pandas()["outcome"].value_counts().to_dict()
             totals = opened.figures.totals
@@ -191,3 +198,35 @@ def test_a_lake_that_another_one_replaced_is_opened_anew(tmp_path: Path) -> None
         with Network.from_scenario(EXAMPLES / "two_subnets.toml", settings, lake=str(place)) as net:
             net.run(ticks=1)
         assert opened.reload() and 0 < opened.figures.totals["messages"] < many
+
+
+def test_of_a_ledger_that_grows_only_buckets_that_changed_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"protocol": "p", "source": "a", "destination": "b", "lane": f"lane {lane}", "index": index, "kind": "request",
+         "event": "sent", "chain": "a", "time": index * SECOND}
+        for lane in range(40) for index in range(3)
+    ]  # fmt: skip
+    place = stored(tmp_path / "ledger", rows, [])
+    kept = KeptShown()
+    looked: list[int] = []
+    look = KeptShown.keep
+
+    def watched(self: KeptShown, ledger: Ledger, asked: Asked, bucket: int, shown: Shown) -> None:
+        looked.append(bucket)
+        look(self, ledger, asked, bucket, shown)
+
+    monkeypatch.setattr(KeptShown, "keep", watched)
+    figures_of(open_ledger(place), kept=kept)
+    assert len(looked) == 8
+    came = {**rows[0], "event": "received", "chain": "b", "time": 9 * SECOND, "stated_by": "test", "source_row": 7}
+    for bucket, many in ((None, 1), (None, 1), (3, 1)):  # a loose file, another one, and one of a bucket
+        writer = LedgerWriter(open_ledger(place))
+        writer.write("ledger", table([came], LEDGER_SCHEMA) if bucket is None else table([], LEDGER_SCHEMA), bucket)
+        writer.commit([], {})
+        looked.clear()
+        found = figures_of(open_ledger(place), kept=kept)
+        assert len(looked) == many and found.totals["delivered"] == 1
+        assert found.lanes.equals(figures_of(open_ledger(place)).lanes)
+        came = {**came, "chain": "b", "source_row": 8}

@@ -24,6 +24,7 @@ from causeway.figures.where import EVERYTHING, Where, is_in
 from causeway.figures.worst import WORST
 from causeway.ledger.order import bucket_of, buckets_of
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
+from causeway.pipeline.ledger_kept import KeptShown
 from causeway.pipeline.ledger_parts import bucket_parts, value_of
 from causeway.pipeline.ledger_passes import (
     Passes,
@@ -60,6 +61,7 @@ def figures_of(
     master: str = "local[*]",
     settings: Mapping[str, str] = MappingProxyType({}),
     progress: Progress | None = None,
+    kept: KeptShown | None = None,
 ) -> Figures:
     """Return the figures of a stored ledger; they are the same whoever counts.
 
@@ -69,6 +71,8 @@ def figures_of(
         by_lane: whether the backlog of each lane is wanted (``Figures.lane_backlog``).
         worst: how many of the worst messages of each kind are named.
         executor, session, master, settings, progress: as of ``ledger_audit.audit_ledger``.
+        kept: of a ledger that is counted again as it grows: what buckets showed, of which those that did not change are
+            not passed over again; what is new is kept there.
 
     Raises:
         InvalidInput: ``executor`` is unknown, the session does not open, an event or kind has no known name, or rows
@@ -81,10 +85,8 @@ def figures_of(
         session = session or opened_session(master, settings, len(rows), _MODULES)
     else:
         session = None
-    counting = _Counting(
-        ledger, Passes(session), Asked(where, by_lane, worst), largest_first(rows), Told(progress, rows)
-    )
-    shown, replies = counting.all()
+    asked, told = Asked(where, by_lane, worst), Told(progress, rows)
+    shown, replies = _Counting(ledger, Passes(session), asked, largest_first(rows), told, kept).all()
     return figures_from(shown, lambda keys: _named(ledger, keys, replies))
 
 
@@ -163,6 +165,33 @@ def _names_answers(ledger: Ledger) -> bool:
     return False
 
 
+class _Pile:
+    """What buckets show, put together as it comes: each table is merged a few times, however many buckets there are."""
+
+    def __init__(self, worst: int) -> None:
+        self._worst = worst
+        self._few: list[Shown] = []
+        self._merged: list[tuple[int, Shown]] = []
+
+    def add(self, shown: Shown) -> None:
+        """Take what one bucket shows."""
+        self._few.append(shown)
+        if len(self._few) < _HELD:
+            return
+        new, self._few = together(self._few, self._worst), []
+        while self._merged and self._merged[-1][0] <= 2 * _size(new):
+            new = together([self._merged.pop()[1], new], self._worst)
+        self._merged.append((_size(new), new))
+
+    def all(self) -> Shown:
+        """Return what all of them show together."""
+        return together([nothing(), *(shown for _, shown in self._merged), *self._few], self._worst)
+
+
+def _size(shown: Shown) -> int:
+    return sum(getattr(shown, name).num_rows for name in shown.__dataclass_fields__)
+
+
 @dataclass(frozen=True)
 class _Counting:
     ledger: Ledger
@@ -170,20 +199,21 @@ class _Counting:
     asked: Asked
     buckets: list[int]
     told: Told
+    kept: KeptShown | None
 
     def all(self) -> tuple[Shown, Replies | None]:
         """Return what all buckets show together, and the answers that came over other lanes."""
         alone: dict[int, Shown] = {}
         naming: list[int] = []
-        rest: list[Shown] = [nothing()]
-        for bucket, shown in self._over(self.buckets, None):
+        rest = _Pile(self.asked.worst)
+        for bucket, shown in self._shown():
             self.told.bucket(bucket)
             if _count(shown, "naming") or self.asked.where:
                 naming.append(bucket)
             if _count(shown, "unanswered"):
                 alone[bucket] = shown  # looked at again if there are answers to its requests
             else:
-                rest = self._held([*rest, shown])
+                rest.add(shown)
         many = sum(_count(shown, "unanswered") for shown in alone.values())
         replies = None
         if many and naming:
@@ -191,12 +221,20 @@ class _Counting:
             if found.num_rows:
                 replies = Replies(found)
                 for _, shown in self._over(list(alone), found):
-                    rest = self._held([*rest, shown])
+                    rest.add(shown)
                 alone = {}
-        return together([*rest, *alone.values()], self.asked.worst), replies
+        for shown in alone.values():
+            rest.add(shown)
+        return rest.all(), replies
 
-    def _held(self, shown: list[Shown]) -> list[Shown]:
-        return [together(shown, self.asked.worst)] if len(shown) > _HELD else shown
+    def _shown(self) -> Iterator[tuple[int, Shown]]:
+        """Yield what each bucket shows, of those that did not change what is kept."""
+        known = {} if self.kept is None else self.kept.known(self.ledger, self.asked)
+        yield from known.items()
+        for bucket, shown in self._over([bucket for bucket in self.buckets if bucket not in known], None):
+            if self.kept is not None:
+                self.kept.keep(self.ledger, self.asked, bucket, shown)
+            yield bucket, shown
 
     def _over(self, buckets: list[int], replies: pa.Table | None) -> Iterator[tuple[int, Shown]]:
         tables = self.ledger.table("observed"), self.ledger.table("promises")
