@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from causeway.cli import main
 from causeway.cli.app import build
 from causeway.cli.state import shown
+from causeway.model.compiled_files import is_prepared
 from causeway.network.network import Network
 from causeway.pipeline.lake import Lake
 from causeway.service.keys import Key, write_key
@@ -430,3 +431,21 @@ def test_on_a_terminal_there_is_a_bar_and_ctrl_c_says_how_to_go_on(tmp_path: Pat
 
 def test_state_that_python_does_not_write_in_digits_is_shown() -> None:
     assert shown("state", cbor2.dumps([10**5000])).startswith("81c2")
+
+
+def test_a_command_imports_neither_the_others_nor_a_compiler_nor_pandas(tmp_path: Path) -> None:
+    """They take longer to load than a small audit takes; in a process that is not its own Arrow keeps pandas."""
+    text = (
+        "import sys\n"
+        "from causeway.cli import main\n"
+        "sys.argv = ['causeway', 'audit', 'nowhere']\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as error:\n"
+        "    print(error.code, sorted({'numba', 'pandas', 'causeway.cli.gossip'} & {*sys.modules}))\n"
+        "import pyarrow as pa\n"
+        "from causeway.ledger.number_loops import read_numbers\n"
+        "print(sorted({'numba', 'pandas'} & {*sys.modules}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout.splitlines() == ["2 []", "[]" if is_prepared() else "['numba']"]

@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from causeway.cli import own_process
 
         own_process.begin()
+    given = sys.argv[1:] if arguments is None else arguments
     taken = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     before = {number: found for number in taken if (found := signal.getsignal(number)) is not signal.SIG_IGN}
     for number in before:
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def built() -> Callable[..., object]:
         from causeway.cli.app import build
 
-        commands = build()
+        commands = build(next(iter(given), None))
         for number, found in before.items():
             # Spark gives way to nothing but Python's own handler of SIGINT.
             signal.signal(number, _interrupt if number == signal.SIGTERM else found)
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         from causeway.cli.shell import execute
 
-        code = execute(sys.argv[1:] if arguments is None else arguments, built, "causeway")
+        code = execute(given, built, "causeway")
     finally:
         for number, found in before.items():
             signal.signal(number, found)

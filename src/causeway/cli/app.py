@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from typing import Annotated
 
 import typer
 
-from causeway.cli import (
-    audit,
-    backlog,
-    calls,
-    check,
-    compare,
-    completion,
-    demo,
-    explore,
-    gossip,
-    ingest,
-    key,
-    latency,
-    ledger,
-    prove,
-    relay,
-    report,
-    run,
-    send,
-    serve,
-    state,
-    trace,
-    vacuum,
-    verify,
-)
+from causeway.cli import completion
 from causeway.cli.shell import EPILOG
 from causeway.model.errors import InvalidInput
 
@@ -41,8 +19,42 @@ SERVE = "Networks of several deployments"
 REST = "The command line itself"
 
 
-def build() -> typer.Typer:
-    """Return the command line as a Typer application."""
+_COMMAND, _BUILT, _GROUP = "command", "built", "group"
+"""What the module of a command has: the command, a function that makes it, one that makes a group of commands."""
+
+COMMANDS = {
+    "demo": (RUN, _COMMAND),
+    "run": (RUN, _COMMAND),
+    "compare": (RUN, _COMMAND),
+    "state": (LOOK, _COMMAND),
+    "prove": (PROOFS, _BUILT),
+    "verify": (PROOFS, _COMMAND),
+    "audit": (LOOK, _COMMAND),
+    "calls": (LOOK, _COMMAND),
+    "latency": (LOOK, _COMMAND),
+    "backlog": (LOOK, _COMMAND),
+    "ledger": (LOOK, _COMMAND),
+    "report": (LOOK, _COMMAND),
+    "trace": (LOOK, _COMMAND),
+    "explore": (LOOK, _COMMAND),
+    "check": (RUN, _COMMAND),
+    "ingest": (LOOK, _COMMAND),
+    "vacuum": (RUN, _COMMAND),
+    "serve": (SERVE, _COMMAND),
+    "relay": (SERVE, _BUILT),
+    "send": (SERVE, _COMMAND),
+    "completion": (REST, _COMMAND),
+    "gossip": (SERVE, _GROUP),
+    "key": (SERVE, _GROUP),
+}
+"""The commands, each in the module of its name: where the help names it, and what that module has."""
+
+
+def build(asked: str | None = None) -> typer.Typer:
+    """Return the command line as a Typer application.
+
+    ``asked``: the command that will be run: if it is one of them, the others are left out, and not imported.
+    """
     completion.begin()
     app = typer.Typer(
         name="causeway",
@@ -77,27 +89,16 @@ def build() -> typer.Typer:
         if context.invoked_subcommand is None:
             raise InvalidInput("a command is missing (see causeway --help)")
 
-    app.command("demo", epilog=EPILOG, rich_help_panel=RUN)(demo.command)
-    app.command("run", epilog=EPILOG, rich_help_panel=RUN)(run.command)
-    app.command("compare", epilog=EPILOG, rich_help_panel=RUN)(compare.command)
-    app.command("state", epilog=EPILOG, rich_help_panel=LOOK)(state.command)
-    app.command("prove", epilog=EPILOG, rich_help_panel=PROOFS)(prove.build())
-    app.command("verify", epilog=EPILOG, rich_help_panel=PROOFS)(verify.command)
-    app.command("audit", epilog=EPILOG, rich_help_panel=LOOK)(audit.command)
-    app.command("calls", epilog=EPILOG, rich_help_panel=LOOK)(calls.command)
-    app.command("latency", epilog=EPILOG, rich_help_panel=LOOK)(latency.command)
-    app.command("backlog", epilog=EPILOG, rich_help_panel=LOOK)(backlog.command)
-    app.command("ledger", epilog=EPILOG, rich_help_panel=LOOK)(ledger.command)
-    app.command("report", epilog=EPILOG, rich_help_panel=LOOK)(report.command)
-    app.command("trace", epilog=EPILOG, rich_help_panel=LOOK)(trace.command)
-    app.command("explore", epilog=EPILOG, rich_help_panel=LOOK)(explore.command)
-    app.command("check", epilog=EPILOG, rich_help_panel=RUN)(check.command)
-    app.command("ingest", epilog=EPILOG, rich_help_panel=LOOK)(ingest.command)
-    app.command("vacuum", epilog=EPILOG, rich_help_panel=RUN)(vacuum.command)
-    app.command("serve", epilog=EPILOG, rich_help_panel=SERVE)(serve.command)
-    app.command("relay", epilog=EPILOG, rich_help_panel=SERVE)(relay.build())
-    app.command("send", epilog=EPILOG, rich_help_panel=SERVE)(send.command)
-    app.command("completion", epilog=EPILOG, rich_help_panel=REST)(completion.command)
-    app.add_typer(gossip.build(), name="gossip", rich_help_panel=SERVE)
-    app.add_typer(key.build(), name="key", rich_help_panel=SERVE)
+    for name in [asked] if asked in COMMANDS and completion.COMPLETE not in os.environ else COMMANDS:
+        _add(app, name)
     return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    module = importlib.import_module(f"causeway.cli.{name}")
+    panel, how = COMMANDS[name]
+    if how == _GROUP:
+        app.add_typer(module.build(), name=name, rich_help_panel=panel)
+    else:
+        command = module.command if how == _COMMAND else module.build()
+        app.command(name, epilog=EPILOG, rich_help_panel=panel)(command)
