@@ -224,6 +224,17 @@ def test_names_from_a_file_cannot_act_on_a_terminal(cli: Run, place: Path) -> No
     assert code == 2 and "\x1b" not in out
 
 
+def test_options_of_a_protocol_are_checked_where_they_stand(cli: Run, place: Path) -> None:
+    place.write_text('[[chains]]\ncount = 2\n[protocols.xdm]\nnope = 1\n[protocols.ic]\nvsr = "odd"\n')
+    for protocol, wrong in (("xdm", [("protocols.xdm.nope", 4)]), ("ic", [("protocols.ic.vsr", 6)]), ("icmp", [])):
+        code, out, _ = cli(place.name, "--protocol", protocol, "--json")
+        found = json.loads(out)
+        assert [(each["key"], each["line"]) for each in found["wrong"]] == wrong and code == (2 if wrong else 0)
+    place.write_text(place.read_text() + "[protocols.smtp]\n")
+    code, out, _ = cli(place.name, "--protocol", "icmp", "--json")
+    assert [(each["key"], each["line"]) for each in json.loads(out)["wrong"]] == [("protocols.smtp", 7)]
+
+
 def paths(node: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     for key, value in node.items() if isinstance(node, dict) else enumerate(node):
         yield (*at, key)

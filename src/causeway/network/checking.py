@@ -15,8 +15,9 @@ from causeway.model.document import Key, dotted, examined, parse_key, read_text
 from causeway.model.document_lines import lines_of
 from causeway.model.errors import InvalidInput
 from causeway.network.deploy import Deployed, deploy
+from causeway.network.per_protocol import PROTOCOLS
 from causeway.network.planned import Plan, plan_of
-from causeway.network.scenario import Scenario, document_of, model_of, scenario_from
+from causeway.network.scenario import Scenario, document_of, model_of, own_tables, scenario_from
 from causeway.network.settings import NOTHING_INSTALLED
 from causeway.pipeline.masters import cores_here
 from causeway.programs.catalogue import program_class
@@ -88,6 +89,7 @@ class _Examination:
         self.document = copy.deepcopy(self.document)
         self._lines = lines_of(self.text)
         self._gone: set[tuple[Key, ...]] = set()
+        self._options: tuple[str, ...] = ("options",)
         self._places: dict[tuple[Key, ...], list[int]] = {}
         for steps in _REMOVABLE:
             node: Any = self.document
@@ -113,15 +115,17 @@ class _Examination:
         """Return the scenario of the document, mended if need be."""
         while True:
             try:
-                model = model_of(self.document, self.path)
+                model, document = model_of(self.document, self.path), own_tables(self.document, self.path)
             except InvalidInput as error:
-                self._note(_without(str(error), self.path))
+                if self._noted([_without(str(error), self.path)]):
+                    continue
                 return None
-            found, texts = examined(model, self.document)
-            protocol = None if found is None else Scenario(self.path, found).protocol
-            options = self.document.get("options", {})
-            if protocol is not None:
-                texts = examined(protocol.load_options(), options, ("options",))[1]
+            found, texts = examined(model, document)
+            if found is not None:
+                scenario = Scenario(self.path, found)
+                own = (PROTOCOLS, scenario.network.protocol)
+                self._options = own if own[1] in self.document.get(PROTOCOLS, {}) else ("options",)
+                texts = examined(scenario.protocol.load_options(), scenario.options, ("options",))[1]
             if not texts:
                 break
             if not self._noted(texts):
@@ -208,25 +212,31 @@ class _Examination:
     def _note(self, text: str) -> tuple[Key, ...] | None:
         """Take notice of what is wrong; return the steps to it in the document as it is now, None where it was named
         before, or is nowhere."""
-        found = _KEY.match(text)
-        remark = self._remark(text)
-        without_it = found is not None and tuple(parse_key(found[1])) in self._gone
-        if remark in self.wrong or without_it:
+        steps, remark = self._steps(text)[0], self._remark(text)
+        if remark in self.wrong or steps in self._gone:
             return None
         self.wrong.append(remark)
-        return None if found is None else tuple(parse_key(found[1]))
+        return steps
 
-    def _remark(self, text: str) -> Remark:
+    def _steps(self, text: str) -> tuple[tuple[Key, ...] | None, str]:
+        """Return where a line about a mistake leads in the document as it is now (None: nowhere), and what it says."""
         found = _KEY.match(text)
         if found is None:
-            return Remark(None, None, text)
+            return None, text
         steps = tuple(parse_key(found[1]))
+        steps = (*self._options, *steps[1:]) if steps[0] == "options" else steps
+        return steps, text[found.end() + 2 :]
+
+    def _remark(self, text: str) -> Remark:
+        steps, said = self._steps(text)
+        if steps is None:
+            return Remark(None, None, said)
         for listed, places in self._places.items():
             size = len(listed)
             number = steps[size] if len(steps) > size and steps[:size] == listed else None
             if isinstance(number, int) and number < len(places):
                 steps = (*steps[:size], places[number], *steps[size + 1 :])
-        return Remark(dotted(steps), self._line(steps), text[found.end() + 2 :])
+        return Remark(dotted(steps), self._line(steps), said)
 
     def _line(self, steps: tuple[Key, ...]) -> int | None:
         if any(tuple(parse_key(key)) == steps[: len(parse_key(key))] for key in self.overrides):

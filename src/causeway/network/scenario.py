@@ -211,10 +211,16 @@ def document_of(
 def scenario_from(document: Mapping[str, Any], path: str, *, programs: Collection[str] | None = None) -> Scenario:
     """Return the scenario of the tables that a file has; ``path``: of the file, for errors, and to find modules beside
     it. ``programs``: as of ``load_scenario``. Raises ``InvalidInput``."""
-    document = with_own_options(document, _protocol_in(document, path), path)
+    document = own_tables(document, path)
     scenario = Scenario(path, validated(model_of(document, path), dict(document), path))
     _check(scenario, programs)
     return scenario
+
+
+def own_tables(document: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return the tables of a scenario under the protocol that it asks for: without the options of others. Raises
+    ``InvalidInput``."""
+    return with_own_options(document, _protocol_in(document, path), path)
 
 
 def scenario_of(identity: Mapping[str, Any], path: str) -> Scenario:
