@@ -28,6 +28,7 @@ from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing,
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import SHOWN_BY
 from causeway.audit.windows import Lane, Promises, Windows, lane_of
+from causeway.ledger.codes import Names, name_ranks
 from causeway.ledger.order import lane_numbers, stated_rows
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
@@ -353,17 +354,13 @@ def _reasons_of(findings: pa.Table) -> dict[str, Counter[tuple[str, str]]]:
 
 def _bounded(findings: pa.Table, limit: int) -> pa.Table:
     """Return findings in order, so many of each lane, check and reason, and as which they are there."""
-    places = {
-        name: np.array([CHECK_NAMES.index(each) for each in findings["check"].to_pylist()]) for name in ("check",)
-    }
+    check = Names(CHECK_NAMES).codes(findings["check"]).astype(np.int64)
     _, lanes = lane_numbers(findings)
-    reasons = findings["reason"].to_pylist()
-    rank_of = {reason: rank for rank, reason in enumerate(sorted(set(reasons)))}
-    reason = np.array([rank_of[each] for each in reasons], np.int64)
+    reason = name_ranks(findings["reason"]).astype(np.int64)
     violated = np.asarray(pc.equal(findings["verdict"], UNKNOWN)).astype(np.int64)
     keys = pa.table(
         {
-            "check": pa.array(places["check"].astype(np.int64)),
+            "check": pa.array(check),
             "verdict": pa.array(violated),
             "reason": pa.array(reason),
             "of": pa.array(lanes),
@@ -372,21 +369,21 @@ def _bounded(findings: pa.Table, limit: int) -> pa.Table:
         }
     )
     order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
-    found = findings.take(pa.array(order))
     group = np.cumsum(
         np.concatenate(
             (
                 [0],
-                (np.diff(np.column_stack((places["check"], violated, reason, lanes))[order], axis=0) != 0).any(axis=1),
+                (np.diff(np.column_stack((check, violated, reason, lanes))[order], axis=0) != 0).any(axis=1),
             )
         )
     )[: len(order)]
-    magnitude = found["magnitude"].fill_null(np.nan).to_numpy()
+    magnitude = findings["magnitude"].fill_null(np.nan).to_numpy()[order]
     first, worst = chosen(group, magnitude, limit)
     names = np.array(["", "first", "worst", "both"], dtype=object)[first + 2 * worst]
     kept = np.flatnonzero(first | worst)
-    marked = found.append_column(VIOLATIONS_SCHEMA.field("example"), pa.array(names, pa.string()))
-    return marked.take(pa.array(kept)).cast(VIOLATIONS_SCHEMA)
+    example = pa.array(names[kept], pa.string())
+    found = findings.take(pa.array(order[kept]))
+    return found.append_column(VIOLATIONS_SCHEMA.field("example"), example).cast(VIOLATIONS_SCHEMA)
 
 
 def _lanes(tables: pa.Table, joined: Joined, behind: list[tuple[Lane, Three]]) -> pa.Table:

@@ -22,7 +22,7 @@ from causeway.audit.arrays import Array, Ints, Words, time_places
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools
 from causeway.audit.naming import first_words
-from causeway.audit.windows import Promises, lane_of
+from causeway.audit.windows import Promises
 from causeway.ledger.order import EVENTS
 from causeway.ledger.schema import LANE, Event
 
@@ -198,12 +198,12 @@ def _ascending(*keys: Array) -> Ints:
 def examined_of(lanes: pa.Table, promises: Promises) -> pa.Table:
     """Return how many messages of each lane are examined, as the counts of a run. ``lanes``: ``Passed.lanes``."""
     sums = lanes.group_by(list(LANE)).aggregate([("sent", "sum")])
-    rows = [row for row in sums.to_pylist() if row["sent_sum"]]
-    kept = [row for row in rows if promises.of(lane_of(row)).get(CAPACITY) is not None]
-    texts = {"check": [CHECK] * len(kept), "verdict": [""] * len(kept), "reason": [""] * len(kept)}
-    texts |= {name: [row[name] for row in kept] for name in LANE}
-    counts = pa.array([row["sent_sum"] for row in kept], pa.int64())
-    return pa.table({name: pa.array(values, pa.string()) for name, values in texts.items()} | {"count": counts})
+    every = zip(*(sums[name].to_pylist() for name in LANE), strict=True)
+    promised = np.array([promises.of(lane).get(CAPACITY) is not None for lane in every], bool)
+    kept = sums.filter(pa.array(promised & (sums["sent_sum"].to_numpy() > 0)))
+    texts = {"check": CHECK, "verdict": "", "reason": ""}
+    content = {name: pa.array([text] * len(kept), pa.string()) for name, text in texts.items()}
+    return pa.table(content | {name: kept[name] for name in LANE} | {"count": kept["sent_sum"]})
 
 
 __all__ = ["CHECK", "ENDS", "Flights", "crowds_in", "examined_of"]

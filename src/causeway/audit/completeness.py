@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.audit.passing import SIDES, TALLIES
-from causeway.audit.windows import Windows, lane_of
+from causeway.audit.windows import Windows
+from causeway.ledger.codes import Names
+from causeway.ledger.order import lane_numbers
 from causeway.ledger.schema import LANE, Event
 
 _TIME = pa.timestamp("us", "UTC")
@@ -49,34 +53,43 @@ def completeness_of(sides: pa.Table, lanes: pa.Table, windows: Windows) -> pa.Ta
         lanes: figures of each lane.
         windows: what the input covers.
     """
-    ends = [(f"first_{what}", "min") for what in ("height", "time")] + [
-        (f"last_{what}", "max") for what in ("height", "time")
+    extents = [
+        (f"{end}_{what}", how) for end, how in (("first", "min"), ("last", "max")) for what in ("height", "time")
     ]
-    found = sides.group_by([*LANE, "side"]).aggregate([*((name, "sum") for name in TALLIES), *ends])
-    missing = {lane_of(row): row for row in lanes.select([*LANE, *_MISSING]).to_pylist()}
-    rows = found.to_pylist()
-    seen = {(lane_of(row), row["side"]) for row in rows}
-    content = []
-    for row in sorted(
-        rows, key=lambda row: (tuple((n is not None, n or "") for n in lane_of(row)), SIDES.index(row["side"]))
+    found = sides.group_by([*LANE, "side"]).aggregate([*((name, "sum") for name in TALLIES), *extents])
+    # Lanes have numbers in the order of their names.
+    names, codes = lane_numbers(pa.concat_tables([found.select(LANE), lanes.select(LANE)]))
+    lane, of_figures = codes[: len(found)], codes[len(found) :]
+    side = Names(SIDES).codes(found["side"])
+    order = np.lexsort((side, lane))
+    found, lane, side = found.take(pa.array(order)), lane[order], side[order]
+    content: dict[str, Any] = {name: found[name] for name in (*LANE, "side")}
+    content |= {name: found[f"{name}_sum"] for name in TALLIES}
+    content |= {name: found[f"{name}_{how}"] for name, how in extents}
+    nobody = pa.nulls(len(found), pa.string())
+    at_source, at_destination = (pa.array(side == SIDES.index(name)) for name in SIDES[:2])
+    content["chain"] = pc.if_else(at_source, found["source"], pc.if_else(at_destination, found["destination"], nobody))
+    counts = np.zeros(len(found), np.int64)
+    for row, (chain, number, of_side) in enumerate(
+        zip(content["chain"].to_pylist(), lane.tolist(), side.tolist(), strict=True)
     ):
-        lane, side = lane_of(row), row["side"]
-        chain = {"source": lane[1], "destination": lane[2]}.get(side)
-        event = Event.SENT if side == "source" else Event.RECEIVED
-        own: dict[str, Any] = {name: row[name] for name in LANE}
-        own |= {"side": side, "chain": chain, "windows": windows.of(chain, lane, event.value).count}
-        own |= {name: row[f"{name}_sum"] for name in TALLIES}
-        own |= {name: row[f"{name}_{how}"] for name, how in ends}
-        for name in _MISSING:
-            own[name] = missing[lane][name] if side == "source" else 0
-        other = {"source": "destination", "destination": "source"}.get(side)
-        in_lane = any(name is not None for name in lane[1:])
-        own["one_sided"] = in_lane and other is not None and (lane, other) not in seen
-        content.append(own)
+        one, two, three, four = names[number]
+        event = Event.SENT if of_side == 0 else Event.RECEIVED
+        counts[row] = windows.of(chain, (one, two, three, four), event.value).count
+    content["windows"] = counts
+    for name in _MISSING:
+        figures = lanes[name].to_numpy()
+        of_lane = np.zeros(len(names), figures.dtype)
+        of_lane[of_figures] = figures
+        content[name] = np.where(side == 0, of_lane[lane], figures.dtype.type(0))
+    has = np.zeros((len(names), len(SIDES)), bool)
+    has[lane, side] = True
+    in_lane = np.zeros(len(found), bool)
+    for name in LANE[1:]:
+        in_lane |= np.asarray(found[name].is_valid())
+    content["one_sided"] = in_lane & (side < 2) & ~has[lane, np.where(side == 0, 1, 0)]
     columns = [
-        pa.array([own[field.name] for own in content], pa.int64() if field.type == _TIME else field.type).cast(
-            field.type
-        )
+        each if isinstance(each := content[field.name], pa.ChunkedArray | pa.Array) else pa.array(each)
         for field in COMPLETENESS_SCHEMA
     ]
-    return pa.table(columns, COMPLETENESS_SCHEMA)
+    return pa.table(columns, COMPLETENESS_SCHEMA.names).cast(COMPLETENESS_SCHEMA).combine_chunks()

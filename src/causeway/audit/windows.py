@@ -175,12 +175,15 @@ class Promises:
         # Which of the four names promises give: most name the whole lane, or none.
         self._given = {tuple(name is not None for name in names) for names in self._of}
         self._known: dict[Lane, dict[str, int | None]] = {}
+        self._same: dict[tuple[tuple[str, int | None], ...], dict[str, int | None]] = {}
 
     def of(self, lane: Lane) -> dict[str, int | None]:
         """Return what a lane promises, with the number of each."""
         found = self._known.get(lane)
         if found is None:
-            found = self._known[lane] = self._found(lane)
+            found = self._found(lane)
+            # Many lanes promise the same, and are told the same object.
+            found = self._known[lane] = self._same.setdefault(tuple(found.items()), found)
         return found
 
     def _found(self, lane: Lane) -> dict[str, int | None]:
