@@ -18,6 +18,7 @@ from causeway.model.errors import CausewayError, bad_place
 from causeway.model.text import readable
 from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.replayed import Share
+from causeway.pipeline.lake_ledger import LakeLedger
 from causeway.pipeline.lake_taking import is_lake
 from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_watch import LedgerWatch, Stopped, Watched
@@ -96,13 +97,18 @@ class Live:
         scenario: the file that a lake was made with, where modules of its programs lie beside it.
         seconds: between two looks.
 
+    ``broken``: the error with which following it ended, where nobody foresaw it.
+
     Raises:
-        InvalidInput, LedgerDamaged, LakeError: there is none, or it cannot be opened.
+        InvalidInput, LedgerDamaged, LakeError: there is none, or it cannot be opened, or no messages of users are in
+            it, as in a simulation of gossip.
     """
 
     def __init__(self, place: str, scenario: str | None = None, seconds: float = SECONDS) -> None:
         self.place = place
         self.opened: OpenedLake | None = open_lake(place, scenario, Share()) if is_lake(place) else None
+        if self.opened is not None:
+            LakeLedger(self.opened.lake)  # says what has no ledger
         self._seconds = seconds
         self._stop = threading.Event()
         self._watch = LedgerWatch(place, NAMED, self._stop)
@@ -115,10 +121,10 @@ class Live:
         self._past: deque[tuple[float, int]] = deque()
         self._progress: tuple[str, int, int] | None = None
         self._failure = ""
+        self.broken: BaseException | None = None
         self._threads = [
-            threading.Thread(target=self._follow, name="explorer-follow", daemon=True),
-            threading.Thread(target=self._count, name="explorer-count", daemon=True),
-            threading.Thread(target=self._look_ahead, name="explorer-head", daemon=True),
+            threading.Thread(target=self._until_broken, args=[work], name=f"explorer-{name}", daemon=True)
+            for name, work in (("follow", self._follow), ("count", self._count), ("head", self._look_ahead))
         ]
 
     def start(self) -> None:
@@ -188,6 +194,14 @@ class Live:
 
     # ---- threads
 
+    def _until_broken(self, work: Callable[[], None]) -> None:
+        """Do something until it ends; an error that nobody foresaw is shown, and kept for who ends the process."""
+        try:
+            work()
+        except BaseException as error:
+            self.broken = error
+            self._failure = f"no longer followed: unexpected {type(error).__name__}: {readable(str(error))[:300]}"
+
     def _follow(self) -> None:
         """Derive and audit what is new."""
         while not self._stop.is_set():
@@ -236,7 +250,7 @@ class Live:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[list[str]]:
-        """Say why nothing can be read; gives a list that has the reason then. What was not foreseen ends the thread."""
+        """Say why nothing can be read; gives a list that has the reason then."""
         failed: list[str] = []
         try:
             yield failed
@@ -245,9 +259,6 @@ class Live:
         except (CausewayError, OSError) as error:
             failed.append(readable(bad_place(error) or str(error))[:500])
             self._failure = failed[0]
-        except BaseException as error:
-            self._failure = f"no longer followed: unexpected {type(error).__name__}: {readable(str(error))[:300]}"
-            raise
 
     def _told(self, what: str) -> Callable[[int, int], None]:
         def told(done: int, of: int) -> None:

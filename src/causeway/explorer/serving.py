@@ -51,7 +51,10 @@ def server_of(live: Live) -> uvicorn.Server:
 
 
 def explore(live: Live, listening: Listening, started: Callable[[], None] = lambda: None) -> None:
-    """Show a lake or a ledger until SIGINT or SIGTERM. ``started``: called once connections are taken."""
+    """Show a lake or a ledger until SIGINT or SIGTERM. ``started``: called once connections are taken.
+
+    Raises what ended following it, where nobody foresaw that.
+    """
     server = server_of(live)
     # One that comes before uvicorn takes signals counts as well; what it has taken it raises again when it is done, and
     # that ends nothing.
@@ -66,6 +69,8 @@ def explore(live: Live, listening: Listening, started: Callable[[], None] = lamb
         live.close()
         for number, handler in before.items():
             signal.signal(number, handler)
+    if live.broken is not None:
+        raise live.broken
 
 
 __all__ = ["address", "explore", "listening_at", "server_of"]
