@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from orders import Book, Trader, Vault
 
 import causeway as cw
 from causeway.network.scenario import load_scenario
@@ -54,3 +55,25 @@ def test_the_table_of_what_protocols_allow_is_true() -> None:
     assert [cell.startswith("yes") for cell in upgrade] == [protocol(name).changes_programs for name in listed]
     assert [cell.startswith("yes") for cell in remove] == [protocol(name).moves for name in listed]
     assert ["without a balance" in cell for cell in install] == [protocol(name).fixed_issue for name in listed]
+
+
+COMPARED = (Path(__file__).parents[2] / "docs/how-to/test-networks-compared.md").read_text()
+
+
+def test_the_lines_of_the_page_that_compares_are_counted() -> None:
+    blocks = {kind: re.search(rf"```{kind}\n(.*?)```", COMPARED, re.S) for kind in ("python", "rust", "go")}
+    counts = [sum(1 for line in block[1].splitlines() if line.strip()) for block in blocks.values() if block]
+    cells = re.search(r"\| lines of the test \| (\d+) \| (\d+) \| (\d+) \|", COMPARED)
+    assert cells is not None and [int(cell) for cell in cells.groups()] == counts
+    assert f"{counts[0]}, {counts[1]} and {counts[2]} lines" in PAGE
+    orders = (Path(__file__).parents[2] / "examples/orders.py").read_text()
+    assert f"examples/orders.py), {len(orders.splitlines())} lines" in COMPARED
+
+
+@pytest.mark.causeway(protocols="all", options={"xdm": {"archiving_depth": 1, "challenge_period": 1}})
+def test_the_test_of_the_page_that_compares_holds(causeway_network: Callable[..., cw.Network]) -> None:
+    block = re.search(r"```python\n(.*?)```", COMPARED, re.S)
+    assert block is not None
+    program: dict[str, Any] = {"pytest": pytest, "cw": cw, "Book": Book, "Trader": Trader, "Vault": Vault}
+    exec(compile(block[1], "test-networks-compared.md", "exec"), program)
+    program["test_what_was_delivered_comes_back"](causeway_network)
