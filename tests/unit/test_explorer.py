@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 from starlette.datastructures import QueryParams
 
+import causeway as cw
 from causeway.explorer.addresses import LANE, MESSAGE, Asked, lane_address, message_address
 from causeway.explorer.app import Explorer
 from causeway.explorer.jobs import Jobs, TooLong, TooMany
@@ -24,7 +27,7 @@ from causeway.explorer.live import Live
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.web.guard import Guard
-from tests.faces.explored import HOSTILE, hostile_ledger, looked_at, network_lake
+from tests.faces.explored import HOSTILE, WAIT, hostile_ledger, looked_at, network_lake
 
 LANE_OF_LAKE = "/lane?protocol=ibc&source=east&destination=north&lane=1"
 MESSAGE_OF_LAKE = "/message?protocol=ibc&source=east&destination=north&lane=1&index=0"
@@ -280,3 +283,24 @@ def test_what_has_lanes_with_nearly_all_lies_in_the_middle() -> None:
 def test_edges_are_wider_with_more_traffic() -> None:
     found = widths({("a", "b"): 1, ("b", "a"): 1_000_000, ("c", "a"): 0}, 1.0, 7.0)
     assert found["c", "a"] == 1.0 < found["a", "b"] < found["b", "a"] == 7.0
+
+
+def test_another_lake_in_the_same_place_is_shown_as_that(tmp_path: Path) -> None:
+    def lake(names: list[str]) -> str:
+        net = cw.Network(names, [cw.Deploy("echo", chain=names[0])], protocol="ibc")
+        net.call("echo", "echo", "x", sender=f"caller/{names[1]}").result()
+        net.export(str(tmp_path / "lake"))
+        return str(tmp_path / "lake")
+
+    live = looked_at(lake(["one", "two"]), seconds=0.05)
+    try:
+        assert ask(live, "/state?chain=one").status_code == 200
+        shutil.rmtree(tmp_path / "lake")
+        lake(["three", "four", "five"])
+        until = time.monotonic() + WAIT
+        while [ask(live, f"/chain?name={name}").status_code for name in ("five", "one")] != [200, 404]:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert ask(live, "/state?chain=five").status_code == 200 and "five" in ask(live, "/network").text
+    finally:
+        live.close()

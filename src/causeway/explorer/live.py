@@ -18,6 +18,7 @@ from causeway.model.errors import CausewayError, bad_place
 from causeway.model.text import readable
 from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.replayed import Share
+from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_ledger import LakeLedger
 from causeway.pipeline.lake_taking import is_lake
 from causeway.pipeline.ledger_commits import LedgerDamaged
@@ -109,7 +110,7 @@ class Live:
         self.opened: OpenedLake | None = open_lake(place, scenario, Share()) if is_lake(place) else None
         if self.opened is not None:
             LakeLedger(self.opened.lake)  # says what has no ledger
-        self._seconds = seconds
+        self._seconds, self._scenario = seconds, scenario
         self._stop = threading.Event()
         self._watch = LedgerWatch(place, NAMED, self._stop)
         self._snapshot: Snapshot | None = None
@@ -277,8 +278,15 @@ class Live:
         """Look how far a lake is, apart from its ledger, whose reading may take longer."""
         while self.opened is not None and not self._stop.is_set():
             with contextlib.suppress(CausewayError, OSError):  # the other thread says why
-                self._head = self._ahead(self.opened)
+                self._head = self._ahead(self._same(self.opened))
             self._stop.wait(self._seconds)
+
+    def _same(self, opened: OpenedLake) -> OpenedLake:
+        """Return the lake; where another one is at its place now, that one."""
+        if Lake.at(self.place).identified().identity != opened.lake.identity:
+            self.opened = opened = open_lake(self.place, self._scenario, Share())
+            self._past.clear()
+        return opened
 
     def _ahead(self, opened: OpenedLake) -> Head:
         newest = opened.lake.newest()

@@ -175,20 +175,21 @@ class Proofs:
     """Makes proofs, and keeps the last ones."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[MessageKey, int], Proof] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, MessageKey, int], Proof] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, view: View, asked: Asked) -> Proof:
         """Return the proof of an offer of a message, verified. Raises ``NotFound``, ``InvalidInput``."""
         key, place = asked.message(), asked.number("offer", 16) or 0
+        name = ("" if view.opened is None else view.opened.lake.identity, key, place)
         with self._lock:
-            kept = self._kept.get((key, place))
+            kept = self._kept.get(name)
             if kept is not None:
-                self._kept.move_to_end((key, place))
+                self._kept.move_to_end(name)
                 return kept
         made = _made(view, key, place)
         with self._lock:
-            self._kept[key, place] = made
+            self._kept[name] = made
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return made
