@@ -63,7 +63,7 @@ def compare_section(compare: Compared) -> Section:
 def figures_of(compare: Compared) -> Markup:
     """Return the table of figures, a bar in each cell, and the charts."""
     columns: Sequence[str] = compare["columns"]
-    heads = [element("th", {"scope": "col"}, "")]
+    heads = [element("td", {}, "")]
     heads += [
         element("th", {"scope": "col", "class": f"number {tone_class(tone)}"}, name(each))
         for each, tone in zip(columns, _tones(columns), strict=True)
@@ -82,7 +82,7 @@ def figures_of(compare: Compared) -> Markup:
         {"class": "compare"},
         [caption, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, body)],
     )
-    scroll = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": str(compare["title"])}
+    scroll = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": "Figures side by side"}
     return element("div", scroll, inner) + _charts(compare)
 
 
@@ -165,7 +165,7 @@ def _words(table: Mapping[str, Any] | None, title: str) -> Markup:
         body.append(element("tr", {}, cells))
     caption = element("caption", {"class": "quiet"}, title)
     parts = [caption, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, body)]
-    scroll = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": title}
+    scroll = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": f"{title}: table"}
     return element("div", scroll, element("table", {"class": "words stacked"}, parts))
 
 

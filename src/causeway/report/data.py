@@ -113,13 +113,32 @@ def _link(checks: list[dict[str, Any]], messages: list[dict[str, Any]], lanes: M
 def _value(fees: pa.Table, sums: pa.Table, abroad: pa.Table) -> dict[str, Any]:
     """Return movements of value by why, and what sums of lanes leave over: first where something is left."""
     off = pc.not_equal(sums["difference"], "0")
-    ordered = pa.concat_tables([sums.filter(off), sums.filter(pc.invert(off))])
+    moved = pc.or_(off, pc.or_(pc.not_equal(sums["sent"], "0"), pc.not_equal(sums["received"], "0")))
+    ordered = pa.concat_tables([sums.filter(off), sums.filter(pc.and_(moved, pc.invert(off)))])
     return {
-        "fees": _bounded(fees, SHOWN_FEES),
+        "movements": _movements(fees),
         "sums": _bounded(ordered, SHOWN_SUMS),
         "not_equal": int(pc.sum(off).as_py() or 0),
         "abroad": _bounded(abroad, SHOWN_SUMS),
     }
+
+
+def _movements(fees: pa.Table) -> dict[str, Any]:
+    """Return movements of all lanes by why and asset, exactly."""
+    names = ("why", "asset", "is_fee")
+    totals: dict[tuple[Any, ...], list[int]] = {}
+    for *key, movements, amount in zip(
+        *(fees[each].to_pylist() for each in (*names, "movements", "amount")), strict=True
+    ):
+        total = totals.setdefault(tuple(key), [0, 0])
+        total[0] += movements
+        total[1] += int(amount or 0)
+    ordered = sorted(totals.items(), key=lambda item: (not item[0][2], str(item[0][0]), str(item[0][1])))
+    rows = [
+        {**dict(zip(names, key, strict=True)), "movements": movements, "amount": str(amount)}
+        for key, (movements, amount) in ordered[:SHOWN_FEES]
+    ]
+    return {"rows": rows, "more": max(0, len(ordered) - SHOWN_FEES)}
 
 
 def _completeness(opened: OpenedLedger, found: Any) -> dict[str, Any]:

@@ -17,7 +17,10 @@ OUTCOMES = {
 }  # fmt: skip
 """Outcomes, and the colour of each."""
 
-_SUMMED = ("difference", "sent", "received", "fees", "refunded", "pending")
+_SUMMED = ("sent", "received", "fees", "refunded", "pending")
+
+ABROAD = ("chain", "other")
+"""Columns of the table ``abroad``: where something belongs, and where it is."""
 
 
 def outcomes_section(data: Data) -> Section | None:
@@ -57,52 +60,63 @@ def _example(row: Data) -> Markup:
 
 
 def value_section(data: Data) -> Section | None:
-    """Return movements of value: fees, and what sums of lanes leave over."""
+    """Return movements of value by why, fees among them, and what sums of lanes leave over."""
     value = data["value"]
-    parts = []
-    if value["sums"]["rows"]:
-        columns = [Column("lane", "name"), Column("asset", "name")]
-        columns += [
-            Column(each, "number") for each in ("sent", "received", "fees", "refunded", "pending", "difference")
+    parts = [*_movements(value), *_sums(value), *_abroad(value)]
+    lead = "What moved with the messages: exact, in the smallest units of each asset."
+    return Section("value", "Value", Markup("").join(parts), lead) if parts else None
+
+
+def _movements(value: Data) -> list[Markup]:
+    found = value["movements"]
+    if not found["rows"]:
+        return []
+    columns = [Column("why", "name"), Column("asset", "name"), Column("fee"), Column("movements", "number")]
+    columns += [Column("amount", "number")]
+    rows = [
+        [row["why"], row["asset"], "fee" if row["is_fee"] else None, row["movements"], digits(row["amount"])]
+        for row in found["rows"]
+    ]
+    caption = "Movements of value by why"
+    listed = table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
+    return [element("h3", {}, "Movements and fees"), listed]
+
+
+def _sums(value: Data) -> list[Markup]:
+    found = value["sums"]
+    if not found["rows"]:
+        return []
+    columns = [Column("from", "name"), Column("to", "name"), Column("lane", "name"), Column("asset", "name")]
+    columns += [Column("left over", "number"), *(Column(each, "number") for each in _SUMMED)]
+    rows = [
+        [
+            *(row["source"] or "?", row["destination"], row["lane"], row["asset"], digits(row["difference"])),
+            *(digits(row[each]) if row[each] != "0" else None for each in _SUMMED),
         ]
-        rows = [
-            [row["lane"] or row["source"], row["asset"], *(digits(row[each.title]) for each in columns[2:])]
-            for row in value["sums"]["rows"]
-        ]
-        said = (
-            f"{many(value['not_equal'], 'sum')} leave something over."
-            if value["not_equal"]
-            else "Nothing is left over."
-        )
-        parts += [element("h3", {}, "Sums by lane and asset"), element("p", {"class": "note"}, said)]
-        parts.append(table(columns, rows, caption="Sums by lane and asset", more=value["sums"]["more"], stacked=True))
-    if value["fees"]["rows"]:
-        columns = [Column("lane", "name"), Column("asset", "name"), Column("why", "name"), Column("fee"),
-                   Column("movements", "number"), Column("amount", "number")]  # fmt: skip
-        rows = [
-            [
-                row["lane"] or row["source"],
-                row["asset"],
-                row["why"],
-                "fee" if row["is_fee"] else "",
-                row["movements"],
-                digits(row["amount"]),
-            ]
-            for row in value["fees"]["rows"]
-        ]
-        parts += [element("h3", {}, "Movements of value")]
-        parts.append(table(columns, rows, caption="Movements of value", more=value["fees"]["more"], stacked=True))
-    if value["abroad"]["rows"]:
-        columns = [Column("chain", "name"), Column("abroad", "name"), Column("asset", "name"), Column("left", "number"),
-                   Column("came back", "number")]  # fmt: skip
-        fields = [*value["abroad"]["rows"][0]]
-        rows = [[row[fields[0]], row[fields[1]], row["asset"], digits(row["left"]), digits(row["back"])]
-                for row in value["abroad"]["rows"]]  # fmt: skip
-        parts += [element("h3", {}, "Abroad")]
-        parts.append(
-            table(columns, rows, caption="What left chains for others", more=value["abroad"]["more"], stacked=True)
-        )
-    return Section("value", "Value", Markup("").join(parts)) if parts else None
+        for row in found["rows"]
+    ]
+    off = value["not_equal"]
+    leaves = "leaves" if off == 1 else "leave"
+    said = f"{many(off, 'sum')} {leaves} something over." if off else "Nothing is left over."
+    note = f"{said} Sent = received + fees + refunded + pending."
+    caption = "Sums by lane and asset"
+    listed = table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
+    return [element("h3", {}, caption), element("p", {"class": "note"}, note), listed]
+
+
+def _abroad(value: Data) -> list[Markup]:
+    found = value["abroad"]
+    if not found["rows"]:
+        return []
+    columns = [Column("chain", "name"), Column("abroad", "name"), Column("asset", "name"), Column("left", "number")]
+    columns += [Column("came back", "number")]
+    rows = [
+        [*(row[each] for each in ABROAD), row["asset"], digits(row["left"]), digits(row["back"])]
+        for row in found["rows"]
+    ]
+    caption = "What left chains for others"
+    listed = table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
+    return [element("h3", {}, "Abroad"), listed]
 
 
 __all__ = ["OUTCOMES", "outcomes_section", "value_section"]

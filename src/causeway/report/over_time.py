@@ -78,7 +78,9 @@ def _latency_charts(data: Data) -> list[Markup]:
         if row is not None
     ]
     if cells:
-        columns = [Column("")] + [Column(each, "number") for each in ("median", "90 %", "99 %", "longest", "messages")]
+        columns = [Column("delay")] + [
+            Column(each, "number") for each in ("median", "90 %", "99 %", "longest", "messages")
+        ]
         inner = table(columns, cells, caption="Latency", stacked=True)
         head = [element("p", {"class": "chart-title"}, "Latency"), element("p", {"class": "note"}, _DELAYS)]
         found.append(element("div", {"class": "panel-box"}, [*head, inner]))

@@ -9,7 +9,7 @@ from causeway.report.matrix import Figures, matrix
 from causeway.report.page import Section
 from causeway.report.svg import element
 from causeway.report.tables import Column, badge, table
-from causeway.report.text import in_unit, many
+from causeway.report.text import digits, in_unit, many
 
 
 def lanes_section(data: Data) -> Section | None:
@@ -37,7 +37,12 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
     columns = [Column("from", "name"), Column("to", "name"), Column("lane", "name"), Column("protocol", "name")]
     columns += [Column("messages", "number"), Column("pending", "number", "sent, and not ended")]
     columns += [Column("oldest", "number", "age of the oldest pending message at the end of the input")]
-    columns += [Column("median", "number"), Column("99 %", "number"), Column("violated", "number", "findings")]
+    columns += [
+        Column("fees", "number"),
+        Column("median", "number"),
+        Column("99 %", "number"),
+        Column("violated", "number", "findings"),
+    ]
     rows = []
     for each in lanes["rows"]:
         age = each["oldest_pending_ticks"] if unit == "ticks" else each["oldest_pending_seconds"]
@@ -46,6 +51,7 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
             [
                 *(_source(each), each["destination"], each["lane"], each["protocol"], each["messages"]),
                 *(each["pending"] or None, None if age is None else in_unit(age, unit)),
+                None if each["fees"] in (None, "0") else digits(each["fees"]),
                 *(None if delay is None else in_unit(delay, unit) for delay in delays),
                 badge("violated", f"{each['violated']:,}") if each["violated"] else None,
             ]
