@@ -33,7 +33,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TWO = str(EXAMPLES / "two_subnets.toml")
 COMMANDS = [
     *("demo", "run", "state", "prove", "verify", "audit", "ledger", "trace", "check", "ingest", "vacuum", "serve"),
-    *("relay", "report", "explore", "send", "completion", "calls", "latency", "backlog"),
+    *("relay", "report", "explore", "send", "completion", "manual", "calls", "latency", "backlog", "compare"),
 ]
 
 IDLE_WORKERS = re.compile(
@@ -81,7 +81,7 @@ def test_help_has_an_example_and_the_exit_codes(cli: Run, arguments: list[str]) 
     assert "1 a guarantee is broken" in text
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "completion"])
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ("completion", "manual")])
 def test_every_command_prints_json(cli: Run, command: str) -> None:
     assert "--json" in cli(command, "--help")[1]
 

@@ -1,0 +1,240 @@
+"""Protocols side by side: figures that agree with independent counts, the same traffic in every column, faults."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from causeway.cli.run import execute
+from causeway.comparing.column import Column, column, guarantees_of
+from causeway.comparing.comparison import Comparison
+from causeway.comparing.faults import try_faults
+from causeway.comparing.ingress import IngressDiffers, ensure_equal, taken_in
+from causeway.comparing.plan import Planned, plan
+from causeway.comparing.section import section_data
+from causeway.model.errors import InvalidInput
+from causeway.network.network import Network
+from causeway.pipeline.lake import Lake
+from causeway.protocols.ic.kernel import IcKernel
+from causeway.protocols.registry import names, protocol, registered
+from causeway.protocols.trials import TRIES
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SCENARIO = """
+[network]
+seed = 3
+executor = "in_process"
+seconds_per_tick = 6
+[protocols.xdm]
+archiving_depth = 3
+challenge_period = 4
+[[chains]]
+count = 3
+prefix = "chain-"
+[traffic]
+source = "generated"
+messages = 40
+ticks = 5
+channels = 2
+payload_bytes = [16, 64]
+"""
+
+
+def written(folder: Path, text: str = SCENARIO) -> str:
+    path = folder / "scenario.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def column_of(one: Planned, lake: Path) -> Column:
+    outcome, _ = execute(Path(one.scenario.path), dict(one.overrides), str(lake), lambda network: None)
+    return column(one, str(lake), json.loads(json.dumps(outcome.as_json())))
+
+
+def compared(path: str, folder: Path, protocols: list[str], **overrides: str) -> Comparison:
+    planned = plan(path, protocols, overrides)
+    columns = [column_of(one, folder / one.protocol) for one in planned]
+    return Comparison("scenario.toml", 6.0, columns, {one.protocol: guarantees_of(one) for one in planned})
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compare")
+    return compared(written(folder), folder, names()), folder
+
+
+def test_all_protocols_take_in_the_same_and_hold(four):
+    comparison, _ = four
+    found = comparison.as_json()
+    assert comparison.holds
+    assert found["traffic"]["messages"] == 40
+    assert {one.taken.digest for one in comparison.columns} == {found["traffic"]["digest"]}
+    for name in names():
+        assert found["columns"][name]["calls"]["answered"] == 40
+        assert found["columns"][name]["audit"]["verdict"] == "holds"
+        assert found["measured"]["columns"][name]["hashes"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_figures_are_those_of_the_lakes(four, name):
+    comparison, folder = four
+    found = next(one.content for one in comparison.columns if one.protocol == name)
+    files = {
+        table: [str(folder / name / path) for path in Lake.at(str(folder / name)).log_files(table)]
+        for table in ("outbound", "events", "headers")
+    }
+    sql = duckdb.connect()
+    for table, paths in files.items():
+        sql.execute(f"create view {table} as select * from read_parquet({paths})")
+    between = "source <> destination and kind between 1 and 3"
+    counted = f"select (select count(*) from outbound where {between}), (select count(*) from headers)"
+    assert sql.execute(counted).fetchall() == [(found["messages"], found["headers"])]
+    answers = """
+        select quantile_disc(e.tick - o.sent_tick, 0.5), quantile_disc(e.tick - o.sent_tick, 0.99),
+               max(e.tick - o.sent_tick), count(*)
+        from (select sender, receiver, callback, min(sent_tick) as sent_tick from outbound
+              where kind = 1 group by all) o
+        join (select sender, receiver, callback, min(tick) as tick from events
+              where kind = 2 and events & 8 > 0 group by all) e
+        on e.receiver = o.sender and e.sender = o.receiver and e.callback = o.callback
+    """
+    ticks = found["latency"]["round_trip"]["ticks"]
+    assert sql.execute(answers).fetchall() == [(ticks["p50"], ticks["p99"], ticks["max"], ticks["count"])]
+    assert found["latency"]["round_trip"]["seconds"]["max"] == 6 * ticks["max"]
+    assert sum(count for _, count in found["distribution"]["round_trip"]) == 40
+    assert max(found["backlog"]["pending"]) == found["backlog"]["most"] > 0
+
+
+def test_fees_are_exact(four):
+    comparison, folder = four
+    fees = {one.protocol: one.content["fees"] for one in comparison.columns}
+    assert fees["ic"] == fees["icmp"] == []
+    paths = [str(folder / "xdm" / path) for path in Lake.at(str(folder / "xdm")).log_files("value")]
+    for why, number in (("fee_held", 7), ("fee_burned", 8)):
+        query = f"select sum(amount_low)::varchar from read_parquet({paths}) where why = {number} and asset = 0"
+        [amount] = [fee["amount"] for fee in fees["xdm"] if fee["why"] == why]
+        assert duckdb.execute(query).fetchall() == [(amount,)]
+    paid = {fee["why"]: int(fee["amount"]) for fee in fees["ibc"]}
+    assert paid["message_relayed"] == 20 * 80
+    assert paid["header_relayed"] % 100 == 0 < paid["header_relayed"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["in_process", "spark"])
+def test_the_same_comparison_however_it_was_run(four, tmp_path, executor, request):
+    chosen = names()
+    overrides = {"network.partitions": "2", "network.commit_every": "3", "network.executor": f'"{executor}"'}
+    if executor == "spark":
+        request.getfixturevalue("spark")
+        chosen = ["ic", "xdm"]
+    again = compared(written(tmp_path), tmp_path, chosen, **overrides).as_json()
+    first = four[0].as_json()
+    assert again["traffic"] == first["traffic"]
+    assert again["columns"] == {name: first["columns"][name] for name in chosen}
+
+
+class Deaf(IcKernel):
+    """Leaves out the first message of a user that comes in a tick."""
+
+    def plan(self, state, chains, view, ingress, carried, tick):
+        return super().plan(state, chains, view, ingress.slice(1), carried, tick)
+
+    def round(self, state, chains, plan, inputs, tick):
+        return super().round(state, chains, plan, replace(inputs, ingress=inputs.ingress.slice(1)), tick)
+
+
+def test_a_protocol_that_does_not_take_in_everything_is_found(tmp_path):
+    info = replace(protocol("ic"), name="deaf", kernel=f"{__name__}:Deaf")
+    with registered(info):
+        [one] = plan(written(tmp_path), ["deaf"], {})
+        with pytest.raises(
+            IngressDiffers, match=r"deaf: its chains were given 26 messages of user 0 to program 0, .* received 21"
+        ):
+            column_of(one, tmp_path / "deaf")
+
+
+def test_columns_with_other_traffic_are_refused_with_the_first_message(tmp_path):
+    taken = []
+    for place, text in enumerate(("left", "right")):
+        send = f'[{{tick = 0, to = "alice", method = "a"}}, {{tick = 2, to = "alice", method = "b", text = "{text}"}}]'
+        overrides = {
+            "network.executor": '"in_process"',
+            "traffic": f'{{source = "script", send = {send}}}',
+            "network.protocol": f'"{("ic", "ibc")[place]}"',
+        }
+        lake = str(tmp_path / str(place))
+        with Network.from_scenario(EXAMPLES / "two_subnets.toml", overrides, lake=lake) as net:
+            net.run()
+        taken.append(taken_in(("ic", "ibc")[place], lake))
+    ensure_equal(taken[:1] * 2)
+    with pytest.raises(IngressDiffers) as refused:
+        ensure_equal(taken)
+    assert str(refused.value) == (
+        'ingress: tick 2, message 1: ic took in "b" of user 0 to program 0 on left (4 bytes 6c656674); '
+        'ibc took in "b" of user 0 to program 0 on left (5 bytes 7269676874)'
+    )
+
+
+def test_options_are_of_a_protocol(tmp_path):
+    text = SCENARIO.replace("[[chains]]", "[options]\nmax_signals = 5\n[[chains]]", 1)
+    path = written(tmp_path, SCENARIO.replace("[[chains]]", '[options]\nprofile = "deployed"\n[[chains]]', 1))
+    planned = {one.protocol: one for one in plan(path, names(), {})}
+    assert dict(planned["ic"].scenario.options) == {"profile": "deployed"}
+    assert dict(planned["ibc"].scenario.options) == {}
+    assert dict(planned["xdm"].scenario.options) == {"archiving_depth": 3, "challenge_period": 4}
+    assert [name for name, one in planned.items() if one.note] == ["ibc", "icmp"]
+    assert "[protocols.ibc]" in str(planned["ibc"].note)
+    with pytest.raises(InvalidInput, match=r'protocols\.ipc: "ipc": no such protocol; did you mean ic?'):
+        plan(written(tmp_path, text.replace("protocols.xdm", "protocols.ipc")), ["ic"], {})
+
+
+def test_a_fault_of_one_protocol_is_refused_in_one_line(tmp_path):
+    text = SCENARIO + '[[faults]]\nkind = "fork"\nchain = "chain-0"\ntick = 3\n'
+    with pytest.raises(InvalidInput, match=r"faults\[0\]\.kind: 'fork': not every protocol has it") as refused:
+        plan(written(tmp_path, text), names(), {})
+    assert "\n" not in str(refused.value)
+
+
+def test_a_role_of_one_protocol_is_refused_under_another(tmp_path):
+    text = SCENARIO.replace("[[chains]]\ncount", '[[chains]]\nname = "main"\nrole = "consensus"\n[[chains]]\ncount', 1)
+    with pytest.raises(InvalidInput, match=r"chains\[0\]\.role: 'consensus'; allowed: .*\(under ic; compare"):
+        plan(written(tmp_path, text), ["xdm", "ic"], {})
+
+
+def test_an_altered_proof_is_refused_and_harms_nothing(tmp_path):
+    path = written(tmp_path)
+    effect = try_faults(plan(path, ["ic"], {}), path, ["altered"])["found"]["ic"]["altered"]
+    assert any("RootHashMismatch" in why for why in effect["refused"]), effect
+    assert (effect["audit"], effect["calls"]["answered"]) == ("holds", 40)
+    assert effect["late"] > 0
+
+
+@pytest.mark.slow
+def test_no_fault_violates_anything_and_each_is_refused_by_its_rule(tmp_path):
+    path = written(tmp_path)
+    found = try_faults(plan(path, names(), {}), path)["found"]
+    effects = [(name, what, effect) for name, of_one in found.items() for what, effect in of_one.items()]
+    assert len(effects) == 4 * len(TRIES)
+    for name, what, effect in effects:
+        assert not effect["failed"], (name, what, effect)
+        assert effect["audit"] == "holds", (name, what, effect)
+        if what in ("altered", "duplicated", "forged"):
+            assert effect["refused"], (name, what, effect)
+        if what == "late":
+            assert effect["late"] > 0 == effect["calls"]["pending"], (name, what, effect)
+        if what == "lost":
+            assert effect["calls"]["pending"] > 0, (name, what, effect)
+
+
+def test_the_page_has_every_row(four):
+    found = four[0].as_json()
+    data = section_data(found)
+    assert [len(row["values"]) for row in data["rows"]] == [4] * len(data["rows"])
+    assert [len(row) for row in data["guarantees"]["rows"]] == [5] * len(found["topics"])
+    for line in data["lines"]:
+        assert all(len(values) + 1 == len(line["at"]) for values in line["series"].values())
+    through = data["lines"][1]["series"]
+    assert all(values[-1] == 100 for values in through.values())
