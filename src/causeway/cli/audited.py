@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from causeway.audit.plain import input_figures as figures
+from causeway.audit.plain import plain_check
 from causeway.cli.watch import notes, results
 from causeway.model.text import name_of, readable
 
@@ -49,30 +51,6 @@ def progress_bar() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
 def holds(checks: list[Check]) -> bool:
     """Return whether none of some checks is violated."""
     return not any(each.verdict == "violated" for each in checks)
-
-
-def plain_check(check: Check) -> dict[str, Any]:
-    """Return a check as ``--json`` prints it."""
-    return {
-        "check": check.name,
-        "verdict": check.verdict,
-        "examined": check.examined,
-        "lanes": check.lanes,
-        "violated": check.violated,
-        "unknown": check.unknown,
-        "reasons": [
-            {"verdict": verdict, "reason": reason, "findings": count}
-            for (verdict, reason), count in check.reasons.items()
-        ],
-        "first": _plain(check.first),
-        "worst": _plain(check.worst),
-    }
-
-
-def _plain(row: dict[str, Any] | None) -> dict[str, Any] | None:
-    if row is None:
-        return None
-    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
 
 
 def write_tables(found: Audit, folder: Path) -> None:
@@ -136,14 +114,6 @@ def earliest(row: dict[str, Any]) -> str:
     when = [] if row["time"] is None else [f"at {row['time']:%Y-%m-%d %H:%M:%S} UTC"]
     when += [] if row["height"] is None else [f"in block {row['height']:,} of {name_of(row['chain'] or '?')}"]
     return " ".join(["first", _example(row), f"({lane})", *when])
-
-
-def figures(found: Audit) -> dict[str, int]:
-    """Return how many lanes there are, of how many only one end was recorded, and how many indices are missing."""
-    from causeway.audit.backlog import lanes_seen, one_sided
-
-    missing = sum(found.lanes["missing"].to_pylist())
-    return {"lanes": lanes_seen(found), "one_sided_lanes": one_sided(found), "missing": missing}
 
 
 def _many(count: int, what: str) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.auditing import PROMISED, Audit, Check
-from causeway.audit.backlog import lanes_seen, one_sided
+from causeway.audit.auditing import PROMISED, Check
+from causeway.audit.plain import plain_check, plain_row
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
 from causeway.network.ledgers import Findings
@@ -21,37 +21,6 @@ EXAMPLES = 6
 VIOLATED, UNKNOWN, HOLDS = "violated", "unknown", "holds"
 
 LaneKey = tuple[str | None, ...]
-
-
-def plain_row(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a row as JSON: times as text."""
-    if row is None:
-        return None
-    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
-
-
-def plain_check(check: Check) -> dict[str, Any]:
-    """Return a check as JSON."""
-    return {
-        "check": check.name,
-        "verdict": check.verdict,
-        "examined": check.examined,
-        "lanes": check.lanes,
-        "violated": check.violated,
-        "unknown": check.unknown,
-        "reasons": [
-            {"verdict": verdict, "reason": reason, "findings": count}
-            for (verdict, reason), count in check.reasons.items()
-        ],
-        "first": plain_row(check.first),
-        "worst": plain_row(check.worst),
-    }
-
-
-def input_figures(found: Audit) -> dict[str, int]:
-    """Return how many lanes there are, of how many only one end was recorded, and how many indices are missing."""
-    missing = sum(found.lanes["missing"].to_pylist())
-    return {"lanes": lanes_seen(found), "one_sided_lanes": one_sided(found), "missing": missing}
 
 
 def verdict_of(checks: Mapping[str, Check]) -> str:
@@ -106,7 +75,4 @@ def findings_of_lanes(found: Findings) -> dict[LaneKey, tuple[int, int]]:
     return counts
 
 
-__all__ = [
-    "EXAMPLES", "HOLDS", "UNKNOWN", "VIOLATED", "LaneKey", "checks_data", "findings_of_lanes", "input_figures",
-    "plain_check", "plain_row", "verdict_of",
-]  # fmt: skip
+__all__ = ["EXAMPLES", "HOLDS", "UNKNOWN", "VIOLATED", "LaneKey", "checks_data", "findings_of_lanes", "verdict_of"]

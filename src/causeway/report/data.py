@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.backlog import chains_shown
+from causeway.audit.plain import input_figures, plain_row
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
 from causeway.network.ledgers import OpenedLedger
@@ -17,8 +18,6 @@ from causeway.report.checked import (
     VIOLATED,
     checks_data,
     findings_of_lanes,
-    input_figures,
-    plain_row,
     verdict_of,
 )
 from causeway.report.chosen import chosen_messages, key_of, message_of_finding

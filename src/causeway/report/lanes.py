@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from causeway.audit.plain import plain_row
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
-from causeway.report.checked import LaneKey, plain_row
+from causeway.report.checked import LaneKey
 from causeway.report.matrix import Figures, folded
 
 SHOWN = 150

@@ -47,18 +47,19 @@ class Figures:
 
 @dataclass(frozen=True)
 class Measure:
-    """What shades the matrix: its name, tone, and what the figure of a cell is."""
+    """What shades the matrix: its name, tone, and what the figure of a cell is. ``root``: as of ``level``."""
 
     ident: str
     title: str
     tone: str
     figure: Callable[[Figures], float | None]
+    root: bool = True
 
 
 MEASURES = (
     Measure("violated", "Violations", "bad", lambda each: each.violated),
     Measure("open", "Backlog", "warn", lambda each: each.open),
-    Measure("latency", "Latency", "b", lambda each: each.latency),
+    Measure("latency", "Latency", "b", lambda each: each.latency, root=False),
     Measure("messages", "Messages", "a", lambda each: each.messages),
 )
 
@@ -177,12 +178,17 @@ def _square(said: _Said, found: Figures | None, most: float) -> Markup:
     text = plain(said.text(figure) if figure else "·")
     if found.href is not None:
         text = element("a", {"href": found.href}, text)
-    return element("td", {"class": f"heat-{level(figure or 0, most)}", "title": ", ".join(tip)}, text)
+    return element(
+        "td", {"class": f"heat-{level(figure or 0, most, root=said.of.root)}", "title": ", ".join(tip)}, text
+    )
 
 
-def level(figure: float, most: float) -> int:
-    """Return the shade of a figure, 0 for nothing: by its root, so that small ones are told from none."""
-    return 0 if figure <= 0 else max(1, min(LEVELS, math.ceil(LEVELS * math.sqrt(figure / most))))
+def level(figure: float, most: float, *, root: bool = True) -> int:
+    """Return the shade of a figure, 0 for nothing. ``root``: by its root, so that small ones are told from none."""
+    if figure <= 0:
+        return 0
+    part = math.sqrt(figure / most) if root else figure / most
+    return max(1, min(LEVELS, math.ceil(LEVELS * part)))
 
 
 def _legend(said: _Said, most: float) -> Markup:
