@@ -190,7 +190,7 @@ def test_people_see_columns_that_fit_and_no_control_characters(
         (["--event", "snt"], '--event: "snt": no such event; did you mean sent?'),
         (["--table", "headers", "--event", "sent"], "--event: the table headers has no column event"),
         (["--from-time", "noon"], "--from-time noon: is no time"),
-        (["--from", "-1"], "Invalid value for '--from'"),
+        (["--from", "-1"], "--from -1: must be from 0 to 18446744073709551615"),
         (["--json", "--csv"], "--json, --csv: give one of them"),
         (["--overwrite"], "--overwrite: only with --parquet"),
         (["--sql", "from ledger", "--chain", "a"], "--chain: not with --sql: write it into the query"),

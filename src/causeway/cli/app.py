@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from causeway.cli import completion
+from causeway.cli.helping import epilog, folded
 from causeway.cli.shell import EPILOG
 from causeway.model.errors import InvalidInput
 
@@ -44,6 +45,7 @@ COMMANDS = {
     "relay": (SERVE, _BUILT),
     "send": (SERVE, _COMMAND),
     "completion": (REST, _COMMAND),
+    "manual": (REST, _COMMAND),
     "gossip": (SERVE, _GROUP),
     "key": (SERVE, _GROUP),
 }
@@ -101,4 +103,5 @@ def _add(app: typer.Typer, name: str) -> None:
         app.add_typer(module.build(), name=name, rich_help_panel=panel)
     else:
         command = module.command if how == _COMMAND else module.build()
-        app.command(name, epilog=EPILOG, rich_help_panel=panel)(command)
+        text = folded(command.__doc__)
+        app.command(name, help=text, epilog=epilog(name), rich_help_panel=panel)(command)

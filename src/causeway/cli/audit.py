@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from causeway.network.recheck import Executed
     from causeway.pipeline.ledger_store import Ledger
 
+HOW, AGAIN, FOLLOWING = "How it runs", "Executing a lake again", "Following what is written"
+
 MASTER = "local[*]"
 NAMED, NAMED_FOLLOWING = 10_000, 100
 INTERVAL = 5.0
@@ -66,13 +68,24 @@ def command(
             metavar="HOW",
             help="in_process, spark, or auto: by the number of rows.",
             autocompletion=completion.ways_to_audit,
+            rich_help_panel=HOW,
         ),
     ] = "auto",
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.")
+        str,
+        typer.Option(
+            metavar="URL",
+            help="Spark master, such as 'local[2]' or spark://host:7077.",
+            rich_help_panel=HOW,
+        ),
     ] = MASTER,
     reexecute: Annotated[
-        bool, typer.Option("--reexecute", help="Of a lake, also execute all heights again, and compare every root.")
+        bool,
+        typer.Option(
+            "--reexecute",
+            help="Of a lake, also execute all heights again, and compare every root.",
+            rich_help_panel=AGAIN,
+        ),
     ] = False,
     processes: Annotated[
         int | None,
@@ -81,6 +94,7 @@ def command(
             metavar="N",
             help="With --reexecute: so many ranges of heights at once; default: by the work.",
             show_default=False,
+            rich_help_panel=AGAIN,
         ),
     ] = None,
     scenario: Annotated[
@@ -89,10 +103,16 @@ def command(
             metavar="FILE",
             help="With --reexecute: the scenario of the lake, when programs of its own lie beside it.",
             show_default=False,
+            rich_help_panel=AGAIN,
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until Ctrl-C: a line for each commit that changes something.")
+        bool,
+        typer.Option(
+            "--follow",
+            help="Go on until Ctrl-C: a line for each commit that changes something.",
+            rich_help_panel=FOLLOWING,
+        ),
     ] = False,
     interval: Annotated[
         float | None,
@@ -102,6 +122,7 @@ def command(
             metavar="SECONDS",
             help=f"With --follow: between two looks; default: {INTERVAL:g}.",
             show_default=False,
+            rich_help_panel=FOLLOWING,
         ),
     ] = None,
     metrics_port: Annotated[
@@ -111,6 +132,7 @@ def command(
             max=65535,
             help="With --follow: serve metrics for Prometheus here, on this machine only.",
             show_default=False,
+            rich_help_panel=FOLLOWING,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --follow one a line.")] = False,

@@ -18,7 +18,7 @@ def command(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="{LAKE|SCENARIO}",
+            metavar="LAKE|SCENARIO",
             help="Folder or URI of a lake, or a scenario file (TOML).",
             show_default=False,
             autocompletion=completion.scenarios,

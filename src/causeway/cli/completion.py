@@ -36,7 +36,7 @@ def begin() -> None:
 
 
 def command(
-    name: Annotated[Shell, typer.Argument(metavar="{bash|zsh|fish}", help="The shell.", show_default=False)],
+    name: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)],
     install: Annotated[
         bool, typer.Option("--install", help="Write it where the shell looks for it when it starts.")
     ] = False,

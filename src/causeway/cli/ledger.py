@@ -57,9 +57,7 @@ def _several(what: str, metavar: str, *names: str, completes: completion.Complet
 
 
 def _number(what: str, name: str) -> Any:
-    return typer.Option(
-        name, min=0, max=MOST_NUMBER, metavar="N", help=what, show_default=False, rich_help_panel=FILTERS
-    )
+    return typer.Option(name, metavar="N", help=what, show_default=False, rich_help_panel=FILTERS)
 
 
 def command(
@@ -262,6 +260,8 @@ def condition_of(given: Mapping[str, Any], table: str) -> Condition:
         if isinstance(values, list):
             found[column] = values
             continue
+        if isinstance(values, int) and not 0 <= values <= MOST_NUMBER:
+            raise InvalidInput(f"{option} {values}: must be from 0 to {MOST_NUMBER}")
         bound = time_of(option, values) if isinstance(values, str) else values
         before = found.get(column, Between())
         first = option.startswith("--from")

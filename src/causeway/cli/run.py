@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Seen = TypeVar("Seen")
 
+SCENARIO, HOW = "Keys of the scenario", "How it runs"
+
 TICKS_LOOKED_FOR = 5_000
 """A bar counts the ticks that bring traffic, one by one, where there are at most this many."""
 
@@ -41,6 +43,7 @@ SparkSettings = Annotated[
         metavar="KEY=VALUE",
         help="Setting of Spark, such as spark.executor.memory=4g; may be repeated.",
         show_default=False,
+        rich_help_panel=HOW,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")]
@@ -63,13 +66,25 @@ def command(
             help="Messaging protocol.",
             show_default=False,
             autocompletion=completion.protocols,
+            rich_help_panel=SCENARIO,
         ),
     ] = None,
     master: Annotated[
-        str | None, typer.Option(help="Spark master, such as 'local[2]' or spark://host:7077.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Spark master, such as 'local[2]' or spark://host:7077.",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
     ] = None,
     traffic: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Recorded traffic to run.",
+            show_default=False,
+            rich_help_panel=SCENARIO,
+        ),
     ] = None,
     executor: Annotated[
         str | None,
@@ -78,14 +93,33 @@ def command(
             help="spark, or in_process for small networks.",
             show_default=False,
             autocompletion=completion.executors,
+            rich_help_panel=HOW,
         ),
     ] = None,
-    partitions: Annotated[int | None, typer.Option(help="Tasks per tick.", show_default=False)] = None,
-    ticks: Annotated[int | None, typer.Option(help="Most ticks to run.", show_default=False)] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            help="Tasks per tick.",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    ticks: Annotated[
+        int | None,
+        typer.Option(
+            help="Most ticks to run.",
+            show_default=False,
+            rich_help_panel=SCENARIO,
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Override any key of the scenario; may be repeated.", show_default=False
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override any key of the scenario; may be repeated.",
+            show_default=False,
+            rich_help_panel=SCENARIO,
         ),
     ] = None,
     spark: SparkSettings = None,
