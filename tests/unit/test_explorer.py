@@ -82,6 +82,7 @@ def test_every_page_is_whole_and_loads_nothing_but_this_servers_files(live: Live
     assert all(ask(live, each).status_code == 200 for each in loaded if each.startswith("/"))
 
 
+@pytest.mark.slow
 def test_links_of_pages_lead_to_pages(live: Live) -> None:
     seen: set[str] = set()
     new = {"/"}
@@ -285,6 +286,7 @@ def test_edges_are_wider_with_more_traffic() -> None:
     assert found["c", "a"] == 1.0 < found["a", "b"] < found["b", "a"] == 7.0
 
 
+@pytest.mark.slow
 def test_another_lake_in_the_same_place_is_shown_as_that(tmp_path: Path) -> None:
     def lake(names: list[str]) -> str:
         net = cw.Network(names, [cw.Deploy("echo", chain=names[0])], protocol="ibc")

@@ -30,15 +30,18 @@ MOST_SOUGHT = 400
 
 
 def findings(view: View, asked: Asked) -> Page:
-    """Return what the checks found: all checks, and the findings of one."""
+    """Return what the checks found: all checks, and the findings of one, or of those that are violated."""
     check = asked.text("check")
     if check is not None and check not in CHECK_NAMES:
         raise InvalidInput(f"check: {check[:40]}: must be one of {', '.join(CHECK_NAMES)}")
-    sections = [Part("checks", "Findings", _checks(view, check))]
-    if check is None:
-        check = next((each.name for each in view.audit.checks.values() if each.violated), None)
+    checks = Part("checks", "Findings" if check is None else "All checks", _checks(view, check))
     if check is not None:
-        sections.append(_of_check(view, check, asked.number("page", 1_000_000) or 0))
+        sections = [_of_check(view, check, asked.number("page", 1_000_000) or 0), checks]
+        return Page(title_of(check), sections, "Findings")
+    sections = [checks]
+    for each in view.audit.checks.values():
+        if each.violated:
+            sections.append(_of_check(view, each.name, 0))
     return Page("Findings", sections, "Findings")
 
 
@@ -100,7 +103,8 @@ def _of_check(view: View, name: str, page: int) -> Part:
     total = check.violated + check.unknown
     if total > found.num_rows:
         lead += f" {count(found.num_rows)} of {count(total)} are named."
-    return Part("findings", title_of(name), body, lead)
+    above = element("a", {"href": "/findings"}, "Findings")
+    return Part(f"of-{name}", title_of(name), body, lead, above)
 
 
 def search(view: View, asked: Asked) -> tuple[Page, str | None]:

@@ -22,7 +22,7 @@ from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_ledger import LakeLedger
 from causeway.pipeline.lake_taking import is_lake
 from causeway.pipeline.ledger_commits import LedgerDamaged
-from causeway.pipeline.ledger_watch import LedgerWatch, Stopped, Watched
+from causeway.pipeline.ledger_watch import NAMED, LedgerWatch, Stopped, Watched
 
 if TYPE_CHECKING:
     from causeway.audit.auditing import Audit
@@ -33,9 +33,6 @@ SECONDS = 1.0
 """Seconds between two looks at least; after a long one as many as it took, up to ``LONGEST_PAUSE``."""
 
 LONGEST_PAUSE = 30.0
-
-NAMED = 200
-"""So many findings of one lane, check and reason are named; all are counted."""
 
 SPAN = 5.0
 """The rate of messages is the mean over so many seconds."""

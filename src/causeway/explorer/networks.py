@@ -240,7 +240,10 @@ def chain(view: View, asked: Asked) -> Page:
     if last is not None:
         shown.append(Fact("Last block", count(last), href=height_address(last, own)))
     top = element("a", {"href": "/network"}, "Network")
-    sections = [Part("chain", safe_name(own), facts(shown), None, top)]
+    more = Markup("")
+    if view.opened is not None and own in view.opened.names:
+        more = element("div", {"class": "turn"}, element("a", {"href": address("/state", {"chain": own})}, "Its state"))
+    sections = [Part("chain", safe_name(own), facts(shown) + more, None, top)]
     for which, title in (("source", "From it"), ("destination", "To it")):
         found = view.lanes.filter(pc.fill_null(pc.equal(view.lanes[which], own), False))
         order = _order(found, "trouble")

@@ -51,7 +51,11 @@ def state(view: View, asked: Asked) -> Page:
     if chosen is None:
         return Page(
             "State",
-            [Part("state", "State", _form(names, None, height, chain) + _overview(opened, manifest), f"{lead}.")],
+            [
+                Part(
+                    "state", "State", _form(names, None, height, chain) + _overview(opened, manifest, asked), f"{lead}."
+                )
+            ],
             "State",
         )
     declared = opened.tables.state[chosen]
@@ -67,11 +71,11 @@ def _form(names: list[str], chosen: str | None, height: int, chain: str | None) 
     return element("div", {"class": "turn"}, form("/state", fields, {"chain": chain}, "Show"))
 
 
-def _overview(opened: OpenedLake, manifest: Manifest) -> Markup:
-    columns = [Column("table", "name"), Column("rows", "number"), Column("of"), Column("columns")]
+def _overview(opened: OpenedLake, manifest: Manifest, asked: Asked) -> Markup:
+    columns = [Column("table", "name"), Column("rows of all", "number"), Column("of"), Column("columns")]
     cells: list[list[Cell]] = []
     for each, declared in sorted(opened.tables.state.items()):
-        href = address("/state", {"table": each, "height": manifest.height})
+        href = address("/state", {**asked.values(), "table": each})
         owner = "programs" if declared.owned_by_program else "chains"
         cells.append(
             [link(each, href), _count(opened, manifest, each), owner, safe_name(", ".join(declared.schema.names), 90)]

@@ -102,6 +102,9 @@
     }
   };
   setInterval(look, SECONDS * 1000);
+  const current = document.querySelector(".masthead nav [aria-current]");
+  const bar = current?.closest("nav");
+  if (bar) bar.scrollLeft = current.offsetLeft + current.offsetWidth - bar.clientWidth;
   document.addEventListener("visibilitychange", look);
 
   document.addEventListener("keydown", (event) => {
