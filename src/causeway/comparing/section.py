@@ -63,9 +63,9 @@ def _distributions(found: Mapping[str, Any], columns: Sequence[str]) -> list[dic
     for measure, words in MEASURES.items():
         steps = {name: found["columns"][name]["distribution"].get(measure) for name in columns}
         steps = {name: of_column for name, of_column in steps.items() if of_column}
-        at = _thinned(sorted({0, *(ticks for of_column in steps.values() for ticks, _ in of_column)}))
-        if not steps or len(at) < 2:
+        if not steps:
             continue
+        at = _even(1 + max(of_column[-1][0] for of_column in steps.values()))
         series = {}
         for name, of_column in steps.items():
             ticks, reached, total = [step[0] for step in of_column], [0], sum(step[1] for step in of_column)
@@ -73,7 +73,7 @@ def _distributions(found: Mapping[str, Any], columns: Sequence[str]) -> list[dic
                 reached.append(reached[-1] + count)
             series[name] = [round(100 * reached[bisect_right(ticks, tick)] / total, 3) for tick in at]
         title = f"Calls through after so many ticks, {words} (percent)"
-        lines.append({"title": title, "axis": "tick", "unit": "count", "at": [*at, at[-1] + 1], "series": series})
+        lines.append({"title": title, "axis": "tick", "unit": "count", "at": [*at, at[-1] + at[1]], "series": series})
     return lines
 
 
@@ -81,9 +81,9 @@ def _backlogs(found: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str
     """Return how many calls had no answer at each tick, on the axis of the column that has most ticks."""
     backlogs = {name: found["columns"][name]["backlog"] for name in columns}
     backlogs = {name: backlog for name, backlog in backlogs.items() if backlog["at"]}
-    at = _thinned(sorted({tick for backlog in backlogs.values() for tick in backlog["at"]}))
-    if len(at) < 2:
+    if not backlogs:
         return []
+    at = _even(max(backlog["at"][-1] + backlog["ticks"] for backlog in backlogs.values()))
     series: dict[str, list[float | None]] = {}
     for name, backlog in backlogs.items():
         values: list[float | None] = []
@@ -92,15 +92,14 @@ def _backlogs(found: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str
             over = tick >= backlog["at"][-1] + backlog["ticks"]
             values.append(backlog["pending"][-1 if over else place] if place >= 0 else 0)
         series[name] = values
-    edges = [*at, max(backlog["at"][-1] + backlog["ticks"] for backlog in backlogs.values())]
+    edges = [*at, at[-1] + at[1]]
     return [{"title": "Calls without an answer", "axis": "tick", "unit": "count", "at": edges, "series": series}]
 
 
-def _thinned(at: Sequence[int]) -> list[int]:
-    if len(at) <= MOST_POINTS:
-        return list(at)
-    step = (len(at) - 1) / (MOST_POINTS - 1)
-    return [at[round(place * step)] for place in range(MOST_POINTS)]
+def _even(end: int) -> list[int]:
+    """Return ticks from 0 to ``end`` and a little more at equal distances, two at least."""
+    step = max(1, -(-end // MOST_POINTS))
+    return list(range(0, max(end, 2 * step), step))
 
 
 def _guarantees(found: Mapping[str, Any]) -> dict[str, Any]:
