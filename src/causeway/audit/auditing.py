@@ -14,21 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.along import Before, PieceKey
-from causeway.audit.arrays import chosen
 from causeway.audit.back_pressure import examined_of
 from causeway.audit.backing import backing
 from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
 from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
+from causeway.audit.gathered import CHECK_NAMES, Gathered, shown_findings
 from causeway.audit.joining import Joined, Three, join
 from causeway.audit.known import PAID_NOT_SENT, UNDECIDED, UNDECIDED_PAID, Known, verdict_of_unsent, why_unsent
 from causeway.audit.meeting import Here, Meet, Together, meeting_of
 from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
-from causeway.audit.stated_rows import SHOWN_BY
 from causeway.audit.windows import Lane, Promises, Windows, lane_of
-from causeway.ledger.codes import Names, name_ranks
 from causeway.ledger.order import lane_numbers, stated_rows
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
@@ -55,12 +53,6 @@ PROMISED = {
     "back_pressure": ("capacity",),
 }
 """Checks that look at those lanes only that promise something, and what."""
-
-CHECK_NAMES = (
-    *("exactly_once", "authenticity", "order", "gaps", "causality", "finality", "answers"),
-    *("answers_without_request", "conservation", "back_pressure", "watermarks", "headers"),
-)
-"""The checks, in the order in which they are shown."""
 
 SUMS = ("sent", "received", "refunded", "pending")
 SHOWN_SUMS = ("sent", "received", "fees", "refunded", "pending")
@@ -159,7 +151,7 @@ def audit(
 
         numbers = range(len(buckets)) if only is None else sorted(only)
         with ThreadPoolExecutor(THREADS) as threads:
-            return numbered_runs(numbers, threads.map(one, numbers), only)
+            return numbered_runs(numbers, threads.map(one, numbers), only, limit)
 
     def look_at_chains(windows: Windows) -> Iterable[Stated]:
         with ThreadPoolExecutor(THREADS) as threads:
@@ -238,14 +230,16 @@ def audit_by(
 
 
 def numbered_runs(
-    buckets: Iterable[int], passed: Iterable[list[Passed]], only: Runs | None
+    buckets: Iterable[int], passed: Iterable[list[Passed]], only: Runs | None, limit: int = LIMIT
 ) -> dict[tuple[int, int], Passed]:
-    """Return what runs show by bucket and run, from what the runs of each bucket show (``only``: of these runs)."""
-    found: dict[tuple[int, int], Passed] = {}
+    """Return what runs show by bucket and run, from what the runs of each bucket show (``only``: of these runs), with
+    the findings that may be named."""
+    gathered = Gathered(limit)
     for bucket, runs in zip(buckets, passed, strict=True):
         numbers = range(len(runs)) if only is None else sorted(only[bucket])
-        found |= {(bucket, number): each for number, each in zip(numbers, runs, strict=True)}
-    return found
+        for number, each in zip(numbers, runs, strict=True):
+            gathered.add((bucket, number), each)
+    return gathered.runs
 
 
 def _result(
@@ -263,7 +257,7 @@ def _result(
     findings, counts = met.without(findings), met.without(counts)
     away = backing(pa.concat_tables([each.abroad for each in passed]), known.windows)
     every = [findings, joined.findings, stated.findings, met.findings, away.findings]
-    violations = _bounded(pa.concat_tables(every), limit)
+    violations = shown_findings(pa.concat_tables(every), limit)
     over_cuts = pa.table({name: joined.findings[name] for name in ("check", "verdict", "reason", *LANE)})
     over_cuts = over_cuts.append_column("count", pa.array(np.ones(over_cuts.num_rows, np.int64)))
     counts = pa.concat_tables([counts, over_cuts, stated.counts, met.counts, away.counts])
@@ -338,7 +332,7 @@ def with_findings(found: Audit, more: pa.Table, limit: int = LIMIT) -> Audit:
     """Return an audit with more findings, all of which count: ``more`` has the columns of ``VIOLATIONS_SCHEMA`` but for
     ``example``."""
     before = found.violations.select(VIOLATIONS_SCHEMA.names[:-1])
-    violations = _bounded(pa.concat_tables([before, more.cast(before.schema)]), limit)
+    violations = shown_findings(pa.concat_tables([before, more.cast(before.schema)]), limit)
     checks = dict(found.checks)
     for name, reasons in _reasons_of(more).items():
         checks[name] = _with_reasons(checks[name], reasons + Counter(checks[name].reasons), violations)
@@ -350,40 +344,6 @@ def _reasons_of(findings: pa.Table) -> dict[str, Counter[tuple[str, str]]]:
     for row in findings.select(["check", "verdict", "reason"]).to_pylist():
         reasons.setdefault(row["check"], Counter())[row["verdict"], row["reason"]] += 1
     return reasons
-
-
-def _bounded(findings: pa.Table, limit: int) -> pa.Table:
-    """Return findings in order, so many of each lane, check and reason, and as which they are there."""
-    check = Names(CHECK_NAMES).codes(findings["check"]).astype(np.int64)
-    _, lanes = lane_numbers(findings)
-    reason = name_ranks(findings["reason"]).astype(np.int64)
-    violated = np.asarray(pc.equal(findings["verdict"], UNKNOWN)).astype(np.int64)
-    keys = pa.table(
-        {
-            "check": pa.array(check),
-            "verdict": pa.array(violated),
-            "reason": pa.array(reason),
-            "of": pa.array(lanes),
-            **{name: findings[name] for name in SHOWN_BY},
-            "magnitude": findings["magnitude"],
-        }
-    )
-    order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
-    group = np.cumsum(
-        np.concatenate(
-            (
-                [0],
-                (np.diff(np.column_stack((check, violated, reason, lanes))[order], axis=0) != 0).any(axis=1),
-            )
-        )
-    )[: len(order)]
-    magnitude = findings["magnitude"].fill_null(np.nan).to_numpy()[order]
-    first, worst = chosen(group, magnitude, limit)
-    names = np.array(["", "first", "worst", "both"], dtype=object)[first + 2 * worst]
-    kept = np.flatnonzero(first | worst)
-    example = pa.array(names[kept], pa.string())
-    found = findings.take(pa.array(order[kept]))
-    return found.append_column(VIOLATIONS_SCHEMA.field("example"), example).cast(VIOLATIONS_SCHEMA)
 
 
 def _lanes(tables: pa.Table, joined: Joined, behind: list[tuple[Lane, Three]]) -> pa.Table:
@@ -426,3 +386,9 @@ def _sums(tables: pa.Table, fees: pa.Table) -> pa.Table:
         content[name] = pa.array([str(total[name]) for _, total in ordered], pa.string())
     left = [str(2 * total["sent"] - sum(total.values())) for _, total in ordered]
     return pa.table(content | {"difference": pa.array(left, pa.string())})
+
+
+__all__ = [
+    "CHECK_NAMES", "HOLDS", "PROMISED", "THREADS", "Audit", "Check", "Look", "LookAtChains", "Runs", "audit",
+    "audit_by", "audit_rows", "numbered_runs", "with_findings",
+]  # fmt: skip

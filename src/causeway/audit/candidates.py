@@ -3,7 +3,7 @@ read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -46,6 +46,10 @@ lane and reason are ordered."""
 TALLY_SCHEMA = pa.schema([("reason", pa.int16()), ("lane", pa.int32()), ("count", pa.int64())])
 
 EXAMINED_SCHEMA = pa.schema([("check", pa.string()), ("lane", pa.int32()), ("count", pa.int64())])
+
+
+MOST_CANDIDATES = 1 << 18
+"""So many candidates come together before those that cannot be named are left out."""
 
 
 class Group(NamedTuple):
@@ -113,6 +117,21 @@ def shown_of(candidates: pa.Table, limit: int) -> pa.Table:
     number = lanes.spread(np.arange(len(lanes)))
     first, worst = chosen(number, columns["magnitude"][order], limit)
     return candidates.take(pa.array(order[first | worst]))
+
+
+def together(met: Iterable[Met], limit: int) -> Met:
+    """Return what several parts show as one, with no more candidates than may be named and some."""
+    candidates = CANDIDATES_SCHEMA.empty_table()
+    tally, examined = [TALLY_SCHEMA.empty_table()], [EXAMINED_SCHEMA.empty_table()]
+    most = MOST_CANDIDATES
+    for each in met:
+        candidates = pa.concat_tables([candidates, each.candidates])
+        tally.append(each.tally)
+        examined.append(each.examined)
+        if candidates.num_rows > most:
+            candidates = shown_of(candidates.combine_chunks(), limit)
+            most = max(MOST_CANDIDATES, 2 * candidates.num_rows)
+    return Met(candidates, pa.concat_tables(tally), pa.concat_tables(examined))
 
 
 def rows_wanted(candidates: pa.Table) -> dict[int, Array]:

@@ -32,6 +32,7 @@ from causeway.audit.candidates import (
     findings_of,
     rows_wanted,
     shown_of,
+    together,
 )
 from causeway.audit.columns import Columns
 from causeway.audit.crowds import pressed
@@ -288,7 +289,8 @@ class Here:
             with self.threads() as pool:
                 for _ in pool.map(give, meeting.runs):
                     pass
-                return [*pool.map(lambda part: meeting.met(waiting.of(part)), range(meeting.parts))]
+                parts = pool.map(lambda part: meeting.met(waiting.of(part)), range(meeting.parts))
+                return [together(parts, meeting.limit)]
 
     def rows(self, wanted: Mapping[int, Ints]) -> Mapping[int, pa.Table]:
         """Return rows of buckets (``NAMED``) by where they stand there, ascending."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by, numbered_runs
+from causeway.audit.gathered import Gathered
 from causeway.audit.known import Known, SentEnds
 from causeway.audit.meeting import Here
 from causeway.audit.passing import LIMIT, Passed, pass_over
@@ -112,7 +113,7 @@ class _InProcess:
             return passed
 
         with threads() as pool:
-            return numbered_runs(buckets, pool.map(one, buckets), only)
+            return numbered_runs(buckets, pool.map(one, buckets), only, self.limit)
 
     def look_at_chains(self, windows: Windows) -> Iterable[Stated]:
         with threads() as pool:
@@ -146,12 +147,13 @@ class _OnSpark:
         )
         shared = self.session.sparkContext.broadcast(look)
         try:
-            found = run_buckets(self.session, buckets, _look_at, shared, Passed)
+            gathered = Gathered(self.limit)
+            run_buckets(self.session, buckets, _look_at, shared, Passed, gathered.add)
         finally:
             shared.unpersist()
         for bucket in buckets:
             self.told.bucket(bucket)
-        return found
+        return gathered.runs
 
     def look_at_chains(self, windows: Windows) -> Iterable[Stated]:
         buckets = _stating(self.ledger)

@@ -249,7 +249,7 @@ def _collected(query: DataFrame, kind: type[Tables]) -> dict[tuple[int, int], Ta
         found = query.toArrow()
     except PySparkException as error:
         raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
-    return shown_in(found, kind)
+    return dict(shown_in(found, kind))
 
 
 @dataclass(frozen=True)

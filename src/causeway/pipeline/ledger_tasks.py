@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from causeway.model import compiled_ready
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.allocator import keep_memory, spare_modules
 from causeway.pipeline.ledger_store import LedgerDamaged
@@ -61,11 +62,17 @@ def unpacked(content: bytes, kind: type[Tables]) -> Tables:
 
 
 def run_buckets(
-    session: SparkSession, buckets: Sequence[int], work: Work, shared: Any, kind: type[Tables]
+    session: SparkSession,
+    buckets: Sequence[int],
+    work: Work,
+    shared: Any,
+    kind: type[Tables],
+    add: Callable[[tuple[int, int], Tables], None] | None = None,
 ) -> dict[tuple[int, int], Tables]:
     """Run ``work`` of each bucket as a Spark task, in the order given; return what runs show by bucket and run.
 
-    ``work``: a function of a module; ``shared``: what it is given, picklable.
+    ``work``: a function of a module; ``shared``: what it is given, picklable; ``add``: is given what each run shows,
+    one after the other, instead.
 
     Raises:
         InvalidInput, LedgerDamaged: a task raised it.
@@ -78,22 +85,24 @@ def run_buckets(
         rows = query.toArrow()
     except PySparkException as error:
         raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
-    return shown_in(rows, kind)
-
-
-def shown_in(rows: pa.Table, kind: type[Tables]) -> dict[tuple[int, int], Tables]:
-    """Return what runs show by bucket and run, from rows of ``TASK_SCHEMA``. Raises the first bucket's error."""
     found: dict[tuple[int, int], Tables] = {}
-    failed: dict[int, str] = {}
-    for row in rows.to_pylist():
-        if row["error"] is not None:
-            failed[row["bucket"]] = row["error"]
+    for key, shown in shown_in(rows, kind):
+        if add is None:
+            found[key] = shown
         else:
-            found[row["bucket"], row["run"]] = unpacked(row["shown"], kind)
+            add(key, shown)
+    return found
+
+
+def shown_in(rows: pa.Table, kind: type[Tables]) -> Iterator[tuple[tuple[int, int], Tables]]:
+    """Yield what runs show with their bucket and run, from rows of ``TASK_SCHEMA``. Raises the first bucket's error."""
+    places = rows.select(["bucket", "run", "error"]).to_pylist()
+    failed = {row["bucket"]: row["error"] for row in places if row["error"] is not None}
     if failed:
         name, _, text = failed[min(failed)].partition(" ")
         raise _KNOWN[name](text) if name in _KNOWN else TaskFailed(f"{name}: {text}")
-    return found
+    for number, row in enumerate(places):
+        yield (row["bucket"], row["run"]), unpacked(rows["shown"][number].as_py(), kind)
 
 
 def _task(buckets: Sequence[int], work: Work, shared: Any) -> Callable[[Batches], Batches]:
@@ -109,6 +118,7 @@ def _task(buckets: Sequence[int], work: Work, shared: Any) -> Callable[[Batches]
 def prepare_worker() -> None:
     """Set this worker up for passes over columns."""
     pa.set_cpu_count(1)
+    compiled_ready.use()
     keep_memory()
     spare_modules()
 
