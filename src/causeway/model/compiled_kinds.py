@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+
+_NUMBERS = (int, np.integer, np.bool_)
 
 
 class Kind(Protocol):
@@ -24,7 +27,7 @@ class Scalar:
 
     def fits(self, value: Any) -> bool:
         """Return whether a value is of this kind."""
-        return isinstance(value, int | np.integer | np.bool_)
+        return isinstance(value, _NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,16 @@ class Arrays:
     written: bool = False
     contiguous: bool = True
 
+    @cached_property
+    def _of(self) -> np.dtype[Any]:
+        return np.dtype(self.dtype)
+
     def fits(self, value: Any) -> bool:
         """Return whether a value is of this kind."""
-        return (
-            isinstance(value, np.ndarray)
-            and value.dtype == self.dtype
-            and value.ndim == self.dimensions
-            and (value.flags.c_contiguous or not self.contiguous)
-            and (value.flags.writeable or not self.written)
-        )
+        if not isinstance(value, np.ndarray) or value.ndim != self.dimensions or value.dtype != self._of:
+            return False
+        flags = value.flags
+        return (flags.c_contiguous or not self.contiguous) and (flags.writeable or not self.written)
 
 
 @dataclass(frozen=True)
