@@ -39,6 +39,7 @@ def verdict_section(data: Data) -> Section:
         lead=_lead(data, violated, unknown),
         facts=facts(key_figures(data)),
         violated=[_card(each, "violated") for each in violated],
+        brief=len(violated) > NAMED_CHECKS,
         unknown=[_card(each, "unknown") for each in unknown],
         idle=listed([title_of(each["check"]) for each in idle]),
         checks=[(each["check"], title_of(each["check"]), each["verdict"], not each["examined"]) for each in checks],
