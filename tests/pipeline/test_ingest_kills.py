@@ -25,6 +25,7 @@ from typing import Any
 import psutil
 import pytest
 
+from causeway.cli.compiling import compile_first
 from causeway.pipeline.ledger_ingest import ingest
 from causeway.pipeline.ledger_store import open_ledger
 from tests.pipeline.kills import HANGS, KILLS, ROOT, ended, environment, python_workers
@@ -198,6 +199,7 @@ def test_kills_of_a_command_that_follows_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_call_that_is_interrupted_says_so_in_one_line(tmp_path: Path) -> None:
+    compile_first()  # or the command says that it does
     commands = Commands(tmp_path)
     (commands.source / "a.csv").write_text(HEAD + lines(0, 1_500_000))
     with commands.started("--json") as command:

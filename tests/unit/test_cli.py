@@ -449,3 +449,12 @@ def test_a_command_imports_neither_the_others_nor_a_compiler_nor_pandas(tmp_path
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert done.stdout.splitlines() == ["2 []", "[]" if is_prepared() else "['numba']"]
+
+
+def test_a_signal_while_the_process_ends_changes_nothing_of_what_was_done() -> None:
+    at_the_end = "import atexit, os, signal\nfrom causeway.cli import main\n"
+    for name in ("SIGINT", "SIGTERM"):
+        at_the_end += f"atexit.register(lambda: os.kill(os.getpid(), signal.{name}))\n"
+    arguments = [sys.executable, "-c", f"{at_the_end}main()", "--version"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("causeway ")

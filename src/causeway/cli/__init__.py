@@ -50,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = execute(given, built, "causeway")
     finally:
         for number, found in before.items():
-            signal.signal(number, found)
+            # What is done is done: a signal while the process ends changes nothing, and has no text of its own.
+            signal.signal(number, signal.SIG_IGN if arguments is None else found)
     sys.exit(code)
 
 
