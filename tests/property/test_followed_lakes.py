@@ -1,0 +1,49 @@
+"""A lake that is followed while it runs shows at each look what an audit of all of it shows, under every protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from causeway.network.network import Network
+from causeway.pipeline import bucket_runs, followed_rows, ledger_upkeep
+from causeway.pipeline.lake_taking import ledger_of
+from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_watch import LedgerWatch
+from tests.chance_lakes import PROTOCOLS, scenario
+from tests.property.test_ledger_watch import LIMIT, alike
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_lake_is_followed_from_its_first_heights(
+    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(protocol)
+    for module, name, value in (
+        (followed_rows, "RECENT_ROWS", 1),
+        (followed_rows, "LEAST_RECENT", 20),
+        (followed_rows, "HEIGHTS_BITS", 2),
+        (bucket_runs, "OPEN_KEPT", 4),
+        (ledger_upkeep, "TOGETHER", 3),
+        (ledger_upkeep, "EVERY", 5),
+    ):
+        monkeypatch.setattr(module, name, value)
+    (tmp_path / "scenario.toml").write_text(scenario(protocol, 1))
+    lake, tick, last = str(tmp_path / "lake"), 0, -1
+    with Network.from_scenario(tmp_path / "scenario.toml", lake=lake) as network:
+        network.run(1)
+        with LedgerWatch(lake, LIMIT) as watch:
+            while (height := network.run(tick := tick + random.choice((1, 2, 5)))) > last or tick < 30:
+                last = height
+                watched = watch.look()
+                while watched is not None and watched.behind:
+                    watched = watch.look()
+                if watched is None:
+                    continue
+                with ledger_of(lake) as ledger:
+                    alike(watched.audit, audit_ledger(ledger, limit=LIMIT))
+                if tick > 60:
+                    break
