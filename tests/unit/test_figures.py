@@ -112,9 +112,12 @@ def test_answers_in_lanes_of_their_own_are_those_of_requests_in_any_bucket(tmp_p
 def test_names_of_strangers_do_nothing_where_they_are_shown(tmp_path: Path) -> None:
     name = "<script>alert(1)</script>\x1b[2J"
     row = {"protocol": name, "source": name, "destination": "b", "lane": name, "kind": "request", "index": 2**64 - 1}
-    rows = [{**row, "event": "sent", "chain": name, "tick": 2**64 - 1, "time": 2**62, "message_id": name}]
+    rows = [
+        {**row, "event": "sent", "chain": name, "tick": tick, "time": time, "message_id": name, "index": index}
+        for index, tick, time in ((2**64 - 1, 2**64 - 1, 2**62), (1, 0, 7), (2, None, -(2**63)))
+    ]
     with cw.open(stored(tmp_path / "ledger", rows, [])) as opened:
-        assert opened.figures.totals["pending"] == 1
+        assert opened.figures.totals["pending"] == 3
         for shown in (opened, opened.lanes, opened.calls, opened.chains, opened.where(lane=name)):
             text = shown._repr_html_() if hasattr(shown, "_repr_html_") else repr(shown)
             assert "\x1b" not in repr(shown) + text

@@ -103,7 +103,9 @@ def _lanes(
     content: dict[str, Any] = {name: lanes[name] for name in lanes.column_names}
     tick, time = lanes["oldest_pending_tick"], lanes["oldest_pending_time"].cast(pa.int64())
     content["oldest_pending_ticks"] = _age(tick, last_tick)
-    content["oldest_pending_seconds"] = pc.divide(_age(time, last_time).cast(pa.float64()), delays.MICROSECONDS)
+    content["oldest_pending_seconds"] = pc.divide(
+        _age(time, last_time).cast(pa.float64(), safe=False), delays.MICROSECONDS
+    )
     content["unit"] = pa.array([unit] * lanes.num_rows, pa.string())
     numbers = shown.extents["lane"].to_numpy()  # of each row of latency, too
     for measure in ("delivery", "round_trip"):

@@ -20,6 +20,7 @@ from causeway.ledger.schema import TABLES
 from causeway.ledger.typed import plain_rows
 from causeway.model.errors import InvalidInput
 from causeway.model.text import readable
+from causeway.network.extents import extents_of
 from causeway.network.findings import Findings
 from causeway.network.rows import Rows
 from causeway.network.selections import Counted, Selection, session_for
@@ -47,10 +48,10 @@ _MOST_NAMED = 12
 
 @dataclass(frozen=True)
 class Overview:
-    """What an opened place is. ``kind``: ``lake`` or ``ledger``; ``protocols``, ``chains``: their names, as far as
-    windows, or the lake, tell; ``rows``: of the table ``ledger``, as its files have them; ``heights``: of a lake, the
-    first and the last; ``tick_seconds``: of a lake; ``first_time``, ``last_time``: of what windows cover; ``commit``:
-    the number of the ledger's last one."""
+    """What an opened place is. ``kind``: ``lake`` or ``ledger``; ``protocols``: their names, as far as files state them
+    without being read; ``chains``: those of the lake, or of windows; ``rows``: of the table ``ledger``, as its files
+    have them; ``heights``: of a lake, the first and the last; ``tick_seconds``: of a lake; ``first_time``,
+    ``last_time``: of an event; ``commit``: the number of the ledger's last one."""
 
     place: str
     kind: str
@@ -113,26 +114,22 @@ class OpenedLedger(Selection):
         ledger, lake = self._ledger, self._lake
         observed = plain_rows(ledger.table("observed"))
         chains = dict.fromkeys(row["chain"] for row in observed)
-        protocols = dict.fromkeys(row["protocol"] for row in observed)
-        protocols |= dict.fromkeys(row["protocol"] for row in plain_rows(ledger.table("promises")))
+        protocols, times = extents_of(ledger)
         heights, tick_seconds = None, None
         if lake is not None:
             said = lake.about()
             chains = dict.fromkeys(item["name"] for item in said["chains"])
-            protocols = {said["protocol"]: None}
+            protocols = [said["protocol"]]
             heights, tick_seconds = (0, lake.last_height()), float(said["seconds_per_tick"])
-        first = [row["first_time"] for row in observed if row["first_time"] is not None]
-        last = [row["last_time"] for row in observed if row["last_time"] is not None]
         return Overview(
             self.place,
             self.kind,
-            tuple(name for name in protocols if name is not None),
+            tuple(protocols),
             tuple(name for name in chains if name is not None),
             sum(bucket_rows(ledger)),
             heights,
             tick_seconds,
-            min(first, default=None),
-            max(last, default=None),
+            *times,
             ledger.number,
         )
 

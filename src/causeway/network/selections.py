@@ -15,6 +15,7 @@ from causeway.figures.where import EVERYTHING, Where
 from causeway.model.text import readable
 from causeway.network.rows import Rows, active_session
 from causeway.pipeline.ledger_figures import MessageReader, figures_of
+from causeway.pipeline.ledger_kept import KeptShown
 from causeway.pipeline.ledger_passes import bucket_rows
 from causeway.pipeline.ledger_store import Ledger
 
@@ -35,6 +36,7 @@ class Counted:
     lock: Lock = field(default_factory=Lock)
     commit: tuple[int, str] = (-1, "")
     figures: dict[tuple[str, bool], Figures] = field(default_factory=dict)
+    kept: KeptShown = field(default_factory=KeptShown)
 
     def use(self, ledger: Ledger, where: Where, by_lane: bool) -> Figures:
         """Return the figures of some messages of a ledger."""
@@ -46,7 +48,8 @@ class Counted:
             if key not in self.figures:
                 while len(self.figures) >= _KEPT:
                     del self.figures[next(iter(self.figures))]
-                self.figures[key] = figures_of(ledger, where=where, by_lane=by_lane, session=session_for(ledger))
+                session, kept = session_for(ledger), None if where or by_lane else self.kept
+                self.figures[key] = figures_of(ledger, where=where, by_lane=by_lane, session=session, kept=kept)
             return self.figures[key]
 
 
