@@ -249,6 +249,20 @@ def test_a_response_to_nothing_is_wrong_where_the_input_would_show_the_request()
     assert said(audited(other), "answers_without_request") == [("violated", "no_request", 2, 4)]
 
 
+def test_an_answer_comes_to_where_who_asked_has_moved() -> None:
+    """The end of the request says where that is; a response to another chain answers nothing."""
+    back = {"source": "b", "lane": "y", "kind": "response", "answers": "m1"}
+    request = [happened(1, "sent", 5, message_id="m1"), happened(1, "acknowledged", 9, message_id="m1", chain="c")]
+    windows = [window(chain, 1, 1000) for chain in "abc"]
+    for chain, wrong in (("c", []), ("d", [("unknown", "request_not_covered", 1, 3)])):
+        response = happened(1, "received", 9, chain=chain, **{**back, "destination": chain})
+        assert said(audited([*request, response], (), windows), "answers_without_request") == wrong
+    response = happened(1, "received", 9, chain="c", **back, destination="c")
+    request[1]["chain"] = "a"
+    found = said(audited([*request, response], (), windows), "answers_without_request")
+    assert found == [("violated", "no_request", 1, 3)]
+
+
 def test_a_response_counts_on_the_chain_that_asked() -> None:
     """One that was seen elsewhere says nothing of who asks: a request in another lane of that chain waits only for
     what its own lane shows."""

@@ -36,6 +36,9 @@ _HERE = [code_of(event) for event in (Event.RECEIVED, Event.ANSWERED)]
 
 _IS_HERE = np.isin(np.arange(len(EVENTS)), _HERE)
 
+_SHOWN_TO_SOURCE = [code_of(event) for event in (Event.ACKNOWLEDGED, Event.TIMED_OUT)]
+"""With what the end of a request is shown to who asked."""
+
 _FORGED = 3
 """The status of a received row whose content no sending has (``message_loops.DIFFERS``)."""
 
@@ -122,7 +125,8 @@ def records_of(bucket: Bucket, places: Ints, number: int, state: Answering) -> I
     asked = np.array([state.callers.get((lane[0] or "", lane[2] or ""), -1) for lane in lanes], np.int32)
     asking = np.array([lane in state.asking for lane in lanes], bool)
     if asking.any():
-        yield "requests", _requests(bucket, places, number, numbers, asking, _callers(bucket, state))
+        own = _requests(bucket, places, number, numbers, asking, _callers(bucket, state))
+        yield "requests", pa.concat_tables([own, _moved(bucket, places, number, numbers, asking, state)])
     if (asked >= 0).any():
         yield "responses", _responses(bucket, places, number, numbers, asked)
 
@@ -169,6 +173,48 @@ def _requests(bucket: Bucket, places: Ints, number: int, lanes: Array, asking: A
         "limit": np.where(has_limit[lane] & own.asked[messages], limits[lane], -1),
         "outcome": np.where(own.asked[messages], own.outcome[messages], NO_FINDING) + HAS_REPLY * (reply >= 0),
         "magnitude": own.magnitude[messages],
+    }
+    return pa.table({name: content[name] for name in REQUESTS_SCHEMA.names}).cast(REQUESTS_SCHEMA)
+
+
+def _moved(bucket: Bucket, places: Ints, number: int, lanes: Array, asking: Array, state: Answering) -> pa.Table:
+    """Return requests once more, as those of the chains on which their end was shown: who asked had moved there, and
+    there comes the answer. Nothing is found of these."""
+    columns = bucket.columns
+    ended = np.isin(columns.event, _SHOWN_TO_SOURCE) & (columns.alive == 1) & (columns.chain >= 0)
+    rows = np.flatnonzero(ended & asking[columns.lane])
+    at = bucket.first(Event.SENT)[columns.message[rows]]
+    rows, at = rows[at >= 0], at[at >= 0]
+    codes = {name: code for code, name in enumerate(columns.chains)}
+    of_lanes = [-1 if lane[1] is None else codes.get(lane[1], len(codes)) for lane in columns.lanes]
+    sources = np.array(of_lanes, np.int64)[columns.lane[rows]]
+    home = np.where(sources >= 0, sources, columns.chain[at])
+    elsewhere = (columns.kind[at] == REQUEST) & (columns.chain[rows] != home) & (home >= 0)
+    rows, at = rows[elsewhere], at[elsewhere]
+    callers = np.full(len(rows), -1, np.int32)
+    lane = columns.lane[rows]
+    for code in np.unique(lane).tolist():
+        protocol = columns.lanes[code][0] or ""
+        numbers = np.array([state.callers.get((protocol, chain), -1) for chain in columns.chains], np.int32)
+        callers[lane == code] = numbers[columns.chain[rows[lane == code]]]
+    digests, named = digests_of(columns, at, "message_id")
+    which = np.flatnonzero(named & (callers >= 0))
+    rows, at = rows[which], at[which]
+    content = {
+        "id_0": digests[which, 0],
+        "id_1": digests[which, 1],
+        "caller": callers[which],
+        "lane": lanes[lane[which]],
+        "bucket": np.full(len(which), number, np.int32),
+        "row": places[rows],
+        "index": columns.index[at],
+        "indexed": columns.indexed[at],
+        "height": np.full(len(which), NO_HEIGHT),
+        "time": np.full(len(which), NO_TIME),
+        "sent": columns.time[at],
+        "limit": np.full(len(which), -1, np.int64),
+        "outcome": np.full(len(which), NO_FINDING + HAS_REPLY, np.uint8),
+        "magnitude": np.full(len(which), np.nan),
     }
     return pa.table({name: content[name] for name in REQUESTS_SCHEMA.names}).cast(REQUESTS_SCHEMA)
 

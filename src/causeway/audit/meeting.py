@@ -170,8 +170,8 @@ def meeting_of(passed: Mapping[tuple[int, int], Passed], known: Known, limit: in
     shown = pa.concat_tables([each.lanes for each in passed.values()])
     names, codes = lane_numbers(shown)
     lanes: list[Lane] = [(a, b, c, d) for a, b, c, d in names]
-    asks = [(lane[0], lane[1]) in callers or (lane[1] is None and lane[0] in protocols) for lane in lanes]
-    asking = np.array(asks, bool)
+    # Who asked may have moved to another chain before the answer came: any lane of such a protocol may have asked.
+    asking = np.array([lane[0] in protocols for lane in lanes], bool)
     records = shown["sent"].to_numpy()[asking[codes]].sum() + sum(count for *_, count in named)
     parts = 1 + int(records) // PART_RECORDS if callers else 0
     crowds = pa.concat_tables([each.crowds for each in passed.values()])

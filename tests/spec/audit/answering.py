@@ -30,6 +30,15 @@ def asked(message: Message) -> Request | None:
     return None if None in name else name  # type: ignore[return-value]
 
 
+def names_asked(message: Message) -> set[Request]:
+    """Under what names a request is known: where it was sent, and where its end was shown, since who asked may move."""
+    name = asked(message)
+    if name is None:
+        return set()
+    ends = [row["chain"] for event in ("acknowledged", "timed_out") for row in message.all(event)]
+    return {name, *((name[0], chain, name[2]) for chain in ends if chain is not None)}
+
+
 def responses(ledger: Ledger) -> list[Answer]:
     """The responses that the chains that asked took in: one of each message and request, in the order of the ledger."""
     return [answer for message in ledger.messages for answer in _answers(message)]

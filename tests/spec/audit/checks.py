@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tests.spec.audit.answering import asked, earlier, first_answers, responses
+from tests.spec.audit.answering import asked, earlier, first_answers, names_asked, responses
 from tests.spec.audit.ledger import EVERY, Finding, Lane, Ledger, Message, Row, before, lane_of, place
 from tests.spec.audit.stated import headers, watermarks
 from tests.spec.audit.value import Paid, backing, key_of_message, paid_of_unsent, payments, payments_covered
@@ -248,7 +248,7 @@ def answers_without_request(ledger: Ledger) -> Checked:
             if not message.has("sent"):
                 verdict, reason = ledger.unsent(message.lane, message.index, reply["time"])
                 found.append(named("answers_without_request", verdict, reason, reply))
-    requests = {asked(message) for message in ledger.messages}
+    requests = {name for message in ledger.messages for name in names_asked(message)}
     for answer in responses(ledger):
         examined += 1
         if answer.request not in requests:
