@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from benchmarks.audit.stored import write_ledger
 from benchmarks.audit.workload import Workload
 from causeway.figures.where import Where
 from causeway.network import selections
+from causeway.network.network import Network as LakeNetwork
 from causeway.pipeline import ledger_passes, ledger_tasks
+from causeway.pipeline.lake import Lake
 from causeway.pipeline.ledger_figures import figures_of
 from causeway.pipeline.ledger_store import LedgerDamaged, open_ledger
-from tests.unit.test_figures import stored, there_and_back
+from causeway.pipeline.tables import LakeTables
+from tests.unit.test_figures import EXAMPLES, stored, there_and_back
 
 
 def test_who_counts_makes_no_difference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +53,31 @@ def test_who_counts_makes_no_difference(spark: SparkSession, tmp_path: Path, mon
             for name in (field.name for field in fields(found)):
                 one, other = getattr(found, name), getattr(here, name)
                 assert one.equals(other) if isinstance(one, pa.Table) else one == other, name
+
+
+def test_state_tables_are_those_that_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "lake")
+    settings = {"network.executor": "in_process", "network.commit_every": "2"}
+    with LakeNetwork.from_scenario(EXAMPLES / "two_subnets.toml", settings, lake=place) as net:
+        net.run()
+    with cw.open(place) as opened:
+        tables = LakeTables(spark, Lake.at(place), opened._states._replayed.tables)
+        height = next(each for each in tables.heights() if tables.manifest(each).last > each > 1)  # within a commit
+        for table, chain, at in (("heads", None, None), ("program_caller", "left", height), ("lanes", "right", 2)):
+            order = list(tables.state_tables()[table].order)
+            expected = [tuple(row) for row in tables.state(table, at, chain).orderBy(*order).collect()]
+            found = [tuple(row.values()) for row in opened.state(table, at, chain)]
+            assert [[*map(plain, row)] for row in found] == [[*map(plain, row)] for row in expected], table
+        named = opened.state("program_caller", names=True).arrow()["program"].to_pylist()
+        assert named == ["alice"]
+        with pytest.raises(cw.InvalidInput, match=r"table: .*lanes"):
+            opened.state("lane")
+        with pytest.raises(cw.CausewayError, match="chain"):
+            opened.state("lanes", chain="middle").arrow()
+
+
+def plain(value: Any) -> Any:
+    return int(value) if isinstance(value, Decimal) else bytes(value) if isinstance(value, bytearray) else value
 
 
 def test_messages_are_a_frame_of_the_users_session(

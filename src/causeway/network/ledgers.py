@@ -81,7 +81,7 @@ class OpenedLedger(Selection):
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lake: Lake | None = None
         self._ledger = self._opened()
-        super().__init__(lambda: self._ledger, EVERYTHING, Counted())
+        super().__init__(place, lambda: self._ledger, EVERYTHING, Counted())
 
     def _opened(self) -> Ledger:
         if self.kind == "ledger":

@@ -71,7 +71,8 @@ class Selection:
     once.
     """
 
-    def __init__(self, ledger: Callable[[], Ledger], asked: Where, counted: Counted) -> None:
+    def __init__(self, place: str, ledger: Callable[[], Ledger], asked: Where, counted: Counted) -> None:
+        self.place = place
         self._now, self._asked, self._counted = ledger, asked, counted
 
     def where(self, **values: Any) -> Selection:
@@ -80,7 +81,7 @@ class Selection:
         ``values``: of ``protocol``, ``source``, ``destination``, ``lane``, ``kind``, ``outcome``, ``index``,
         ``sender``, ``receiver``, ``message_id``, ``answers``, ``journey``. Raises ``InvalidInput``.
         """
-        return Selection(self._now, self._asked.and_(Where.of(**values)), self._counted)
+        return Selection(self.place, self._now, self._asked.and_(Where.of(**values)), self._counted)
 
     @property
     def figures(self) -> Figures:
@@ -145,8 +146,7 @@ class Selection:
         return Rows.of("chains", self.figures.chains)
 
     def __repr__(self) -> str:
-        place = readable(self._now().storage.uri)
-        return f"<messages of {place} where {self._asked}; .messages, .calls, .lanes, .latency, .backlog, ...>"
+        return f"<messages of {readable(self.place)} where {self._asked}; .messages, .calls, .lanes, .latency, .backlog, ...>"
 
 
 def _messages(name: str, ledger: Ledger, where: Where) -> Rows:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
@@ -76,7 +77,7 @@ class States:
             own = np.isin(owners, self._hosted(manifest, position)) if declared.owned_by_program else owners == position
             rows = rows.filter(pa.array(np.asarray(own, bool)))
         order = [(name, "ascending") for name in declared.order]
-        rows = rows.take(pa.compute.sort_indices(rows, order)) if rows.num_rows else rows
+        rows = rows.take(pc.sort_indices(rows, order)) if rows.num_rows else rows
         return self._named(rows, declared) if names else rows
 
     def overview(self, height: int | None, chain: str | None) -> pa.Table:
