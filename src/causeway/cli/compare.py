@@ -100,6 +100,8 @@ def command(
         raise InvalidInput("--resume: needs the lakes to continue, as --lake DIR")
     if report is not None:
         fit(report, lake, overwrite=overwrite, option="--report")
+        if not report.absolute().parent.is_dir():
+            raise InvalidInput(f"--report {report}: cannot be written: its folder is not there")
     chosen = [name.strip() for name in protocols.split(",") if name.strip()] if protocols else names()
     planned = plan(scenario, chosen, overrides)
     with _folder(lake) as folder, Interrupts():

@@ -7,15 +7,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from causeway.model.document import quoted
 from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
 from causeway.network.per_protocol import PROTOCOLS
 from causeway.network.scenario import Scenario, document_of, scenario_from
-from causeway.protocols.faults import FAULT_KINDS
-from causeway.protocols.registry import DEFAULT, names
+from causeway.protocols.registry import DEFAULT, names, protocol
 
 LEAST = 1
 """Protocols that are compared at least; one alone is a column, too."""
@@ -43,7 +42,7 @@ def plan(path: str | os.PathLike[str], protocols: Sequence[str], overrides: Mapp
     chosen = _chosen(protocols)
     document = document_of(path, overrides)
     own = document.get("network", {}).get("protocol", DEFAULT)
-    _refuse_own_faults(document, str(path))
+    _refuse_own_faults(document, chosen, str(path))
     return [_planned(path, name, own, document, overrides) for name in chosen]
 
 
@@ -73,20 +72,18 @@ def _planned(
     return Planned(name, changed, scenario, note)
 
 
-def _refuse_own_faults(document: Mapping[str, Any], path: str) -> None:
-    """Refuse faults that only some protocols have. Raises ``InvalidInput``."""
-    allowed = sorted(portable_kinds())
+def _refuse_own_faults(document: Mapping[str, Any], protocols: Sequence[str], path: str) -> None:
+    """Refuse faults that only some of the protocols have. Raises ``InvalidInput``."""
+    allowed = sorted(set.intersection(*map(_kinds_of, protocols)))
     faults = document.get("faults", [])
     for row, fault in enumerate(faults if isinstance(faults, list) else []):
         kind = fault.get("kind") if isinstance(fault, Mapping) else None
         if kind is not None and kind not in allowed:
-            text = f"not every protocol has it; compare runs the same faults under all: {', '.join(allowed)}"
+            text = f"not all of {', '.join(protocols)} have it; allowed, since all do: {', '.join(allowed)}"
             raise InvalidInput(f"{path}: faults[{row}].kind: {kind!r}: {text}")
 
 
-def portable_kinds() -> set[str]:
-    """Return the kinds of faults that every protocol has."""
-    found: set[str] = set()
-    for section in FAULT_KINDS:
-        found |= set(section.model_fields["kind"].annotation.__args__)  # type: ignore[union-attr]
-    return found
+def _kinds_of(name: str) -> set[str]:
+    """Return the kinds of faults that a protocol has."""
+    sections = protocol(name).fault_kinds()
+    return {kind for section in sections for kind in get_args(section.model_fields["kind"].annotation)}
