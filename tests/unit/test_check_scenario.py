@@ -15,6 +15,7 @@ from causeway.model.document_lines import lines_of
 from causeway.model.errors import InvalidInput
 from causeway.network.checking import examine
 from causeway.network.deploy import deploy
+from causeway.network.generator import GeneratedTraffic
 from causeway.network.scenario import load_scenario
 from tests.unit.command_line import Run, command_line
 
@@ -222,6 +223,16 @@ def test_names_from_a_file_cannot_act_on_a_terminal(cli: Run, place: Path) -> No
     place.write_text('"a\\u001b[31mb" = 1\n[[chains]]\nname = "x\\u001b[31m"\n')
     code, out, _ = cli(place.name)
     assert code == 2 and "\x1b" not in out
+
+
+def test_traffic_of_many_ticks_is_not_drawn_to_be_checked(
+    cli: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GeneratedTraffic, "next_tick", lambda *_: pytest.fail("traffic is drawn"))
+    traffic = 'source = "generated"\nmessages_per_tick = 1e6\nticks = 10_000_000\nchannels = 2\n'
+    place.write_text(f"[[chains]]\ncount = 9\n[traffic]\n{traffic}")
+    code, out, _ = cli(place.name)
+    assert code == 0 and "about 10,000,000,000,000 messages from users, ticks 0 to 9,999,999" in " ".join(out.split())
 
 
 def test_options_of_a_protocol_are_checked_where_they_stand(cli: Run, place: Path) -> None:

@@ -212,7 +212,7 @@ def _list(parts: Iterable[pa.Table], most: int | None) -> None:
     if most is not None and rows.num_rows > most:
         console.print(f"... and more: --limit N lists more than {most}, --json and --csv all")
     if left_out:
-        console.print(f"{left_out} more columns do not fit: --json and --csv have all")
+        console.print(f"Columns that do not fit: {left_out}; --json and --csv have all")
 
 
 def _for_people(rows: pa.Table) -> pa.Table:

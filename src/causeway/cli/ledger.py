@@ -305,7 +305,7 @@ def _show(schema: pa.Schema, parts: Iterator[pa.Table], most: int, *, as_stored:
     if rows.num_rows > most:
         console.print(f"... and more: --limit N shows more than {most}, --json and --csv all")
     if left_out:
-        console.print(f"{left_out} more columns do not fit: --json and --csv have all")
+        console.print(f"Columns that do not fit: {left_out}; --json and --csv have all")
 
 
 __all__ = ["command", "condition_of", "time_of"]

@@ -171,7 +171,8 @@ def execute(
                 reached = network
                 interrupts.take()
                 end = end_of_traffic(network)
-                busy = ticks_with_traffic(network, end) if bar_is_shown() else []
+                looks = bar_is_shown() and _long_traffic(network) is None
+                busy = ticks_with_traffic(network, end) if looks else []
                 watch = Watch(scenario.name, network.tick, end, busy)
                 ready = time.perf_counter()
                 _run(network, watch, interrupts)
@@ -232,19 +233,21 @@ def _how_to_continue(network: Network | None, lake: str | None) -> str:
 def end_of_traffic(network: Network) -> int | None:
     """Return the tick after the last that brings traffic or that the scenario runs to, None when there is no end."""
     limit = network.scenario.network.ticks
-    last = network.last_traffic_tick()
+    long = _long_traffic(network)
+    last = network.last_traffic_tick() if long is None else long
     ends: list[Any] = [end for end in (limit, None if last is None else last + 1) if end is not None]
     return min(ends, default=None)
 
 
+def _long_traffic(network: Network) -> int | None:
+    from causeway.network.planned import long_traffic
+
+    return long_traffic(network.scenario, network.topology.chains.num_rows)
+
+
 def ticks_with_traffic(network: Network, end: int | None) -> list[int]:
     """Return the ticks from now on, below ``end``, that bring traffic; none where there are too many to look for."""
+    from causeway.network import traffic_ticks
+
     traffic = network.deployment.traffic
-    found: list[int] = []
-    tick = traffic.next_tick(network.tick)
-    while tick is not None and (end is None or tick < end):
-        if len(found) == TICKS_LOOKED_FOR:
-            return []
-        found.append(tick)
-        tick = traffic.next_tick(tick + 1)
-    return found
+    return traffic_ticks.ticks_with_traffic(traffic, network.tick, end, TICKS_LOOKED_FOR) or []

@@ -18,6 +18,7 @@ from causeway.network.deploy import Deployed, cut, deploy
 from causeway.network.instances import program_state
 from causeway.network.replayed import Replayed, require_same_tables
 from causeway.network.scenario import Scenario, load_scenario
+from causeway.network.traffic_ticks import last_tick
 from causeway.pipeline.claim import Before, claim, withdraw
 from causeway.pipeline.compaction import compact, latest_compaction, remove_uncommitted, tidy
 from causeway.pipeline.deployment import Deployment
@@ -308,19 +309,7 @@ class Network:
 
     def last_traffic_tick(self) -> int | None:
         """Return the last tick that brings traffic from outside, None when there is none."""
-        traffic = self._deployed.deployment.traffic
-        known = traffic.next_tick(0)
-        if known is None:
-            return None
-        beyond = known + 1
-        while (found := traffic.next_tick(beyond)) is not None:
-            known, beyond = found, 2 * found + 1
-        # Nothing comes from ``beyond`` on: close in on the last tick before it.
-        while beyond - known > 1:
-            middle = (known + beyond) // 2
-            found = traffic.next_tick(middle)
-            known, beyond = (known, middle) if found is None else (found, beyond)
-        return known
+        return last_tick(self._deployed.deployment.traffic)
 
     @property
     def tables(self) -> LakeTables:

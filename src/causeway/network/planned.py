@@ -22,6 +22,9 @@ from causeway.network.traffic_ticks import last_tick, ticks_with_traffic
 MOST_TICKS = 5_000
 """Ticks with traffic that are counted; of more only the last is looked for."""
 
+MOST_DRAWN = 2_000_000
+"""Numbers of messages, a tick and a chain each, that are drawn to see which ticks have any."""
+
 MOST_ROWS = 200_000
 """Messages from users that are looked at to see who calls whom; of more it is not said what nobody uses."""
 
@@ -67,16 +70,19 @@ class Plan:
 def plan_of(scenario: Scenario, deployed: Deployed) -> tuple[Plan, list[str]]:
     """Return what a scenario runs, and what in it does nothing: a line each, ``key: what``."""
     topology, sourced = deployed.topology, cast(SourcedTraffic, deployed.deployment.traffic)
-    ticks = ticks_with_traffic(sourced, 0, scenario.network.ticks, MOST_TICKS)
-    last = last_tick(sourced)
-    first = sourced.next_tick(0)
     limit = scenario.network.ticks
+    ticks: list[int] | None = None
+    first: int | None = 0
+    last = long_traffic(scenario, topology.chains.num_rows)
+    if last is None:
+        ticks = ticks_with_traffic(sourced, 0, limit, MOST_TICKS)
+        first, last = sourced.next_tick(0), last_tick(sourced)
     span = None if first is None or last is None else (first, last if limit is None else min(last, limit - 1))
     if span is not None and span[1] < span[0]:
         span = None
     if ticks is not None:
         span = (ticks[0], ticks[-1]) if ticks else None
-    messages, exact = _messages(scenario, sourced, ticks, span)
+    messages, exact = _messages(scenario, sourced, ticks, span, last)
     names = topology.chains["name"].to_pylist()
     numbers = topology.chains["number"].to_pylist()
     installed = Counter(name or NOTHING_INSTALLED for name in topology.programs["program"].to_pylist())
@@ -102,14 +108,25 @@ def plan_of(scenario: Scenario, deployed: Deployed) -> tuple[Plan, list[str]]:
     return plan, [*_idle(scenario, deployed, sourced, ticks, last)]
 
 
+def long_traffic(scenario: Scenario, chains: int) -> int | None:
+    """Return the last tick of traffic that is drawn for so many ticks and chains that to look at each would take long;
+    None of other traffic."""
+    section = scenario.document.traffic
+    drawn = isinstance(section, GeneratedSection) and section.ticks * chains > MOST_DRAWN
+    return section.ticks - 1 if drawn and isinstance(section, GeneratedSection) else None
+
+
 def _messages(
-    scenario: Scenario, traffic: SourcedTraffic, ticks: list[int] | None, span: tuple[int, int] | None
+    scenario: Scenario,
+    traffic: SourcedTraffic,
+    ticks: list[int] | None,
+    span: tuple[int, int] | None,
+    last: int | None,
 ) -> tuple[int, bool]:
     """Return how many messages users send, and whether that is exact."""
     section, end = scenario.document.traffic, scenario.network.ticks
     if isinstance(section, ScriptSection):
         return sum(send.count for send in section.send if end is None or send.tick < end), True
-    last = last_tick(traffic)
     whole = last is None or end is None or last < end
     if isinstance(section, GeneratedSection) and section.messages is not None and whole:
         return section.messages, True
@@ -266,4 +283,4 @@ def _between(fault: Fault, names: Mapping[int, str]) -> str:
     return f"no message of the traffic goes from {source} to {destination}"
 
 
-__all__ = ["Plan", "plan_of"]
+__all__ = ["Plan", "long_traffic", "plan_of"]
