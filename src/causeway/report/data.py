@@ -176,7 +176,14 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _columns(table: pa.Table) -> dict[str, list[Any]]:
-    return {name: [_text(value) for value in table[name].to_pylist()] for name in table.column_names}
+    """Return a table over time by columns. ``begin``: where each bin begins, in ticks or seconds since 1970; ``time``
+    is None where no calendar has it."""
+    rows = _rows(table)
+    found = {name: [row[name] for row in rows] for name in table.column_names}
+    micros = table["time"].cast(pa.int64()).to_pylist()
+    begins = zip(table["tick"].to_pylist(), micros, strict=True)
+    found["begin"] = [time / 1_000_000 if tick is None else tick for tick, time in begins]
+    return found
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:

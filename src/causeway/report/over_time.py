@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from markupsafe import Markup
@@ -29,11 +28,8 @@ def time_section(data: Data) -> Section | None:
 def _edges(columns: Mapping[str, Sequence[Any]]) -> tuple[list[float], str]:
     """Return the edges of bins, and what axis they are on."""
     axis = columns["axis"][0]
-    if axis == "tick":
-        begins, width = [float(each) for each in columns["tick"]], float(columns["ticks"][0])
-    else:
-        begins = [datetime.fromisoformat(each).timestamp() for each in columns["time"]]
-        width = float(columns["seconds"][0])
+    begins = [float(each) for each in columns["begin"]]
+    width = float(columns["ticks" if axis == "tick" else "seconds"][0])
     return [*begins, begins[-1] + width], axis
 
 
@@ -102,7 +98,7 @@ def _delays_over_time(data: Data, measure: str, unit: str) -> Markup | None:
     places = {begin: place for place, begin in enumerate(at)}
     values: dict[str, list[float | None]] = {each: [None] * (len(at) - 1) for _, each, _ in _QUANTILES}
     for row in rows:
-        begin = over["tick"][row] if axis == "tick" else datetime.fromisoformat(over["time"][row]).timestamp()
+        begin = over["begin"][row]
         for each, column in values.items():
             column[places[begin]] = over[each][row]
     series = [Series(label, values[each], tone) for label, each, tone in _QUANTILES]
