@@ -77,3 +77,9 @@ def test_the_test_of_the_page_that_compares_holds(causeway_network: Callable[...
     program: dict[str, Any] = {"pytest": pytest, "cw": cw, "Book": Book, "Trader": Trader, "Vault": Vault}
     exec(compile(block[1], "test-networks-compared.md", "exec"), program)
     program["test_what_was_delivered_comes_back"](causeway_network)
+
+
+def test_the_program_of_the_page_for_application_developers_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/as-an-application-developer.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(compile(block, "as-an-application-developer.md", "exec"), {"__name__": "page"})
