@@ -15,7 +15,7 @@ from causeway.audit.arrays import Array, Codes, Ints, Words, codes_of, numbers, 
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, REQUEST, Bools, code_of
 from causeway.figures.places import NO_TICK, Places, nowhere
-from causeway.figures.replies import Replies
+from causeway.figures.replies import Answers, Replies
 from causeway.ledger.codes import Names
 from causeway.ledger.schema import Event, Kind
 
@@ -59,7 +59,7 @@ class Outcomes:
     lanes.
     """
 
-    def __init__(self, bucket: Bucket, replies: Replies | None = None) -> None:
+    def __init__(self, bucket: Bucket, replies: Answers | None = None) -> None:
         columns = bucket.columns
         self.bucket, self.columns = bucket, columns
         rows = len(columns)
@@ -72,8 +72,9 @@ class Outcomes:
         self.kind = columns.kind[self.base]
         self.chains = columns.chains
         self._replied = None
-        if replies is not None:
-            self._replied = replies.of(columns, self.base, self.unanswered)
+        if replies is not None and len(open_ := self.unanswered):
+            known = replies if isinstance(replies, Replies) else replies()
+            self._replied = known.of(columns, self.base, open_)
         if self._replied is not None:
             self.chains = self._replied.chains
 

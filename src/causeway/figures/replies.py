@@ -10,6 +10,7 @@ digests, then the answers that name one of these; with them the messages are loo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,6 +105,10 @@ class Replies:
         return found
 
 
+Answers = Replies | Callable[[], Replies]
+"""Answers that came over other lanes, or what looks for them when there is a request that nothing else tells of."""
+
+
 def _asked(columns: Columns, rows: Ints) -> tuple[pa.Table, Ints]:
     """Return what requests are answered by (``OPEN_SCHEMA``), of those rows of them that have a name and a chain that
     asked, and which these are."""
@@ -196,5 +201,5 @@ def _replied(own: pa.Table, hits: Ints, count: int, chains: list[str]) -> Replie
 
 
 __all__ = [
-    "OPEN_SCHEMA", "REPLIES_SCHEMA", "Replied", "Replies", "first_of", "naming_in", "open_in", "replies_in",
+    "OPEN_SCHEMA", "REPLIES_SCHEMA", "Answers", "Replied", "Replies", "first_of", "naming_in", "open_in", "replies_in",
 ]  # fmt: skip

@@ -27,7 +27,7 @@ from causeway.figures.lanes import (
     lanes_in,
 )
 from causeway.figures.outcomes import Outcomes
-from causeway.figures.replies import Replies, naming_in
+from causeway.figures.replies import Answers, naming_in
 from causeway.figures.where import EVERYTHING, Where
 from causeway.figures.worst import WORST, WORST_KEYS_SCHEMA, worst_in, worst_together
 
@@ -86,7 +86,7 @@ def nothing() -> Shown:
 
 
 def outcomes_of(
-    parts: Iterable[Part], known: Known, where: Where = EVERYTHING, replies: Replies | None = None
+    parts: Iterable[Part], known: Known, where: Where = EVERYTHING, replies: Answers | None = None
 ) -> Iterator[Outcomes]:
     """Yield the messages of a bucket that are asked for, a run at a time.
 
@@ -109,7 +109,7 @@ def shown_in(
     known: Known,
     asked: Asked,
     value: pa.Table | None = None,
-    replies: Replies | None = None,
+    replies: Answers | None = None,
 ) -> Shown:
     """Return what a bucket shows.
 

@@ -14,7 +14,7 @@ from causeway.figures.messages import MESSAGES_SCHEMA
 from causeway.figures.where import EVERYTHING, Where
 from causeway.model.text import readable
 from causeway.network.rows import Rows, active_session
-from causeway.pipeline.ledger_figures import MessageReader, figures_of
+from causeway.pipeline.ledger_figures import MessageReader, figures_of, messages_of, replies_in_all
 from causeway.pipeline.ledger_kept import KeptShown
 from causeway.pipeline.ledger_passes import bucket_rows
 from causeway.pipeline.ledger_store import Ledger
@@ -146,19 +146,18 @@ class Selection:
         return Rows.of("chains", self.figures.chains)
 
     def __repr__(self) -> str:
-        return f"<messages of {readable(self.place)} where {self._asked}; .messages, .calls, .lanes, .latency, .backlog, ...>"
+        more = ".messages, .calls, .lanes, .latency, .backlog, ..."
+        return f"<messages of {readable(self.place)} where {self._asked}; {more}>"
 
 
 def _messages(name: str, ledger: Ledger, where: Where) -> Rows:
     def parts() -> Iterator[pa.Table]:
-        reader = MessageReader.of(ledger, where, session_for(ledger))
-        for bucket in reader.buckets:
-            yield from reader.rows(bucket)
+        yield from messages_of(ledger, where, session=session_for(ledger))
 
     def frame(session: SparkSession) -> DataFrame:
         from causeway.pipeline.stored_frames import frame_by
 
-        reader = MessageReader.of(ledger, where, session_for(ledger))
+        reader = MessageReader.of(ledger, where, replies_in_all(ledger, session_for(ledger)))
         return frame_by(session, MESSAGES_SCHEMA, len(reader.buckets), lambda task: reader.rows(reader.buckets[task]))
 
     def choose(values: dict[str, Any]) -> Rows:

@@ -18,7 +18,7 @@ from causeway.audit.windows import Promises, Windows
 from causeway.figures.figures import Figures, figures_from
 from causeway.figures.messages import MESSAGES_SCHEMA
 from causeway.figures.messages import messages_of as rows_of_messages
-from causeway.figures.replies import REPLIES_SCHEMA, Replies
+from causeway.figures.replies import REPLIES_SCHEMA, Answers, Replies
 from causeway.figures.shown import Asked, Shown, nothing, outcomes_of, shown_in, together
 from causeway.figures.where import EVERYTHING, Where, is_in
 from causeway.figures.worst import WORST
@@ -98,9 +98,17 @@ def messages_of(
 
     ``where``: which ones; ``session``: looks for answers that came over other lanes. Raises as ``figures_of``.
     """
-    reader = MessageReader.of(ledger, where, session)
+    reader = MessageReader.of(ledger, where)
+    found: list[Replies] = []
+
+    def search() -> Replies:
+        if not found:
+            found.append(Replies(_all_replies(ledger, session)))
+        return found[0]
+
+    answers = search if _names_answers(ledger) else None
     for bucket in reader.buckets:
-        yield from reader.rows(bucket)
+        yield from reader.rows(bucket, answers)
 
 
 @dataclass(frozen=True)
@@ -116,19 +124,17 @@ class MessageReader:
     key: str
 
     @classmethod
-    def of(cls, ledger: Ledger, where: Where = EVERYTHING, session: SparkSession | None = None) -> MessageReader:
-        """Return what reads some messages; answers that came over other lanes are looked for at once."""
+    def of(cls, ledger: Ledger, where: Where = EVERYTHING, replies: pa.Table | None = None) -> MessageReader:
+        """Return what reads some messages. ``replies``: answers that came over other lanes (``replies_in_all``)."""
         tables = ledger.table("observed"), ledger.table("promises")
-        replies = REPLIES_SCHEMA.empty_table()
-        if _names_answers(ledger):
-            buckets = largest_first(bucket_rows(ledger))
-            replies = replies_of(ledger, Passes(session), buckets, buckets, 0)
+        replies = REPLIES_SCHEMA.empty_table() if replies is None else replies
         return cls(ledger, where, *tables, replies, buckets_with(ledger, where), uuid.uuid4().hex)
 
-    def rows(self, bucket: int) -> Iterator[pa.Table]:
-        """Yield the messages of a bucket (``MESSAGES_SCHEMA``), a run of them at a time."""
+    def rows(self, bucket: int, answers: Answers | None = None) -> Iterator[pa.Table]:
+        """Yield the messages of a bucket (``MESSAGES_SCHEMA``), a run of them at a time. ``answers``: those that came
+        over other lanes, where the reader has none."""
         known = once(self.key, lambda: Known(Windows(self.observed), Promises(self.promises)))
-        replies = once(f"{self.key} replies", lambda: Replies(self.replies)) if self.replies.num_rows else None
+        replies = once(f"{self.key} replies", lambda: Replies(self.replies)) if self.replies.num_rows else answers
         for outcomes in outcomes_of(bucket_parts(self.ledger, bucket), known, self.where, replies):
             if len(outcomes):
                 yield rows_of_messages(outcomes)
@@ -150,6 +156,22 @@ def buckets_with(ledger: Ledger, where: Where) -> tuple[int, ...]:
 
 _FEW = 1000
 """Messages that are asked for by name one by one, at most."""
+
+
+def replies_in_all(ledger: Ledger, session: SparkSession | None = None) -> pa.Table | None:
+    """Return the answers that came over other lanes to requests that nothing else tells the answer of, None: there are
+    none. ``session``: looks for them; None: this process."""
+    return _all_replies(ledger, session) if _names_answers(ledger) else None
+
+
+def _all_replies(ledger: Ledger, session: SparkSession | None) -> pa.Table:
+    rows = bucket_rows(ledger)
+    buckets = largest_first(rows)
+    return replies_of(ledger, Passes(session), buckets, buckets, sum(rows) // _REQUESTS)
+
+
+_REQUESTS = 8
+"""Of so many rows about one is of a request that nothing else tells the answer of, at most."""
 
 
 def _names_answers(ledger: Ledger) -> bool:
@@ -300,4 +322,4 @@ def _look_at(shared: Shared, bucket: int) -> Iterable[tuple[int, Shown]]:
     yield 0, shown_in(parts, known, look.asked, value, replies)
 
 
-__all__ = ["MessageReader", "buckets_with", "figures_of", "messages_of"]
+__all__ = ["MessageReader", "buckets_with", "figures_of", "messages_of", "replies_in_all"]
