@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from causeway.network.network import Network
-from causeway.pipeline import bucket_runs, followed_rows, ledger_upkeep
+from causeway.pipeline import bucket_runs, followed_rows, followed_stated, ledger_upkeep
 from causeway.pipeline.lake_taking import ledger_of
 from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_watch import LedgerWatch
@@ -27,6 +27,7 @@ def test_a_lake_is_followed_from_its_first_heights(
         (followed_rows, "LEAST_RECENT", 20),
         (followed_rows, "HEIGHTS_BITS", 2),
         (bucket_runs, "OPEN_KEPT", 4),
+        (followed_stated, "RANGE_BITS", 3),
         (ledger_upkeep, "TOGETHER", 3),
         (ledger_upkeep, "EVERY", 5),
     ):

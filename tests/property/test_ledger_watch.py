@@ -27,6 +27,7 @@ from causeway.pipeline import (
     bucket_runs,
     followed_answers,
     followed_rows,
+    followed_stated,
     ledger_following,
     ledger_upkeep,
     ledger_watch,
@@ -100,12 +101,14 @@ def test_each_look_shows_what_an_audit_of_all_shows(seed: int, tmp_path: Path, m
         (followed_rows, "LEAST_RECENT", random.choice((1, 2, 5, 4096))),
         (followed_rows, "HEIGHTS_BITS", random.choice((0, 12))),
         (bucket_runs, "OPEN_KEPT", random.choice((0, 1, 256))),
+        (followed_stated, "RANGE_BITS", random.choice((0, 1, 12))),
     ):
         monkeypatch.setattr(module, name, value)
     few_at_a_time = seed % 2
     if few_at_a_time:
-        monkeypatch.setattr(followed_rows, "ROWS_AGAIN", 1)
-        monkeypatch.setattr(followed_rows, "SHARE_AGAIN", 1 << 40)
+        for module in (followed_rows, followed_stated):
+            monkeypatch.setattr(module, "ROWS_AGAIN", 1)
+            monkeypatch.setattr(module, "SHARE_AGAIN", 1 << 40)
     case = by_chance(random)
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
     left = random.sample(range(len(case.rows)), len(case.rows))

@@ -27,7 +27,7 @@ from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.windows import Lane, Promises, Windows, lane_of
-from causeway.ledger.order import lane_numbers, stated_rows
+from causeway.ledger.order import SEGMENT_BITS, lane_numbers, stated_rows
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
     LANE,
@@ -202,13 +202,14 @@ def audit_by(
     limit: int = LIMIT,
     look_at_chains: LookAtChains | None = None,
     meet: Meet | None = None,
+    bits: int = SEGMENT_BITS,
 ) -> Audit:
     """Check a ledger of which ``look`` passes over the buckets, and ``look_at_chains`` over their headers and
     watermarks, wherever they are; ``meet``: lets rows of different buckets meet (None: nothing is answered over lanes,
-    and ``back_pressure`` finds nothing); otherwise as ``audit``."""
+    and ``back_pressure`` finds nothing); ``bits``: of segments of headers and watermarks; otherwise as ``audit``."""
     known = Known(Windows(observed), Promises(promises))
     parts = () if look_at_chains is None else look_at_chains(known.windows)
-    stated = stated_together([*parts], known.windows, limit)
+    stated = stated_together([*parts], known.windows, limit, bits)
     passed = dict(sorted(look(known, {}, None).items())) or {(0, 0): pass_nothing(known)}
     runs = list(passed)
     joined = join(pa.concat_tables([each.pieces for each in passed.values()]), known)

@@ -14,6 +14,7 @@ from causeway.audit.stated_rows import UNKNOWN, VIOLATED, Found, Looked, looked,
 from causeway.audit.windows import EVERY, Windows
 from causeway.ledger.chain_order import segments_of
 from causeway.ledger.codes import Names
+from causeway.ledger.order import SEGMENT_BITS
 from causeway.ledger.schema import HEADER, HEADERS_SCHEMA, LANE
 from causeway.model.order import Groups, groups_of, stable_order
 
@@ -31,7 +32,9 @@ def as_lanes(headers: pa.Table) -> pa.Table:
     return headers
 
 
-def look_at_headers(headers: pa.Table, windows: Windows, limit: int, *, over_cuts: bool = False) -> Looked:
+def look_at_headers(
+    headers: pa.Table, windows: Windows, limit: int, *, over_cuts: bool = False, bits: int = SEGMENT_BITS
+) -> Looked:
     """Compare headers with those before them.
 
     Args:
@@ -39,9 +42,10 @@ def look_at_headers(headers: pa.Table, windows: Windows, limit: int, *, over_cut
         windows: what the input covers.
         limit: how many findings of a chain and reason are named.
         over_cuts: compare those that lie in different segments, and only those.
+        bits: a segment is 2**bits heights.
     """
     rows = _in_order(headers)
-    blocks = _Blocks.of(rows)
+    blocks = _Blocks.of(rows, bits)
     pairs = _Pairs.of(rows, blocks, over_cuts)
     found = [] if over_cuts else [Found(VIOLATED, "two_headers", blocks.rows[blocks.two])]
     found.append(Found(VIOLATED, "parent_differs", blocks.rows[1:][pairs.other_parent]))
@@ -88,7 +92,7 @@ class _Blocks:
     parent: Array
 
     @classmethod
-    def of(cls, rows: pa.Table) -> _Blocks:
+    def of(cls, rows: pa.Table, bits: int) -> _Blocks:
         """Return the blocks of headers that are in order."""
         chain, height = Names().codes(rows["chain"]), rows["height"].to_numpy()
         groups = groups_of(chain, height)
@@ -100,7 +104,7 @@ class _Blocks:
         starts = groups.starts
         time = np.minimum.reduceat(times, starts) if len(groups) else np.zeros(0, np.int64)
         two = (most > least) | ((most < 0) & (root_most > root_least))
-        segment = segments_of(rows["height"])
+        segment = segments_of(rows["height"], bits)
         return cls(
             *(groups, starts, chain[starts], height[starts], segment[starts]),
             *(most, most > least, two, time, own, parent),

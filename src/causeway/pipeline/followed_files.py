@@ -13,11 +13,17 @@ import pyarrow as pa
 from causeway.pipeline.ledger_commits import LedgerCommit, LedgerDamaged, read_commit
 from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger, StoredFile, by_bucket
 
+STATED = ("headers", "watermarks")
+"""Tables of what chains state of themselves."""
 
-def files_of(ledger: Ledger, bucket: int) -> dict[str, StoredFile]:
-    """Return the files in which rows of a bucket may be, but for what waits."""
-    files = (file for table in LOOSE_TABLES for file in ledger.files(table, bucket))
-    return {file.path: file for file in files if file.table in LOOSE_TABLES}
+TABLES_IN_BUCKETS = (*LOOSE_TABLES, *STATED)
+"""Tables of which files are merged: a commit that does it adds no rows."""
+
+
+def files_of(ledger: Ledger, bucket: int, tables: Sequence[str] = LOOSE_TABLES) -> dict[str, StoredFile]:
+    """Return the files of tables in which rows of a bucket may be, but for what waits."""
+    files = (file for table in tables for file in ledger.files(table, bucket))
+    return {file.path: file for file in files if file.table in tables}
 
 
 def split_rows(ledger: Ledger, file: StoredFile) -> dict[int, pa.Table]:
@@ -45,29 +51,34 @@ def commits_since(before: Ledger | None, now: Ledger) -> list[LedgerCommit] | No
 
 
 def added_files(
-    ledger: Ledger, bucket: int, seen: Collection[str], since: Sequence[LedgerCommit] | None, held: Collection[str]
+    ledger: Ledger,
+    bucket: int,
+    seen: Collection[str],
+    since: Sequence[LedgerCommit] | None,
+    held: Collection[str],
+    tables: Sequence[str] = LOOSE_TABLES,
 ) -> list[StoredFile] | None:
     """Return the files in which rows of a bucket were added since those that were seen, wherever these rows are
     now; None: that is not known."""
     found: dict[str, StoredFile] = {}
     there = set(seen)
     for commit in since or ():
-        gone = {path for path in commit.gone if _is_of(path, bucket)}
-        files = [file for file in commit.files if file.table in LOOSE_TABLES and file.bucket in (None, bucket)]
+        gone = {path for path in commit.gone if _is_of(path, bucket, tables)}
+        files = [file for file in commit.files if file.table in tables and file.bucket in (None, bucket)]
         if not gone <= there:
             return None
         there = (there - gone) | {file.path for file in files}
-        if not any(path.split("/", 1)[0] in LOOSE_TABLES for path in commit.gone):
+        if not any(path.split("/", 1)[0] in TABLES_IN_BUCKETS for path in commit.gone):
             found |= {file.path: file for file in files}
-    if there != files_of(ledger, bucket).keys():
+    if there != files_of(ledger, bucket, tables).keys():
         return None
     merged = found.keys() - there - set(held)
     return None if any(not ledger.storage.exists(path) for path in merged) else [*found.values()]
 
 
-def _is_of(path: str, bucket: int) -> bool:
+def _is_of(path: str, bucket: int, tables: Sequence[str]) -> bool:
     table, folder, *_ = path.split("/")
-    return table in LOOSE_TABLES and folder in (f"bucket={bucket:02}", "bucket=-1")
+    return table in tables and folder in (f"bucket={bucket:02}", "bucket=-1")
 
 
-__all__ = ["added_files", "commits_since", "files_of", "split_rows"]
+__all__ = ["STATED", "added_files", "commits_since", "files_of", "split_rows"]

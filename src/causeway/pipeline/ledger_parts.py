@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,13 +188,13 @@ def rows_in_runs(ledger: Ledger, file: StoredFile, runs: Sequence[Ranges], every
 Bounds = Mapping[str, tuple[Any, Any] | None]
 
 
-def _bounds(file: pq.ParquetFile, group: int) -> Bounds:
+def _bounds(file: pq.ParquetFile, group: int, names: Collection[str] = (*LANE, "index")) -> Bounds:
     """Return the least and the largest value of columns of a row group; None: not said, or null in some row."""
     metadata = file.metadata.row_group(group)
     found: dict[str, tuple[Any, Any] | None] = {}
     for number in range(metadata.num_columns):
         column = metadata.column(number)
-        if column.path_in_schema in (*LANE, "index"):
+        if column.path_in_schema in names:
             stated = column.statistics
             whole = stated is not None and stated.has_min_max and stated.has_null_count and not stated.null_count
             found[column.path_in_schema] = (stated.min, stated.max) if whole else None
@@ -216,3 +216,14 @@ def _may_have(bounds: Bounds, lane: Lane, runs: Sequence[Ranges]) -> bool:
 
 def _text(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
+
+
+def groups_with_heights(ledger: Ledger, file: StoredFile, spans: Sequence[tuple[int, int]]) -> Iterator[pa.Table]:
+    """Yield the row groups of a file in which heights of some spans (first and last) may be, or of which some are not
+    seen. Raises ``LedgerDamaged``."""
+    schema = schema_of(file.table)
+    with _opened(ledger, file) as opened:
+        for group in range(opened.num_row_groups):
+            extent = _bounds(opened, group, ("height",)).get("height")
+            if extent is None or any(first <= extent[1] and extent[0] <= last for first, last in spans):
+                yield _read(opened, schema.names, [group], schema)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from threading import Event as Flag
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +24,15 @@ from causeway.audit.auditing import Audit, Runs, audit_by
 from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.known import UNDECIDED, UNDECIDED_PAID, Known
 from causeway.audit.passing import Passed
-from causeway.audit.stated import Stated, stated_in
+from causeway.audit.stated import Stated
 from causeway.audit.windows import Lane, Promises, Windows
 from causeway.ledger.schema import LANE, PROMISES_SCHEMA
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.followed_answers import FollowedAnswers
 from causeway.pipeline.followed_meeting import BucketLost, MetRuns
 from causeway.pipeline.followed_rows import FollowedRows
-from causeway.pipeline.kept_buckets import Kept, Shown
-from causeway.pipeline.ledger_commits import LedgerDamaged, StoredFile
+from causeway.pipeline.followed_stated import FollowedStated
+from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_following import follow
 from causeway.pipeline.ledger_store import Ledger
 from causeway.pipeline.masters import cores_here
@@ -58,6 +58,8 @@ _THREADS = 8
 _TRIES = 4
 
 Progress = Callable[[int, int], None]
+
+Shown = TypeVar("Shown")
 
 
 class Stopped(CausewayError):
@@ -110,7 +112,7 @@ class LedgerWatch:
             lambda bucket, run: self._passes.held[bucket][run].stamp,
         )
         self._asking = self._answers.asking
-        self._stated = Kept[Stated](lambda stated: stated.headers.num_rows > 0)
+        self._stated = FollowedStated(limit)
         self._again: dict[tuple[int, int], tuple[Any, Passed]] = {}
 
     def look(self, deriving: Progress | None = None, checking: Progress | None = None) -> Watched | None:
@@ -184,8 +186,7 @@ class LedgerWatch:
             self._asking = self._answers.asking
             self._passes.open_again()
         self._passes.begin(ledger, self._serial, changed)
-        stated = [ledger.files("headers", b) + ledger.files("watermarks", b) for b in range(ledger.buckets)]
-        self._stated.begin([_paths(files) for files in stated], [_count(files) for files in stated], self._serial)
+        self._stated.begin(ledger, self._serial)
         told = _Told(progress, sum(self._passes.rows.values()))
 
         def look(known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Mapping[tuple[int, int], Passed]:
@@ -194,15 +195,10 @@ class LedgerWatch:
             return self._passes.run(self._parallel, known, told.add)
 
         def look_at_chains(windows: Windows) -> Iterable[Stated]:
-            def judge(bucket: int) -> Stated:
-                headers, watermarks = (ledger.rows(bucket, table=table) for table in ("headers", "watermarks"))
-                return stated_in(headers, watermarks, windows, self._limit)
-
-            shown = self._stated.run(self._parallel, judge)
-            return [shown[bucket] for bucket in sorted(shown)]
+            return self._stated.run(self._parallel, windows)
 
         meet = MetRuns(self._passes, self._answers, self._serial, self._parallel)
-        audit = audit_by(look, observed, promises, self._limit, look_at_chains, meet)
+        audit = audit_by(look, observed, promises, self._limit, look_at_chains, meet, self._stated.bits)
         unread = {**self._stated.unread(), **self._passes.unread()}
         behind = len(self._passes.behind() | self._stated.behind())
         found = _careful(audit) if unread else audit
@@ -318,14 +314,6 @@ def _pieces_of(passed: Passed) -> list[PieceKey]:
     pieces = passed.pieces
     lanes: list[Lane] = [*zip(*(pieces[name].to_pylist() for name in LANE), strict=True)]
     return [*zip(lanes, pieces["first"].to_pylist(), strict=True)]
-
-
-def _paths(files: Iterable[StoredFile]) -> tuple[str, ...]:
-    return tuple(sorted(file.path for file in files))
-
-
-def _count(files: Iterable[StoredFile]) -> int:
-    return sum(file.rows for file in files)
 
 
 __all__ = ["NAMED", "LedgerWatch", "Stopped", "Watched"]
