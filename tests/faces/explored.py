@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import causeway as cw
@@ -61,7 +61,12 @@ def hostile_ledger(folder: Path) -> str:
             lane = {"protocol": name, "source": name, "destination": other, "lane": name, "index": index}
             about = {**lane, "message_id": f"{name}{index}", "kind": "request", "sender": name, "receiver": other}
             about |= {"asset": name, "amount": 2**256 - 1, "transaction": f"{name}{index}", "stated_by": name}
-            sent = {"event": "sent", "chain": name, "height": 2**63 + index, "time": index * 1_000_000}
+            sent = {
+                "event": "sent",
+                "chain": name,
+                "height": 2**63 + index,
+                "time": 2**62 if index == 3 else index * 1_000_000,
+            }
             rows.append({**about, **sent, "payload_hash": content(1)})
             for turn in range({0: 1, 1: 2, 2: 0, 3: 1}[index]):
                 came = {"event": "received", "chain": other, "height": turn, "time": (9 + turn) * 1_000_000}
@@ -78,10 +83,10 @@ def looked_at(place: str, seconds: float = 0.2) -> Live:
     """Return what has seen a lake or ledger once, and goes on."""
     live = Live(place, seconds=seconds)
     live.start()
-    until = time.monotonic() + FIRST
-    while live.newest is None and time.monotonic() < until:
+    until = monotonic() + FIRST
+    while live.newest is None and monotonic() < until:
         assert "no longer followed" not in live.failure, live.failure
-        time.sleep(0.02)
+        sleep(0.02)
     live.snapshot()
     return live
 

@@ -13,6 +13,7 @@ from causeway.explorer.frame import Page, Part
 from causeway.explorer.overview import finding, lane_link, link
 from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
+from causeway.ledger.typed import plain_rows
 from causeway.model.errors import InvalidInput
 from causeway.network.tracing import SeveralMessages, trace
 from causeway.pipeline.ledger_search import MessageKey, find
@@ -74,14 +75,14 @@ def _of_check(view: View, name: str, page: int) -> Part:
     found = found.sort_by([("verdict", "descending")])
     last = max(0, (found.num_rows - 1) // PAGE)
     page = min(page, last)
-    rows = found.slice(page * PAGE, PAGE).to_pylist()
+    rows = plain_rows(found.slice(page * PAGE, PAGE))
     columns = [Column("finding"), Column("verdict"), Column("reason"), Column("lane")]
     cells: list[list[Cell]] = []
     for row in rows:
         lane = [row[each] for each in LANE]
         cells.append(
             [
-                finding(row),
+                finding(row, named=False),
                 badge(row["verdict"]),
                 reason_in_words(row["reason"]),
                 lane_link(lane) if any(lane[1:]) else None,

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from causeway.explorer.layout import placed, widths
+from causeway.explorer.pairs import Weight
 from causeway.model.text import name_of
 from causeway.report.svg import element, number
 from causeway.report.text import count, many, safe_name
 
 MOST_CHAINS = 400
-MOST_EDGES = 3_000
+MOST_EDGES = 1_200
 """Chains and edges that are drawn; of more those with trouble first, then those with most traffic."""
 
 LABELLED, NAMED = 60, 30
@@ -51,41 +52,22 @@ class Node:
         return self.name if self.label is None else self.label
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A graph. ``chains``, ``edges``: how many are not in it."""
+def graph(nodes: Sequence[Node], edges: Sequence[Edge], weights: Mapping[str, Weight]) -> Markup:
+    """Return a network as SVG.
 
-    svg: Markup
-    chains: int
-    edges: int
-
-
-def graph(nodes: Sequence[Node], edges: Sequence[Edge]) -> Drawn:
-    """Return a network as SVG. ``nodes``: in the order in which the network has them."""
-    weights: dict[str, tuple[int, int, int]] = {node.name: (0, 0, 0) for node in nodes}
-    for edge in edges:
-        for chain in {edge.source, edge.destination}:
-            if chain in weights:
-                own = weights[chain]
-                weights[chain] = own[0] + edge.violated, own[1] + edge.pending, own[2] + edge.messages
+    Args:
+        nodes: in the order in which the network has them, at most about ``MOST_CHAINS``.
+        edges: between them, those in trouble first, at most about ``MOST_EDGES``.
+        weights: violations, pending messages and messages of each node, by name, also of edges that are not drawn.
+    """
+    known = {node.name: weights.get(node.name, (0, 0, 0)) for node in nodes}
     order = {node.name: place for place, node in enumerate(nodes)}
-    ranked = sorted(weights, key=lambda chain: (*(-each for each in weights[chain]), order[chain]))
-    kept = set(ranked[:MOST_CHAINS])
-    shown = [node for node in nodes if node.name in kept]
-    inside = [edge for edge in edges if edge.source in kept and edge.destination in kept]
-    inside.sort(key=lambda edge: (-edge.violated, -edge.pending, -edge.messages, edge.source, edge.destination))
-    left_out = len(edges) - min(len(inside), MOST_EDGES)
-    inside = inside[:MOST_EDGES]
-    return Drawn(
-        _svg(shown, inside, weights, set(ranked[: LABELLED if len(ranked) <= LABELLED else NAMED])),
-        len(nodes) - len(shown),
-        left_out,
-    )
+    ranked = sorted(known, key=lambda name: (*(-each for each in known[name]), order[name]))
+    labelled = set(ranked[: LABELLED if len(ranked) <= LABELLED else NAMED])
+    return _svg(nodes, edges, known, labelled)
 
 
-def _svg(
-    nodes: Sequence[Node], edges: Sequence[Edge], weights: Mapping[str, tuple[int, int, int]], labelled: set[str]
-) -> Markup:
+def _svg(nodes: Sequence[Node], edges: Sequence[Edge], weights: Mapping[str, Weight], labelled: set[str]) -> Markup:
     points = placed([node.name for node in nodes], {(edge.source, edge.destination) for edge in edges})
     total = len(nodes)
     radius = 18.0 if total <= 12 else 13.0 if total <= 40 else 8.0 if total <= 150 else 5.0
@@ -147,7 +129,7 @@ def _node(
     node: Node,
     at: tuple[float, float],
     radius: float,
-    weights: Mapping[str, tuple[int, int, int]],
+    weights: Mapping[str, Weight],
     loop: Edge | None,
     labelled: bool,
     middle: tuple[float, float] | None,
@@ -218,4 +200,4 @@ def _towards(x: float, y: float, to_x: float, to_y: float, far: float) -> tuple[
     return x + (to_x - x) * far / long, y + (to_y - y) * far / long
 
 
-__all__ = ["UNSEEN", "Drawn", "Edge", "Node", "graph"]
+__all__ = ["MOST_CHAINS", "MOST_EDGES", "UNSEEN", "Edge", "Node", "graph"]

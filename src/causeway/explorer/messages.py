@@ -18,6 +18,7 @@ from causeway.explorer.overview import finding, lane_link, link
 from causeway.explorer.rail import rail
 from causeway.explorer.reading import followed, key_of, of_lane
 from causeway.explorer.view import View
+from causeway.ledger.typed import plain_rows
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.model.text import readable
 from causeway.network.opened import OpenedLake
@@ -86,7 +87,7 @@ def _followed(view: View, key: MessageKey) -> Traced:
 def _findings(view: View, key: MessageKey) -> list[tuple[str, Markup]]:
     """Return verdict and words of what was found of a message."""
     found = []
-    for row in of_lane(view.audit.violations, key.lane).to_pylist():
+    for row in plain_rows(of_lane(view.audit.violations, key.lane)):
         own = row["index"] == key.index and (key.index is not None or row["message_id"] == key.message_id)
         if own and row["check"] not in ("watermarks", "headers"):
             found.append((row["verdict"], finding(row, named=False)))

@@ -11,10 +11,12 @@ from markupsafe import Markup
 
 from causeway.explorer.addresses import Asked, address, chain_address, height_address, lane_address
 from causeway.explorer.frame import Page, Part
-from causeway.explorer.graph import UNSEEN, Edge, Node, graph
+from causeway.explorer.graph import MOST_CHAINS, MOST_EDGES, UNSEEN, Edge, Node, graph
 from causeway.explorer.overview import lane_link, lanes_matrix, link
+from causeway.explorer.pairs import Weight
 from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
+from causeway.ledger.typed import plain_rows
 from causeway.model.errors import CausewayError
 from causeway.model.text import name_of
 from causeway.report.svg import element
@@ -36,16 +38,22 @@ def network(view: View) -> Page:
     roles = {}
     if view.opened is not None:
         roles = {view.opened.names[place]: item.get("role") for place, item in enumerate(view.opened.about["chains"])}
-    nodes = [Node(chain, chain_address(chain), roles.get(chain)) for chain in view.chains]
-    edges, ends = _edges(view)
-    nodes += ends
+    pairs, weights = view.pairs, view.pairs.weights
+    chosen = {*[*dict.fromkeys((*weights, *view.chains))][:MOST_CHAINS]}
+    nodes = [Node(chain, chain_address(chain), roles.get(chain)) for chain in view.chains if chain in chosen]
+    found, all_of = pairs.between(chosen, MOST_EDGES)
+    edges = [
+        Edge(str(pair.source), str(pair.destination), pair.lanes, pair.messages, pair.pending, pair.violated, pair.href)
+        for pair in found
+    ]
+    to_ends, ends, of_ends = _ends(view)
     if not nodes:
         return Page(
             "Network",
             [Part("network", "Network", element("p", {"class": "empty"}, "No chains were seen yet."))],
             "Network",
         )
-    drawn = graph(nodes, edges)
+    drawn = graph(nodes + ends, edges + to_ends, {**weights, **of_ends})
     keys = [("", "messages"), ("busy-1", "a few pending"), ("busy-3", "many pending"), ("bad", "violations")]
     legend = element(
         "ul",
@@ -55,49 +63,45 @@ def network(view: View) -> Page:
     lead = (
         f"{many(len(view.chains), 'chain')}, {many(view.lanes.num_rows, 'lane')}. Chains and edges lead to their pages."
     )
-    left = [many(drawn.chains, "chain"), many(drawn.edges, "edge")]
-    cut = [what for what, missing in zip(left, (drawn.chains, drawn.edges), strict=True) if missing]
+    left = {"chain": len(view.chains) - len(nodes), "edge": all_of - len(edges)}
+    cut = [many(missing, what) for what, missing in left.items() if missing]
     if cut:
         lead += f" Not drawn: {listed(cut)} with the least traffic."
-    canvas = element(
-        "div", {"class": "canvas", "tabindex": 0, "role": "region", "aria-label": "The network"}, drawn.svg
-    )
+    canvas = element("div", {"class": "canvas", "tabindex": 0, "role": "region", "aria-label": "The network"}, drawn)
     sections = [Part("network", "Network", canvas + legend, lead)]
-    if view.pairs:
+    if view.lanes.num_rows:
         sections.append(Part("matrix", "As a matrix", lanes_matrix(view)))
-    rows = view.figures.chains.to_pylist()
+    rows = plain_rows(view.figures.chains)
     if rows:
         sections.append(Part("chains", "Chains", _chains(view, rows)))
     return Page("Network", sections, "Network")
 
 
-def _edges(view: View) -> tuple[list[Edge], list[Node]]:
-    """Return what goes between chains, and nodes for ends of which nobody said what chain they are: one for each lane,
+def _ends(view: View) -> tuple[list[Edge], list[Node], dict[str, Weight]]:
+    """Return what goes to and from chains of which nobody said which they are, and nodes for these: one for each lane,
     or one for all of a chain where they are many."""
     edges: list[Edge] = []
-    ends: dict[str, Node] = {}
-    for pair in view.pairs:
-        figures = (pair["lanes"], pair["messages"], pair["pending"], pair["violated"])
-        if pair["source"] is not None and pair["destination"] is not None:
-            edges.append(Edge(pair["source"], pair["destination"], *figures, pair["href"]))
+    nodes: list[Node] = []
+    for pair in view.pairs.one_sided(MOST_SIDES):
+        known = pair.destination if pair.source is None else pair.source
+        which = "source" if pair.source is None else "destination"
+        assert known is not None
+        lanes = view.of_pair(pair.source, pair.destination) if pair.lanes <= MOST_ENDS else []
+        if not lanes or any(row["lane"] is None for row in lanes):
+            nodes.append(Node(f"{UNSEEN}{which}{known}", pair.href, label="not seen", seen=False))
+            edges.append(_edge(which, known, nodes[-1], pair.lanes, pair.messages, pair.pending, pair.violated))
             continue
-        which = "source" if pair["source"] is None else "destination"
-        known = pair["destination"] if which == "source" else pair["source"]
-        if known is None:
-            continue
-        own = [row for row in view.of_pair(pair["source"], pair["destination"]) if row["lane"] is not None]
-        if 0 < len(own) == pair["lanes"] <= MOST_ENDS:
-            for row in own:
-                lane = [row[each] for each in LANE]
-                end = Node(f"{UNSEEN}{which}{known}\0{row['lane']}", lane_address(lane), label=row["lane"], seen=False)
-                ends[end.name] = end
-                edges.append(_edge(which, known, end, 1, row["messages"], row["pending"], row["violated"]))
-        else:
-            end = Node(f"{UNSEEN}{which}{known}", pair["href"], label="not seen", seen=False)
-            ends[end.name] = end
-            edges.append(_edge(which, known, end, *figures))
-    return edges, [*ends.values()]
+        for row in lanes:
+            href = lane_address([row[each] for each in LANE])
+            nodes.append(Node(f"{UNSEEN}{which}{known}\0{row['lane']}", href, label=row["lane"], seen=False))
+            edges.append(_edge(which, known, nodes[-1], 1, row["messages"], row["pending"], row["violated"]))
+    ends = [edge.source if edge.source.startswith(UNSEEN) else edge.destination for edge in edges]
+    weights = {end: (edge.violated, edge.pending, edge.messages) for end, edge in zip(ends, edges, strict=True)}
+    return edges, nodes, weights
 
+
+MOST_SIDES = 40
+"""Chains whose lanes to and from chains that were not seen are drawn."""
 
 MOST_ENDS = 80
 """Lanes of a chain to chains that were not seen that are drawn each by itself."""
@@ -140,7 +144,7 @@ def lanes(view: View, asked: Asked) -> Page:
     order = _order(found, sort)
     total = len(order)
     page = min(page, max(0, (total - 1) // PAGE))
-    rows = found.take(pa.array(order[page * PAGE : (page + 1) * PAGE], pa.int64())).to_pylist()
+    rows = plain_rows(found.take(pa.array(order[page * PAGE : (page + 1) * PAGE], pa.int64())))
     body = _sorts(asked, sort) + _lane_table(view, rows) + _turns(asked, page, total)
     lead = f"{many(total, 'lane')}" + "".join(f", {which} {safe_name(value)}" for which, value in narrowed)
     return Page("Lanes", [Part("lanes", "Lanes", body, lead)], "Lanes")
@@ -228,7 +232,7 @@ def chain(view: View, asked: Asked) -> Page:
     own = asked.required("name")
     if own not in view.chains:
         raise NotFound(f"name: {name_of(own)[:80]}: no such chain")
-    rows: list[dict[str, Any]] = view.figures.chains.to_pylist()
+    rows = plain_rows(view.figures.chains)
     figures = next((row for row in rows if row["chain"] == own), {})
     shown = [
         Fact("Sent", count(figures.get("sent", 0)), many(figures.get("lanes_out", 0), "lane")),
@@ -247,7 +251,7 @@ def chain(view: View, asked: Asked) -> Page:
     for which, title in (("source", "From it"), ("destination", "To it")):
         found = view.lanes.filter(pc.fill_null(pc.equal(view.lanes[which], own), False))
         order = _order(found, "trouble")
-        rows = found.take(pa.array(order[:PAGE], pa.int64())).to_pylist()
+        rows = plain_rows(found.take(pa.array(order[:PAGE], pa.int64())))
         all_of = address("/lanes", {which: own})
         more = Markup("")
         if len(order) > PAGE and all_of is not None:

@@ -14,9 +14,9 @@ from causeway.explorer.frame import Page, Part
 from causeway.explorer.live import Head
 from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
+from causeway.ledger.typed import plain_rows
 from causeway.pipeline.ledger_search import MessageKey
-from causeway.report.matrix import Figures as MatrixFigures
-from causeway.report.matrix import folded, matrix
+from causeway.report.matrix import matrix
 from causeway.report.over_time import time_section
 from causeway.report.svg import element
 from causeway.report.tables import Cell, Column, Fact, badge, facts, shape, table
@@ -37,7 +37,7 @@ def overview(view: View, head: Head) -> Page:
         sections.append(Part("wrong", "What is wrong", wrong))
     if (charts := over_time(view.figures)) is not None:
         sections.append(charts)
-    if view.pairs:
+    if view.lanes.num_rows:
         sections.append(Part("lanes", "Lanes", lanes_matrix(view), "From which chain to which; a cell leads to it."))
     if worst := _worst(view):
         sections.append(Part("worst", "Longest", worst))
@@ -107,7 +107,7 @@ def _facts(view: View, head: Head) -> Markup:
 
 
 def _quantiles(view: View, measure: str) -> tuple[float, float, str] | None:
-    for row in view.figures.latency.to_pylist()[:64]:
+    for row in view.figures.latency.slice(0, MOST_MEASURES).to_pylist():
         if row["scope"] == "all" and row["measure"] == measure and row["unit"] == view.unit:
             return row["p50"], row["p99"], row["unit"]
     return None
@@ -189,21 +189,22 @@ MOST_MEASURES = 64
 
 
 def _columns(rows: pa.Table) -> dict[str, list[Any]]:
-    def plain(value: Any) -> Any:
-        return value.isoformat() if isinstance(value, datetime) else value
+    """Return a table over time by columns; ``begin``: where each bin begins, in ticks or seconds since 1970. Times that
+    no calendar has are None."""
+    plain = plain_rows(rows)
+    found = {name: [_text(row[name]) for row in plain] for name in rows.column_names}
+    begins = zip(rows["tick"].to_pylist(), rows["time"].cast(pa.int64()).to_pylist(), strict=True)
+    found["begin"] = [time / 1_000_000 if tick is None else tick for tick, time in begins]
+    return found
 
-    return {name: [plain(value) for value in rows[name].to_pylist()] for name in rows.column_names}
+
+def _text(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def lanes_matrix(view: View) -> Markup:
     """Return the matrix of lanes; its cells lead to them."""
-    cells = {
-        (pair["source"], pair["destination"]): MatrixFigures(
-            pair["lanes"], pair["messages"], pair["pending"], pair["violated"], 0, pair["latency"], pair["href"]
-        )
-        for pair in view.pairs
-    }
-    return matrix(folded(cells), unit=view.unit)
+    return matrix(view.pairs.cells(), unit=view.unit)
 
 
 _WHY = (
@@ -213,7 +214,7 @@ _WHY = (
 
 
 def _worst(view: View) -> Markup:
-    rows = view.figures.worst.to_pylist()
+    rows = plain_rows(view.figures.worst)
     parts = []
     for why, title in _WHY:
         own = [row for row in rows if row["why"] == why][:WORST]

@@ -18,6 +18,7 @@ from causeway.explorer.overview import finding, lane_link, link, over_time
 from causeway.explorer.reading import key_of, of_lane, unnumbered, watermarks, window
 from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
+from causeway.ledger.typed import plain_rows
 from causeway.report.svg import element
 from causeway.report.tables import Cell, Column, Fact, badge, facts, table
 from causeway.report.text import count, in_unit, name, safe_name, time_text
@@ -296,7 +297,7 @@ def _watermarks(rows: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _findings(findings: pa.Table) -> Markup:
-    rows = findings.sort_by([("verdict", "descending")]).slice(0, FINDINGS).to_pylist()
+    rows = plain_rows(findings.sort_by([("verdict", "descending")]).slice(0, FINDINGS))
     columns = [Column("check"), Column("verdict"), Column("finding")]
     cells: list[list[Cell]] = [
         [row["check"].replace("_", " "), badge(row["verdict"]), finding(row, named=False)] for row in rows

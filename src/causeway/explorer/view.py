@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.explorer.addresses import Lane, address, lane_address
+from causeway.explorer.addresses import Lane
 from causeway.explorer.live import Snapshot
+from causeway.explorer.pairs import Pairs
 from causeway.explorer.reading import last_header, of_lane, violations_by_lane
 from causeway.ledger.schema import LANE
+from causeway.ledger.typed import plain_rows
 from causeway.network.opened import OpenedLake
-
-Ends = tuple[str | None, str | None]
 
 
 class View:
@@ -63,7 +63,7 @@ class View:
 
     def lane(self, lane: Lane) -> dict[str, Any] | None:
         """Return the figures of a lane, None where there is none."""
-        found = of_lane(self.lanes, lane).to_pylist()
+        found = plain_rows(of_lane(self.lanes, lane))
         return found[0] if found else None
 
     def of_pair(self, source: str | None, destination: str | None) -> list[dict[str, Any]]:
@@ -72,55 +72,24 @@ class View:
         for name, value in (("source", source), ("destination", destination)):
             column = found[name]
             found = found.filter(pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False))
-        rows: list[dict[str, Any]] = found.to_pylist()
-        return rows
+        return plain_rows(found)
 
     @cached_property
-    def pairs(self) -> list[dict[str, Any]]:
-        """Return of each source and destination: lanes, messages, pending, violated, and the slowest 99th percentile
-        of deliveries."""
-        lanes = self.lanes
-        wanted = [
-            *(("messages", "sum"), ("pending", "sum"), ("in_flight", "sum"), ("violated", "sum")),
-            *(("delivery_p99", "max"), ("lane", "count"), ("lane", "min"), ("protocol", "min")),
-        ]
-        counted = lanes.group_by(["source", "destination"], use_threads=False).aggregate([*wanted, ([], "count_all")])
-        found = []
-        for row in counted.to_pylist():
-            only = row["count_all"] == 1
-            lane = (row["protocol_min"], row["source"], row["destination"], row["lane_min"])
-            found.append(
-                {
-                    "source": row["source"],
-                    "destination": row["destination"],
-                    "lanes": row["count_all"],
-                    "messages": row["messages_sum"] or 0,
-                    "pending": row["pending_sum"] or 0,
-                    "in_flight": row["in_flight_sum"] or 0,
-                    "violated": row["violated_sum"] or 0,
-                    "latency": row["delivery_p99_max"],
-                    "href": lane_address(lane) if only else lanes_address(row["source"], row["destination"]),
-                }
-            )
-        return found
+    def pairs(self) -> Pairs:
+        """Return the lanes by the chains between which they are."""
+        return Pairs(self.lanes)
 
     @cached_property
     def chains(self) -> list[str]:
         """Return the names of all chains: those of the lake in its order, then others that the ledger names."""
         known = [] if self.opened is None else list(self.opened.names)
-        seen = {each for pair in self.pairs for each in (pair["source"], pair["destination"]) if each is not None}
-        seen |= {chain for chain in self.figures.chains["chain"].to_pylist() if chain is not None}
-        return known + sorted(seen - {*known}, key=natural)
+        seen = {*self.pairs.weights, *self.figures.chains["chain"].to_pylist()} - {None, *known}
+        return known + sorted(seen, key=natural)
 
     @cached_property
     def last_height(self) -> int | None:
         """Return the last height that was read, None where the ledger has no heights."""
         return self.snapshot.height if self.opened is not None else last_header(self.ledger)
-
-
-def lanes_address(source: str | None, destination: str | None) -> str | None:
-    """Return the address of the list of lanes between two chains; None: not seen."""
-    return address("/lanes", {"source": source, "destination": destination})
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
@@ -129,4 +98,4 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     return [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
 
 
-__all__ = ["Ends", "View", "lanes_address", "natural"]
+__all__ = ["View", "natural"]
