@@ -119,6 +119,7 @@ def test_names_figures_and_times_are_fit_for_a_page() -> None:
         "1 tick",
     )
     assert (time_text(10.0), time_text(1e30)[:4], time_text(-1e30)[:4]) == ("t + 10 s", "9999", "0001")
+    assert in_unit(-7200.0, "seconds") == "-2.0 h"
     assert time_text("2022-08-01T21:42:36+00:00") == "2022-08-01 21:42:36 UTC"
 
 

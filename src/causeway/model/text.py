@@ -55,6 +55,8 @@ def escaped(text: str) -> str:
 
 def duration(seconds: float) -> str:
     """Return a time for people: ``2.4 s``, ``18.0 min``, ``3.1 h``, ``12.0 days``."""
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
     if seconds < 120:
         return f"{seconds:,.3f}".rstrip("0").rstrip(".") + " s"
     if seconds < 2 * 3600:

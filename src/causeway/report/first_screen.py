@@ -66,6 +66,8 @@ def about_input(data: Data) -> list[Markup]:
 def _title(data: Data, violated: Sequence[Data]) -> Markup:
     if data["verdict"] == "holds":
         return Markup("<em>Holds:</em> {}").format(_all_of(data["held"], len(data["checks"])))
+    if not data["totals"]["messages"] and not violated:
+        return Markup("<em>Nothing to examine:</em> {}").format("there are no messages")
     if not violated:
         return Markup("<em>Nothing is violated</em>, ") + plain("as far as the input shows")
     if len(violated) <= NAMED_CHECKS:
@@ -102,6 +104,8 @@ def verdict_in_words(data: Data) -> str:
         return f"violated: {', '.join(violated)}"
     if data["verdict"] == "holds":
         return f"holds: {_all_of(data['held'], len(data['checks']))}"
+    if not data["totals"]["messages"]:
+        return "nothing to examine: there are no messages"
     return "nothing is violated, as far as the input shows"
 
 
