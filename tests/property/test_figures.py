@@ -95,7 +95,7 @@ def names(row: dict[str, Any]) -> tuple[Any, ...]:
     return (*(row[name] for name in LANE), row["index"], None if row["index"] is not None else row["message_id"])
 
 
-@settings(max_examples=12)
+@settings(max_examples=9)
 @given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
 def test_what_became_of_messages_is_what_the_oracle_finds(seed: int, count: int, cut: int) -> None:
     case = case_of(seed)
@@ -119,7 +119,7 @@ def test_what_became_of_messages_is_what_the_oracle_finds(seed: int, count: int,
             assert row[f"{measure}_{unit}"] == wanted
 
 
-@settings(max_examples=12)
+@settings(max_examples=7)
 @given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
 def test_figures_are_what_the_oracle_counts(seed: int, count: int, cut: int) -> None:
     case = case_of(seed)
@@ -236,7 +236,7 @@ def compare_worst(found: Figures, every: list[Told]) -> None:
         assert shown == sorted(numbers, reverse=True)[:3]
 
 
-@settings(max_examples=5)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 2**32))
 def test_pieces_in_any_order_come_to_the_same_tables(seed: int) -> None:
     case, random = case_of(seed), Random(seed)
