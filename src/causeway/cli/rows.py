@@ -172,7 +172,10 @@ def _shaped(rows: pa.Table) -> pa.Table:
     if set(LIMBS) <= set(rows.column_names) and "amount" not in rows.column_names:
         from causeway.ledger.limbs import amount_texts
 
-        texts = amount_texts([rows[name] for name in LIMBS])
+        try:
+            texts = amount_texts([rows[name] for name in LIMBS])
+        except ValueError as error:
+            raise InvalidInput(f"amount: {error}") from None
         place = rows.column_names.index(LIMBS[0])
         rows = rows.add_column(place, "amount", pa.chunked_array([texts])).drop_columns([*LIMBS])
     for place, field in enumerate(rows.schema):
