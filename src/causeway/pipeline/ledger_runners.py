@@ -34,6 +34,10 @@ Digest = str | tuple[str, str]
 MOST_THREADS = 8
 """Threads of one process: each has some rows in memory, and they share one interpreter."""
 
+ALONE = 2
+"""So many times as many rows a thread that takes files alone has in memory: where they end tells nothing of how many
+threads there are, as what is written shall not."""
+
 TASKS_A_CORE = 3
 """So many tasks a core has on Spark at least, so that none waits long for the last ones."""
 
@@ -89,7 +93,7 @@ class InThreads:
             if progress is not None:
                 progress(count)
 
-        own = replace(job, run_bytes=job.run_bytes * threads)  # as many rows are in memory as if each had a file
+        own = replace(job, run_bytes=ALONE * job.run_bytes) if workers == 1 else job
         with _Pool(workers + 1, left.stop) as pool:
             found = [pool.submit(stage, own, left, threads, keep=True, progress=told) for _ in range(workers)]
             known = [pool.submit(digest, source) for source in digests]
