@@ -25,10 +25,12 @@ from causeway.explorer.jobs import Jobs, TooLong, TooMany
 from causeway.explorer.layout import placed, widths
 from causeway.explorer.live import Live
 from causeway.model.errors import InvalidInput
+from causeway.network.network import Network
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.web.guard import Guard
 from tests.faces.explored import HOSTILE, WAIT, hostile_ledger, looked_at, network_lake
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LANE_OF_LAKE = "/lane?protocol=ibc&source=east&destination=north&lane=1"
 MESSAGE_OF_LAKE = "/message?protocol=ibc&source=east&destination=north&lane=1&index=0"
 PAGES = [
@@ -306,3 +308,17 @@ def test_another_lake_in_the_same_place_is_shown_as_that(tmp_path: Path) -> None
         assert ask(live, "/state?chain=five").status_code == 200 and "five" in ask(live, "/network").text
     finally:
         live.close()
+
+
+def test_what_relayers_tried_is_no_rejected_request(tmp_path: Path) -> None:
+    few = {"network.executor": "in_process", "traffic.messages": "200"}
+    with Network.from_scenario(EXAMPLES / "zones.toml", few, lake=str(tmp_path / "lake")) as network:
+        network.run()
+    live = looked_at(str(tmp_path / "lake"))
+    try:
+        page = ask(live, "/").text
+        tried = live.snapshot().figures.totals["rejected"]
+    finally:
+        live.close()
+    assert tried > 0 and "none was rejected" in page
+    assert re.search(r'Requests answered</dt><dd class="figure">200<', page)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from markupsafe import Markup
 
 from causeway.explorer.addresses import address, chain_address, lane_address, message_address
@@ -87,9 +88,10 @@ def _facts(view: View, head: Head) -> Markup:
     if head.rate:
         rows.append(Fact("Messages a second", count(round(head.rate)), "over the last seconds"))
     rows.append(Fact("Messages", count(totals.get("messages", 0)), many(totals.get("lanes", 0), "lane"), href="/lanes"))
-    ended = totals.get("answered", 0) + totals.get("rejected", 0)
-    if ended:
-        rows.append(Fact("Answered", count(ended), f"{count(totals.get('rejected', 0))} of them rejected"))
+    calls = _calls(view)
+    if ended := calls.get("answered", 0) + calls.get("rejected", 0):
+        note = f"{count(calls['rejected'])} of them rejected" if calls.get("rejected") else "none was rejected"
+        rows.append(Fact("Requests answered", count(ended), note))
     elif totals.get("delivered"):
         rows.append(Fact("Delivered", count(totals["delivered"])))
     pending = totals.get("pending", 0)
@@ -100,10 +102,16 @@ def _facts(view: View, head: Head) -> Markup:
         if quantiles is not None:
             middle, high, unit = quantiles
             rows.append(Fact(f"{title}, median", in_unit(middle, unit), f"99 %: {in_unit(high, unit)}"))
-    lost = totals.get("dropped", 0) + totals.get("timed_out", 0)
-    if lost:
-        rows.append(Fact("Dropped, timed out", count(lost)))
+    if lost := calls.get("dropped", 0) + calls.get("timed_out", 0):
+        rows.append(Fact("Requests dropped, timed out", count(lost)))
     return facts(rows)
+
+
+def _calls(view: View) -> dict[str, int]:
+    """Return how many requests came to each outcome: what relayers tried, and answers themselves, are none."""
+    codes = view.figures.codes
+    own = codes.filter(pc.equal(codes["kind"], "request")).group_by("outcome").aggregate([("messages", "sum")])
+    return dict(zip(own["outcome"].to_pylist(), own["messages_sum"].to_pylist(), strict=True))
 
 
 def _quantiles(view: View, measure: str) -> tuple[float, float, str] | None:
