@@ -17,7 +17,8 @@ MOST_CHAINS = 8
 MOST_ROWS = 60
 """Chains and moments that are drawn."""
 
-MOST_WORDS = 4
+MOST_WORDS = 2
+"""Words of one place that are written; all are said by its dot."""
 
 _ROW, _TOP, _LEFT = 38, 40, 15.0
 _SENT, _CAME = ("sent", "committed"), ("received", "executed", "rejected")
