@@ -1,6 +1,8 @@
 """Protocols side by side: figures that agree with independent counts, the same traffic in every column, faults."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,6 +131,7 @@ def test_the_same_comparison_however_it_was_run(four, tmp_path, executor, reques
     overrides = {"network.partitions": "2", "network.commit_every": "3", "network.executor": f'"{executor}"'}
     if executor == "spark":
         request.getfixturevalue("spark")
+        overrides["network.master"] = '"local[2]"'
         chosen = ["ic", "xdm"]
     again = compared(written(tmp_path), tmp_path, chosen, **overrides).as_json()
     first = four[0].as_json()
@@ -238,3 +241,34 @@ def test_the_page_has_every_row(four):
         assert all(len(values) + 1 == len(line["at"]) for values in line["series"].values())
     through = data["lines"][1]["series"]
     assert all(values[-1] == 100 for values in through.values())
+
+
+CERTIFYING = """
+[[programs]]
+name = "map"
+chain = "chain-0"
+program = "certified_map"
+"""
+
+
+@pytest.mark.slow
+def test_one_that_fails_hides_no_other_and_what_ran_is_not_run_again(tmp_path):
+    path, page = written(tmp_path, SCENARIO + CERTIFYING), tmp_path / "page.html"
+    command = [sys.executable, "-m", "causeway", "compare", path, "--protocols", "ibc,ic", "--faults", "none", "--json"]
+    command += ["--lake", str(tmp_path / "lakes"), "--report", str(page)]
+    first = subprocess.run(command, capture_output=True, text=True)
+    assert (first.returncode, first.stderr) == (1, "")
+    found = json.loads(first.stdout)
+    assert (
+        'program "certified_map" certifies data, which chains of the protocol ibc' in found["columns"]["ibc"]["failed"]
+    )
+    assert found["columns"]["ic"]["calls"]["answered"] == 40
+    assert found["measured"]["columns"]["ic"]["processor_seconds"] > 0
+    assert not found["holds"]
+    assert "programs[0].program" in page.read_text()
+    again = subprocess.run([*command, "--resume"], capture_output=True, text=True)
+    assert (again.returncode, again.stderr) == (1, "")
+    assert json.loads(again.stdout) == found
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "is there already; go on with --resume" in refused.stderr

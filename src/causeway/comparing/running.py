@@ -60,7 +60,7 @@ def run_column(planned: Planned, lake: str, *, resume: bool = False) -> Ran:
     if run.returncode >= 0 and run.returncode < _WORST - 1:
         with contextlib.suppress(ValueError):
             return Ran(loads(output))
-    return Ran(None, _reason(run.returncode, errors))
+    return Ran(None, _reason(run.returncode, errors).removeprefix(f"{planned.scenario.path}: "))
 
 
 def _is_quiet() -> bool:

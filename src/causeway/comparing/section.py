@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from causeway.comparing.column import MEASURES
-from causeway.comparing.rows import MEASURED, SECONDS, rows_of
+from causeway.comparing.rows import MEASURED, SECONDS, TEXT, Row, rows_of
 
 _DRAWN = ("bytes of proofs a call", "messages a call")
 """Rows that are charts, too."""
@@ -19,7 +19,12 @@ MOST_POINTS = 240
 def section_data(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a page shows of a comparison (``Comparison.as_json``)."""
     columns = [name for name in found["protocols"] if found["columns"][name]["failed"] is None]
+    failed = {name: why for name in found["protocols"] if (why := found["columns"][name]["failed"]) is not None}
     rows = rows_of(found)
+    ran = list(columns)
+    if failed:
+        columns = list(found["protocols"])
+        rows = [Row("failed", "why", TEXT, failed), *rows]
     return {
         "title": f"{found['scenario']} under {', '.join(found['protocols'])}",
         "note": _note(found),
@@ -39,7 +44,7 @@ def section_data(found: Mapping[str, Any]) -> dict[str, Any]:
             for row in rows
             if row.what in _DRAWN or (row.group == MEASURED and row.unit == SECONDS)
         ],
-        "lines": [*_distributions(found, columns), *_backlogs(found, columns)],
+        "lines": [*_distributions(found, ran), *_backlogs(found, ran)],
         "guarantees": _guarantees(found),
         "faults": _faults(found),
     }
@@ -51,10 +56,8 @@ def _note(found: Mapping[str, Any]) -> str:
         f"The same {traffic['messages']:,} messages of users under each (digest {str(traffic['digest'])[:16]}...). "
         f"A tick is one block of each chain, {found['seconds_per_tick']:g} s."
     )
-    failed = {name: column["failed"] for name, column in found["columns"].items() if column["failed"] is not None}
-    failures = "".join(f" {name} failed: {why}." for name, why in failed.items())
-    notes = "".join(f" {name} {column['note']}." for name, column in found["columns"].items() if column.get("note"))
-    return text + failures + notes
+    with_defaults = [name for name, column in found["columns"].items() if column.get("note")]
+    return text + (f" With default options: {', '.join(with_defaults)}." if with_defaults else "")
 
 
 def _distributions(found: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str, Any]]:
