@@ -130,7 +130,7 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
 
     console, unit = results(), found.totals["unit"]
     in_ticks = ", delays in ticks" if unit == "ticks" else ""
-    said = f"{found.totals['messages']:,} messages{in_ticks}"
+    said = f"{found.totals['sent']:,} messages were sent{in_ticks}"
     console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=True)
     shown = "count" if unit == "ticks" else "seconds"
     of_all = found.latency.filter(pc.equal(found.latency["scope"], "all"))
