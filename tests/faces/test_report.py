@@ -234,6 +234,14 @@ def test_ledgers_with_hardly_anything_have_a_report(rows: str, tmp_path: Path) -
     assert words[rows] in page.replace("</em>", "")
 
 
+def test_a_comparison_is_a_section_of_a_report(tmp_path: Path) -> None:
+    row = {"what": "headers", "unit": "count", "values": [3], "better": None, "group": "Work"}
+    with cw.open(stored(tmp_path, [])) as opened:
+        data = report_data(opened, compare={"title": "t", "note": INJECTED, "columns": [TURNED], "rows": [row]})
+    page = report_page(data)
+    assert 'id="compare"' in page and "headers" in page and INJECTED not in page and "\u202e" not in page
+
+
 def test_the_command_writes_the_same_bytes_and_ends_as_an_audit(
     broken: str,
     healthy: str,
@@ -256,6 +264,8 @@ def test_the_command_writes_the_same_bytes_and_ends_as_an_audit(
     assert "mine.html: is there and no report" in capsys.readouterr().err
     assert run(["report", healthy, "--out", f"{healthy}/page.html"]) == BAD_INPUT
     assert "is inside the lake" in capsys.readouterr().err
+    assert run(["report", healthy, "--compare", "mine.html"]) == BAD_INPUT
+    assert "mine.html: is not what causeway compare --json prints" in capsys.readouterr().err
     assert run(["report", str(tmp_path / "nothing")]) == BAD_INPUT
     capsys.readouterr()
     assert run(["report", healthy, "--json"]) == OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -14,6 +14,7 @@ from causeway.cli.compiling import compile_first
 from causeway.cli.places import ledger_at, require_place, writable, write
 from causeway.cli.watch import results, waiting
 from causeway.model.errors import InvalidInput
+from causeway.model.json_text import loads
 from causeway.model.text import readable
 
 SUFFIX = ".html"
@@ -28,6 +29,14 @@ def command(
         typer.Option(
             metavar="FILE",
             help="Where to write the page; default: the name of the lake and .html, in this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Add a section: what causeway compare --json printed, as a file.",
             show_default=False,
         ),
     ] = None,
@@ -55,10 +64,11 @@ def command(
     place = out or default_place(lake)
     if not as_json:
         fit(place, lake, overwrite=overwrite)
+    compared = None if compare is None else comparison_of(compare)
     compile_first()
     keep_memory()
     with ledger_at(lake), waiting("looking at the lake"), open_place(lake) as opened:
-        data = report_data(opened)
+        data = report_data(opened, compare=compared)
     if as_json:
         print(json.dumps(data))
     else:
@@ -80,9 +90,27 @@ def write_report(lake: str, place: Path) -> str:
     return verdict_in_words(data)
 
 
+def comparison_of(file: Path) -> dict[str, Any]:
+    """Return what a comparison of protocols says, from the JSON of ``causeway compare``. Raises ``InvalidInput``."""
+    from causeway.comparing.section import section_data
+    from causeway.report.compared import compare_section
+
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"--compare {file}: cannot be read: {error.strerror}") from None
+    try:
+        found = section_data(loads(content))
+        compare_section(found)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise InvalidInput(f"--compare {file}: is not what causeway compare --json prints") from None
+    return found
+
+
 def default_place(lake: str) -> Path:
     """Return where the report of a lake is written unless it is said."""
-    return Path((lake.rstrip("/").rpartition("/")[2] or "report") + SUFFIX)
+    named = lake.rstrip("/").rpartition("/")[2]
+    return Path(f"{'report' if named in ('', '.', '..') else named}{SUFFIX}")
 
 
 def fit(place: Path, lake: str | None, *, overwrite: bool, option: str = "--out") -> None:
@@ -98,4 +126,4 @@ def fit(place: Path, lake: str | None, *, overwrite: bool, option: str = "--out"
         raise InvalidInput(f"{option} {place}: is there and no report; name another file, or add --overwrite")
 
 
-__all__ = ["command", "default_place", "fit", "write_report"]
+__all__ = ["command", "comparison_of", "default_place", "fit", "write_report"]

@@ -154,7 +154,9 @@ def faults_of(compare: Compared) -> Markup:
 def _words(table: Mapping[str, Any] | None, title: str) -> Markup:
     if not table or not table["rows"]:
         return Markup("")
-    heads = [element("th", {"scope": "col"}, plain(each)) for each in table["columns"]]
+    heads = [
+        element("th" if each else "td", {"scope": "col" if each else None}, plain(each)) for each in table["columns"]
+    ]
     body = []
     for first, *others in table["rows"]:
         cells = [element("th", {"scope": "row"}, _said(first))]

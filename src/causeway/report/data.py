@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -53,7 +54,7 @@ def report_data(opened: OpenedLedger, *, compare: Mapping[str, Any] | None = Non
     _link(checks, messages, lanes)
     return {
         "format": FORMAT,
-        "lake": opened.place.rstrip("/").rpartition("/")[2] or opened.place,
+        "lake": _named(opened.place),
         "kind": opened.kind,
         "verdict": verdict,
         "holds": verdict != VIOLATED,
@@ -73,6 +74,13 @@ def report_data(opened: OpenedLedger, *, compare: Mapping[str, Any] | None = Non
         "completeness": _completeness(opened, found),
         "compare": None if compare is None else dict(compare),
     }
+
+
+def _named(place: str) -> str:
+    """Return the last part of a path or URI."""
+    if "://" in place:
+        return place.rstrip("/").rpartition("/")[2] or place
+    return os.path.basename(os.path.abspath(place)) or place
 
 
 def _input(figures: Any, opened: OpenedLedger) -> dict[str, Any]:
