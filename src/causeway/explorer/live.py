@@ -37,6 +37,9 @@ LONGEST_PAUSE = 30.0
 SPAN = 5.0
 """The rate of messages is the mean over so many seconds."""
 
+ENDING = 3.0
+"""Seconds that threads have to end."""
+
 TRIES = 3
 
 Result = TypeVar("Result")
@@ -134,9 +137,10 @@ class Live:
         """End, and remove what was made for it."""
         self._stop.set()
         self._news.set()
+        until = time.monotonic() + ENDING
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(timeout=SPAN)
+                thread.join(timeout=max(0.0, until - time.monotonic()))
         self._watch.close()
 
     @property
