@@ -12,7 +12,7 @@ from causeway.pipeline.open_calls import BEGUN, ENDED, open_calls
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.mark.parametrize(("name", "buckets"), [("two_subnets", 1), ("tokens", 2), ("parachains", 2)])
+@pytest.mark.parametrize(("name", "buckets"), [("two_subnets", 1), ("tokens", 2)])
 def test_open_calls_are_those_that_the_query_finds(name: str, buckets: int, tmp_path: Path) -> None:
     settings = {"network.executor": "in_process", "network.partitions": str(buckets), "network.commit_every": "3"}
     path, lake = EXAMPLES / f"{name}.toml", str(tmp_path / "lake")
