@@ -503,3 +503,16 @@ def test_damaged_parquet_is_refused_whatever_byte_is_wrong(shared_folder: Path) 
         else:
             assert sum(part.taken + part.quarantine.num_rows for part in parts) == 200
     assert len(said) > 100 and all(text.startswith("f.parquet: ") and "\n" not in text for text in said)
+
+
+def test_a_kind_that_a_record_lacks_is_missing_unless_the_mapping_gives_one() -> None:
+    field = {"column": "kind", "optional": True}
+    given = {"format": "jsonl", "stated_by": "t", "events": [{}], "windows": {"by": "time"}}
+    fields: dict[str, Any] = {"protocol": {"text": "p"}, "event": {"text": "sent"}, "index": "n", "kind": field}
+    data = b'{"n": 1, "kind": "control"}\n{"n": 2}\n'
+    found = []
+    for kind in (field, {**field, "otherwise": "request"}):
+        own = MappingDocument.model_validate({**given, "fields": {**fields, "kind": kind}})
+        (taken_of,) = take_file(io.BytesIO(data), "f.jsonl", len(data), own)
+        found.append((taken_of.ledger["kind"].to_pylist(), why(taken_of)))
+    assert found == [(["control"], [(2, "missing", "kind")]), (["control", "request"], [])]

@@ -22,7 +22,7 @@ from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, QUARANTINE_SCHEMA, VALU
 from causeway.model.text import unknown
 
 _NUMBERS = ("index", "height", "position")
-_NEEDED = {"protocol", "event", "why"}
+_NEEDED = {"protocol", "kind", "event", "why"}
 
 
 @dataclass
