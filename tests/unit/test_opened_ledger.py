@@ -106,6 +106,30 @@ def test_tables_are_frames_of_the_users_session(tmp_path: Path, spark: SparkSess
         assert found.violations.arrow().equals(ledger.audit(executor="in_process").violations.arrow())
 
 
-def test_where_nothing_is_one_line_says_so(tmp_path: Path) -> None:
-    with pytest.raises(cw.InvalidInput, match="no ledger is there"):
-        cw.open(tmp_path)
+def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "packets.parquet").write_bytes(b"PAR1")
+    for wrong, text in (
+        (tmp_path, "neither a lake nor a ledger is there"),
+        (tmp_path / "nowhere", "neither a lake nor a ledger is there"),
+        (tmp_path / "packets.parquet", "a file, and a lake or a ledger is a folder; causeway ingest"),
+        ("", "must be the path or URI of a lake or a ledger"),
+        (None, "place: null: must be the path"),
+    ):
+        with pytest.raises(cw.InvalidInput, match=text):
+            cw.open(wrong)
+    place = tmp_path / "lake"
+    with Network.from_scenario(
+        EXAMPLES / "two_subnets.toml", {"network.executor": "in_process"}, lake=str(place)
+    ) as net:
+        net.run(ticks=1)
+    with cw.open(place) as opened:
+        rows = [opened.calls, opened.ledger]
+        for height in ("5", -1, True):
+            with pytest.raises(cw.InvalidInput, match=r"height: .*: must be a whole number from 0 on"):
+                opened.state("lanes", height=height)  # type: ignore[arg-type]
+    for late in (*(each.arrow for each in rows), lambda: opened.figures, opened.audit, lambda: opened.value):
+        with pytest.raises(cw.InvalidInput, match="lake: was closed; open it again"):
+            late()
+    assert "closed" in repr(opened) and "closed" in opened._repr_html_()
+    assert opened.reload() is not None and opened.calls.arrow().num_rows > 0
+    opened.close()

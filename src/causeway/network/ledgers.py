@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
+import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -19,7 +20,7 @@ from causeway.figures.where import EVERYTHING
 from causeway.ledger.schema import TABLES
 from causeway.ledger.typed import plain_rows
 from causeway.model.errors import InvalidInput
-from causeway.model.text import readable
+from causeway.model.text import readable, shown
 from causeway.network.extents import extents_of
 from causeway.network.findings import Findings
 from causeway.network.rows import Rows
@@ -28,11 +29,13 @@ from causeway.network.states import OVERVIEW_SCHEMA, States
 from causeway.network.tracing import Traced, lives, trace
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_taking import is_lake, take_lake
+from causeway.pipeline.layout import LAKE_FILE
 from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_passes import bucket_rows
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.pipeline.ledger_select import BUCKETED, selected
-from causeway.pipeline.ledger_store import Ledger, open_ledger
+from causeway.pipeline.ledger_store import LEDGER_FILE, Ledger, open_ledger
+from causeway.pipeline.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,13 +84,19 @@ class OpenedLedger(Selection):
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lake: Lake | None = None
         self._ledger = self._opened()
-        super().__init__(place, lambda: self._ledger, EVERYTHING, Counted())
+        super().__init__(place, self._as_of, EVERYTHING, Counted())
+
+    def _as_of(self) -> Ledger:
+        """Return the ledger. Raises ``InvalidInput`` after ``close`` of what is derived of a lake."""
+        if self._lake is not None and self._folder is None:
+            raise InvalidInput(f"{self.place}: was closed; open it again")
+        return self._ledger
 
     def _opened(self) -> Ledger:
         if self.kind == "ledger":
             return open_ledger(self.place)
         lake = Lake.at(self.place).identified()
-        if self._lake is None or self._lake.identity != lake.identity:
+        if self._lake is None or self._folder is None or self._lake.identity != lake.identity:
             self._lake = lake
             if self._folder is not None:
                 self._folder.cleanup()
@@ -106,12 +115,12 @@ class OpenedLedger(Selection):
     @property
     def stored(self) -> Ledger:
         """Return the stored ledger that it reads."""
-        return self._ledger
+        return self._as_of()
 
     @property
     def about(self) -> Overview:
         """Return what it is."""
-        ledger, lake = self._ledger, self._lake
+        ledger, lake = self._as_of(), self._lake
         observed = plain_rows(ledger.table("observed"))
         chains = dict.fromkeys(row["chain"] for row in observed)
         protocols, times = extents_of(ledger)
@@ -150,6 +159,8 @@ class OpenedLedger(Selection):
         """
         if self._lake is None:
             raise InvalidInput(f"{self.place}: a ledger of recorded traffic has no state; only a lake of a run has")
+        if height is not None and (type(height) is not int or height < 0):
+            raise InvalidInput(f"height: {shown(height)}: must be a whole number from 0 on")
         states = self._states
         if table is None:
             return Rows("state", OVERVIEW_SCHEMA, lambda: iter([states.overview(height, chain)]))
@@ -177,30 +188,31 @@ class OpenedLedger(Selection):
             if name not in CHECK_NAMES:
                 raise InvalidInput(f"check: {name}: must be one of {', '.join(CHECK_NAMES)}")
         if session is None and executor == "auto":
-            session = session_for(self._ledger)
-        found = audit_ledger(self._ledger, executor=executor, session=session, limit=limit)
+            session = session_for(self._as_of())
+        found = audit_ledger(self._as_of(), executor=executor, session=session, limit=limit)
         return Findings(found, {name: found.checks[name] for name in check or CHECK_NAMES})
 
     def trace(self, message: str | None = None, **narrowing: str | int | None) -> Traced:
         """Return the life of a message and of those that belong to it; as of ``network.tracing.trace``."""
-        return trace(self._ledger, message, **narrowing)
+        return trace(self._as_of(), message, **narrowing)
 
     def lives(self, messages: Sequence[MessageKey]) -> Traced:
         """Return the lives of messages that are known by their keys; as of ``network.tracing.lives``."""
-        return lives(self._ledger, messages)
+        return lives(self._as_of(), messages)
 
     def __getattr__(self, name: str) -> Rows:
         if name.startswith("_") or name not in TABLES:
             raise AttributeError(f"a ledger has no {name}; its tables are {', '.join((*TABLES, *FIGURES))}")
-        return _table(self._ledger, name)
+        return _table(self._as_of, name)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *TABLES})
 
     def close(self) -> None:
         """Remove what was made for it."""
-        if self._folder is not None:
-            self._folder.cleanup()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -211,6 +223,8 @@ class OpenedLedger(Selection):
         self.close()
 
     def _lines(self) -> list[tuple[str, str]]:
+        if self._lake is not None and self._folder is None:
+            return [("closed", "open it again")]
         about = self.about
         lines = [("protocol", _named(about.protocols)), ("chains", f"{len(about.chains)}: {_named(about.chains)}")]
         if about.heights is not None:
@@ -246,10 +260,12 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else "")
 
 
-def _table(ledger: Ledger, name: str) -> Rows:
-    """Return a stored table."""
+def _table(now: Callable[[], Ledger], name: str) -> Rows:
+    """Return a stored table. ``now``: gives the ledger, and says where it was closed."""
+    ledger = now()
 
     def parts() -> Iterator[pa.Table]:
+        now()
         if name in BUCKETED:
             yield from (ledger.rows(bucket, table=name) for bucket in range(ledger.buckets))
         else:
@@ -258,6 +274,7 @@ def _table(ledger: Ledger, name: str) -> Rows:
     def frame(session: SparkSession) -> DataFrame:
         from causeway.pipeline.stored_frames import stored_frame
 
+        now()
         return stored_frame(session, ledger, name)
 
     def choose(values: dict[str, Any]) -> Rows:
@@ -277,7 +294,16 @@ def open_place(place: Any) -> OpenedLedger:
 
     Raises ``InvalidInput`` where neither is there, ``LedgerDamaged``, ``LakeError``.
     """
-    return OpenedLedger(str(place))
+    if not isinstance(place, str | os.PathLike) or not str(place):
+        raise InvalidInput(f"place: {shown(place)}: must be the path or URI of a lake or a ledger")
+    uri = str(place)
+    if "://" not in uri and os.path.isfile(uri):
+        text = "a file, and a lake or a ledger is a folder; causeway ingest takes files of recorded traffic into one"
+        raise InvalidInput(f"{uri}: {text}")
+    storage = Storage(uri)
+    if not storage.exists(LAKE_FILE) and not storage.exists(LEDGER_FILE):
+        raise InvalidInput(f"{uri}: neither a lake nor a ledger is there (no {LAKE_FILE}, no {LEDGER_FILE})")
+    return OpenedLedger(uri)
 
 
 __all__ = ["Findings", "OpenedLedger", "Overview", "Rows", "open_place"]

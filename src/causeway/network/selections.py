@@ -91,12 +91,12 @@ class Selection:
     @property
     def messages(self) -> Rows:
         """Return a row a message (``figures.messages.MESSAGES_SCHEMA``), in the order of the ledger's buckets."""
-        return _messages("messages", self._now(), self._asked)
+        return _messages("messages", self._now, self._asked)
 
     @property
     def calls(self) -> Rows:
         """Return a row a call: a request that a chain sent, none of users; columns as of ``messages``."""
-        return _messages("calls", self._now(), self._asked.and_(Where(calls=True)))
+        return _messages("calls", self._now, self._asked.and_(Where(calls=True)))
 
     @property
     def lanes(self) -> Rows:
@@ -150,18 +150,22 @@ class Selection:
         return f"<messages of {readable(self.place)} where {self._asked}; {more}>"
 
 
-def _messages(name: str, ledger: Ledger, where: Where) -> Rows:
+def _messages(name: str, now: Callable[[], Ledger], where: Where) -> Rows:
+    ledger = now()
+
     def parts() -> Iterator[pa.Table]:
+        now()
         yield from messages_of(ledger, where, session=session_for(ledger))
 
     def frame(session: SparkSession) -> DataFrame:
         from causeway.pipeline.stored_frames import frame_by
 
+        now()
         reader = MessageReader.of(ledger, where, replies_in_all(ledger, session_for(ledger)))
         return frame_by(session, MESSAGES_SCHEMA, len(reader.buckets), lambda task: reader.rows(reader.buckets[task]))
 
     def choose(values: dict[str, Any]) -> Rows:
-        return _messages(name, ledger, where.and_(Where.of(**values)))
+        return _messages(name, now, where.and_(Where.of(**values)))
 
     return Rows(name, MESSAGES_SCHEMA, parts, None, frame, choose)
 
