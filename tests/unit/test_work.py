@@ -44,8 +44,8 @@ def test_every_hash_is_counted_once(protocol, monkeypatch):
     )
     monkeypatch.setattr(functions, "hashlib", hashes)
     monkeypatch.setattr(sections, "hashlib", hashes)
-    counted_keccak = SimpleNamespace(new=counting(called, work.KECCAK_256, keccak.new))
-    monkeypatch.setattr(functions, "keccak", counted_keccak)
+    counted_keccak = counting(called, work.KECCAK_256, keccak.new)
+    monkeypatch.setattr(functions, "_keccak", lambda: counted_keccak)
     before = work.snapshot()
     with ran(protocol) as network:
         done = work.since(before)

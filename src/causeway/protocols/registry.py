@@ -190,7 +190,8 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
         ProtocolInfo(
             name="xdm",
             title="Subspace cross-domain messaging",
-            reference="docs/decex/xdm.md of subspace/protocol-specs at f5b7bf3 (2024-04-11); autonomys/subspace at 72a5aa6f",
+            reference="docs/decex/xdm.md of subspace/protocol-specs at f5b7bf3 (2024-04-11); "
+            "autonomys/subspace at 72a5aa6f",
             kernel="causeway.protocols.xdm.kernel:XdmKernel",
             options="causeway.protocols.xdm.options:XdmOptions",
             promises="causeway.protocols.xdm.promises:promises",
@@ -225,7 +226,8 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
         ProtocolInfo(
             name="icmp",
             title="Polkadot's egress queues",
-            reference="docs/polkadot/networking/4-icmp.md of w3f/research at 055da200 (2019-11); paritytech/polkadot at 96f5dc51",
+            reference="docs/polkadot/networking/4-icmp.md of w3f/research at 055da200 (2019-11); "
+            "paritytech/polkadot at 96f5dc51",
             kernel="causeway.protocols.icmp.kernels:kernel",
             options="causeway.protocols.icmp.options:IcmpOptions",
             promises="causeway.protocols.icmp.promises:promises",
