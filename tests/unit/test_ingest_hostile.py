@@ -167,3 +167,18 @@ def test_a_piece_has_no_more_records_than_fit_in_memory(line: bytes, monkeypatch
     found = list(pieces(io.BytesIO(line * 35), b","))
     assert [record_count(piece, b",") for piece in found] == [10, 10, 10, 5]
     assert [piece.end for piece in found] == [10 * len(line), 20 * len(line), 30 * len(line), 35 * len(line)]
+
+
+@pytest.mark.parametrize("separator", [b",", None])
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_record_at_the_limit_is_too_long_wherever_pieces_end(
+    separator: bytes | None, over: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "MOST_RECORD", 60)
+    record = b"y" * (59 + over) + b"\n"
+    for before in range(0, 200, 4):
+        data = b"a,b\n" * (before // 4) + record + b"c,d\n"
+        found = list(pieces(io.BytesIO(data), separator, 100))
+        assert [piece.broken for piece in found if piece.broken] == ["too_long"] * over
+        kept = b"".join(piece.content for piece in found if not piece.broken)
+        assert kept == (data.replace(record, b"") if over else data)

@@ -176,7 +176,8 @@ def _plain_end(rest: bytes, read: bytes, separator: bytes | None) -> int:
     """Return where the last record ends of what was read, where ``rest`` stands before it and records end where lines
     do and are short; 0: perhaps they are not so."""
     whole = read.rfind(b"\n") + 1
-    if not whole or read.find(b"\n") + len(rest) > MOST_RECORD or len(read) - whole > MOST_RECORD or _has_long(read):
+    first, left = len(rest) + read.find(b"\n") + 1, len(read) - whole
+    if not whole or max(first, left) > MOST_RECORD or _has_long(read):
         return 0
     return whole if _is_plain(read, separator) and (not rest or _is_plain(rest, separator)) else 0
 
