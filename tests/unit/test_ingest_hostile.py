@@ -86,6 +86,7 @@ ROWS = st.lists(
             b'a,10,"',
             b'"a\n"x',
             b"a,11,s,\r",
+            b"\xef\xbb\xbfa,12,s,x,1",
         ]
     ),
     max_size=12,
@@ -96,6 +97,7 @@ ROWS = st.lists(
 @given(ROWS, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.booleans(), st.integers(1, 90), st.integers(1, 200))
 @example([b"a,9,s,\r,1"], b"\n", True, 3, 10)
 @example([b'"a\n"x', b"x" * 70, b'"'], b"\n", True, 7, 20)
+@example([b"a,1,s,x,5", b"\xef\xbb\xbfa,12,s,x,1"], b"\n", True, 5, 20)
 def test_csv_is_the_same_in_all_parts(rows: list[bytes], end: bytes, last: bool, chunk: int, most: int) -> None:
     data = b"\xef\xbb\xbffrom,n,what,who,at\n" + end.join(rows) + (end if last else b"")
     with pytest.MonkeyPatch.context() as patch:

@@ -64,7 +64,7 @@ def test_a_test_runs_under_each_protocol_and_shows_its_messages_where_it_fails(p
     ],
 )
 def test_a_mistake_in_the_mark_is_one_line(mark: pytest.MarkDecorator, line: str) -> None:
-    with pytest.raises(ValueError, match="^mark causeway: ") as caught:
+    with pytest.raises(ValueError, match=r"^mark causeway: ") as caught:
         asked_protocols(mark.mark)
     assert str(caught.value) == f"mark causeway: {line}"
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from causeway.audit.along import RAISING, Before, PieceKey
+from causeway.audit.arrays import Ints
 from causeway.audit.bucket import ENDED_AT_DESTINATION, ORDERED
 from causeway.audit.columns import NO_HEIGHT, NO_TIME
 from causeway.audit.delays import NEVER
@@ -39,25 +41,26 @@ class Joined(NamedTuple):
 def join(pieces: pa.Table, known: Known) -> Joined:
     """Join the pieces of all buckets (``Along.summary``), in any order."""
     lists = [name for name in pieces.column_names if name.startswith("raising_")]
-    narrow, kept = pieces.drop_columns(lists), pieces.select(lists).combine_chunks()
+    narrow, kept = pieces.drop_columns(lists).combine_chunks(), pieces.select(lists).combine_chunks()
     names, codes = lane_numbers(pieces)
     order = np.lexsort((pieces["first"].to_numpy(), codes))
     bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
     alone = np.diff(bounds) == 1
     quiet = (pieces["lead_count"].to_numpy() == 0) | np.asarray(pieces["first_received_index"].is_null())
+    alone &= quiet[order[bounds[:-1]]]
+    ends = [pieces[f"{name}_sent_{part}"].to_pylist() for name, part in _ENDS]
     joined = Joined(as_findings(None), {}, {}, {}, {}, [])
     found: list[dict[str, Any]] = []
-    first, last = pieces["first_sent_index"], pieces["last_sent_index"]
+    others = _rows_of(narrow, order[np.repeat(~alone, np.diff(bounds))])
     for number, lane in enumerate(names):
         own: Lane = (lane[0], lane[1], lane[2], lane[3])
-        rows = order[bounds[number] : bounds[number + 1]]
-        if alone[number] and quiet[rows[0]]:
-            row = int(rows[0])
-            if first[row].is_valid:
-                joined.sent[own] = SentEnds(first[row].as_py(), last[row].as_py(), _time(pieces, row))
+        rows = order[bounds[number] : bounds[number + 1]].tolist()
+        if not alone[number]:
+            found += _one_lane(own, list(islice(others, len(rows))), rows, known, joined, kept)
             continue
-        one_lane = narrow.take(pa.array(rows)).to_pylist()
-        found += _one_lane(own, one_lane, rows.tolist(), known, joined, kept)
+        first, last, time = (column[rows[0]] for column in ends)
+        if first is not None:
+            joined.sent[own] = SentEnds(first, last, int(NO_TIME) if time is None else time)
     content = {name: pa.array([row.get(name) for row in found], VIOLATIONS_SCHEMA.field(name).type) for name in _NAMES}
     return joined._replace(findings=as_findings(content))
 
@@ -65,9 +68,16 @@ def join(pieces: pa.Table, known: Known) -> Joined:
 _NAMES = VIOLATIONS_SCHEMA.names[:-1]
 
 
-def _time(pieces: pa.Table, row: int) -> int:
-    found: int | None = pieces["last_sent_time"][row].as_py()
-    return int(NO_TIME) if found is None else found
+_ENDS = (("first", "index"), ("last", "index"), ("last", "time"))
+
+
+def _rows_of(table: pa.Table, places: Ints) -> Iterator[dict[str, Any]]:
+    """Yield rows of a table, some thousands in memory at once."""
+    for begin in range(0, len(places), _AT_ONCE):
+        yield from table.take(pa.array(places[begin : begin + _AT_ONCE])).to_pylist()
+
+
+_AT_ONCE = 1 << 14
 
 
 def _one_lane(

@@ -6,6 +6,7 @@ its format has it is set aside with a reason.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -147,7 +148,8 @@ def _csv_table(
         wrong.clear()
         blank.clear()
         return pa_csv.read_csv(
-            pa.BufferReader(content),
+            # Arrow leaves out a mark where what it is given begins; the one of the file went with its header.
+            pa.BufferReader(codecs.BOM_UTF8 + content if content.startswith(codecs.BOM_UTF8) else content),
             read_options=pa_csv.ReadOptions(use_threads=False, block_size=len(content) + 1, column_names=list(names)),
             parse_options=pa_csv.ParseOptions(
                 delimiter=delimiter,
