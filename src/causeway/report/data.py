@@ -154,7 +154,7 @@ def _completeness(opened: OpenedLedger, found: Any) -> dict[str, Any]:
     chains = [vars(each) for each in chains_shown(found.audit, observed)]
     chains.sort(key=lambda each: (-each["rows"], each["chain"]))
     sides = found.audit.completeness
-    gaps = sides.filter(pc.or_(pc.greater(sides["missing"], 0), sides["one_sided"]))
+    gaps = sides.filter(pc.or_(pc.not_equal(sides["missing"], pa.scalar(0, pa.uint64())), sides["one_sided"]))
     gaps = gaps.take(pc.sort_indices(gaps, [("missing", "descending"), *((name, "ascending") for name in LANE)]))
     tallies = [name for name in sides.column_names if name.startswith("without_") or name == "unnamed"]
     quarantine = opened.quarantine.arrow()
