@@ -6,6 +6,7 @@ from pathlib import Path
 
 import causeway as cw
 from causeway.report.data import report_data
+from causeway.report.over_time import time_section
 from tests.faces.ledgers import both_ends, stored
 
 LAST_INDEX = (1 << 64) - 1
@@ -20,3 +21,17 @@ def test_a_lane_may_lack_as_many_messages_as_there_are_indices(tmp_path: Path) -
         found = report_data(opened)["completeness"]
     assert [(row["lane"], row["missing"]) for row in found["gaps"]["rows"]] == [("b", LAST_INDEX - 1), ("a", 1)]
     assert found["missing"] == LAST_INDEX
+
+
+def test_what_relayers_tried_is_told_apart_from_requests_that_failed(tmp_path: Path) -> None:
+    sent = both_ends("a", "x", "y", 0)
+    refused = {**sent[0], "event": "acknowledged", "code": 5, "time": sent[1]["time"]}
+    tried = [{**refused, "kind": "control", "index": None, "message_id": f"try-{n}", "event": "rejected"} for n in "ab"]
+    for folder, rows, said in (("own", [], False), ("tried", tried, True)):
+        (tmp_path / folder).mkdir()
+        with cw.open(stored(tmp_path / folder, [*sent, refused, *rows])) as opened:
+            data = report_data(opened)
+        section = time_section(data)
+        assert section is not None and "Rejected, timed out or dropped" in section.body
+        assert data["totals"]["rejected"] == 1 + len(rows) and data["requests"] == {"rejected": 1}
+        assert ("2 that ended so are no requests" in section.body) is said

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from markupsafe import Markup
 
 from causeway.explorer.addresses import address, chain_address, lane_address, message_address
@@ -17,6 +16,7 @@ from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
 from causeway.pipeline.ledger_search import MessageKey
+from causeway.report.data import requests_of
 from causeway.report.matrix import matrix
 from causeway.report.over_time import time_section
 from causeway.report.svg import element
@@ -88,7 +88,7 @@ def _facts(view: View, head: Head) -> Markup:
     if head.rate:
         rows.append(Fact("Messages a second", count(round(head.rate)), "over the last seconds"))
     rows.append(Fact("Messages", count(totals.get("messages", 0)), many(totals.get("lanes", 0), "lane"), href="/lanes"))
-    calls = _calls(view)
+    calls = requests_of(view.figures.codes)
     if ended := calls.get("answered", 0) + calls.get("rejected", 0):
         note = f"{count(calls['rejected'])} of them rejected" if calls.get("rejected") else "none was rejected"
         rows.append(Fact("Requests answered", count(ended), note))
@@ -105,13 +105,6 @@ def _facts(view: View, head: Head) -> Markup:
     if lost := calls.get("dropped", 0) + calls.get("timed_out", 0):
         rows.append(Fact("Requests dropped, timed out", count(lost)))
     return facts(rows)
-
-
-def _calls(view: View) -> dict[str, int]:
-    """Return how many requests came to each outcome: what relayers tried, and answers themselves, are none."""
-    codes = view.figures.codes
-    own = codes.filter(pc.equal(codes["kind"], "request")).group_by("outcome").aggregate([("messages", "sum")])
-    return dict(zip(own["outcome"].to_pylist(), own["messages_sum"].to_pylist(), strict=True))
 
 
 def _quantiles(view: View, measure: str) -> tuple[float, float, str] | None:
@@ -187,6 +180,7 @@ def over_time(figures: Figures) -> Part | None:
         "latency_over_time": _columns(figures.latency_over_time),
         "latency": [row for row in figures.latency.slice(0, MOST_MEASURES).to_pylist() if row["scope"] == "all"],
         "totals": figures.totals,
+        "requests": requests_of(figures.codes),
     }
     found = time_section(data)
     return None if found is None else Part(found.ident, found.title, found.body, found.lead)

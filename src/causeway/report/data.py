@@ -61,7 +61,7 @@ def report_data(opened: OpenedLedger, *, compare: Mapping[str, Any] | None = Non
         "held": sum(check["verdict"] == HOLDS for check in checks),
         "input": _input(figures, opened),
         "totals": _plain(figures.totals),
-        "requests": _requests(figures.codes),
+        "requests": requests_of(figures.codes),
         "checks": checks,
         "backlog": _columns(figures.backlog),
         "latency": _rows(figures.latency.filter(pc.equal(figures.latency["scope"], "all"))),
@@ -95,8 +95,8 @@ def _input(figures: Any, opened: OpenedLedger) -> dict[str, Any]:
     }
 
 
-def _requests(codes: pa.Table) -> dict[str, int]:
-    """Return how many requests came to each outcome."""
+def requests_of(codes: pa.Table) -> dict[str, int]:
+    """Return how many requests came to each outcome: what relayers tried, and answers themselves, are none."""
     rows = codes.filter(pc.equal(codes["kind"], "request")).group_by("outcome").aggregate([("messages", "sum")])
     return {
         row["outcome"]: row["messages_sum"] for row in sorted(rows.to_pylist(), key=lambda row: str(row["outcome"]))
@@ -202,4 +202,4 @@ def _text(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-__all__ = ["FORMAT", "report_data"]
+__all__ = ["FORMAT", "report_data", "requests_of"]

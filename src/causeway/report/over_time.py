@@ -46,14 +46,23 @@ def _flow_charts(data: Data) -> list[Markup]:
     moved = [Series("sent", flow["sent"], "a"), Series("received", flow["received"], "c")]
     moved = [each for each in moved if any(each.values)] or moved[:1]
     found.append(time_chart("Messages", at, moved, axis=axis, filled=True, note=_per(at, axis)))
-    failed = [
-        Series(each.replace("_", " "), flow[each], OUTCOMES[each])
-        for each in ("rejected", "refunded", "timed_out", "dropped")
-        if any(flow[each])
-    ]
+    failed = [Series(each.replace("_", " "), flow[each], OUTCOMES[each]) for each in FAILED if any(flow[each])]
     if failed:
-        found.append(time_chart("Rejected, timed out or dropped", at, failed, axis=axis, note=_per(at, axis)))
+        note = f"{_per(at, axis)}{_beside_requests(data)}"
+        found.append(time_chart("Rejected, timed out or dropped", at, failed, axis=axis, note=note))
     return found
+
+
+FAILED = ("rejected", "refunded", "timed_out", "dropped")
+
+
+def _beside_requests(data: Data) -> str:
+    """Return how many messages that failed are no requests: the tables over time count messages of every kind."""
+    others = sum(data["totals"][each] - data["requests"].get(each, 0) for each in FAILED)
+    if not others:
+        return ""
+    are = "is no request" if others == 1 else "are no requests"
+    return f" Messages of every kind: {others:,} that ended so {are}, but for instance what relayers tried."
 
 
 def _per(at: Sequence[float], axis: str) -> str:
