@@ -26,6 +26,7 @@ from causeway.pipeline.tables import LakeTables
 from tests.unit.test_figures import EXAMPLES, stored, there_and_back
 
 
+@pytest.mark.slow
 def test_who_counts_makes_no_difference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_ledger(Workload(8_000, 20), str(tmp_path / "large"), 4, 2)
     stored(tmp_path / "small", there_and_back(), [{"lane": "asks", "promise": "answered"}])
