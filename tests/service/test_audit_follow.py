@@ -363,7 +363,7 @@ def test_bad_arguments_end_in_one_line(tmp_path: Path, taken: int, capsys: pytes
         ([""], "LAKE: empty"),
         (["x" * 300], "File name too long"),
         ([str(tmp_path / "loop")], "Too many levels of symbolic links"),
-        ([str(tmp_path / "two\nlines")], r"two\nlines: no ledger is there"),
+        ([str(tmp_path / "two\nlines")], r"two\nlines: neither a lake nor a ledger is there"),
         ([place, "--out", str(tmp_path / "file")], f"--out {tmp_path / 'file'}: is no folder"),
     ):
         assert execute(["audit", *arguments], build, "causeway") == BAD_INPUT, arguments

@@ -158,6 +158,8 @@ def test_backlog_is_that_of_the_figures_and_is_drawn(cli: Run, ledger: str) -> N
         (["calls", "--overwrite"], "--overwrite: only with --parquet"),
         (["latency", "--json", "--csv"], "--json, --csv: give one of them"),
         (["backlog", "--executor", "gpu"], "executor: gpu"),
+        (["calls", "--limit", "x\x1b"], "--limit: x\\u001b: must be a valid integer (see causeway calls --help)"),
+        (["calls", "--limit", "-1"], "--limit: -1: must be greater than or equal to 0"),
     ],
     ids=lambda given: " ".join(given[:2]) if isinstance(given, list) else "",
 )
@@ -166,11 +168,16 @@ def test_what_cannot_be_asked_for_is_one_line(cli: Run, ledger: str, arguments: 
     assert (code, out, err.count("\n")) == (2, "", 1) and said.replace(":", "") in err.replace(":", "").replace('"', "")
 
 
-@pytest.mark.parametrize("command", ["calls", "latency", "backlog"])
-def test_a_place_without_a_ledger_is_bad_input(cli: Run, command: str) -> None:
-    code, out, err = cli(command, "nowhere")
-    assert (code, out) == (2, "") and "no ledger is there" in err
-    assert cli(command, "")[0] == 2
+@pytest.mark.parametrize("command", ["calls", "latency", "backlog", "ledger", "audit", "trace"])
+def test_a_place_without_a_ledger_is_bad_input(cli: Run, command: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").touch()
+    more = ["m"] if command == "trace" else []
+    for place, why in (("nowhere", "neither a lake nor a ledger is there"), ("rows.jsonl", "a file, and a lake or")):
+        code, out, err = cli(command, place, *more)
+        assert (code, out, err.count("\n")) == (2, "", 1) and err.startswith(f"causeway: {place}: {why}")
+    assert cli(command, "", *more)[0] == 2
+    if command == "audit":
+        assert "rows.jsonl: a file, and a lake" in cli(command, "rows.jsonl", "--follow")[2]
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,8 @@ def test_installing_writes_into_the_home_folder_only(cli: Run, tmp_path: Path, m
     assert written and all(path.startswith("home/") for path in written)
     place = re.search(r"are in (\S+);", err)
     assert place is not None and completion.COMPLETE in Path(place[1]).read_text()
-    assert cli("completion", "tcsh")[0] == 2
+    said = "causeway: SHELL: 'tcsh' is not one of 'bash', 'zsh', 'fish' (see causeway completion --help)\n"
+    assert cli("completion", "tcsh") == (2, "", said)
 
 
 def test_a_folder_alone_is_the_beginning_of_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

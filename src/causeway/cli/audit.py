@@ -176,7 +176,9 @@ def command(
     keep_memory()
     if follow:
         from causeway.cli.following import follow as follow_it
+        from causeway.pipeline.lake_taking import refuse_file
 
+        refuse_file(lake)
         with ledger_at(lake):
             return follow_it(
                 lake,
@@ -226,13 +228,13 @@ def _require_lake(lake: str) -> None:
 @contextmanager
 def _ledger(lake: str, progress: Callable[[int, int], None]) -> Iterator[Ledger]:
     """Give the ledger at a path or URI, of a lake that Causeway ran one that is derived from it."""
+    from causeway.pipeline.lake_taking import ledger_of, require_stored
     from causeway.pipeline.ledger_store import LEDGER_FILE, open_ledger
     from causeway.pipeline.storage import Storage
 
+    require_stored(lake)
     if Storage(lake).exists(LEDGER_FILE):
         yield open_ledger(lake)
         return
-    from causeway.pipeline.lake_taking import ledger_of
-
     with ledger_of(lake, progress=progress) as derived:
         yield derived

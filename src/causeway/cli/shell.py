@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from causeway.model.errors import InvalidInput, bad_place
-from causeway.model.text import escaped
+from causeway.model.text import escaped, shown
 
 OK = 0
 BROKEN = 1
@@ -129,7 +129,7 @@ def _execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]
 
 def _misused(error: Exception, name: str) -> int:
     """Say in one line what is wrong with the arguments; without arguments, the help has been asked for."""
-    text = " ".join(str(getattr(error, "format_message", lambda: error)()).split())
+    text = _wrong_value(error) or " ".join(str(getattr(error, "format_message", lambda: error)()).split())
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", name)
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -137,6 +137,20 @@ def _misused(error: Exception, name: str) -> int:
         return BAD_INPUT
     tell(f"{text.rstrip('.')} (see {command} --help)")
     return BAD_INPUT
+
+
+def _wrong_value(error: Exception) -> str | None:
+    """Return the line about a value that an option does not take: its name, the value, what is allowed."""
+    details = getattr(error.__cause__, "errors", None)  # of Pydantic, by which Typer reads values
+    param = getattr(error, "param", None)
+    if details is None or param is None:
+        return None
+    first = details()[0]
+    name, said = param.get_error_hint().replace("'", ""), first["msg"]
+    if first["type"] == "value_error":
+        return f"{name}: {printable(str(first['ctx']['error']))}"
+    allowed = said.removeprefix("Input should ").partition(",")[0]
+    return f"{name}: {escaped(shown(first['input']))}: must {allowed}"
 
 
 def _failed(error: Exception) -> int:

@@ -28,14 +28,12 @@ from causeway.network.selections import Counted, Selection, session_for
 from causeway.network.states import OVERVIEW_SCHEMA, States
 from causeway.network.tracing import Traced, lives, trace
 from causeway.pipeline.lake import Lake
-from causeway.pipeline.lake_taking import is_lake, take_lake
-from causeway.pipeline.layout import LAKE_FILE
+from causeway.pipeline.lake_taking import is_lake, require_stored, take_lake
 from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_passes import bucket_rows
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.pipeline.ledger_select import BUCKETED, selected
-from causeway.pipeline.ledger_store import LEDGER_FILE, Ledger, open_ledger
-from causeway.pipeline.storage import Storage
+from causeway.pipeline.ledger_store import Ledger, open_ledger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -297,12 +295,7 @@ def open_place(place: Any) -> OpenedLedger:
     if not isinstance(place, str | os.PathLike) or not str(place):
         raise InvalidInput(f"place: {shown(place)}: must be the path or URI of a lake or a ledger")
     uri = str(place)
-    if "://" not in uri and os.path.isfile(uri):
-        text = "a file, and a lake or a ledger is a folder; causeway ingest takes files of recorded traffic into one"
-        raise InvalidInput(f"{uri}: {text}")
-    storage = Storage(uri)
-    if not storage.exists(LAKE_FILE) and not storage.exists(LEDGER_FILE):
-        raise InvalidInput(f"{uri}: neither a lake nor a ledger is there (no {LAKE_FILE}, no {LEDGER_FILE})")
+    require_stored(uri)
     return OpenedLedger(uri)
 
 

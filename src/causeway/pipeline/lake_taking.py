@@ -75,6 +75,21 @@ def is_lake(uri: str) -> bool:
     return Storage(uri).exists(LAKE_FILE)
 
 
+def require_stored(uri: str) -> None:
+    """Raise ``InvalidInput`` where neither a lake nor a ledger is at a path or URI."""
+    refuse_file(uri)
+    storage = Storage(uri)
+    if not storage.exists(LAKE_FILE) and not storage.exists(LEDGER_FILE):
+        raise InvalidInput(f"{uri}: neither a lake nor a ledger is there (no {LAKE_FILE}, no {LEDGER_FILE})")
+
+
+def refuse_file(uri: str) -> None:
+    """Raise ``InvalidInput`` for the path of a file."""
+    if "://" not in uri and os.path.isfile(uri):
+        text = "a file, and a lake or a ledger is a folder; causeway ingest takes files of recorded traffic into one"
+        raise InvalidInput(f"{uri}: {text}")
+
+
 @contextmanager
 def ledger_of(uri: str, *, progress: Progress | None = None) -> Iterator[Ledger]:
     """Give the ledger at a path or URI: the stored one; of a lake that Causeway ran one that is derived from it, and is
@@ -82,6 +97,7 @@ def ledger_of(uri: str, *, progress: Progress | None = None) -> Iterator[Ledger]
 
     Raises ``InvalidInput`` where nothing is, ``LedgerDamaged``, ``LakeError``.
     """
+    require_stored(uri)
     if not is_lake(uri):
         yield open_ledger(uri)
         return
@@ -291,4 +307,7 @@ def stated_table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist(rows, texts).cast(schema)
 
 
-__all__ = ["MAPPING", "Taken", "is_lake", "ledger_of", "promises_of", "stated_table", "take_lake", "windows_of"]
+__all__ = [
+    "MAPPING", "Taken", "is_lake", "ledger_of", "promises_of", "refuse_file", "require_stored", "stated_table",
+    "take_lake", "windows_of",
+]  # fmt: skip
