@@ -7,6 +7,7 @@ from pathlib import Path
 import causeway as cw
 from causeway.report.data import report_data
 from causeway.report.over_time import time_section
+from causeway.report.shown_lanes import lanes_section
 from tests.faces.ledgers import both_ends, stored
 
 LAST_INDEX = (1 << 64) - 1
@@ -35,3 +36,12 @@ def test_what_relayers_tried_is_told_apart_from_requests_that_failed(tmp_path: P
         assert section is not None and "Rejected, timed out or dropped" in section.body
         assert data["totals"]["rejected"] == 1 + len(rows) and data["requests"] == {"rejected": 1}
         assert ("2 that ended so are no requests" in section.body) is said
+
+
+def test_a_table_of_lanes_that_scrolls_says_how_many_it_has(tmp_path: Path) -> None:
+    for lanes, said in ((8, False), (28, True)):
+        (folder := tmp_path / str(lanes)).mkdir()
+        rows = [row for number in range(lanes) for row in both_ends(str(number), "x", "y", 0)]
+        with cw.open(stored(folder, rows)) as opened:
+            section = lanes_section(report_data(opened))
+        assert section is not None and (f"The table has {lanes} rows" in section.body) is said

@@ -70,6 +70,8 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
     field = Markup("")
     if len(rows) > 8:
         field = element("input", {**box, "aria-label": "Filter the lanes that are listed"})
+        said = f"The table has {many(len(rows), 'row')}; what does not fit is reached by scrolling in it."
+        field += element("p", {"class": "note scrolls"}, said)
     rest = Markup("")
     if others["lanes"]:
         said = f"{many(others['lanes'], 'more lane')} not listed: {many(others['messages'], 'message')}, "
