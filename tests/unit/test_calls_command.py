@@ -6,9 +6,11 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -16,6 +18,7 @@ from rich.console import Console
 import causeway as cw
 from causeway.cli import plots
 from causeway.cli.calls import threshold_of
+from causeway.cli.rows import show_rows
 from causeway.ledger.order import sorted_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, PROMISES_SCHEMA
 from causeway.model.errors import InvalidInput
@@ -117,6 +120,12 @@ def test_people_see_what_became_of_calls_and_the_worst(cli: Run, ledger: str) ->
     code, out, _ = cli("calls", ledger, "--list", "--limit", 2)
     assert code == 0 and out.split()[:4] == ["outcome", "took", "sent", "at"] and "more: --limit N lists" in out
     assert cli("calls", ledger, "--lane", "none", "--list")[1] == "no calls\n"
+    assert "1 call over 1 lane\n" in cli("calls", ledger, "--outcome", "rejected", "--lane", "west")[1]
+
+
+def test_only_all_is_a_hundred_percent_and_only_none_is_zero() -> None:
+    shares = [plots.percent(count, 11_417) for count in (11_417, 11_416, 5_708, 1, 0)]
+    assert shares == ["100.0 %", ">99.9 %", "50.0 %", "<0.1 %", "0.0 %"]
 
 
 def test_latency_is_that_of_the_figures(cli: Run, ledger: str) -> None:
@@ -203,3 +212,13 @@ def test_a_plot_has_a_column_a_value_and_the_largest_where_there_are_more() -> N
     plots.over_time(console, "t", [0, 4, 8], "0", "2", "count")
     drawn = [line.partition("┤")[2] for line in console.file.getvalue().splitlines()[1:-1]]  # type: ignore[attr-defined]
     assert drawn[0] == " " * 10 + "█" * 5 and drawn[-1] == " " * 5 + "█" * 10 and len(drawn) == plots.HEIGHT
+    plots.over_time(console, "t", [1.0, 3_652_059 * 86_400.0], "0", "2", "seconds")
+    axes = {line.index("┤") for line in console.file.getvalue().splitlines()[-plots.HEIGHT - 1 : -1]}  # type: ignore[attr-defined]
+    assert len(axes) == 1, "the axis stands straight beside a long label"
+
+
+def test_years_have_four_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    time = datetime(1, 1, 1, tzinfo=UTC)
+    show_rows(Console(width=80), pa.table({"time": pa.array([time], pa.timestamp("us", "UTC"))}))
+    assert capsys.readouterr().out.split() == ["time", "0001-01-01", "00:00:00"]
+    assert plots.span([{"axis": "time", "time": time}]) == ("0001-01-01 00:00", "0001-01-01 00:00")

@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from causeway.cli import main
 from causeway.cli.run import execute
 from causeway.comparing.column import Column, column, guarantees_of
 from causeway.comparing.comparison import Comparison
@@ -272,3 +273,9 @@ def test_one_that_fails_hides_no_other_and_what_ran_is_not_run_again(tmp_path):
     refused = subprocess.run(command, capture_output=True, text=True)
     assert refused.returncode == 2
     assert "is there already; go on with --resume" in refused.stderr
+
+
+def test_an_empty_list_of_protocols_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "nowhere.toml", "--protocols", ""])
+    assert capsys.readouterr().err.startswith("causeway: --protocols: names none; allowed: ")

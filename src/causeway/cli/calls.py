@@ -238,6 +238,10 @@ def _for_people(rows: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def _show(lake: str, found: Figures) -> None:
     from rich.markup import escape
     from rich.table import Table
@@ -251,9 +255,8 @@ def _show(lake: str, found: Figures) -> None:
 
     console, totals = results(), found.totals
     count = totals["messages"]
-    console.print(
-        f"[bold]{escape(name_of(lake))}[/bold]: {count:,} calls over {totals['lanes']:,} lanes", soft_wrap=True
-    )
+    said = f"{_counted(count, 'call')} over {_counted(totals['lanes'], 'lane')}"
+    console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=True)
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for side in ("left", "right", "right", "left"):
         table.add_column(justify="right" if side == "right" else "left", no_wrap=True)
@@ -261,7 +264,7 @@ def _show(lake: str, found: Figures) -> None:
         many = totals[ended]
         if many:
             bar = f"[cyan]{plots.share(many, count, 30)}[/cyan]"
-            table.add_row(f"  {ended.replace('_', ' ')}", f"{many:,}", f"{100 * many / count:.1f} %", bar)
+            table.add_row(f"  {ended.replace('_', ' ')}", f"{many:,}", plots.percent(many, count), bar)
     console.print(table)
     reasons = [row for row in plain_rows(found.codes.slice(0, 50)) if row["outcome"] not in ("answered", "pending")]
     reasons = [row for row in reasons if row["detail"] or row["code"]][:NAMED]

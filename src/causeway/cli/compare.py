@@ -34,8 +34,8 @@ _FAULTS = (AUTO, OWN, SAMPLE, NONE)
 def command(
     scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).", show_default=False)],
     protocols: Annotated[
-        str, typer.Option(metavar="NAMES", help="Protocols, separated by commas.", show_default="all")
-    ] = "",
+        str | None, typer.Option(metavar="NAMES", help="Protocols, separated by commas.", show_default="all")
+    ] = None,
     lake: Annotated[
         str | None,
         typer.Option(
@@ -102,7 +102,7 @@ def command(
         fit(report, lake, overwrite=overwrite, option="--report")
         if not report.absolute().parent.is_dir():
             raise InvalidInput(f"--report {report}: cannot be written: its folder is not there")
-    chosen = [name.strip() for name in protocols.split(",") if name.strip()] if protocols else names()
+    chosen = names() if protocols is None else [name.strip() for name in protocols.split(",") if name.strip()]
     planned = plan(scenario, chosen, overrides)
     with _folder(lake) as folder, Interrupts():
         try:

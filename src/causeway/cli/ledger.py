@@ -265,7 +265,12 @@ def condition_of(given: Mapping[str, Any], table: str) -> Condition:
         bound = time_of(option, values) if isinstance(values, str) else values
         before = found.get(column, Between())
         first = option.startswith("--from")
-        found[column] = Between(bound if first else before.first, before.last if first else bound)
+        least: Any = bound if first else before.first
+        most: Any = before.last if first else bound
+        if least is not None and most is not None and least > most:
+            begins = option.replace("--to", "--from")
+            raise InvalidInput(f"{begins} {given[begins]}: is after {option} {values}: no row is between them")
+        found[column] = Between(least, most)
     return found
 
 

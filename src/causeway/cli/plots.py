@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -29,16 +30,17 @@ def over_time(console: Console, title: str, values: Sequence[float | None], firs
     ``first``, ``last``: where the time begins and ends; ``unit``: ``count``, ``ticks`` or ``seconds``. Where there are
     more values than columns, a column is the largest of its values; None: there is none.
     """
-    room = max(min(console.width, WIDEST) - _LABEL - 2, 10)
-    columns = columns_of(values, room)
-    most = max((value for value in columns if value is not None), default=0.0)
+    most = max((value for value in values if value is not None), default=0.0)
+    highest = amount(most, unit)
+    beside = max(_LABEL, cell_len(highest))
+    columns = columns_of(values, max(min(console.width, WIDEST) - beside - 2, 10))
     console.print(f"[bold]{escape(title)}[/bold]")
     for line in range(HEIGHT, 0, -1):
-        label = amount(most, unit) if line == HEIGHT else "0" if line == 1 else ""
+        label = highest if line == HEIGHT else "0" if line == 1 else ""
         bars = "".join(_cell(value, most, line) for value in columns)
-        console.print(Text(f"{label:>{_LABEL}} ┤", style="dim").append(bars.rstrip(), style="cyan"))
+        console.print(Text(f"{label:>{beside}} ┤", style="dim").append(bars.rstrip(), style="cyan"))
     begins = f"{first:<{max(len(columns) - len(last), 1)}}" if len(columns) > len(first) + len(last) else f"{first} to "
-    console.print(Text(f"{'':>{_LABEL}}  {begins}{last}", style="dim"))
+    console.print(Text(f"{'':>{beside}}  {begins}{last}", style="dim"))
 
 
 def columns_of(values: Sequence[float | None], room: int) -> list[float | None]:
@@ -79,6 +81,14 @@ def share(count: int, total: int, width: int = 40) -> str:
     return "█" * max(1, round(width * count / total))
 
 
+def percent(count: int, total: int) -> str:
+    """Return a share of a whole; only all of it is 100.0 %, and only none of it 0.0 %."""
+    text = f"{100 * count / total:.1f}"
+    if text == "100.0" and count < total:
+        return ">99.9 %"
+    return "<0.1 %" if text == "0.0" and count else f"{text} %"
+
+
 def span(bins: Sequence[dict[str, Any]]) -> tuple[str, str]:
     """Return where bins over time begin and end, for people."""
     begin, end = bins[0], bins[-1]
@@ -88,7 +98,7 @@ def span(bins: Sequence[dict[str, Any]]) -> tuple[str, str]:
 
 
 def _time(time: datetime | None) -> str:
-    return "?" if time is None else time.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+    return "?" if time is None else time.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "minutes")
 
 
-__all__ = ["amount", "columns_of", "over_time", "share", "span"]
+__all__ = ["amount", "columns_of", "over_time", "percent", "share", "span"]

@@ -285,7 +285,7 @@ def _text(name: str, value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, datetime):
-        text = value.strftime("%Y-%m-%d %H:%M:%S")
+        text = value.replace(microsecond=0, tzinfo=None).isoformat(" ")
         return f"{text}.{value.microsecond // 1000:03}" if value.microsecond else text
     if isinstance(value, bool):
         return str(value).lower()

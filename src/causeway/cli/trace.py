@@ -187,5 +187,5 @@ def _because(step: Step) -> str:
 def _time(time: datetime | None) -> str:
     if time is None:
         return ""
-    text = time.strftime("%Y-%m-%d %H:%M:%S")
+    text = time.replace(microsecond=0, tzinfo=None).isoformat(" ")
     return f"{text}.{time.microsecond // 1000:03}" if time.microsecond else text
