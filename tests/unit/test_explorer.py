@@ -29,6 +29,7 @@ from causeway.network.network import Network
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.web.guard import Guard
 from tests.faces.explored import HOSTILE, WAIT, hostile_ledger, looked_at, network_lake
+from tests.faces.ledgers import both_ends, stored
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LANE_OF_LAKE = "/lane?protocol=ibc&source=east&destination=north&lane=1"
@@ -322,3 +323,15 @@ def test_what_relayers_tried_is_no_rejected_request(tmp_path: Path) -> None:
         live.close()
     assert tried > 0 and "none was rejected" in page
     assert re.search(r'Requests answered</dt><dd class="figure">200<', page)
+
+
+def test_a_message_that_the_input_lacks_leads_to_its_place_in_the_lane(tmp_path: Path) -> None:
+    rows = [row for index in (0, 3) for row in both_ends("a", "x", "y", index)]
+    live = looked_at(stored(tmp_path, rows, promises=[{"promise": "numbered", "protocol": "bridge"}]))
+    try:
+        page = ask(live, "/findings?check=gaps").text
+        [path] = {each.replace("&amp;", "&") for each in re.findall(r'Message <a href="([^"]+)"', page)}
+        answer = ask(live, path)
+    finally:
+        live.close()
+    assert answer.status_code == 200 and "1: not seen" in answer.text

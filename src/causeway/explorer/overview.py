@@ -145,7 +145,11 @@ def finding(row: dict[str, Any], *, named: bool = True) -> Markup:
         parts.append(link(f"Block {row['height'] or 0:,}", address("/height", {"n": row["height"]})))
         parts.append(Markup(" of ") + link(row["chain"], chain_address(row["chain"])))
     elif number is not None:
-        target = lane_address(lane) if row["check"] == "watermarks" else message_address(key)
+        target = message_address(key)
+        if row["check"] == "watermarks":
+            target = lane_address(lane)
+        elif row["check"] == "gaps":  # such a message has no rows, so no page of its own
+            target = lane_address(lane, **{"from": row["index"]})
         parts.append(Markup("Watermark " if row["check"] == "watermarks" else "Message ") + link(number, target))
         if named and (row["lane"] is not None or row["source"] is not None):
             parts.append(Markup(" of ") + lane_link(lane))
