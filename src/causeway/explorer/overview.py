@@ -148,7 +148,7 @@ def finding(row: dict[str, Any], *, named: bool = True) -> Markup:
         target = message_address(key)
         if row["check"] == "watermarks":
             target = lane_address(lane)
-        elif row["check"] == "gaps":  # such a message has no rows, so no page of its own
+        elif row["check"] == "gaps":  # of a run of messages: the first may have no rows, so no page
             target = lane_address(lane, **{"from": row["index"]})
         parts.append(Markup("Watermark " if row["check"] == "watermarks" else "Message ") + link(number, target))
         if named and (row["lane"] is not None or row["source"] is not None):
