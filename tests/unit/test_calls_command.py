@@ -177,6 +177,18 @@ def test_what_cannot_be_asked_for_is_one_line(cli: Run, ledger: str, arguments: 
     assert (code, out, err.count("\n")) == (2, "", 1) and said.replace(":", "") in err.replace(":", "").replace('"', "")
 
 
+@pytest.mark.parametrize("command", ["calls", "calls --list", "calls --json", "latency", "backlog"])
+def test_a_lane_or_chain_that_nothing_names_is_said(cli: Run, ledger: str, command: str) -> None:
+    name, *more = command.split()
+    code, _, err = cli(name, ledger, *more, "--lane", "eastt", "--source", "b", "--source", "n\x1bo")
+    assert code == 0
+    assert err.splitlines() == [
+        'causeway: --source: "n\\u001bo": no such source of a message; there are 3: a, b, evil\\x1b[31m',
+        'causeway: --lane: "eastt": no such lane; did you mean east?',
+    ]
+    assert cli(name, ledger, *more, "--lane", "east", "--source", "b")[2] == "", "both are there, though not together"
+
+
 @pytest.mark.parametrize("command", ["calls", "latency", "backlog", "ledger", "audit", "trace"])
 def test_a_place_without_a_ledger_is_bad_input(cli: Run, command: str, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").touch()

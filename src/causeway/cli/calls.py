@@ -140,9 +140,8 @@ def command(
     most = SHOWN if people and limit is None and slowest is None else limit
     with counting.opened(lake) as (ledger, _):
         from causeway.figures.messages import MESSAGES_SCHEMA
-        from causeway.pipeline.ledger_figures import messages_of
 
-        rows: Iterable[pa.Table] = messages_of(ledger, where)
+        rows: Iterable[pa.Table] = counting.messages(ledger, where)
         if threshold is not None:
             rows = _slower(rows, *threshold)
         if slowest is not None:

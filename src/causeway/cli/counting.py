@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causeway.cli import completion
+from causeway.cli import completion, shell
 from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ FILTERS, OUTPUT, HOW = "Which messages", "Output", "How"
 
 LANES = 10
 """Lanes that a person sees where no other number is asked for."""
+
+
+_MOST_SAID = 500
+"""Characters of a line about names, which come from strangers."""
 
 
 def _outcomes() -> list[str]:
@@ -115,7 +119,40 @@ def figures(lake: str, where: Where, executor: str, master: str, worst: int = 0)
     from causeway.pipeline.ledger_figures import figures_of
 
     with opened(lake) as (ledger, progress):
-        return figures_of(ledger, where=where, executor=executor, master=master, worst=max(worst, 1), progress=progress)
+        found = figures_of(
+            ledger, where=where, executor=executor, master=master, worst=max(worst, 1), progress=progress
+        )
+        if not found.totals["messages"]:
+            tell_unknown(ledger, where)
+    return found
+
+
+def messages(ledger: Ledger, where: Where) -> Iterator[pa.Table]:
+    """Yield the messages asked for; where there are none, say which names of lanes there are not."""
+    from causeway.pipeline.ledger_figures import messages_of
+
+    none = True
+    for part in messages_of(ledger, where):
+        none &= not part.num_rows
+        yield part
+    if none:
+        tell_unknown(ledger, where)
+
+
+def tell_unknown(ledger: Ledger, where: Where) -> None:
+    """Say of each chain and lane asked for that no row of the ledger names."""
+    from causeway.model.text import escaped, start_of, unknown
+
+    known: dict[str, set[str]] = {name: set() for name in where.lanes}
+    for bucket in range(ledger.buckets) if known else ():
+        rows = ledger.rows(bucket, [*known])
+        for name, names in known.items():
+            names |= {*rows[name].unique().to_pylist()} - {None}
+    for name, names in known.items():
+        for value in where.lanes[name]:
+            if value not in names:
+                kind = "lane" if name == "lane" else f"{name} of a message"
+                shell.tell(f"--{name}: {start_of(escaped(unknown(kind, value, sorted(names))), _MOST_SAID)}")
 
 
 def largest(rows: pa.Table, order: Sequence[tuple[str, str]], limit: int | None) -> pa.Table:
@@ -132,4 +169,4 @@ def largest(rows: pa.Table, order: Sequence[tuple[str, str]], limit: int | None)
     return rows.take(found if limit is None else found[:limit])
 
 
-__all__ = ["LANES", "figures", "largest", "opened", "where_of"]
+__all__ = ["LANES", "figures", "largest", "messages", "opened", "tell_unknown", "where_of"]
