@@ -366,3 +366,13 @@ def test_the_order_in_which_rows_are_given_makes_no_difference() -> None:
         found = audit_rows(table(order, LEDGER_SCHEMA), *given)
         assert said(found, "exactly_once") == [("violated", "sent_again", 1, 1)]
         assert said(found, "conservation") == [("violated", "more_received", 1, 3)]
+
+
+def test_of_one_message_the_same_rows_are_named_however_many_may_be() -> None:
+    rows = [happened(5, "sent", 100)]
+    places = ((110, {}), (120, {"height": None}), (130, {}), (140, {"chain": "a"}), (150, {"height": None}))
+    rows += [happened(5, "received", at, **known) for at, known in places]
+    every = said(audited(rows), "exactly_once")
+    assert len(every) == 4
+    for limit in (1, 2, 3):
+        assert said(audited(rows, limit=limit), "exactly_once") == every[:limit]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.audit.along import Along, Before, PieceKey, lane_columns
 from causeway.audit.answering import replies_in
@@ -21,6 +22,7 @@ from causeway.audit.conserving import conservation
 from causeway.audit.findings import VIOLATIONS_SCHEMA, Checked, Finding, as_findings
 from causeway.audit.known import UNDECIDED, Known
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
+from causeway.audit.stated_rows import SHOWN_BY, plain_texts
 from causeway.audit.value import BACKING_SCHEMA, FEES_SCHEMA, Paid, all_fees, find, paid_in, settled
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, Event
 
@@ -168,6 +170,7 @@ def _too_many(columns: Columns, finding: Finding) -> bool:
 def _named(columns: Columns, found: list[Finding], limit: int) -> pa.Table:
     """Return findings as a table, so many of each lane and reason."""
     picked = []
+    found = [_as_shown(columns, finding, limit) for finding in found]
     for finding in found:
         most = WAITING if finding.reason == UNDECIDED else limit
         first, worst = chosen(columns.lane[finding.rows], finding.magnitude, most)
@@ -193,6 +196,27 @@ def _named(columns: Columns, found: list[Finding], limit: int) -> pa.Table:
         content["unit"] = pa.array([finding.unit] * count, pa.string())
         tables.append(as_findings(content))
     return pa.concat_tables(tables)
+
+
+def _as_shown(columns: Columns, finding: Finding, limit: int) -> Finding:
+    """Return a finding of more rows than may be named with those of one message in the order in which they are shown
+    (``SHOWN_BY``), so that the first are the same however a ledger is cut into runs."""
+    rows, lane = finding.rows, columns.lane[finding.rows]
+    if finding.from_index is not None or np.bincount(lane).max() <= limit:
+        return finding
+    message = columns.message[rows]
+    same = np.zeros(len(rows), bool)
+    same[1:] = (message[1:] == message[:-1]) & (np.bincount(lane)[lane[1:]] > limit)
+    same[:-1] |= same[1:]
+    tied = np.flatnonzero(same)
+    if not len(tied):
+        return finding
+    named = columns.rows.take(SHOWN_BY[1:], rows[tied])
+    keys = pa.table({"message": pa.array(message[tied]), **{name: plain_texts(named[name]) for name in SHOWN_BY[1:]}})
+    order = np.arange(len(rows))
+    order[tied] = tied[pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()]
+    magnitude = None if finding.magnitude is None else finding.magnitude[order]
+    return finding._replace(rows=rows[order], magnitude=magnitude)
 
 
 def _counts(columns: Columns, found: list[Finding]) -> pa.Table:

@@ -82,7 +82,7 @@ def _as_shown(found: Found, rows: pa.Table, lanes: Array) -> Found:
     many buckets they come."""
     named = rows.take(pa.array(found.rows))
     shown = [name for name in SHOWN_BY if name in named.column_names]
-    keys = pa.table({"lane": pa.array(lanes), **{name: _texts(named[name]) for name in shown}})
+    keys = pa.table({"lane": pa.array(lanes), **{name: plain_texts(named[name]) for name in shown}})
     order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
     magnitude = None if found.magnitude is None else found.magnitude[order]
     instead = {name: values.take(pa.array(order)) for name, values in (found.instead or {}).items()}
@@ -108,7 +108,7 @@ def _lane_runs(rows: pa.Table, of: Array) -> Array:
 def _counts(check: str, verdict: str, reason: str, rows: pa.Table, at: Array, many: Array) -> pa.Table:
     names = {"check": check, "verdict": verdict, "reason": reason}
     content = {name: pa.array([text] * len(at), pa.string()) for name, text in names.items()}
-    content |= {name: _texts(rows[name].take(pa.array(at))) for name in LANE}
+    content |= {name: plain_texts(rows[name].take(pa.array(at))) for name in LANE}
     return pa.table(content | {"count": pa.array(many.astype(np.int64))}, COUNTS_SCHEMA)
 
 
@@ -118,7 +118,7 @@ def _table(check: str, rows: pa.Table, found: Found, named: Array) -> pa.Table:
     content = {}
     for name in VIOLATIONS_SCHEMA.names[:-1]:
         if name in taken.column_names and (found.placed or name not in ("stated_by", "source_file", "source_row")):
-            content[name] = _texts(taken[name])
+            content[name] = plain_texts(taken[name])
         else:
             content[name] = pa.nulls(count)
     texts = {"check": check, "verdict": found.verdict, "reason": found.reason}
@@ -131,13 +131,14 @@ def _table(check: str, rows: pa.Table, found: Found, named: Array) -> pa.Table:
     return as_findings(content)
 
 
-def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def plain_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column with texts in the place of codes."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
 def numbers_of(*columns: pa.ChunkedArray) -> list[Array]:
     """Return a number for each text of several columns, equal where the texts are; -1 where it is null."""
-    arrays = [_texts(column).combine_chunks().cast(pa.large_string()) for column in columns]
+    arrays = [plain_texts(column).combine_chunks().cast(pa.large_string()) for column in columns]
     whole = pa.concat_arrays(arrays)
     data, offsets = slices_of(whole)
     numbers = distinct_slices(data, np.ascontiguousarray(offsets[:-1]), np.ascontiguousarray(offsets[1:]))[0]
@@ -151,7 +152,7 @@ def taken_back(rows: pa.Table) -> Bools:
     status = rows["status"]
     if status.null_count == rows.num_rows:
         return np.zeros(rows.num_rows, dtype=bool)
-    return np.asarray(pc.fill_null(pc.equal(_texts(status), REVERTED), False))
+    return np.asarray(pc.fill_null(pc.equal(plain_texts(status), REVERTED), False))
 
 
 def that_count(back: Bools, about: Sequence[Array], turns: Sequence[Array]) -> Bools:
@@ -179,6 +180,7 @@ __all__ = [
     "examined",
     "looked",
     "numbers_of",
+    "plain_texts",
     "taken_back",
     "that_count",
 ]
