@@ -36,7 +36,10 @@ from causeway.pipeline.lake import Lake
 
 ROOT = Path(__file__).parents[2]
 
-OWN = ("seconds", "setup_seconds", "summary_seconds", "messages_per_second", "peak_memory_bytes", "lake")
+OWN = (
+    *("seconds", "setup_seconds", "summary_seconds", "processor_seconds", "messages_per_second", "peak_memory_bytes"),
+    "lake",
+)
 """What a command says of itself alone, and not of the network."""
 
 LOGS = ("headers", "outbound", "events", "collected")
