@@ -370,7 +370,13 @@ def test_the_order_in_which_rows_are_given_makes_no_difference() -> None:
 
 def test_of_one_message_the_same_rows_are_named_however_many_may_be() -> None:
     rows = [happened(5, "sent", 100)]
-    places = ((110, {}), (120, {"height": None}), (130, {}), (140, {"chain": "a"}), (150, {"height": None}))
+    places: tuple[tuple[int, Row], ...] = (
+        (110, {}),
+        (120, {"height": None}),
+        (130, {}),
+        (140, {"chain": "a"}),
+        (150, {"height": None}),
+    )
     rows += [happened(5, "received", at, **known) for at, known in places]
     every = said(audited(rows), "exactly_once")
     assert len(every) == 4

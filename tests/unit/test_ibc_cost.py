@@ -21,7 +21,7 @@ from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.proofs.hashing import engines, functions
 from causeway.protocols import sections
 from causeway.protocols.contract import Tick
-from causeway.protocols.ibc import entries, leaves
+from causeway.protocols.ibc import leaves
 from causeway.protocols.ibc.state import LastStore, State
 from tests import counting
 from tests.unit.ibc_network import Network, Placed
@@ -60,7 +60,7 @@ def play(net: Network, blocks: int, spokes: Sequence[int] = range(SPOKES)) -> No
 def counted() -> Iterator[Counter[str]]:
     """Count hashes and the bytes of them, and rows that frames gather and join and buffers of leaves take."""
     one_by_one = patch.object(engines, "engine_for", lambda function, count: None)
-    with one_by_one, counting.counted((functions, entries, sections), (leaves.Held, "of", "rows")) as found:
+    with one_by_one, counting.counted((functions, sections), (leaves.Held, "of", "rows")) as found:
         yield found
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.ingress_call import encode_calls
+from causeway.proofs.hashing import functions
 from causeway.protocols import sections
 from causeway.protocols.contract import Tick
-from causeway.protocols.ic import commitment
 from causeway.protocols.sections import LastHashed
 from tests.counting import counted
 from tests.property.ic_harness import Call, KernelRun, Scenario
@@ -44,7 +44,7 @@ def last_round(run: KernelRun, rounds: int) -> Counter[str]:
     """What the last of some rounds costs."""
     for tick in range(run.tick + 1, rounds):
         run.round(Tick(tick, tick))
-    with counted((sections, commitment)) as found:
+    with counted((sections, functions)) as found:
         run.round(Tick(rounds, rounds))
     return found
 
