@@ -28,6 +28,7 @@ from causeway.pipeline import (
     followed_answers,
     followed_rows,
     followed_stated,
+    kept_buckets,
     ledger_following,
     ledger_upkeep,
     ledger_watch,
@@ -106,9 +107,8 @@ def test_each_look_shows_what_an_audit_of_all_shows(seed: int, tmp_path: Path, m
         monkeypatch.setattr(module, name, value)
     few_at_a_time = seed % 2
     if few_at_a_time:
-        for module in (followed_rows, followed_stated):
-            monkeypatch.setattr(module, "ROWS_AGAIN", 1)
-            monkeypatch.setattr(module, "SHARE_AGAIN", 1 << 40)
+        monkeypatch.setattr(kept_buckets, "ROWS_AGAIN", 1)
+        monkeypatch.setattr(kept_buckets, "SHARE_AGAIN", 1 << 40)
     case = by_chance(random)
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
     left = random.sample(range(len(case.rows)), len(case.rows))

@@ -28,7 +28,7 @@ from causeway.ledger.schema import LEDGER_SCHEMA, VALUE_SCHEMA
 from causeway.model.errors import CausewayError
 from causeway.pipeline.bucket_runs import NAME, RECENT, BucketRuns, Rows, run_of
 from causeway.pipeline.followed_files import added_files, commits_since, files_of, split_rows
-from causeway.pipeline.kept_buckets import ROWS_AGAIN, SHARE_AGAIN, Failed, later
+from causeway.pipeline.kept_buckets import Failed, KeptBuckets, later
 from causeway.pipeline.ledger_commits import LedgerCommit
 from causeway.pipeline.ledger_parts import bucket_parts, rows_in_runs
 from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger, StoredFile
@@ -70,7 +70,7 @@ class _Bucket:
 
 
 @dataclass
-class FollowedRows:
+class FollowedRows(KeptBuckets[Held]):
     """What the runs of all buckets show. ``limit``: how many findings of a lane, check and reason are named;
     ``is_open``: whether other windows could change what a run shows."""
 
@@ -102,11 +102,7 @@ class FollowedRows:
         self._ledger, self._serial, self._again, self._new = ledger, serial, {}, {}
         for bucket in range(ledger.buckets):
             files = files_of(ledger, bucket)
-            state, failed = self._states.get(bucket), self.failed.get(bucket)
-            key = tuple(sorted(path for path in files))
-            if failed is not None and failed.key != key:
-                del self.failed[bucket]
-                failed = None
+            state, failed = self._states.get(bucket), self._failed_with(bucket, files)
             if not files and not self._waiting.get(bucket):
                 self._states.pop(bucket, None)
                 self.held.pop(bucket, None)
@@ -128,7 +124,8 @@ class FollowedRows:
                 some = {run for run, held in runs.items() if any(changed(each) for each in _shown(held))}
                 if some and bucket not in self.failed:
                     self._again.setdefault(bucket, set()).update(some)
-        self._choose_behind()
+        for bucket, run in self._some_behind():
+            self._again.setdefault(bucket, set()).add(run)
         self.rows = {bucket: self._rows_to_see(ledger, bucket) for bucket in self._again}
 
     def run(self, parallel: Parallel, known: Known, done: Callable[[int], None]) -> dict[tuple[int, int], Passed]:
@@ -192,40 +189,7 @@ class FollowedRows:
         key = () if self._ledger is None else tuple(sorted(files_of(self._ledger, bucket)))
         self.failed[bucket] = later(self.failed.get(bucket), key, str(error))
 
-    def behind(self) -> set[int]:
-        """Return the buckets of which something was judged with earlier windows that have a part in it."""
-        return {bucket for _, bucket, _ in self._behind()}
-
-    def unread(self) -> dict[int, str]:
-        """Return the buckets that cannot be read, and why."""
-        return {bucket: failed.text for bucket, failed in sorted(self.failed.items())}
-
-    def waits(self) -> bool:
-        """Begin a look, and return whether there is something to look at though nothing is new."""
-        for failed in self.failed.values():
-            failed.left -= 1
-        return any(failed.left <= 0 for failed in self.failed.values()) or bool(self._behind())
-
     # ---- what is looked at
-
-    def _behind(self) -> list[tuple[int, int, int]]:
-        return sorted(
-            (held.serial, bucket, run)
-            for bucket, runs in self.held.items()
-            if bucket not in self.failed
-            for run, held in runs.items()
-            if held.open and held.serial < self._serial
-        )
-
-    def _choose_behind(self) -> None:
-        behind = [each for each in self._behind() if each[1] in self._states]
-        sizes = [self.held[bucket][run].rows for _, bucket, run in behind]
-        most = max(ROWS_AGAIN, sum(sizes) // SHARE_AGAIN)
-        for (_, bucket, run), size in zip(behind, sizes, strict=True):
-            if most <= 0:
-                break
-            self._again.setdefault(bucket, set()).add(run)
-            most -= size
 
     def _rows_to_see(self, ledger: Ledger, bucket: int) -> int:
         state = self._states.get(bucket)

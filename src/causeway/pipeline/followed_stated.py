@@ -17,7 +17,7 @@ from causeway.ledger.codes import Names
 from causeway.ledger.schema import HEADERS_SCHEMA, WATERMARKS_SCHEMA
 from causeway.model.errors import CausewayError
 from causeway.pipeline.followed_files import STATED, added_files, commits_since, files_of
-from causeway.pipeline.kept_buckets import ROWS_AGAIN, SHARE_AGAIN, Failed, later
+from causeway.pipeline.kept_buckets import Failed, KeptBuckets, later
 from causeway.pipeline.ledger_commits import LedgerCommit
 from causeway.pipeline.ledger_parts import groups_with_heights
 from causeway.pipeline.ledger_store import Ledger, StoredFile
@@ -43,7 +43,7 @@ class _Bucket:
 
 
 @dataclass
-class FollowedStated:
+class FollowedStated(KeptBuckets[_Held]):
     """What the ranges of all buckets show. ``limit``: how many findings of a chain or lane and reason are named;
     ``bits``: a range is 2**bits heights."""
 
@@ -63,10 +63,7 @@ class FollowedStated:
         since: dict[int, list[LedgerCommit] | None] = {}
         for bucket in range(ledger.buckets):
             files, state = files_of(ledger, bucket, STATED), self._states.get(bucket)
-            failed = self.failed.get(bucket)
-            if failed is not None and failed.key != tuple(sorted(files)):
-                del self.failed[bucket]
-                failed = None
+            failed = self._failed_with(bucket, files)
             if not files:
                 self.held.pop(bucket, None)
                 self._states.pop(bucket, None)
@@ -81,14 +78,9 @@ class FollowedStated:
                     self._again[bucket], self._new[bucket] = set(), new
                 else:
                     state.seen, state.at = set(files), ledger
-        behind = self._behind()
-        most = max(ROWS_AGAIN, sum(self.held[bucket][number].rows for _, bucket, number in behind) // SHARE_AGAIN)
-        for _, bucket, number in behind:
-            if most <= 0:
-                break
+        for bucket, number in self._some_behind():
             self._again.setdefault(bucket, set()).add(number)
             self._new.setdefault(bucket, [])
-            most -= self.held[bucket][number].rows
 
     def run(
         self,
@@ -104,29 +96,6 @@ class FollowedStated:
             key = tuple(sorted(files_of(self._opened(), bucket, STATED)))
             self.failed[bucket] = later(self.failed.get(bucket), key, str(error))
         return [held.shown for _, ranges in sorted(self.held.items()) for _, held in sorted(ranges.items())]
-
-    def behind(self) -> set[int]:
-        """Return the buckets of which something was judged with earlier windows that have a part in it."""
-        return {bucket for _, bucket, _ in self._behind()}
-
-    def unread(self) -> dict[int, str]:
-        """Return the buckets that cannot be read, and why."""
-        return {bucket: failed.text for bucket, failed in sorted(self.failed.items())}
-
-    def waits(self) -> bool:
-        """Begin a look, and return whether there is something to look at though nothing is new."""
-        for failed in self.failed.values():
-            failed.left -= 1
-        return any(failed.left <= 0 for failed in self.failed.values()) or bool(self._behind())
-
-    def _behind(self) -> list[tuple[int, int, int]]:
-        return sorted(
-            (held.serial, bucket, number)
-            for bucket, ranges in self.held.items()
-            if bucket not in self.failed
-            for number, held in ranges.items()
-            if held.open and held.serial < self._serial
-        )
 
     def _opened(self) -> Ledger:
         assert self._ledger is not None, "begin was called"
