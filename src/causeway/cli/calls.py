@@ -18,6 +18,7 @@ from causeway.cli.counting import (
     Lane,
     Master,
     Outcome,
+    Overwrite,
     Place,
     Receiver,
     Sender,
@@ -99,9 +100,7 @@ def command(
             metavar="FILE", help="Write the calls as a Parquet file.", show_default=False, rich_help_panel=OUTPUT
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="With --parquet: replace a file.", rich_help_panel=OUTPUT)
-    ] = False,
+    overwrite: Overwrite = False,
     executor: Executor = "auto",
     master: Master = "local[*]",
 ) -> int:

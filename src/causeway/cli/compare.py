@@ -18,7 +18,7 @@ from causeway.cli.interrupts import Interrupts
 from causeway.cli.overriding import overrides_of
 from causeway.cli.places import write
 from causeway.cli.report import fit
-from causeway.cli.run import SparkSettings
+from causeway.cli.scenario_options import Executor, Master, Partitions, Settings, SparkSettings, Ticks, Traffic
 from causeway.cli.watch import notes, results, waiting
 from causeway.model.errors import CausewayError, InvalidInput
 
@@ -56,21 +56,12 @@ def command(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write a page (HTML), too.", show_default=False)
     ] = None,
-    traffic: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False)
-    ] = None,
-    executor: Annotated[
-        str | None, typer.Option(metavar="NAME", help="spark, or in_process for small networks.", show_default=False)
-    ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master, such as 'local[2]'.", show_default=False)] = None,
-    partitions: Annotated[int | None, typer.Option(help="Tasks per tick.", show_default=False)] = None,
-    ticks: Annotated[int | None, typer.Option(help="Most ticks to run.", show_default=False)] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Override any key of the scenario; may be repeated.", show_default=False
-        ),
-    ] = None,
+    traffic: Traffic = None,
+    executor: Executor = None,
+    master: Master = None,
+    partitions: Partitions = None,
+    ticks: Ticks = None,
+    settings: Settings = None,
     spark: SparkSettings = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is no report.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,

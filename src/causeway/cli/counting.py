@@ -35,13 +35,16 @@ def _outcomes() -> list[str]:
     return [*map(str, Outcome)]
 
 
-def _several(what: str, *names: str, completes: completion.Completed | None = None) -> Any:
+def several(
+    what: str, *names: str, metavar: str = "NAME", panel: str = FILTERS, completes: completion.Completed | None = None
+) -> Any:
+    """Return an option that may be repeated."""
     return typer.Option(
         *names,
-        metavar="NAME",
+        metavar=metavar,
         help=f"{what} May be repeated.",
         show_default=False,
-        rich_help_panel=FILTERS,
+        rich_help_panel=panel,
         autocompletion=completes,
     )
 
@@ -49,15 +52,15 @@ def _several(what: str, *names: str, completes: completion.Completed | None = No
 Place = Annotated[
     str, typer.Argument(metavar="LAKE", help="Folder or URI of a ledger, or of a lake of a run.", show_default=False)
 ]
-Source = Annotated[list[str] | None, _several("The chain that they come from.", "--source")]
-Destination = Annotated[list[str] | None, _several("The chain that they go to.", "--destination")]
-Lane = Annotated[list[str] | None, _several("The channel, stream or queue.", "--lane")]
+Source = Annotated[list[str] | None, several("The chain that they come from.", "--source")]
+Destination = Annotated[list[str] | None, several("The chain that they go to.", "--destination")]
+Lane = Annotated[list[str] | None, several("The channel, stream or queue.", "--lane")]
 Outcome = Annotated[
     list[str] | None,
-    _several("What became of them, such as answered or pending.", "--outcome", completes=completion.among(_outcomes)),
+    several("What became of them, such as answered or pending.", "--outcome", completes=completion.among(_outcomes)),
 ]
-Sender = Annotated[list[str] | None, _several("Who sent them.", "--sender")]
-Receiver = Annotated[list[str] | None, _several("For whom they are.", "--receiver")]
+Sender = Annotated[list[str] | None, several("Who sent them.", "--sender")]
+Receiver = Annotated[list[str] | None, several("For whom they are.", "--receiver")]
 Lanes = Annotated[
     int | None,
     typer.Option(
@@ -73,6 +76,7 @@ OverTime = Annotated[
     bool, typer.Option("--over-time", help="Show how it was over time, as a plot.", rich_help_panel=OUTPUT)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="With --parquet: replace a file.", rich_help_panel=OUTPUT)]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=OUTPUT)]
 Executor = Annotated[
     str,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causeway.cli import completion, own_process, shell
+from causeway.cli.counting import OUTPUT, Csv, Overwrite, Place, several
 from causeway.model.errors import InvalidInput
 from causeway.model.text import escaped, unknown
 
@@ -24,7 +25,7 @@ SHOWN = 20
 """Rows that a person sees where no other number is asked for."""
 
 MOST_NUMBER = (1 << 64) - 1
-FILTERS, OUTPUT, SQL = "Filters", "Output", "SQL"
+FILTERS, SQL = "Filters", "SQL"
 
 
 def _tables() -> list[str]:
@@ -45,15 +46,8 @@ def _kinds() -> list[str]:
     return [*map(str, Kind)]
 
 
-def _several(what: str, metavar: str, *names: str, completes: completion.Completed | None = None) -> Any:
-    return typer.Option(
-        *names,
-        metavar=metavar,
-        help=f"{what} May be repeated.",
-        show_default=False,
-        rich_help_panel=FILTERS,
-        autocompletion=completes,
-    )
+def _several(what: str, *names: str, metavar: str = "NAME", completes: completion.Completed | None = None) -> Any:
+    return several(what, *names, metavar=metavar, panel=FILTERS, completes=completes)
 
 
 def _number(what: str, name: str) -> Any:
@@ -61,7 +55,7 @@ def _number(what: str, name: str) -> Any:
 
 
 def command(
-    lake: Annotated[str, typer.Argument(help="Folder or URI of a ledger, or of a lake of a run.", show_default=False)],
+    lake: Place,
     table: Annotated[
         str,
         typer.Option(
@@ -71,23 +65,21 @@ def command(
             autocompletion=completion.among(_tables),
         ),
     ] = "ledger",
-    chain: Annotated[list[str] | None, _several("The chain where it happened.", "NAME", "--chain")] = None,
-    source: Annotated[list[str] | None, _several("The chain that a message comes from.", "NAME", "--source")] = None,
-    destination: Annotated[
-        list[str] | None, _several("The chain that a message goes to.", "NAME", "--destination")
-    ] = None,
-    lane: Annotated[list[str] | None, _several("The channel, stream or queue.", "NAME", "--lane")] = None,
+    chain: Annotated[list[str] | None, _several("The chain where it happened.", "--chain")] = None,
+    source: Annotated[list[str] | None, _several("The chain that a message comes from.", "--source")] = None,
+    destination: Annotated[list[str] | None, _several("The chain that a message goes to.", "--destination")] = None,
+    lane: Annotated[list[str] | None, _several("The channel, stream or queue.", "--lane")] = None,
     event: Annotated[
         list[str] | None,
-        _several("What happened, such as sent or received.", "NAME", "--event", completes=completion.among(_events)),
+        _several("What happened, such as sent or received.", "--event", completes=completion.among(_events)),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        _several("What the message is: request, response, ...", "NAME", "--kind", completes=completion.among(_kinds)),
+        _several("What the message is: request, response, ...", "--kind", completes=completion.among(_kinds)),
     ] = None,
-    message: Annotated[list[str] | None, _several("The message_id.", "ID", "--message")] = None,
-    sender: Annotated[list[str] | None, _several("Who sent the message.", "NAME", "--sender")] = None,
-    receiver: Annotated[list[str] | None, _several("For whom it is.", "NAME", "--receiver")] = None,
+    message: Annotated[list[str] | None, _several("The message_id.", "--message", metavar="ID")] = None,
+    sender: Annotated[list[str] | None, _several("Who sent the message.", "--sender")] = None,
+    receiver: Annotated[list[str] | None, _several("For whom it is.", "--receiver")] = None,
     first: Annotated[int | None, _number("First index in the lane.", "--from")] = None,
     last: Annotated[int | None, _number("Last index in the lane.", "--to")] = None,
     first_height: Annotated[int | None, _number("First block.", "--from-height")] = None,
@@ -128,16 +120,14 @@ def command(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object a line.", rich_help_panel=OUTPUT)
     ] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=OUTPUT)] = False,
+    as_csv: Csv = False,
     parquet: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", help="Write the rows as a Parquet file.", show_default=False, rich_help_panel=OUTPUT
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="With --parquet: replace a file.", rich_help_panel=OUTPUT)
-    ] = False,
+    overwrite: Overwrite = False,
 ) -> int:
     """Print the rows of a ledger: what happened to which message, where and when.
 

@@ -16,6 +16,16 @@ from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
 from causeway.cli.outcome import Outcome, outcome_of, show
 from causeway.cli.overriding import overrides_of
+from causeway.cli.scenario_options import (
+    SCENARIO,
+    Executor,
+    Master,
+    Partitions,
+    Settings,
+    SparkSettings,
+    Ticks,
+    Traffic,
+)
 from causeway.cli.watch import Watch, bar_is_shown, results, waiting
 from causeway.model.errors import InvalidInput
 
@@ -25,8 +35,6 @@ if TYPE_CHECKING:
 
 Seen = TypeVar("Seen")
 
-SCENARIO, HOW = "Keys of the scenario", "How it runs"
-
 TICKS_LOOKED_FOR = 5_000
 """A bar counts the ticks that bring traffic, one by one, where there are at most this many."""
 
@@ -34,16 +42,6 @@ Lake = Annotated[
     str | None,
     typer.Option(
         "--lake", metavar="DIR", help="Folder or URI for the tables; default: a temporary one.", show_default=False
-    ),
-]
-SparkSettings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf",
-        metavar="KEY=VALUE",
-        help="Setting of Spark, such as spark.executor.memory=4g; may be repeated.",
-        show_default=False,
-        rich_help_panel=HOW,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")]
@@ -69,59 +67,12 @@ def command(
             rich_help_panel=SCENARIO,
         ),
     ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            help="Spark master, such as 'local[2]' or spark://host:7077.",
-            show_default=False,
-            rich_help_panel=HOW,
-        ),
-    ] = None,
-    traffic: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Recorded traffic to run.",
-            show_default=False,
-            rich_help_panel=SCENARIO,
-        ),
-    ] = None,
-    executor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="spark, or in_process for small networks.",
-            show_default=False,
-            autocompletion=completion.executors,
-            rich_help_panel=HOW,
-        ),
-    ] = None,
-    partitions: Annotated[
-        int | None,
-        typer.Option(
-            help="Tasks per tick.",
-            show_default=False,
-            rich_help_panel=HOW,
-        ),
-    ] = None,
-    ticks: Annotated[
-        int | None,
-        typer.Option(
-            help="Most ticks to run.",
-            show_default=False,
-            rich_help_panel=SCENARIO,
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Override any key of the scenario; may be repeated.",
-            show_default=False,
-            rich_help_panel=SCENARIO,
-        ),
-    ] = None,
+    master: Master = None,
+    traffic: Traffic = None,
+    executor: Executor = None,
+    partitions: Partitions = None,
+    ticks: Ticks = None,
+    settings: Settings = None,
     spark: SparkSettings = None,
     as_json: Json = False,
 ) -> int:

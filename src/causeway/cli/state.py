@@ -16,7 +16,7 @@ from rich.table import Table
 
 from causeway.cli import completion, shell
 from causeway.cli.overriding import setting
-from causeway.cli.run import SparkSettings
+from causeway.cli.scenario_options import SparkSettings
 from causeway.cli.watch import results, waiting
 
 if TYPE_CHECKING:
