@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import causeway as cw
+from causeway.pipeline.ledger_passes import Progress
+from causeway.report.checked import findings_of_lanes
 from causeway.report.data import report_data
 from causeway.report.over_time import time_section
 from causeway.report.shown_lanes import lanes_section
@@ -45,3 +47,28 @@ def test_a_table_of_lanes_that_scrolls_says_how_many_it_has(tmp_path: Path) -> N
         with cw.open(stored(folder, rows)) as opened:
             section = lanes_section(report_data(opened))
         assert section is not None and (f"The table has {lanes} rows" in section.body) is said
+
+
+def test_findings_of_a_lane_are_counted_whether_they_are_named_or_not(tmp_path: Path) -> None:
+    forged = [row for index in range(9) for row in both_ends("a", "x", "y", index, amount=1)]
+    with cw.open(stored(tmp_path, [*forged, *both_ends("b", "x", "y", 0)])) as opened:
+        found = opened.audit(limit=2)
+    checks = found.checks.values()
+    assert found.violations.arrow().num_rows < found.checks["authenticity"].violated == 9
+    counted = findings_of_lanes(found)
+    of_lane = ("bridge", "x", "y", "a")
+    assert counted[of_lane] == (sum(check.violated for check in checks), sum(check.unknown for check in checks))
+
+
+def test_a_long_work_says_how_far_each_of_its_steps_is(tmp_path: Path) -> None:
+    told: dict[str, tuple[int, int]] = {}
+
+    def begin(step: str) -> Progress:
+        return lambda done, of: told.update({step: (done, of)})
+
+    place = stored(tmp_path, [row for index in range(9) for row in both_ends("a", "x", "y", index)])
+    with cw.open(place, steps=begin) as opened:
+        report_data(opened, steps=begin)
+        _ = opened.figures
+    assert [*told] == ["checking", "counting", "looking up examples"]
+    assert all(done == of > 0 for done, of in told.values())

@@ -26,6 +26,7 @@ from causeway.audit.meeting import Here, Meet, Together, meeting_of
 from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
+from causeway.audit.stated_rows import COUNTS_SCHEMA
 from causeway.audit.windows import Lane, Promises, Windows, lane_of
 from causeway.ledger.order import SEGMENT_BITS, lane_numbers, stated_rows
 from causeway.ledger.schema import (
@@ -93,7 +94,8 @@ class Audit:
     ``violations`` (``VIOLATIONS_SCHEMA``): the findings; ``completeness``: what the input covers; ``lanes``:
     figures of each lane; ``sums``: what was sent, received, paid out of messages (``fees``), refunded and is pending of
     each lane and asset, and ``difference``: sent - received - fees - refunded - pending, as decimal digits; ``abroad``:
-    what left a chain for another one and came back, of each asset.
+    what left a chain for another one and came back, of each asset; ``counts`` (``COUNTS_SCHEMA``): how many findings
+    each lane has of a check, verdict and reason, also of those that are not named.
     """
 
     checks: dict[str, Check]
@@ -102,6 +104,7 @@ class Audit:
     lanes: pa.Table
     sums: pa.Table
     abroad: pa.Table
+    counts: pa.Table
 
     @property
     def holds(self) -> bool:
@@ -259,9 +262,7 @@ def _result(
     away = backing(pa.concat_tables([each.abroad for each in passed]), known.windows)
     every = [findings, joined.findings, stated.findings, met.findings, away.findings]
     violations = shown_findings(pa.concat_tables(every), limit)
-    over_cuts = pa.table({name: joined.findings[name] for name in ("check", "verdict", "reason", *LANE)})
-    over_cuts = over_cuts.append_column("count", pa.array(np.ones(over_cuts.num_rows, np.int64)))
-    counts = pa.concat_tables([counts, over_cuts, stated.counts, met.counts, away.counts])
+    counts = pa.concat_tables([counts, _each(joined.findings), stated.counts, met.counts, away.counts])
     shown = pa.concat_tables([each.lanes for each in passed])
     flying = examined_of(shown, known.promises)
     looked_at = [*(each.examined for each in passed), stated.examined, flying, met.examined, away.examined]
@@ -275,7 +276,14 @@ def _result(
         lanes,
         _sums(pa.concat_tables([each.sums for each in passed]), pa.concat_tables([each.fees for each in passed])),
         away.abroad,
+        _added_up(counts),
     )
+
+
+def _added_up(counts: pa.Table) -> pa.Table:
+    """Return how many findings each lane has, a row a lane, check, verdict and reason (``COUNTS_SCHEMA``)."""
+    found = counts.group_by(COUNTS_SCHEMA.names[:-1]).aggregate([("count", "sum")])
+    return found.rename_columns(COUNTS_SCHEMA.names).cast(COUNTS_SCHEMA)
 
 
 def _decided(findings: pa.Table, counts: pa.Table, known: Known) -> tuple[pa.Table, pa.Table]:
@@ -337,7 +345,14 @@ def with_findings(found: Audit, more: pa.Table, limit: int = LIMIT) -> Audit:
     checks = dict(found.checks)
     for name, reasons in _reasons_of(more).items():
         checks[name] = _with_reasons(checks[name], reasons + Counter(checks[name].reasons), violations)
-    return replace(found, checks=checks, violations=violations)
+    counts = _added_up(pa.concat_tables([found.counts, _each(more)]))
+    return replace(found, checks=checks, violations=violations, counts=counts)
+
+
+def _each(findings: pa.Table) -> pa.Table:
+    """Return findings as counts: each is one."""
+    one = pa.array(np.ones(findings.num_rows, np.int64))
+    return findings.select(COUNTS_SCHEMA.names[:-1]).append_column("count", one).cast(COUNTS_SCHEMA)
 
 
 def _reasons_of(findings: pa.Table) -> dict[str, Counter[tuple[str, str]]]:

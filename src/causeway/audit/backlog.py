@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.auditing import Audit
 from causeway.audit.windows import Lane, Promises, Spans, Windows, lane_of
 from causeway.ledger.schema import LANE, Event
-from causeway.ledger.typed import plain_rows
+from causeway.ledger.typed import plain_rows, within_years
 
 ANSWERING = frozenset(("answered", "capacity"))
 """Promises with which the source of a lane hears what became of its messages."""
@@ -62,36 +62,45 @@ class ChainShown:
 
 def chains_shown(audit: Audit, observed: pa.Table) -> list[ChainShown]:
     """Return how far the input shows each chain, by name. ``observed``: the windows that the input covers."""
-    windows = Windows(observed)
-    rows: dict[str, int] = {}
-    heights: dict[str, list[int]] = {}
-    times: dict[str, list[datetime]] = {}
-    shares: dict[str, list[float]] = {}
-    for window in plain_rows(observed.select(["chain", "last_height", "last_time"])):
-        if window["chain"] is not None:
-            rows.setdefault(window["chain"], 0)
-            _add(heights, window["chain"], window["last_height"])
-            _add(times, window["chain"], window["last_time"])
-    names = [*LANE, "side", "chain", "rows", "last_height", "last_time"]
-    for side in plain_rows(audit.completeness.select(names)):
-        chain = side["chain"]
-        if chain is None:
-            continue
-        rows[chain] = rows.get(chain, 0) + side["rows"]
-        _add(heights, chain, side["last_height"])
-        _add(times, chain, side["last_time"])
-        event = Event.SENT if side["side"] == "source" else Event.RECEIVED
-        _add(shares, chain, covered(windows.of(chain, lane_of(side), event.value)))
+    stated = observed.append_column("rows", pa.array(np.zeros(observed.num_rows, np.int64)))
+    sides = audit.completeness
+    every = pa.concat_tables([each.select(_SHOWN_SCHEMA.names).cast(_SHOWN_SCHEMA) for each in (stated, sides)])
+    found = (
+        within_years(every).group_by("chain").aggregate([("last_height", "max"), ("last_time", "max"), ("rows", "sum")])
+    )
+    shares = _shares(Windows(observed), sides)
     return [
         ChainShown(
-            chain,
-            rows[chain],
-            max(heights.get(chain, ()), default=None),
-            max(times.get(chain, ()), default=None),
-            min(shares.get(chain, ()), default=None),
+            *(row["chain"], row["rows_sum"], row["last_height_max"], row["last_time_max"], shares.get(row["chain"]))
         )
-        for chain in sorted(rows)
+        for row in sorted(plain_rows(found.filter(found["chain"].is_valid())), key=lambda row: row["chain"])
     ]
+
+
+_SHOWN_SCHEMA = pa.schema(
+    [
+        *(("chain", pa.string()), ("last_height", pa.uint64())),
+        *(("last_time", pa.timestamp("us", "UTC")), ("rows", pa.int64())),
+    ]
+)
+
+
+def _shares(windows: Windows, sides: pa.Table) -> dict[str, float]:
+    """Return the least share of each chain that is covered, of its lanes."""
+    known: dict[int, float | None] = {}  # lanes without windows of their own have the same spans, which stay
+    found: dict[str, float] = {}
+    columns = (sides[name].to_pylist() for name in (*LANE, "side", "chain"))
+    for *lane, side, chain in zip(*columns, strict=True):
+        if chain is None:
+            continue
+        event = Event.SENT if side == "source" else Event.RECEIVED
+        spans = windows.of(chain, tuple(lane), event.value)
+        if id(spans) not in known:
+            known[id(spans)] = covered(spans)
+        share = known[id(spans)]
+        if share is not None:
+            found[chain] = min(share, found.get(chain, share))
+    return found
 
 
 def covered(spans: Spans) -> float | None:
@@ -154,11 +163,6 @@ def _overdue(there: datetime | None, sent: datetime | None, final_after: int) ->
         return None
     seconds = (there - sent).total_seconds() - final_after / 1_000_000
     return seconds if seconds > 0 else None
-
-
-def _add(found: dict[str, list[Any]], chain: str, value: Any) -> None:
-    if value is not None:
-        found.setdefault(chain, []).append(value)
 
 
 __all__ = ["ChainShown", "LaneBacklog", "backlogs", "chains_shown", "covered", "lanes_seen", "one_sided"]

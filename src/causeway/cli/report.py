@@ -12,7 +12,7 @@ from rich.markup import escape
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.places import ledger_at, require_place, writable, write
-from causeway.cli.watch import results, waiting
+from causeway.cli.watch import results
 from causeway.model.errors import InvalidInput
 from causeway.model.json_text import loads
 from causeway.model.text import readable
@@ -52,6 +52,7 @@ def command(
 
     [bold]Example[/bold]: causeway report my-ledger --out report.html
     """
+    from causeway.cli.audited import progress_bar
     from causeway.network.ledgers import open_place
     from causeway.pipeline.allocator import keep_memory
     from causeway.report.data import report_data
@@ -67,8 +68,8 @@ def command(
     compared = None if compare is None else comparison_of(compare)
     compile_first()
     keep_memory()
-    with ledger_at(lake), waiting("looking at the lake"), open_place(lake) as opened:
-        data = report_data(opened, compare=compared)
+    with ledger_at(lake), progress_bar() as begin, open_place(lake, steps=begin) as opened:
+        data = report_data(opened, compare=compared, steps=begin)
     if as_json:
         print(json.dumps(data))
     else:

@@ -60,6 +60,11 @@ def as_table(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
 
 def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
     """Return rows as Python has them. A time in none of its years, 1 to 9999, is None, as one that was not seen."""
+    return list(within_years(rows).to_pylist())
+
+
+def within_years(rows: pa.Table) -> pa.Table:
+    """Return rows without times that are in none of Python's years: null in their place."""
     for place, field in enumerate(rows.schema):
         if not pa.types.is_timestamp(field.type):
             continue
@@ -67,7 +72,7 @@ def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
         far = pc.or_(pc.less(times, _FIRST_TIME), pc.greater(times, _LAST_TIME))
         if pc.any(far).as_py():
             rows = rows.set_column(place, field, pc.if_else(far, pa.scalar(None, field.type), rows[field.name]))
-    return list(rows.to_pylist())
+    return rows
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -110,4 +115,4 @@ def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str:
     return f"is of type {readable(str(column.type))}: must be {_plain(kind)}"
 
 
-__all__ = ["OPTIONAL", "as_table", "plain_rows", "require_columns", "table_of"]
+__all__ = ["OPTIONAL", "as_table", "plain_rows", "require_columns", "table_of", "within_years"]

@@ -30,7 +30,7 @@ from causeway.network.tracing import Traced, lives, trace
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_taking import is_lake, require_stored, take_lake
 from causeway.pipeline.ledger_audit import audit_ledger
-from causeway.pipeline.ledger_passes import bucket_rows
+from causeway.pipeline.ledger_passes import Progress, Steps, bucket_rows
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.pipeline.ledger_select import BUCKETED, selected
 from causeway.pipeline.ledger_store import Ledger, open_ledger
@@ -76,13 +76,13 @@ class OpenedLedger(Selection):
     written into the lake. A Spark session that is active is used where there is much to count.
     """
 
-    def __init__(self, place: str) -> None:
-        self.place = place
+    def __init__(self, place: str, steps: Steps | None = None) -> None:
+        self.place, self._steps = place, steps
         self.kind = "lake" if is_lake(place) else "ledger"
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lake: Lake | None = None
         self._ledger = self._opened()
-        super().__init__(place, self._as_of, EVERYTHING, Counted())
+        super().__init__(place, self._as_of, EVERYTHING, Counted(steps=steps))
 
     def _as_of(self) -> Ledger:
         """Return the ledger. Raises ``InvalidInput`` after ``close`` of what is derived of a lake."""
@@ -101,8 +101,11 @@ class OpenedLedger(Selection):
             self._folder = tempfile.TemporaryDirectory(prefix="causeway-ledger-", ignore_cleanup_errors=True)
             self.__dict__.pop("_states", None)
         assert self._folder is not None
-        take_lake(self.place, self._folder.name)
+        take_lake(self.place, self._folder.name, progress=self._begun("deriving the ledger"))
         return open_ledger(self._folder.name)
+
+    def _begun(self, step: str) -> Progress | None:
+        return None if self._steps is None else self._steps(step)
 
     def reload(self) -> bool:
         """Take in what was committed meanwhile; return whether anything was. Raises as ``open_place``."""
@@ -187,7 +190,8 @@ class OpenedLedger(Selection):
                 raise InvalidInput(f"check: {name}: must be one of {', '.join(CHECK_NAMES)}")
         if session is None and executor == "auto":
             session = session_for(self._as_of())
-        found = audit_ledger(self._as_of(), executor=executor, session=session, limit=limit)
+        progress = self._begun("checking")
+        found = audit_ledger(self._as_of(), executor=executor, session=session, limit=limit, progress=progress)
         return Findings(found, {name: found.checks[name] for name in check or CHECK_NAMES})
 
     def trace(self, message: str | None = None, **narrowing: str | int | None) -> Traced:
@@ -287,8 +291,10 @@ def _table(now: Callable[[], Ledger], name: str) -> Rows:
     return Rows(name, TABLES[name], parts, sum(file.rows for file in ledger.files(name)), None, choose)
 
 
-def open_place(place: Any) -> OpenedLedger:
+def open_place(place: Any, *, steps: Steps | None = None) -> OpenedLedger:
     """Open a ledger, or a lake that Causeway ran, to be read; a path or URI.
+
+    ``steps``: begins each step that takes time (deriving, checking, counting), and gives what is told how far it is.
 
     Raises ``InvalidInput`` where neither is there, ``LedgerDamaged``, ``LakeError``.
     """
@@ -296,7 +302,7 @@ def open_place(place: Any) -> OpenedLedger:
         raise InvalidInput(f"place: {shown(place)}: must be the path or URI of a lake or a ledger")
     uri = str(place)
     require_stored(uri)
-    return OpenedLedger(uri)
+    return OpenedLedger(uri, steps)
 
 
 __all__ = ["Findings", "OpenedLedger", "Overview", "Rows", "open_place"]

@@ -16,7 +16,7 @@ from causeway.model.text import readable
 from causeway.network.rows import Rows, active_session
 from causeway.pipeline.ledger_figures import MessageReader, figures_of, messages_of, replies_in_all
 from causeway.pipeline.ledger_kept import KeptShown
-from causeway.pipeline.ledger_passes import bucket_rows
+from causeway.pipeline.ledger_passes import Steps, bucket_rows
 from causeway.pipeline.ledger_store import Ledger
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Counted:
     commit: tuple[int, str] = (-1, "")
     figures: dict[tuple[str, bool], Figures] = field(default_factory=dict)
     kept: KeptShown = field(default_factory=KeptShown)
+    steps: Steps | None = None
 
     def use(self, ledger: Ledger, where: Where, by_lane: bool) -> Figures:
         """Return the figures of some messages of a ledger."""
@@ -49,7 +50,10 @@ class Counted:
                 while len(self.figures) >= _KEPT:
                     del self.figures[next(iter(self.figures))]
                 session, kept = session_for(ledger), None if where or by_lane else self.kept
-                self.figures[key] = figures_of(ledger, where=where, by_lane=by_lane, session=session, kept=kept)
+                progress = None if self.steps is None else self.steps("counting")
+                self.figures[key] = figures_of(
+                    ledger, where=where, by_lane=by_lane, session=session, kept=kept, progress=progress
+                )
             return self.figures[key]
 
 

@@ -28,6 +28,9 @@ MOST_THREADS = 8
 Progress = Callable[[int, int], None]
 """Told how many rows were looked at, and of how many."""
 
+Steps = Callable[[str], Progress]
+"""Begins a step of a longer work, and gives what is told how far it is."""
+
 
 class Shared(Protocol):
     """What a job has in each worker."""
@@ -131,6 +134,6 @@ class Told:
 
 
 __all__ = [
-    "EXECUTORS", "MOST_THREADS", "SPARK_ROWS", "Here", "Passes", "Progress", "Shared", "Told", "Work", "bucket_rows",
-    "largest_first", "opened_session", "takes_spark", "threads",
+    "EXECUTORS", "MOST_THREADS", "SPARK_ROWS", "Here", "Passes", "Progress", "Shared", "Steps", "Told", "Work",
+    "bucket_rows", "largest_first", "opened_session", "takes_spark", "threads",
 ]  # fmt: skip

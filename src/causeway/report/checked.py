@@ -64,10 +64,10 @@ def _examples(violations: pa.Table, check: Check) -> list[dict[str, Any]]:
 
 
 def findings_of_lanes(found: Findings) -> dict[LaneKey, tuple[int, int]]:
-    """Return how many findings of each lane are named: violated and unknown ones."""
-    table = found.violations.arrow().group_by([*LANE, "verdict"]).aggregate([([], "count_all")])
+    """Return how many findings each lane has: violated and unknown ones, also of those that are not named."""
+    table = found.audit.counts.group_by([*LANE, "verdict"]).aggregate([("count", "sum")])
     counts: dict[LaneKey, tuple[int, int]] = {}
-    columns = (table[name].to_pylist() for name in (*LANE, "verdict", "count_all"))
+    columns = (table[name].to_pylist() for name in (*LANE, "verdict", "count_sum"))
     for *names, verdict, count in zip(*columns, strict=True):
         violated, unknown = counts.get(tuple(names), (0, 0))
         more = (violated + count, unknown) if verdict == VIOLATED else (violated, unknown + count)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from causeway.ledger.schema import LANE
 from causeway.network.ledgers import OpenedLedger
 from causeway.network.tracing import life_as_dict
+from causeway.pipeline.ledger_passes import Progress
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.report.checked import UNKNOWN, VIOLATED
 
@@ -38,18 +39,25 @@ def message_of_finding(row: Mapping[str, Any]) -> MessageKey | None:
     return key_of(row)
 
 
-def chosen_messages(opened: OpenedLedger, checks: Sequence[Mapping[str, Any]], worst: pa.Table) -> list[dict[str, Any]]:
+def chosen_messages(
+    opened: OpenedLedger, checks: Sequence[Mapping[str, Any]], worst: pa.Table, progress: Progress | None = None
+) -> list[dict[str, Any]]:
     """Return the messages with all that happened to them, and why each is shown.
 
     Args:
         opened: the ledger.
         checks: as of ``checked.checks_data``.
         worst: of ``figures.worst``.
+        progress: told how many of the messages were looked up.
     """
     why: dict[MessageKey, list[dict[str, Any]]] = {}
     for key, reason in (*_of_findings(checks, VIOLATED), *_of_findings(checks, UNKNOWN), *_of_delays(worst)):
         why.setdefault(key, []).append(reason)
+    if progress is not None:
+        progress(0, len(why))
     traced = opened.lives([*why])
+    if progress is not None:
+        progress(len(why), len(why))
     lives = {MessageKey(life.lane, life.index, _name(life)): life_as_dict(life, traced) for life in traced.lives}
     found = [(key, reasons) for key, reasons in why.items() if key in lives]
     return [

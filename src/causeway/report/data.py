@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from causeway.audit.plain import input_figures, plain_row
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
 from causeway.network.ledgers import OpenedLedger
+from causeway.pipeline.ledger_passes import Steps
 from causeway.report.checked import (
     HOLDS,
     VIOLATED,
@@ -30,16 +31,16 @@ FORMAT = 1
 SHOWN_CODES, SHOWN_FEES, SHOWN_SUMS, SHOWN_CHAINS, SHOWN_WINDOWS = 40, 60, 60, 60, 60
 """Rows of tables of a report; how many more there are, it says."""
 
-Progress = Callable[[str], Callable[[int, int], None]]
-"""Begins a step, and gives what is told how far it is."""
 
-
-def report_data(opened: OpenedLedger, *, compare: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def report_data(
+    opened: OpenedLedger, *, compare: Mapping[str, Any] | None = None, steps: Steps | None = None
+) -> dict[str, Any]:
     """Return what a report of a ledger, or of a lake, says.
 
     Args:
         opened: the ledger, or the lake (``cw.open``).
         compare: what a comparison of protocols says (``compared.compare_section``).
+        steps: begins the steps after the audit and the figures, and gives what is told how far each is.
 
     Raises ``InvalidInput``, ``LedgerDamaged``.
     """
@@ -47,7 +48,8 @@ def report_data(opened: OpenedLedger, *, compare: Mapping[str, Any] | None = Non
     figures = opened.figures
     checks = checks_data(found)
     verdict = verdict_of(found.checks)
-    messages = chosen_messages(opened, checks, figures.worst)
+    told = None if steps is None else steps("looking up examples")
+    messages = chosen_messages(opened, checks, figures.worst, told)
     wanted = [tuple(each[name] for name in LANE) for each in messages]
     wanted += [tuple(row[name] for name in LANE) for check in checks for row in check["examples"]]
     lanes = lanes_data(figures.lanes, findings_of_lanes(found), wanted)
