@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -27,10 +28,24 @@ from causeway.figures.where import EVERYTHING, Where
 from causeway.ledger.order import buckets_of, sorted_rows
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from tests.property.audit_ledgers import Case, by_chance, journeys_by_chance, table
-from tests.spec.figures import MEASURES, Told, axis_of, backlog, key_of, over_time, quantile, step, told
+from tests.spec.figures import (
+    MEASURES,
+    Told,
+    axis_of,
+    backlog,
+    fees,
+    key_of,
+    name_order,
+    over_time,
+    quantile,
+    step,
+    told,
+    worst,
+)
 from tests.spec.figures import delays as delays_of
 
 FAR = (*range(8), 2**40, 2**62)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def case_of(seed: int) -> Case:
@@ -77,10 +92,10 @@ def messages(case: Case, count: int, where: Where = EVERYTHING) -> pa.Table:
 
 def figures(case: Case, count: int, asked: Asked) -> Figures:
     shown: list[Shown] = [nothing()]
-    for rows in reversed(buckets(case, count)):
-        shown = [
-            together([*shown, shown_in(parts_of(rows), known(case), asked, None, replies(case, count))], asked.worst)
-        ]
+    every = zip(buckets(case, count), case.movements(count), strict=True)
+    for rows, moved in reversed([*every]):
+        own = shown_in(parts_of(rows), known(case), asked, moved(), replies(case, count))
+        shown = [together([*shown, own], asked.worst)]
     return figures_from(shown[0], lambda _: messages(case, count))
 
 
@@ -130,6 +145,13 @@ def test_figures_are_what_the_oracle_counts(seed: int, count: int, cut: int) -> 
     compare_latency(found, every)
     compare_backlog(found, every)
     compare_worst(found, every)
+    compare_chains(found, every, case)
+    assert fees(case.value) == {
+        tuple(row[name] for name in (*LANE, "asset", "why", "is_fee")): (
+            *(row["movements"], row["unseen"]), int(row["amount"])
+        )
+        for row in found.fees.to_pylist()
+    }  # fmt: skip
     counted = Counter((each.message.lane[0], each.base["kind"], each.outcome, each.code, each.detail) for each in every)
     assert counted == {
         tuple(row[name] for name in ("protocol", "kind", "outcome", "code", "detail")): row["messages"]
@@ -156,7 +178,58 @@ def compare_lanes(found: Figures, every: list[Told]) -> None:
             seen = [each.sent[name] for each in own if each.sent and each.sent[name] is not None]
             ends = (row[f"first_sent_{name}"], row[f"last_sent_{name}"])
             assert ends == (min(seen, default=None), max(seen, default=None))
+        open_ = [each for each in own if each.outcome == "pending"]
+        oldest = min(open_, key=age_order, default=None)
+        names_of = ("oldest_pending_index", "oldest_pending_id", "oldest_pending_tick", "oldest_pending_time")
+        shown = tuple(row[name] for name in names_of)
+        if oldest is None:
+            assert shown == (None,) * 4
+        else:
+            places = [oldest.sent[name] if oldest.sent else None for name in ("tick", "time")]
+            assert shown == (oldest.message.index, oldest.base["message_id"], *places)
+            for name, unit in (("tick", "ticks"), ("time", "seconds")):
+                end, sent = last_of(found, name), shown[names_of.index(f"oldest_pending_{name}")]
+                age = None if sent is None or end is None else min(end - sent, 2**63 - 1)
+                scaled = age / 1e6 if age is not None and unit == "seconds" else age
+                assert row[f"oldest_pending_{unit}"] == scaled
+        unit = found.totals["unit"]
+        for measure in ("delivery", "round_trip"):
+            numbers = [taken[measure, unit] for each in own if (measure, unit) in (taken := delays_of(each))]
+            scale = 1e6 if unit == "seconds" else 1
+            for name, percent in (("p50", 50), ("p99", 99), ("max", 100)):
+                wanted = quantile(numbers, percent) / scale if numbers else None
+                assert row[f"{measure}_{name}"] == wanted
     assert found.totals["messages"] == len(every)
+
+
+def age_order(each: Told) -> tuple[Any, ...]:
+    places = [each.sent[name] if each.sent else None for name in ("tick", "time")]
+    return (*((place is None, place or 0) for place in places), name_order(key_of(each)))
+
+
+def last_of(found: Figures, axis: str) -> int | None:
+    """The last tick of the ledger, or the last time in microseconds."""
+    end = found.totals[f"last_{axis}"]
+    return (end - EPOCH) // timedelta(microseconds=1) if isinstance(end, datetime) else end
+
+
+def compare_chains(found: Figures, every: list[Told], case: Case) -> None:
+    """Chains: what happened there, what is pending from and to them, the lanes of which they are an end."""
+    places = [
+        [getattr(each, name)["chain"] for each in every if getattr(each, name)]
+        for name in ("sent", "received", "executed", "ended")
+    ]
+    open_ = [each.message.lane for each in every if each.outcome == "pending"]
+    lanes = {tuple(row[name] for name in LANE) for row in case.rows}
+    rows = {row["chain"]: row for row in plain(found.chains)}
+    ends = {chain for lane in lanes for chain in lane[1:3]} | {row["chain"] for row in case.rows}
+    assert rows.keys() == ends - {None}
+    for chain, row in rows.items():
+        numbers = [row[name] for name in ("sent", "received", "executed", "ended")]
+        assert numbers == [at.count(chain) for at in places]
+        for side, place in (("out", 1), ("in", 2)):
+            assert row[f"pending_{side}"] == sum(lane[place] == chain for lane in open_)
+            assert row[f"lanes_{side}"] == sum(lane[place] == chain for lane in lanes)
 
 
 def compare_latency(found: Figures, every: list[Told]) -> None:
@@ -217,23 +290,18 @@ def compare_backlog(found: Figures, every: list[Told]) -> None:
 
 def compare_worst(found: Figures, every: list[Told]) -> None:
     unit = found.totals["unit"]
-    axis = {"ticks": "tick", "seconds": "time", None: None}[unit]
+    axis, scale = {"ticks": ("tick", 1), "seconds": ("time", 1e6), None: (None, 1)}[unit]
     for why in ("slowest_delivery", "slowest_round_trip", "oldest_pending"):
         rows = [row for row in plain(found.worst) if row["why"] == why]
         assert [row["rank"] for row in rows] == [*range(1, len(rows) + 1)]
         if why == "oldest_pending":
-            sent = [each.sent for each in every if each.outcome == "pending" and each.sent]
-            end = found.totals[f"last_{axis}"] if axis else None
-            numbers = [-row[axis] for row in sent if axis and row[axis] is not None]
-            shown = [-row[f"sent_{axis}"] for row in rows]
-            if axis == "tick":
-                assert [row["delay"] for row in rows] == [float(end + number) for number in shown]
+            expected = worst(every, None, unit)[:3] if unit else []
+            assert [(row[f"sent_{axis}"], names(row)) for row in rows] == expected
+            end = last_of(found, axis) if axis else None
+            assert [row["delay"] for row in rows] == [(end - sent) / scale for sent, _ in expected]
         else:
-            scale = 1e6 if unit == "seconds" else 1
-            key = (why.removeprefix("slowest_"), unit)
-            numbers = [own[key] / scale for each in every if key in (own := delays_of(each))]
-            shown = [row["delay"] for row in rows]
-        assert shown == sorted(numbers, reverse=True)[:3]
+            expected = worst(every, why.removeprefix("slowest_"), unit)[:3] if unit else []
+            assert [(row["delay"], names(row)) for row in rows] == [(took / scale, key) for took, key in expected]
 
 
 @settings(max_examples=4)
@@ -243,7 +311,10 @@ def test_pieces_in_any_order_come_to_the_same_tables(seed: int) -> None:
     asked = Asked(by_lane=True, worst=2)
     with patch.object(delays, "EXACT", 3):
         whole = figures(case, 1, asked)
-        pieces = [shown_in(parts_of(rows), known(case), asked, None, replies(case, 5)) for rows in buckets(case, 5)]
+        pieces = [
+            shown_in(parts_of(rows), known(case), asked, moved(), replies(case, 5))
+            for rows, moved in zip(buckets(case, 5), case.movements(5), strict=True)
+        ]
         random.shuffle(pieces)
         while len(pieces) > 1:
             count = random.randrange(2, len(pieces) + 1)
@@ -261,7 +332,8 @@ def test_what_is_asked_for_is_what_is_left_of_everything(seed: int) -> None:
     every = messages(case, 2).to_pylist()
     names = ("source", "destination", "lane", "kind", "outcome", "index", "message_id", "answers")
     for name in random.sample(names, 2):
-        values = [row[name] for row in every] or ["request"]
-        wanted = [random.choice(values), random.choice(values)]
+        if not every:
+            continue
+        wanted = [random.choice(every)[name], random.choice(every)[name]]
         where = Where.of(**{name: wanted})
         assert messages(case, 2, where).to_pylist() == [row for row in every if row[name] in wanted], name

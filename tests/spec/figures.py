@@ -225,6 +225,42 @@ def key_of(each: Told) -> tuple[Any, ...]:
     return (*each.message.lane, index, None if index is not None else each.message.message_id)
 
 
+def name_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The order of the ledger: names by their bytes, not seen first; indices, not seen last; then ids."""
+    *lane, index, ident = key
+    places = [(name is not None, (name or "").encode()) for name in (*lane, ident)]
+    return (*places[:-1], index is None, index or 0, places[-1])
+
+
+def worst(every: Iterable[Told], measure: str | None, unit: str) -> list[tuple[int, tuple[Any, ...]]]:
+    """The messages by a delay, the longest first, or (``measure`` None) those that are pending, the oldest first, with
+    when they were sent; of equal ones in the order of the ledger."""
+    found = []
+    for each in every:
+        if measure is not None:
+            number = delays(each).get((measure, unit))
+            number = None if number is None else -number
+        else:
+            number = each.sent[_AXIS[unit]] if each.outcome == "pending" and each.sent else None
+        if number is not None:
+            found.append((number, key_of(each)))
+    found.sort(key=lambda each: (each[0], name_order(each[1])))
+    return [(number if measure is None else -number, key) for number, key in found]
+
+
+def fees(value: Iterable[Row]) -> dict[tuple[Any, ...], tuple[int, int, int]]:
+    """Movements by lane, asset, reason and whether they are fees: how many, how many without amount, and their sum."""
+    found: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+    for row in value:
+        why, payer, amount = row["why"], row["from"], row["amount"]
+        pays = payer is None or why == "fee" or payer.startswith("account:")
+        is_fee = payer == "message" or (why is not None and why.startswith("fee") and pays)
+        key = (*(row[name] for name in NAMES), row["asset"], why, is_fee)
+        movements, unseen, total = found.get(key, (0, 0, 0))
+        found[key] = movements + 1, unseen + (amount is None), total + (amount or 0)
+    return found
+
+
 def step(row: Row | None) -> tuple[Any, ...]:
     return (None,) * len(PLACE) if row is None else tuple(row[name] for name in PLACE)
 
@@ -236,9 +272,12 @@ __all__ = [
     "axis_of",
     "backlog",
     "delays",
+    "fees",
     "key_of",
+    "name_order",
     "over_time",
     "quantile",
     "step",
     "told",
+    "worst",
 ]
