@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,54 @@ def test_calls_are_chosen_and_sorted(cli: Run, ledger: str) -> None:
     assert lines(cli, "calls", ledger, "--slower-than", "2ticks") == []
 
 
+@pytest.mark.parametrize("command", ["calls", "latency", "backlog"])
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        (["--chain", "a", "--from", 3, "--to", 8], lambda row: 3 <= row["index"] <= 8),
+        (["--chain", HOSTILE], lambda row: row["source"] == HOSTILE),
+        (["--chain", "b", "--message", "west-3"], lambda row: row["message_id"] == "west-3"),
+        (["--from-time", "1970-01-01T00:33:20"], lambda row: row["sent_time"] >= "1970-01-01T00:33:20"),
+        (
+            ["--from-time", "1970-01-01T00:16:50+00:00", "--to-time", "1970-01-01T00:25:00"],
+            lambda row: "1970-01-01T00:16:50" <= row["sent_time"] <= "1970-01-01T00:25:00+00:00",
+        ),
+        (["--from-tick", 0], lambda row: False),
+        (["--to-height", 9], lambda row: False),
+    ],
+    ids=lambda given: given[0] if isinstance(given, list) else "",
+)
+def test_all_commands_choose_messages_by_the_same_filters(
+    cli: Run, ledger: str, command: str, options: list[object], chosen: Callable[[Row], bool]
+) -> None:
+    wanted = [row for row in lines(cli, "calls", ledger) if chosen(row)]
+    found = lines(cli, command, ledger, *options)
+    if command == "calls":
+        assert found == wanted
+    elif command == "backlog":
+        assert found[0]["totals"]["messages"] == len(wanted)
+    else:
+        answered = sum(row["round_trip_seconds"] is not None for row in wanted)
+        told = [row["count"] for row in found[0]["latency"] if (row["scope"], row["measure"]) == ("all", "round_trip")]
+        assert told == [answered] * bool(answered)
+
+
+def test_filters_ask_for_what_the_library_is_asked_for(cli: Run, ledger: str) -> None:
+    with cw.open(ledger) as opened:
+        asked = opened.where(chain="a").where(chain="b").between(index=(3, None), sent_time=(None, "1970-01-01T00:30"))
+        found = asked.calls.arrow()
+    options = ["--from", 3, "--to-time", "1970-01-01T00:30", "--lane", "east", "--lane", "west"]
+    assert [(row["lane"], row["index"]) for row in lines(cli, "calls", ledger, *options)] == [
+        *zip(found["lane"].to_pylist(), found["index"].to_pylist(), strict=True)
+    ]
+    assert found.num_rows == 38
+    said = "<messages of .* where from or to a, from or to b, index from 3, sent_time to 1970-01-01 00:30:00; .*>"
+    assert re.fullmatch(said, repr(asked))
+    for wrong, why in (({"index": (5, 2)}, "is after"), ({"sent_tick": 3}, "must be the first"), ({"at": 1}, "at: ")):
+        with pytest.raises(InvalidInput, match=why):
+            opened.between(**wrong)
+
+
 def test_people_see_what_became_of_calls_and_the_worst(cli: Run, ledger: str) -> None:
     code, out, err = cli("calls", ledger)
     assert (code, err) == (0, "") and "\x1b" not in out
@@ -160,7 +209,7 @@ def test_backlog_is_that_of_the_figures_and_is_drawn(cli: Run, ledger: str) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["calls", "--outcome", "lost"], "--outcome: lost: must be one of"),
+        (["calls", "--outcome", "lost"], "--outcome: lost: no such outcome; there are 8: answered"),
         (["calls", "--open", "--outcome", "pending"], "--open: not with --outcome"),
         (["calls", "--slower-than", "soon"], "--slower-than soon: is no time"),
         (["calls", "--slower-than", "5"], "--slower-than 5: is no time"),
@@ -168,6 +217,10 @@ def test_backlog_is_that_of_the_figures_and_is_drawn(cli: Run, ledger: str) -> N
         (["latency", "--json", "--csv"], "--json, --csv: give one of them"),
         (["backlog", "--executor", "gpu"], "executor: gpu"),
         (["calls", "--limit", "x\x1b"], "--limit: x\\u001b: must be a valid integer (see causeway calls --help)"),
+        (["calls", "--from-height", "-1"], "--from-height -1: must be from 0 to 18446744073709551615"),
+        (["latency", "--from-tick", "3", "--to-tick", "2"], "--from-tick 3: is after --to-tick 2: nothing is between"),
+        (["backlog", "--from-time", "10000"], "--from-time 10000: is no time; write 2024-10-09"),
+        (["backlog", "--kind", "x\x1b"], "--kind: x\\u001b: no such kind; there are"),
         (["calls", "--limit", "-1"], "--limit: -1: must be greater than or equal to 0"),
     ],
     ids=lambda given: " ".join(given[:2]) if isinstance(given, list) else "",

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Any
 from causeway.cli import counting, own_process, shell
 from causeway.cli.counting import (
     Csv,
-    Destination,
     Executor,
     Json,
-    Lane,
     Lanes,
     Master,
     OverTime,
     Place,
-    Receiver,
-    Sender,
-    Source,
 )
+from causeway.cli.filters import Filters, filtered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,13 +25,10 @@ if TYPE_CHECKING:
 _LANE = ("protocol", "source", "destination", "lane")
 
 
+@filtered("--event", "--outcome")
 def command(
     lake: Place,
-    source: Source = None,
-    destination: Destination = None,
-    lane: Lane = None,
-    sender: Sender = None,
-    receiver: Receiver = None,
+    filters: Filters,
     over_time: OverTime = False,
     limit: Lanes = None,
     as_json: Json = False,
@@ -54,8 +47,7 @@ def command(
     from causeway.cli.rows import one_way, print_csv
 
     one_way(as_json, as_csv, None)
-    where = counting.where_of(source=source, destination=destination, lane=lane, sender=sender, receiver=receiver)
-    found = counting.figures(lake, where, executor, master)
+    found = counting.figures(lake, filters.where(), executor, master)
     if as_csv:
         rows = found.backlog if over_time else waiting(found, limit)
         print_csv([rows], rows.schema)

@@ -13,17 +13,12 @@ from causeway.cli import counting, own_process, shell
 from causeway.cli.counting import (
     OUTPUT,
     Csv,
-    Destination,
     Executor,
-    Lane,
     Master,
-    Outcome,
     Overwrite,
     Place,
-    Receiver,
-    Sender,
-    Source,
 )
+from causeway.cli.filters import FILTERS, Filters, filtered
 from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -43,19 +38,13 @@ _THRESHOLD = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|min|h|d|ticks?)?")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
+@filtered("--event", "--kind")
 def command(
     lake: Place,
-    source: Source = None,
-    destination: Destination = None,
-    lane: Lane = None,
-    outcome: Outcome = None,
-    sender: Sender = None,
-    receiver: Receiver = None,
+    filters: Filters,
     is_open: Annotated[
         bool,
-        typer.Option(
-            "--open", help="Only those that nothing ended: --outcome pending.", rich_help_panel=counting.FILTERS
-        ),
+        typer.Option("--open", help="Only those that nothing ended: --outcome pending.", rich_help_panel=FILTERS),
     ] = False,
     slower_than: Annotated[
         str | None,
@@ -63,7 +52,7 @@ def command(
             metavar="TIME",
             help="Only those whose answer took longer: 90s, 5min, 2h, or 30ticks of a run.",
             show_default=False,
-            rich_help_panel=counting.FILTERS,
+            rich_help_panel=FILTERS,
         ),
     ] = None,
     slowest: Annotated[
@@ -114,22 +103,16 @@ def command(
     """
     own_process.begin_small()
     from causeway.cli.rows import limited, one_way, parquet_place, print_csv, print_json, write_parquet
+    from causeway.figures.where import Where
 
     one_way(as_json, as_csv, parquet)
     if overwrite and parquet is None:
         raise InvalidInput("--overwrite: only with --parquet")
-    if is_open and outcome:
+    if is_open and "--outcome" in filters.given:
         raise InvalidInput("--open: not with --outcome: it is --outcome pending")
     threshold = None if slower_than is None else threshold_of(slower_than)
-    where = counting.where_of(
-        calls=True,
-        source=source,
-        destination=destination,
-        lane=lane,
-        outcome=["pending"] if is_open else outcome,
-        sender=sender,
-        receiver=receiver,
-    )
+    asked = Filters({**filters.given, "--outcome": ["pending"]}) if is_open else filters
+    where = asked.where().and_(Where(calls=True))
     if parquet is not None:
         parquet_place(parquet, lake, overwrite=overwrite)
     people = not as_json and not as_csv and parquet is None

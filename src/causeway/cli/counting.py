@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from causeway.cli import completion, shell
-from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from causeway.pipeline.ledger_passes import Progress
     from causeway.pipeline.ledger_store import Ledger
 
-FILTERS, OUTPUT, HOW = "Which messages", "Output", "How"
+OUTPUT, HOW = "Output", "How"
 
 LANES = 10
 """Lanes that a person sees where no other number is asked for."""
@@ -29,38 +28,9 @@ _MOST_SAID = 500
 """Characters of a line about names, which come from strangers."""
 
 
-def _outcomes() -> list[str]:
-    from causeway.figures.outcomes import Outcome
-
-    return [*map(str, Outcome)]
-
-
-def several(
-    what: str, *names: str, metavar: str = "NAME", panel: str = FILTERS, completes: completion.Completed | None = None
-) -> Any:
-    """Return an option that may be repeated."""
-    return typer.Option(
-        *names,
-        metavar=metavar,
-        help=f"{what} May be repeated.",
-        show_default=False,
-        rich_help_panel=panel,
-        autocompletion=completes,
-    )
-
-
 Place = Annotated[
     str, typer.Argument(metavar="LAKE", help="Folder or URI of a ledger, or of a lake of a run.", show_default=False)
 ]
-Source = Annotated[list[str] | None, several("The chain that they come from.", "--source")]
-Destination = Annotated[list[str] | None, several("The chain that they go to.", "--destination")]
-Lane = Annotated[list[str] | None, several("The channel, stream or queue.", "--lane")]
-Outcome = Annotated[
-    list[str] | None,
-    several("What became of them, such as answered or pending.", "--outcome", completes=completion.among(_outcomes)),
-]
-Sender = Annotated[list[str] | None, several("Who sent them.", "--sender")]
-Receiver = Annotated[list[str] | None, several("For whom they are.", "--receiver")]
 Lanes = Annotated[
     int | None,
     typer.Option(
@@ -91,17 +61,6 @@ Master = Annotated[
     str,
     typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.", rich_help_panel=HOW),
 ]
-
-
-def where_of(*, calls: bool = False, **given: Sequence[str] | None) -> Where:
-    """Return which messages options ask for. Raises ``InvalidInput``."""
-    from causeway.figures.where import Where
-
-    try:
-        found = Where.of(**{name: values for name, values in given.items() if values})
-    except InvalidInput as error:
-        raise InvalidInput(f"--{error}") from None
-    return found.and_(Where(calls=True)) if calls else found
 
 
 @contextmanager
@@ -147,15 +106,18 @@ def tell_unknown(ledger: Ledger, where: Where) -> None:
     """Say of each chain and lane asked for that no row of the ledger names."""
     from causeway.model.text import escaped, start_of, unknown
 
-    known: dict[str, set[str]] = {name: set() for name in where.lanes}
+    asked = {**where.lanes, **({"chain": [name for names in where.chains for name in names]} if where.chains else {})}
+    columns = {name: ("source", "destination") if name == "chain" else (name,) for name in asked}
+    known: dict[str, set[str]] = {name: set() for name in asked}
     for bucket in range(ledger.buckets) if known else ():
-        rows = ledger.rows(bucket, [*known])
+        rows = ledger.rows(bucket, [*dict.fromkeys(column for each in columns.values() for column in each)])
         for name, names in known.items():
-            names |= {*rows[name].unique().to_pylist()} - {None}
+            for column in columns[name]:
+                names |= {*rows[column].unique().to_pylist()} - {None}
     for name, names in known.items():
-        for value in where.lanes[name]:
+        for value in asked[name]:
             if value not in names:
-                kind = "lane" if name == "lane" else f"{name} of a message"
+                kind = "lane" if name == "lane" else "chain of a message" if name == "chain" else f"{name} of a message"
                 shell.tell(f"--{name}: {start_of(escaped(unknown(kind, value, sorted(names))), _MOST_SAID)}")
 
 
@@ -173,4 +135,4 @@ def largest(rows: pa.Table, order: Sequence[tuple[str, str]], limit: int | None)
     return rows.take(found if limit is None else found[:limit])
 
 
-__all__ = ["LANES", "figures", "largest", "messages", "opened", "tell_unknown", "where_of"]
+__all__ = ["LANES", "figures", "largest", "messages", "opened", "tell_unknown"]

@@ -8,19 +8,14 @@ from typing import TYPE_CHECKING, Any
 from causeway.cli import counting, own_process, shell
 from causeway.cli.counting import (
     Csv,
-    Destination,
     Executor,
     Json,
-    Lane,
     Lanes,
     Master,
-    Outcome,
     OverTime,
     Place,
-    Receiver,
-    Sender,
-    Source,
 )
+from causeway.cli.filters import Filters, filtered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,14 +30,10 @@ MEASURES = {
 _FIGURES = ("min", "mean", "p50", "p90", "p99", "max")
 
 
+@filtered("--event")
 def command(
     lake: Place,
-    source: Source = None,
-    destination: Destination = None,
-    lane: Lane = None,
-    outcome: Outcome = None,
-    sender: Sender = None,
-    receiver: Receiver = None,
+    filters: Filters,
     over_time: OverTime = False,
     limit: Lanes = None,
     as_json: Json = False,
@@ -62,10 +53,7 @@ def command(
     from causeway.cli.rows import one_way, print_csv
 
     one_way(as_json, as_csv, None)
-    where = counting.where_of(
-        source=source, destination=destination, lane=lane, outcome=outcome, sender=sender, receiver=receiver
-    )
-    found = counting.figures(lake, where, executor, master)
+    found = counting.figures(lake, filters.where(), executor, master)
     if as_csv:
         rows = found.latency_over_time if over_time else _chosen(found, limit)
         print_csv([rows], rows.schema)

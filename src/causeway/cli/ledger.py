@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from causeway.cli import completion, own_process, shell
-from causeway.cli.counting import OUTPUT, Csv, Overwrite, Place, several
+from causeway.cli.counting import OUTPUT, Csv, Overwrite, Place
+from causeway.cli.filters import FILTERS, Filters, filtered
 from causeway.model.errors import InvalidInput
 from causeway.model.text import escaped, unknown
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 SHOWN = 20
 """Rows that a person sees where no other number is asked for."""
 
-MOST_NUMBER = (1 << 64) - 1
-FILTERS, SQL = "Filters", "SQL"
+SQL = "SQL"
 
 
 def _tables() -> list[str]:
@@ -34,28 +33,10 @@ def _tables() -> list[str]:
     return [*SCHEMAS]
 
 
-def _events() -> list[str]:
-    from causeway.ledger.schema import Event
-
-    return [*map(str, Event)]
-
-
-def _kinds() -> list[str]:
-    from causeway.ledger.schema import Kind
-
-    return [*map(str, Kind)]
-
-
-def _several(what: str, *names: str, metavar: str = "NAME", completes: completion.Completed | None = None) -> Any:
-    return several(what, *names, metavar=metavar, panel=FILTERS, completes=completes)
-
-
-def _number(what: str, name: str) -> Any:
-    return typer.Option(name, metavar="N", help=what, show_default=False, rich_help_panel=FILTERS)
-
-
+@filtered("--outcome", rows=True)
 def command(
     lake: Place,
+    filters: Filters,
     table: Annotated[
         str,
         typer.Option(
@@ -65,39 +46,6 @@ def command(
             autocompletion=completion.among(_tables),
         ),
     ] = "ledger",
-    chain: Annotated[list[str] | None, _several("The chain where it happened.", "--chain")] = None,
-    source: Annotated[list[str] | None, _several("The chain that a message comes from.", "--source")] = None,
-    destination: Annotated[list[str] | None, _several("The chain that a message goes to.", "--destination")] = None,
-    lane: Annotated[list[str] | None, _several("The channel, stream or queue.", "--lane")] = None,
-    event: Annotated[
-        list[str] | None,
-        _several("What happened, such as sent or received.", "--event", completes=completion.among(_events)),
-    ] = None,
-    kind: Annotated[
-        list[str] | None,
-        _several("What the message is: request, response, ...", "--kind", completes=completion.among(_kinds)),
-    ] = None,
-    message: Annotated[list[str] | None, _several("The message_id.", "--message", metavar="ID")] = None,
-    sender: Annotated[list[str] | None, _several("Who sent the message.", "--sender")] = None,
-    receiver: Annotated[list[str] | None, _several("For whom it is.", "--receiver")] = None,
-    first: Annotated[int | None, _number("First index in the lane.", "--from")] = None,
-    last: Annotated[int | None, _number("Last index in the lane.", "--to")] = None,
-    first_height: Annotated[int | None, _number("First block.", "--from-height")] = None,
-    last_height: Annotated[int | None, _number("Last block.", "--to-height")] = None,
-    first_time: Annotated[
-        str | None,
-        typer.Option(
-            "--from-time",
-            metavar="TIME",
-            help="From this time on, as 2024-10-09 or 2024-10-09T14:54:48; UTC.",
-            show_default=False,
-            rich_help_panel=FILTERS,
-        ),
-    ] = None,
-    last_time: Annotated[
-        str | None,
-        typer.Option("--to-time", metavar="TIME", help="Up to this time.", show_default=False, rich_help_panel=FILTERS),
-    ] = None,
     sql: Annotated[
         str | None,
         typer.Option(
@@ -149,15 +97,9 @@ def command(
         raise InvalidInput("--overwrite: only with --parquet")
     if table not in (tables := _tables()):
         raise InvalidInput(f"--table: {unknown('table', table, tables)}")
-    given: dict[str, Any] = {
-        "--chain": chain, "--source": source, "--destination": destination, "--lane": lane, "--event": event,
-        "--kind": kind, "--message": message, "--sender": sender, "--receiver": receiver, "--from": first,
-        "--to": last, "--from-height": first_height, "--to-height": last_height, "--from-time": first_time,
-        "--to-time": last_time,
-    }  # fmt: skip
-    condition = condition_of(given, table)
-    if sql is not None and (condition or table != "ledger"):
-        option = next((name for name, value in given.items() if value is not None), "--table")
+    condition = condition_of(filters, table)
+    if sql is not None and (filters or table != "ledger"):
+        option = next(iter(filters.given), "--table")
         raise InvalidInput(f"{option}: not with --sql: write it into the query")
     if parquet is not None:
         parquet_place(parquet, lake, overwrite=overwrite)
@@ -231,57 +173,21 @@ def _states(lake: str) -> dict[str, View]:
     return {f"state_{name}": view(name) for name in states.tables}
 
 
-def condition_of(given: Mapping[str, Any], table: str) -> Condition:
-    """Return the condition that options ask for of a table. Raises ``InvalidInput`` where it has no such column."""
+def condition_of(filters: Filters, table: str) -> Condition:
+    """Return the condition that options ask for of a table; of one of messages heights, ticks and times are those of
+    their sending. Raises ``InvalidInput`` where it has no such column."""
     from causeway.pipeline.ledger_search import Between
     from causeway.pipeline.ledger_sql import SCHEMAS
 
-    known = {"--event": _events(), "--kind": _kinds()}
+    names = SCHEMAS[table].names
+    ranges = {name: Between(*bounds) for name, bounds in filters.ranges().items()}
     found: dict[str, Any] = {}
-    for option, values in given.items():
-        if values is None:
-            continue
-        column = COLUMNS[option]
-        if column not in SCHEMAS[table].names:
-            raise InvalidInput(f"{option}: the table {table} has no column {column}")
-        for value in values if option in known else ():
-            if value not in known[option]:
-                raise InvalidInput(f"{option}: {unknown(column, value, known[option])}")
-        if isinstance(values, list):
-            found[column] = values
-            continue
-        if isinstance(values, int) and not 0 <= values <= MOST_NUMBER:
-            raise InvalidInput(f"{option} {values}: must be from 0 to {MOST_NUMBER}")
-        bound = time_of(option, values) if isinstance(values, str) else values
-        before = found.get(column, Between())
-        first = option.startswith("--from")
-        least: Any = bound if first else before.first
-        most: Any = before.last if first else bound
-        if least is not None and most is not None and least > most:
-            begins = option.replace("--to", "--from")
-            raise InvalidInput(f"{begins} {given[begins]}: is after {option} {values}: no row is between them")
-        found[column] = Between(least, most)
+    for column, wanted in {**filters.values(), **ranges}.items():
+        own = column if column in names else f"sent_{column}"
+        if own not in names:
+            raise InvalidInput(f"{filters.flag(column)}: the table {table} has no column {column}")
+        found[own] = wanted
     return found
-
-
-COLUMNS = {
-    "--chain": "chain", "--source": "source", "--destination": "destination", "--lane": "lane", "--event": "event",
-    "--kind": "kind", "--message": "message_id", "--sender": "sender", "--receiver": "receiver", "--from": "index",
-    "--to": "index", "--from-height": "height", "--to-height": "height", "--from-time": "time", "--to-time": "time",
-}  # fmt: skip
-"""Options, and the columns that they are about."""
-
-
-def time_of(option: str, text: str) -> datetime:
-    """Return a time as a user writes it; without a zone it is UTC. Raises ``InvalidInput``."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(f"{option} {text}: is no time; write 2024-10-09 or 2024-10-09T14:54:48") from None
-    try:
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    except OverflowError:
-        raise InvalidInput(f"{option} {text}: must be within the years 1 to 9999") from None
 
 
 def _show(schema: pa.Schema, parts: Iterator[pa.Table], most: int, *, as_stored: bool) -> None:
@@ -303,4 +209,4 @@ def _show(schema: pa.Schema, parts: Iterator[pa.Table], most: int, *, as_stored:
         console.print(f"Columns that do not fit: {left_out}; --json and --csv have all")
 
 
-__all__ = ["command", "condition_of", "time_of"]
+__all__ = ["command", "condition_of"]

@@ -50,7 +50,7 @@ def fees_in(value: pa.Table, where: Where) -> pa.Table:
     """Return what the movements of a bucket (``VALUE_SCHEMA``) come to (``SUMS_SCHEMA``)."""
     from causeway.audit.value_loops import add_rows
 
-    rows = value.filter(pa.array(where.rows(value))) if where.lanes else value
+    rows = value.filter(pa.array(where.rows(value))) if where.of_lanes else value
     if not rows.num_rows:
         return SUMS_SCHEMA.empty_table()
     rows = rows.select([*LANE, "asset", "why", "from", *LIMBS]).unify_dictionaries().combine_chunks()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.columns import KINDS, Bools
+from causeway.audit.arrays import Array
+from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, Bools
 from causeway.audit.parts import Part, TablePart
 from causeway.figures.outcomes import OUTCOMES, Outcomes
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
@@ -23,44 +25,82 @@ TEXTS = ("sender", "receiver", "message_id", "answers", "journey")
 NAMES = (*LANE, "kind", "outcome", "index", *TEXTS)
 """What messages are chosen by."""
 
+CHAIN = "chain"
+"""Names chains that messages come from or go to."""
+
+RANGES = ("index", "sent_height", "sent_tick", "sent_time")
+"""Numbers and times that messages are chosen by: those between two of them."""
+
 _ALLOWED = {"kind": KINDS, "outcome": OUTCOMES}
 _MOST_INDEX = (1 << 64) - 1
 
 Values = tuple[str | int | None, ...]
+Range = tuple[int | None, int | None]
+"""The first and the last, both included; None: without a bound. Times in microseconds since 1970."""
 
 
 @dataclass(frozen=True)
 class Where:
     """Which messages are looked at: those that have one of some values in each of some columns (``NAMES``). None among
-    the values: what was not seen. ``calls``: only requests that a chain sent, none of users."""
+    the values: what was not seen. ``calls``: only requests that a chain sent, none of users. ``chains``: of each some
+    chains, of which the messages come from one or go to one. ``ranges``: those that are seen to be within, by the names
+    of columns (``RANGES``)."""
 
     values: Mapping[str, Values] = field(default_factory=dict)
     calls: bool = False
+    chains: tuple[Values, ...] = ()
+    ranges: Mapping[str, Range] = field(default_factory=dict)
 
     @classmethod
     def of(cls, **values: Any) -> Where:
-        """Return what is asked for: of each column a value, or several. Raises ``InvalidInput``."""
+        """Return what is asked for: of each column a value, or several; ``chain``: as a source or a destination. Raises
+        ``InvalidInput``."""
         found: dict[str, Values] = {}
         for name, given in values.items():
-            if name not in NAMES:
-                raise InvalidInput(f"{name}: must be one of {', '.join(NAMES)}")
+            if name not in (*NAMES, CHAIN):
+                raise InvalidInput(f"{name}: must be one of {', '.join((*NAMES, CHAIN))}")
             several = isinstance(given, Sequence | set | frozenset) and not isinstance(given, str | bytes)
             every = tuple(dict.fromkeys(given)) if several else (given,)
             for value in every:
                 _check(name, value)
             found[name] = every
-        return cls(found)
+        chains = found.pop(CHAIN, None)
+        return cls(found, chains=() if chains is None else (chains,))
+
+    @classmethod
+    def between(cls, **ranges: Any) -> Where:
+        """Return what is asked for: of each column (``RANGES``) the first and the last, None: without a bound; times as
+        ``datetime`` or ISO 8601 (without a zone UTC). Raises ``InvalidInput``."""
+        found: dict[str, Range] = {}
+        for name, given in ranges.items():
+            if name not in RANGES:
+                raise InvalidInput(f"{name}: must be one of {', '.join(RANGES)}")
+            if not isinstance(given, tuple | list) or len(given) != 2:
+                raise InvalidInput(f"{name}: {shown(given)}: must be the first and the last; None: no bound")
+            first, last = (None if each is None else _bound(name, each) for each in given)
+            if first is not None and last is not None and first > last:
+                raise InvalidInput(f"{name}: {shown(given[0])} is after {shown(given[1])}: nothing is between them")
+            found[name] = first, last
+        return cls(ranges=found)
 
     def and_(self, other: Where) -> Where:
         """Return what both ask for."""
         both = dict(self.values)
         for name, values in other.values.items():
             both[name] = tuple(value for value in both[name] if value in values) if name in both else values
-        return Where(both, self.calls or other.calls)
+        ranges = dict(self.ranges)
+        for name, range_ in other.ranges.items():
+            ranges[name] = _within(ranges[name], range_) if name in ranges else range_
+        return Where(both, self.calls or other.calls, tuple(dict.fromkeys((*self.chains, *other.chains))), ranges)
+
+    @property
+    def of_lanes(self) -> bool:
+        """Return whether anything is asked of lanes."""
+        return bool(self.lanes or self.chains)
 
     @property
     def lanes(self) -> dict[str, Values]:
-        """Return what is asked of lanes."""
+        """Return what is asked of the columns of lanes."""
         return {name: self.values[name] for name in LANE if name in self.values}
 
     @property
@@ -69,19 +109,24 @@ class Where:
         return {name: self.values[name] for name in TEXTS if name in self.values}
 
     def __bool__(self) -> bool:
-        return bool(self.values) or self.calls
+        return bool(self.values or self.calls or self.chains or self.ranges)
 
     def __str__(self) -> str:
         said = ["calls"] if self.calls else []
         for name, values in self.values.items():
-            said.append(f"{name} {' or '.join('null' if value is None else readable(str(value)) for value in values)}")
+            said.append(f"{name} {_said(values)}")
+        said += [f"from or to {_said(values)}" for values in self.chains]
+        for name, bounds in self.ranges.items():
+            ends = [None if end is None else _end(name, end) for end in bounds]
+            said += [f"{name} {word} {end}" for word, end in zip(("from", "to"), ends, strict=True) if end is not None]
         return ", ".join(said)
 
     def part(self, part: Part) -> Part | None:
         """Return those rows of a part that are in lanes asked for, None: there are none."""
-        if not self.lanes or not part.num_rows:
+        if not self.of_lanes or not part.num_rows:
             return part
-        rows = self.rows(part.read([*self.lanes]))
+        ends = ("source", "destination") if self.chains else ()
+        rows = self.rows(part.read([*dict.fromkeys((*self.lanes, *ends))]))
         if rows.all():
             return part
         if not rows.any():
@@ -93,6 +138,8 @@ class Where:
         found = np.ones(table.num_rows, bool)
         for name, values in self.lanes.items():
             found &= is_in(table[name], values)
+        for values in self.chains:
+            found &= is_in(table["source"], values) | is_in(table["destination"], values)
         return found
 
     def messages(self, outcomes: Outcomes) -> Outcomes:
@@ -110,6 +157,12 @@ class Where:
             chosen &= np.isin(outcomes.outcome, [OUTCOMES.index(str(name)) for name in self.values["outcome"]])
         for name, values in self.texts.items():
             chosen &= is_in(outcomes.first_seen(name), values)
+        for name, (first, last) in self.ranges.items():
+            column, seen = _column(outcomes, name)
+            chosen &= seen
+            for bound, within in ((first, np.greater_equal), (last, np.less_equal)):
+                if bound is not None:
+                    chosen &= within(column, column.dtype.type(bound))
         return outcomes if chosen.all() else outcomes.only(chosen)
 
 
@@ -135,14 +188,57 @@ def _coded(chunk: pa.DictionaryArray, texts: pa.Array) -> Bools:
     return found
 
 
+def _column(outcomes: Outcomes, name: str) -> tuple[Array, Bools]:
+    """Return a number or time of each message, and of which it was seen."""
+    if name == "index":
+        columns, base = outcomes.columns, outcomes.base
+        return columns.index[base], columns.indexed[base] == 1
+    numbers = getattr(outcomes.sent, name.removeprefix("sent_"))
+    return numbers, numbers != (NO_TIME if name == "sent_time" else NO_HEIGHT)
+
+
+def _within(one: Range, other: Range) -> Range:
+    firsts = [each for each in (one[0], other[0]) if each is not None]
+    lasts = [each for each in (one[1], other[1]) if each is not None]
+    return max(firsts, default=None), min(lasts, default=None)
+
+
+def _bound(name: str, value: Any) -> int:
+    """Return a bound of a range as a number. Raises ``InvalidInput``."""
+    if name != "sent_time":
+        _check("index", value, name)
+        return int(value)
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if not isinstance(time, datetime):
+            raise ValueError
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidInput(
+            f"{name}: {shown(value)}: must be a time, such as 2024-10-09 or 2024-10-09T14:54:48, in the years 1 to 9999"
+        ) from None
+    return (time - _EPOCH) // _MICROSECOND
+
+
+def _end(name: str, bound: int) -> str:
+    return f"{_EPOCH + bound * _MICROSECOND:%Y-%m-%d %H:%M:%S}" if name == "sent_time" else f"{bound}"
+
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+
+def _said(values: Values) -> str:
+    return " or ".join("null" if value is None else readable(str(value)) for value in values)
+
+
 def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _check(name: str, value: Any) -> None:
+def _check(name: str, value: Any, called: str | None = None) -> None:
     if name == "index":
         if value is not None and not (type(value) is int and 0 <= value <= _MOST_INDEX):
-            raise InvalidInput(f"index: {shown(value)}: must be a whole number from 0 to {_MOST_INDEX}")
+            raise InvalidInput(f"{called or name}: {shown(value)}: must be a whole number from 0 to {_MOST_INDEX}")
     elif name in _ALLOWED:
         if value not in _ALLOWED[name]:
             raise InvalidInput(f"{name}: {shown(value)}: must be one of {', '.join(_ALLOWED[name])}")
@@ -150,4 +246,4 @@ def _check(name: str, value: Any) -> None:
         raise InvalidInput(f"{name}: {shown(value)}: must be a text")
 
 
-__all__ = ["EVERYTHING", "NAMES", "TEXTS", "Where", "is_in"]
+__all__ = ["CHAIN", "EVERYTHING", "NAMES", "RANGES", "TEXTS", "Where", "is_in"]

@@ -83,9 +83,18 @@ class Selection:
         """Return those messages that have a value in a column, or one of several (None: not seen), in each named.
 
         ``values``: of ``protocol``, ``source``, ``destination``, ``lane``, ``kind``, ``outcome``, ``index``,
-        ``sender``, ``receiver``, ``message_id``, ``answers``, ``journey``. Raises ``InvalidInput``.
+        ``sender``, ``receiver``, ``message_id``, ``answers``, ``journey``; ``chain``: those that come from it or go to
+        it. Raises ``InvalidInput``.
         """
         return Selection(self.place, self._now, self._asked.and_(Where.of(**values)), self._counted)
+
+    def between(self, **ranges: Any) -> Selection:
+        """Return those messages that are seen to be within a range of each column named.
+
+        ``ranges``: of ``index``, ``sent_height``, ``sent_tick``, ``sent_time`` the first and the last, both included
+        (None: without a bound); times as ``datetime`` or ISO 8601, without a zone UTC. Raises ``InvalidInput``.
+        """
+        return Selection(self.place, self._now, self._asked.and_(Where.between(**ranges)), self._counted)
 
     @property
     def figures(self) -> Figures:
