@@ -122,7 +122,7 @@ def test_a_fork_freezes_the_connection_and_nothing_of_it_is_taken_afterwards(
     assert not [row for row in taken if row["events"] & 8]
     summary = net.summary()
     assert summary["answered"] < 72
-    others = [row for row in net.calls.collect() if row["callee"] == "other"]
+    others = [row for row in net.calls.collect() if row["receiver"] == "other"]
     assert len(others) == 36 and all(row["outcome"] == "answered" for row in others)
     assert reasons(net)["ConnectionFrozen"] >= 2
 

@@ -152,9 +152,9 @@ def test_one_row_a_call(net: Network) -> None:
     by_outcome = {name: sum(row["outcome"] == name for row in found) for name in ("answered", "rejected", "pending")}
     assert by_outcome == {name: summary[name] for name in by_outcome}
     answered = [row for row in found if row["outcome"] == "answered"]
-    assert all(row["sent_tick"] < row["delivered_tick"] < row["ended_tick"] for row in answered)
-    assert {row["source"] for row in found if row["caller"] == "s0/channel-0"} == {"s0", "s2"}
-    assert {row["reason"] for row in found if row["outcome"] == "rejected"} == {"CanisterMigrating"}
+    assert all(row["sent_tick"] < row["received_tick"] < row["ended_tick"] for row in answered)
+    assert {row["source"] for row in found if row["sender"] == "s0/channel-0"} == {"s0", "s2"}
+    assert {row["detail"] for row in found if row["outcome"] == "rejected"} == {"CanisterMigrating"}
 
 
 # ---- programs of one's own -------------------------------------------------------------------------

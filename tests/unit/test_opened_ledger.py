@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 import causeway as cw
 from causeway.cli.app import build
 from causeway.cli.shell import OK, execute
+from causeway.figures.messages import MESSAGES_SCHEMA
 from causeway.ledger.schema import VALUE_SCHEMA
 from causeway.network.network import Network
 from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, open_ledger
@@ -133,3 +134,14 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     assert "closed" in repr(opened) and "closed" in opened._repr_html_()
     assert opened.reload() is not None and opened.calls.arrow().num_rows > 0
     opened.close()
+
+
+def test_the_documented_columns_of_calls_are_those_that_they_have() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "open-a-lake.md").read_text()
+    rows = text.partition("| column | type | meaning |")[2].partition("\n\n")[0].splitlines()[2:]
+    told = {
+        name.strip("` "): kind.strip()
+        for _, names, kind, _, _ in (row.split("|") for row in rows)
+        for name in names.split(",")
+    }
+    assert told == {field.name: str(field.type) for field in MESSAGES_SCHEMA}

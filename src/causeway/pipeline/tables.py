@@ -247,19 +247,19 @@ class LakeTables:
             name = chains.select(F.col("position").alias(column), F.col("name").alias(f"{column}_name"))
             rows = rows.join(F.broadcast(name), column, "left")
         return rows.select(
-            F.coalesce("caller_name", F.col("caller").cast("string")).alias("caller"),
-            F.coalesce("callee_name", F.col("callee").cast("string")).alias("callee"),
-            F.expr(calls.number("callback")).alias("callback"),
             F.col("from_chain_name").alias("source"),
             F.col("to_chain_name").alias("destination"),
+            F.coalesce("caller_name", F.col("caller").cast("string")).alias("sender"),
+            F.coalesce("callee_name", F.col("callee").cast("string")).alias("receiver"),
+            F.expr(calls.number("callback")).alias("callback"),
             "outcome",
             "code",
-            "reason",
+            F.col("reason").alias("detail"),
             "sent_tick",
-            "delivered_tick",
+            F.col("delivered_tick").alias("received_tick"),
             "ended_tick",
-            "delivered",
-            (F.col("answered") + F.col("rejected")).alias("ended"),
+            F.col("delivered").alias("times_received"),
+            (F.col("answered") + F.col("rejected")).alias("times_answered"),
             F.col("routed").alias("messages"),
         )
 
