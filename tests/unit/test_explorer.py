@@ -21,6 +21,7 @@ from starlette.datastructures import QueryParams
 import causeway as cw
 from causeway.explorer.addresses import LANE, MESSAGE, Asked, lane_address, message_address
 from causeway.explorer.app import Explorer
+from causeway.explorer.graph import MOST_EDGES, Edge, Node, graph
 from causeway.explorer.jobs import Jobs, TooLong, TooMany
 from causeway.explorer.layout import placed, widths
 from causeway.explorer.live import Live
@@ -196,6 +197,8 @@ def test_a_search_leads_to_the_one_thing_that_it_finds_or_lists_them(live: Live)
     found = ask(live, "/search?q=echo")
     assert found.status_code == 200 and "/message?" in found.text
     assert "Nothing is called" in ask(live, "/search?q=nobody").text
+    part = ask(live, "/search?q=AS")
+    assert {*re.findall(r'href="/chain\?name=(\w+)"', part.text)} == {"east"}, "a part of a name is found, and listed"
     ident = re.search(r"ibc:[0-9]+&gt;[0-9]+/q#0", ask(live, MESSAGE_OF_LAKE).text)
     assert ident is not None
     exact = ask(live, "/search?q=" + ident[0].replace("&gt;", "%3E").replace("#", "%23"))
@@ -287,6 +290,29 @@ def test_what_has_lanes_with_nearly_all_lies_in_the_middle() -> None:
 def test_edges_are_wider_with_more_traffic() -> None:
     found = widths({("a", "b"): 1, ("b", "a"): 1_000_000, ("c", "a"): 0}, 1.0, 7.0)
     assert found["c", "a"] == 1.0 < found["a", "b"] < found["b", "a"] == 7.0
+
+
+def test_a_dense_network_is_drawn_by_its_trouble_and_its_most_traffic(tmp_path: Path) -> None:
+    chains = [f"chain-{number:02}" for number in range(30)]
+    lanes = [(one, other) for one in chains for other in chains if one != other]
+    rows = [row for one, other in lanes for row in both_ends("0", one, other, 0)]
+    live = looked_at(stored(tmp_path / "dense", rows))
+    try:
+        text = ask(live, "/network").text
+    finally:
+        live.close()
+    assert text.count('class="edge') == MOST_EDGES < len(lanes)
+    assert f"Not drawn: {len(lanes) - MOST_EDGES} edges" in text
+
+
+def test_names_round_a_circle_do_not_cover_each_other() -> None:
+    nodes = [Node(f"channel-{number:04}", f"/{number}") for number in range(48)]
+    hub = Node("hub", "/hub")
+    edges = [Edge("hub", node.name, 1, 5, 0, 0, None) for node in nodes]
+    drawn = str(graph([hub, *nodes], edges, {}))
+    turned = re.findall(r"rotate\((-?[0-9.]+) ", drawn)
+    assert len(turned) == len(nodes), "names stand in the direction from the middle, the hub's below it"
+    assert all(-90 <= float(angle) <= 90 or 270 <= float(angle) <= 450 for angle in turned), "none stands on its head"
 
 
 @pytest.mark.slow

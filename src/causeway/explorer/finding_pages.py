@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
 from causeway.audit.auditing import CHECK_NAMES
-from causeway.explorer.addresses import Asked, address, chain_address, height_address, message_address
+from causeway.explorer.addresses import Asked, address, chain_address, height_address, lane_address, message_address
 from causeway.explorer.frame import Page, Part
 from causeway.explorer.overview import finding, lane_link, link
 from causeway.explorer.view import View
@@ -114,9 +115,13 @@ def search(view: View, asked: Asked) -> tuple[Page, str | None]:
     if len(sought) > MOST_SOUGHT:
         raise InvalidInput(f"q: {len(sought):,} characters; at most {MOST_SOUGHT} are sought")
     if not sought:
-        hint = "By id, transaction hash, lane and index (channel-141/123), journey, sender, chain, lane, or height."
+        hint = (
+            "By id, transaction hash, lane and index (channel-141/123), journey, sender, height, or a part of the name "
+            "of a chain or lane."
+        )
         return Page("Search", [Part("search", "Search", element("p", {"class": "empty"}, hint))]), None
     places = _places(view, sought)
+    like, more = ([], 0) if places else _like(view, sought)
     try:
         traced = trace(view.ledger, sought)
         first = traced.lives[0]
@@ -136,11 +141,9 @@ def search(view: View, asked: Asked) -> tuple[Page, str | None]:
     )
     sections = []
     if places:
-        items = [
-            element("li", {}, [element("a", {"href": href}, text), Markup(" {}").format(what)])
-            for href, text, what in places
-        ]
-        sections.append(Part("places", "Chains, lanes and heights", element("ul", {"class": "remarks"}, items)))
+        sections.append(Part("places", "Chains, lanes and heights", _listed(places, 0)))
+    elif like:
+        sections.append(Part("places", "Chains and lanes with this in their names", _listed(like, more)))
     if keys:
         sections.append(Part("found", "Messages", _found(keys)))
     if not sections:
@@ -149,22 +152,55 @@ def search(view: View, asked: Asked) -> tuple[Page, str | None]:
     return Page("Search", sections, sought=sought, status=200), only[0] if only else None
 
 
-def _places(view: View, sought: str) -> list[tuple[str, str, str]]:
+Place = tuple[str, str, str]
+"""An address, what it is called, and what it is."""
+
+
+def _places(view: View, sought: str) -> list[Place]:
+    """Return what is called so, and the height of that number."""
     found: list[tuple[str | None, str, str]] = []
     if sought in view.chains:
         found.append((chain_address(sought), safe_name(sought), "chain"))
-    lanes = view.lanes.filter(pc.fill_null(pc.equal(view.lanes["lane"], sought), False)).slice(0, FOUND)
-    for row in lanes.select([*LANE]).to_pylist():
-        own = [row[each] for each in LANE]
-        ends = f"{safe_name(own[1] or '?')} → {safe_name(own[2] or '?')}"
-        from causeway.explorer.addresses import lane_address
-
-        found.append((lane_address(own), f"{safe_name(sought)}: {ends}", "lane"))
+    same = view.lanes.filter(pc.fill_null(pc.equal(view.lanes["lane"], sought), False))
+    found += _lane_places(same.slice(0, FOUND))
     digits = sought.replace(",", "")
     last = view.last_height
     if digits.isascii() and digits.isdecimal() and len(digits) <= 19 and last is not None and int(digits) <= last:
         found.append((height_address(int(digits)), f"Height {int(digits):,}", "of the network"))
     return [(href, text, what) for href, text, what in found if href is not None]
+
+
+def _like(view: View, sought: str) -> tuple[list[Place], int]:
+    """Return chains and lanes that have this in their names, large letters or small, and how many more there are."""
+    folded = sought.casefold()
+    chains = [chain for chain in view.chains if folded in chain.casefold()]
+    names = view.lanes["lane"].cast(pa.string())
+    lanes = view.lanes.filter(pc.fill_null(pc.match_substring(names, sought, ignore_case=True), False))
+    found: list[tuple[str | None, str, str]] = [
+        (chain_address(chain), safe_name(chain), "chain") for chain in chains[:FOUND]
+    ]
+    found += _lane_places(lanes.slice(0, FOUND))
+    more = max(0, len(chains) - FOUND) + max(0, lanes.num_rows - FOUND)
+    return [(href, text, what) for href, text, what in found if href is not None], more
+
+
+def _lane_places(lanes: pa.Table) -> list[tuple[str | None, str, str]]:
+    found: list[tuple[str | None, str, str]] = []
+    for row in lanes.select([*LANE]).to_pylist():
+        ends = f"{safe_name(row['source'] or '?')} → {safe_name(row['destination'] or '?')}"
+        own = [row[each] for each in LANE]
+        found.append((lane_address(own), f"{safe_name(row['lane'] or '?')}: {ends}", "lane"))
+    return found
+
+
+def _listed(places: Sequence[Place], more: int) -> Markup:
+    items = [
+        element("li", {}, [element("a", {"href": href}, text), Markup(" {}").format(what)])
+        for href, text, what in places
+    ]
+    if more:
+        items.append(element("li", {}, f"and {more:,} more"))
+    return element("ul", {"class": "remarks"}, items)
 
 
 def _found(keys: Sequence[MessageKey]) -> Markup:

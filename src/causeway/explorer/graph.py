@@ -15,8 +15,12 @@ from causeway.report.svg import element, number
 from causeway.report.text import count, many, safe_name
 
 MOST_CHAINS = 400
-MOST_EDGES = 1_200
-"""Chains and edges that are drawn; of more those with trouble first, then those with most traffic."""
+MOST_EDGES = 240
+"""Chains and edges that are drawn; of more those with trouble first, then those with most traffic: an eye follows no
+more lines than that, and the matrix beside the drawing has all."""
+
+CROWDED = 90
+"""From so many edges on they are thin, and let others shine through."""
 
 LABELLED, NAMED = 60, 30
 """So many chains at most have all their names drawn; of more so many of those in trouble, or the busiest, have."""
@@ -72,12 +76,18 @@ def _svg(nodes: Sequence[Node], edges: Sequence[Edge], weights: Mapping[str, Wei
     total = len(nodes)
     radius = 18.0 if total <= 12 else 13.0 if total <= 40 else 8.0 if total <= 150 else 5.0
     width, height = 1000.0, 240.0 if total <= 2 else 460.0 if total <= 12 else 640.0 if total <= 60 else 820.0
-    across, down = 150.0, radius + 44
+    rim = sum((x - 0.5) ** 2 + (y - 0.5) ** 2 > 0.23 for x, y in points.values())
+    round_ = total > 12 and rim > 0.8 * total
+    if round_:
+        height = 860.0
+    across, down = 150.0, 150.0 if round_ else radius + 44
     at = {
         chain: (across + x * (width - 2 * across), height / 2 if total <= 2 else down + y * (height - 2 * down))
         for chain, (x, y) in points.items()
     }
-    wide = widths({(edge.source, edge.destination): edge.messages for edge in edges}, 1.0, 7.0 if total <= 60 else 3.5)
+    crowded = len(edges) >= CROWDED
+    widest = 2.5 if crowded else 7.0 if total <= 60 else 3.5
+    wide = widths({(edge.source, edge.destination): edge.messages for edge in edges}, 1.0, widest)
     loops = {edge.source: edge for edge in edges if edge.source == edge.destination}
     both = {(edge.source, edge.destination) for edge in edges}
     lines = []
@@ -85,15 +95,15 @@ def _svg(nodes: Sequence[Node], edges: Sequence[Edge], weights: Mapping[str, Wei
         if edge.source != edge.destination:
             curved = (edge.destination, edge.source) in both
             lines.append(_edge(edge, at, radius, wide[edge.source, edge.destination], curved=curved))
-    rim = sum((x - 0.5) ** 2 + (y - 0.5) ** 2 > 0.23 for x, y in points.values())
-    middle = (width / 2, height / 2) if total > 12 and rim > 0.8 * total else None
+    middle = (width / 2, height / 2) if round_ else None
     circles = [
         _node(node, at[node.name], radius, weights, loops.get(node.name), node.name in labelled, middle)
         for node in nodes
     ]
     said = f"The network: {many(total, 'chain')}, {many(len(edges), 'direction')} with messages"
     box = {"viewBox": f"0 0 {number(width)} {number(height)}", "role": "group", "aria-label": said}
-    return element("svg", {"class": f"graph{' small' if total <= 12 else ''}", **box}, [*lines, *circles])
+    classes = ["graph", *(["small"] if total <= 12 else []), *(["crowded"] if crowded else [])]
+    return element("svg", {"class": " ".join(classes), **box}, [*lines, *circles])
 
 
 def _edge(edge: Edge, at: Mapping[str, tuple[float, float]], radius: float, width: float, *, curved: bool) -> Markup:
@@ -171,17 +181,20 @@ def _said(edge: Edge) -> str:
 
 
 def _beside(at: tuple[float, float], radius: float, middle: tuple[float, float] | None) -> dict[str, object]:
-    """Return where the name of a chain stands."""
+    """Return where the name of a chain stands: on a circle in the direction from its middle, so that neighbours' names
+    do not cover each other."""
     x, y = at
-    if middle is not None:
-        across, down = (x - middle[0]) / middle[0], (y - middle[1]) / middle[1]
-        if abs(across) > 0.12 and across**2 + down**2 > 0.25:
-            side = 1 if across > 0 else -1
-            anchor = "start" if side > 0 else "end"
-            return {"x": number(x + side * (radius + 6)), "y": number(y + 4), "text-anchor": anchor}
-        if down < -0.25:
-            return {"x": number(x), "y": number(y - radius - 7), "text-anchor": "middle"}
-    return {"x": number(x), "y": number(y + radius + 16), "text-anchor": "middle"}
+    if middle is None or math.hypot(x - middle[0], y - middle[1]) < 0.5 * middle[1]:
+        return {"x": number(x), "y": number(y + radius + 16), "text-anchor": "middle"}
+    angle = math.degrees(math.atan2(y - middle[1], x - middle[0]))
+    left = abs(angle) > 90
+    turned = angle + 180 if left else angle
+    return {
+        "x": number(x + (-1 if left else 1) * (radius + 6)),
+        "y": number(y + 4),
+        "text-anchor": "end" if left else "start",
+        "transform": f"rotate({number(turned)} {number(x)} {number(y)})",
+    }
 
 
 SHARES = (0.02, 0.15)

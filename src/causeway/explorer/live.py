@@ -1,7 +1,8 @@
 """What a lake or a ledger shows now: threads look at it again and again, and pages read what they saw last.
 
-One thread derives and audits what is new, which costs as much as that; one counts all figures anew, which costs as much
-as the ledger; one looks how far a lake is. So pages about messages, heights and findings do not wait for figures.
+One thread derives and audits what is new, which costs as much as that; one counts figures, which costs as much as the
+buckets in which anything is new; one looks how far a lake is. So pages about messages, heights and findings do not wait
+for figures.
 """
 
 from __future__ import annotations
@@ -221,8 +222,10 @@ class Live:
     def _count(self) -> None:
         """Count the figures of what was read."""
         from causeway.pipeline.ledger_figures import figures_of
+        from causeway.pipeline.ledger_kept import KeptShown
 
         done: Ledger | None = None
+        kept = KeptShown()
         while not self._stop.is_set():
             self._news.wait()
             self._news.clear()
@@ -231,7 +234,8 @@ class Live:
             (watched, ledger), began = self._seen, time.monotonic()
             try:
                 with self._failing():
-                    figures = figures_of(ledger, executor="in_process", progress=self._told("rows counted"))
+                    told = self._told("rows counted")
+                    figures = figures_of(ledger, executor="in_process", progress=told, kept=kept)
                     self._publish(figures=(figures, _place(watched)))
                     done = ledger
             finally:
