@@ -67,6 +67,8 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
     lane = f"{INJECTED}{LONG}"
     rows = [row for index in range(1, 9) for row in both_ends(lane, INJECTED, TURNED, index, TURNED)]
     rows += both_ends(lane, INJECTED, TURNED, 12, LONG, amount=7)
+    rows += both_ends(" ", "", " ", 0)
+    rows += [{**row, "index": 2**64 - 2, "height": 2**64 - 1, "time": None} for row in both_ends(" ", "", " ", 1)]
     rows += [row for index in range(4) for row in both_ends("b->c", "b", "c", index)][:-1]
     aside = {
         "source_file": "a.csv",
@@ -144,6 +146,10 @@ def test_the_first_screen_says_what_is_wrong_with_its_worst_example(
         assert "Violated: authenticity" in page.locator("h1").inner_text()
         example = page.locator(".card.violated .examples li").first
         assert "Message 12 from" in example.inner_text() and "another content than was sent" in example.inner_text()
+        cut = "[...document.querySelectorAll('.fact .figure')].filter((each) => each.scrollWidth > each.clientWidth)"
+        assert page.evaluate(f"{cut}.map((each) => each.innerText)") == []
+        examples = page.locator("#checks .violated .examples li")
+        assert [text for text in examples.all_inner_texts() if "\n" in text] == [] and examples.count() >= 1
         box = page.locator(".card.violated").first.bounding_box()
         assert box is not None and box["y"] < SIZES[size]["height"] * 0.8
         if size == "wide":

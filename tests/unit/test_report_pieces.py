@@ -6,6 +6,7 @@ import re
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,13 +14,13 @@ from markupsafe import Markup
 
 from causeway.report.charts import Bar, Series, bars, grouped_bars, histogram, sparkline, time_chart
 from causeway.report.compared import compare_page
-from causeway.report.journey import together
+from causeway.report.journey import journey, together
 from causeway.report.matrix import MOST_CHAINS, OTHERS, Figures, Pairs, folded, level, matrix
 from causeway.report.page import SCRIPT, STYLE, Section, content_security_policy, page
 from causeway.report.scale import scale_of
-from causeway.report.svg import path
+from causeway.report.svg import alone, path
 from causeway.report.tables import Column, Link, table
-from causeway.report.text import digits, in_unit, percent, safe_name, time_text
+from causeway.report.text import about, digits, in_unit, percent, safe_name, time_text
 from causeway.report.wording import CHECKS, phrase, reason_in_words
 
 AUDIT = Path(__file__).resolve().parents[2] / "docs" / "audit"
@@ -61,7 +62,11 @@ def test_delays_that_differ_a_hundredfold_have_a_logarithmic_scale() -> None:
 
 
 def test_a_line_ends_where_nothing_is_known_and_a_point_alone_is_seen() -> None:
-    assert path([(0, 1), (1, 2), None, (3, 4)]) == "M0 1L1 2M3 4h.01"
+    points = [(0, 1), (1, 2), None, (3, 4), None, None, (5, 6)]
+    assert path(points) == "M0 1L1 2M3 4h.01M5 6h.01"
+    assert path(alone(points)) == "M3 4h.01M5 6h.01" and not alone(points[:3])
+    chart = parsed(time_chart("x", [0, 1, 2, 3], [Series("y", [4, None, 5])]))
+    assert [each.get("class") for each in chart.iter("path")] == ["line tone-a", "line spots tone-a"]
 
 
 def test_charts_show_what_they_are_given_as_text() -> None:
@@ -109,6 +114,8 @@ def test_the_matrix_keeps_the_chains_that_matter_and_loses_no_figure() -> None:
 def test_names_figures_and_times_are_fit_for_a_page() -> None:
     assert safe_name("a\u202eb\u200fc\n\x1b[31m") == "a\\u202eb\\u200fc\\n\\x1b[31m"
     assert len(safe_name("n" * 10_000)) == 44
+    assert [safe_name(each) for each in ("", " ", " a b ")] == ['""', "\\x20", "\\x20a b\\x20"]
+    assert about(2.0**256) == "about 1.1579 \u00d7 10\u2077\u2077" and about(2.0**52) == f"{2**52:,}"
     assert digits("-12000000000000000000") == Markup(
         '<span class="figure" title="-12,000,000,000,000,000,000">-1.2000 \u00d7 10<sup>19</sup></span>'
     )
@@ -134,7 +141,22 @@ def test_every_reason_of_every_check_has_words() -> None:
                 assert "_" not in reason_in_words(reason)
                 seen += 1
     assert seen > 60
+    one = {"check": "gaps", "reason": "skipped", "magnitude": 1.0, "unit": "messages"}
+    assert phrase(one) == "begins a run of 1 message that was skipped, though a later one came"
     assert phrase({"check": "x", "reason": "new_one", "magnitude": None, "unit": None}) == "is named for new one"
+
+
+@pytest.mark.parametrize(("ticks", "words"), [((3, 5), "+2 ticks"), ((None, 5), "+12 s")])
+def test_steps_are_timed_in_ticks_where_all_have_one(ticks: tuple[int | None, ...], words: str) -> None:
+    names = ("chain", "height", "time", "transaction", "code", "detail", "lane", "sender", "receiver", "amount")
+    step: dict[str, Any] = {**dict.fromkeys(names), "roots": [], "notes": []}
+    steps = [
+        {**step, "event": event, "tick": tick, "seconds": seconds}
+        for event, tick, seconds in zip(("sent", "received"), ticks, (0.0, 12.0), strict=True)
+    ]
+    ends = {"source": "a", "destination": "b", "index": 1, "message_id": None, "answers": None, "journey": None}
+    made = journey({**step, **ends, "events": steps, "outcome": "received", "open": False, "kind": "request"})
+    assert words in made and ">request</span>" in made
 
 
 def test_steps_of_one_place_are_one_and_those_with_notes_stay_alone() -> None:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from markupsafe import Markup, escape
 
 from causeway.report.scale import Scale, axis_text, scale_of, time_label
-from causeway.report.svg import element, number, path, share, tone_class
+from causeway.report.svg import alone, element, number, path, share, tone_class
 from causeway.report.tables import Cell, Column, table
 from causeway.report.text import count, in_unit, many, plain, safe_name, time_text
 
@@ -254,6 +254,8 @@ def _lines(series: Sequence[Series], edges: Sequence[float], scale: Scale, *, fi
         if filled and not place:
             parts.append(element("path", {"class": f"area {tone_class(each.tone)}", "d": _area(points, height)}))
         parts.append(element("path", {"class": f"line {tone_class(each.tone)}", "d": path(points)}))
+        if spots := alone(points):
+            parts.append(element("path", {"class": f"line spots {tone_class(each.tone)}", "d": path(spots)}))
     box = {"x": 0, "y": _TOP, "width": "100%", "height": number(height), "viewBox": f"0 0 {_WIDE} {number(height)}"}
     return element("svg", {**box, "preserveAspectRatio": "none", "class": "lines", "aria-hidden": "true"}, parts)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from markupsafe import Markup
 
 from causeway.report.charts import Bar, bars
@@ -9,7 +11,7 @@ from causeway.report.first_screen import Data
 from causeway.report.page import Section
 from causeway.report.svg import element
 from causeway.report.tables import Column, table
-from causeway.report.text import digits, many, name
+from causeway.report.text import digits, many, name, plain
 
 OUTCOMES = {
     "answered": "good", "rejected": "bad", "refunded": "warn", "timed_out": "e", "dropped": "d", "delivered": "c",
@@ -29,9 +31,12 @@ def outcomes_section(data: Data) -> Section | None:
     ends = [(each, totals[each]) for each in OUTCOMES if totals[each]]
     if not ends:
         return None
-    drawn = bars(
-        "How messages ended", [Bar(each.replace("_", " "), number, tone=OUTCOMES[each]) for each, number in ends]
-    )
+    requests = data["requests"]
+    others = {each: number - requests.get(each, 0) for each, number in ends}
+    if requests and any(others.values()):
+        drawn = _bars("How requests ended", requests) + _bars("Others: answers, and what relayers tried", others)
+    else:
+        drawn = _bars("How messages ended", dict(ends))
     columns = [Column("outcome"), Column("kind"), Column("code", "number"), Column("reason", "name"),
                Column("messages", "number"), Column("for example", "name")]  # fmt: skip
     rows = [
@@ -39,7 +44,7 @@ def outcomes_section(data: Data) -> Section | None:
             *(
                 row["outcome"].replace("_", " "),
                 row["kind"],
-                "" if row["code"] is None else f"{row['code']}",
+                f"{row['code']}" if row["code"] else "",
                 row["detail"] or "",
             ),
             row["messages"],
@@ -52,11 +57,19 @@ def outcomes_section(data: Data) -> Section | None:
     return Section("outcomes", "Outcomes", body)
 
 
+def _bars(title: str, counts: Mapping[str, int]) -> Markup:
+    rows = [Bar(each.replace("_", " "), counts[each], tone=OUTCOMES[each]) for each in OUTCOMES if counts.get(each)]
+    return bars(title, rows)
+
+
 def _example(row: Data) -> Markup:
     number = row["message_id"] if row["index"] is None else str(row["index"])
     if number is None:
         return Markup("")
-    return name(row["lane"] or row["source"] or "?", 24) + Markup(" ") + name(number, 24)
+    ends = [name(row[each], 16) for each in ("source", "destination") if row[each] is not None]
+    lane = [] if row["lane"] is None or row["index"] is None else [plain("lane ") + name(row["lane"], 16)]
+    way = [Markup(" \u2192 ").join(ends)] if ends else []
+    return Markup(", ").join([*way, *lane, name(number, 24)])
 
 
 def value_section(data: Data) -> Section | None:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from causeway.model.text import escaped
 from causeway.report.page import Section, piece
 from causeway.report.svg import element
 from causeway.report.tables import Fact, facts
-from causeway.report.text import count, in_unit, listed, many, name, plain
+from causeway.report.text import count, digits, in_unit, listed, many, name, plain
 from causeway.report.wording import phrase, promise_of, reason_in_words, subject, title_of, where_and_when
 
 NAMED_CHECKS = 3
@@ -41,7 +42,7 @@ def verdict_section(data: Data) -> Section:
         violated=[_card(each, "violated") for each in violated],
         brief=len(violated) > NAMED_CHECKS,
         unknown=[_card(each, "unknown") for each in unknown],
-        idle=listed([title_of(each["check"]) for each in idle]),
+        idle=listed([title_of(each["check"]) for each in idle]) if len(idle) < len(checks) else "",
         checks=[(each["check"], title_of(each["check"]), each["verdict"], not each["examined"]) for each in checks],
     )
     return Section("verdict", None, body)
@@ -56,7 +57,7 @@ def about_input(data: Data) -> list[Markup]:
     parts: list[Markup | str] = [kinds, protocols] if protocols else [kinds]
     parts += [many(input_["chains"], "chain"), many(totals["lanes"], "lane")]
     if run is not None:
-        parts.append(many(run["heights"], "height"))
+        parts.append(many(run["heights"], "height") + ("" if run["at_rest"] else " so far"))
     if totals["unit"] != "ticks" and totals["first_time"] is not None:
         first, last = (datetime.fromisoformat(totals[each]).date() for each in ("first_time", "last_time"))
         parts.append(f"{first}" if first == last else f"{first} to {last}")
@@ -82,6 +83,8 @@ def _all_of(held: int, checks: int) -> str:
 
 def _lead(data: Data, violated: Sequence[Data], unknown: Sequence[Data]) -> Markup:
     totals = data["totals"]
+    if not totals["messages"] and not violated and not unknown:
+        return plain("So no check had anything to examine.")
     among = f"{many(totals['messages'], 'message')}"
     parts = []
     if violated:
@@ -94,6 +97,8 @@ def _lead(data: Data, violated: Sequence[Data], unknown: Sequence[Data]) -> Mark
     if unknown:
         met = many(len(unknown), "check")
         parts.append(plain(f"{met} met holes in the input, and cannot say there."))
+    if data["run"] is not None and not data["run"]["at_rest"]:
+        parts.append(plain("The run has not come to rest: something is still due."))
     return Markup(" ").join(parts)
 
 
@@ -113,12 +118,17 @@ def key_figures(data: Data) -> list[Fact]:
     """Return the figures that a person asks for first."""
     totals, unit = data["totals"], data["totals"]["unit"] or "seconds"
     came = f"{totals['received']:,} received" if totals["received"] else "arrivals not seen"
-    found = [Fact("Messages", count(totals["messages"]), f"{totals['sent']:,} sent, {came}")]
+    sent = f"{totals['sent']:,} {'between chains' if data['kind'] == 'lake' else 'sent'}, {came}"
+    if not totals["messages"]:
+        sent = "none was sent or received"
+    elif data["kind"] == "lake" and totals["messages"] > totals["sent"]:
+        sent += "; the others are of users and relayers"
+    found = [Fact("Messages", _large(totals["messages"]), sent)]
     oldest = _oldest(data)
     found.append(
         Fact(
             "Backlog now",
-            count(totals["pending"]),
+            _large(totals["pending"]),
             "none is waiting" if not totals["pending"] else None if oldest is None else oldest[0],
             "unknown" if totals["pending"] else None,
             None if oldest is None else oldest[1],
@@ -137,8 +147,17 @@ def key_figures(data: Data) -> list[Fact]:
     missing = data["completeness"]["missing"]
     one_sided = data["completeness"]["one_sided_lanes"]
     sides = f"{many(one_sided, 'lane')} seen at one end only" if one_sided else "both ends of all lanes seen"
-    found.append(Fact("Missing in the input", count(missing), sides, "unknown" if missing else None, "#completeness"))
+    sides = sides if totals["lanes"] else "there are no lanes"
+    found.append(Fact("Missing in the input", _large(missing), sides, "unknown" if missing else None, "#completeness"))
     return found
+
+
+def _large(number: int) -> str | Markup:
+    """Return a count in the room that a figure has; a larger one is shortened, and its title has all of it."""
+    return count(number) if number < _FITS else digits(str(number), 1)
+
+
+_FITS = 10**9
 
 
 def delay_of_all(data: Data, measure: str, unit: str) -> Data | None:
@@ -191,13 +210,14 @@ def finding(row: Data) -> Markup:
     if number is not None:
         about += _linked(name(number, 32), row.get("message_ident"))
     if word == "Message":
-        ends = [name(row[each], 20) for each in ("source", "destination") if row[each] is not None]
+        ends = [name(row[each], 20) for each in _ENDS if row[each] is not None]
         if len(ends) == len(_ENDS):
-            about += Markup(" from {} to {}").format(*ends)
+            way = Markup("from {} to {}").format(*ends)
+            about += plain(" ") + (_linked(way, row.get("lane_ident")) + plain(",") if of is None else way)
     if of is not None:
         what = {"Block": " of "}.get(word, ", lane ")
         about += plain(what) + _linked(name(of, 32), row.get("lane_ident")) + plain("," if word != "Block" else "")
-    sentence = about + plain(f" {phrase(row)}.")
+    sentence = about + escape(escaped(f" {phrase(row)}."))
     when = where_and_when(row)
     return sentence + (Markup(" ") + element("span", {"class": "when"}, plain(when)) if when else Markup(""))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,7 @@ from markupsafe import Markup
 
 from causeway.audit.lives import AGAIN, OTHER_CONTENT, TAKEN_BACK
 from causeway.report.svg import element, share, tone_class
-from causeway.report.text import digits, duration, listed, many, name, plain, time_text
+from causeway.report.text import digits, duration, listed, many, name, plain, ticks, time_text
 
 SHOWN_STEPS = 24
 """Steps of one message that are shown; of more the first ones and the last."""
@@ -34,15 +35,18 @@ def journey(
         lane: the anchor of its lane.
     """
     steps = message["events"]
+    clock = _clock(steps)
     outcome = element("span", {"class": f"outcome{' open' if message['open'] else ''}"}, message["outcome"])
-    about = [element("span", {"class": "kind"}, message["kind"]), _lane(message, lane), outcome]
+    of = _lane(message, lane)
+    kind = element("span", {"class": "kind"}, message["kind"] + (":" if of else ""))
+    about = [kind, of, outcome]
     head = [element("h4", {}, _title(message)), element("p", {"class": "ends"}, about)]
     if why is not None:
         head.insert(0, element("p", {"class": "why"}, why))
-    parts = [element("header", {}, head), _legs(steps)]
+    parts = [element("header", {}, head), _legs(steps, clock)]
     if pairs := _about(message):
         parts.append(pairs)
-    parts.append(element("ol", {"class": "steps"}, _steps(steps)))
+    parts.append(element("ol", {"class": "steps"}, _steps(steps, clock)))
     return element("article", {"class": "journey", "id": ident}, parts)
 
 
@@ -75,35 +79,56 @@ def _about(message: Message) -> Markup:
     return element("dl", {"class": "about"}, rows) if rows else Markup("")
 
 
-def _legs(steps: Sequence[Message]) -> Markup:
+@dataclass(frozen=True)
+class _Clock:
+    """By what the steps of a message are timed: ticks from the ``first`` one on; None: seconds."""
+
+    first: int | None
+
+    def since(self, step: Message) -> float | None:
+        """Return when a step was."""
+        number: float | None = step["seconds"] if self.first is None else step["tick"] - self.first
+        return number
+
+    def text(self, since: float) -> str:
+        """Return a time in words."""
+        return duration(since) if self.first is None else ticks(since)
+
+
+def _clock(steps: Sequence[Message]) -> _Clock:
+    seen = [step["tick"] for step in steps]
+    return _Clock(None if not seen or None in seen else min(seen))
+
+
+def _legs(steps: Sequence[Message], clock: _Clock) -> Markup:
     """Return the time from the first to the last step as one bar, a piece for each step that took some."""
-    timed = [step for step in steps if step["seconds"] is not None]
-    whole = max((step["seconds"] for step in timed), default=0.0)
+    timed = [(since, step) for step in steps if (since := clock.since(step)) is not None]
+    whole = max((since for since, _ in timed), default=0.0)
     if len(timed) < 2 or whole <= 0:
         return Markup("")
     pieces: list[Markup] = []
     said: list[str] = []
-    for place, (before, after) in enumerate(pairwise(timed)):
-        took = after["seconds"] - before["seconds"]
+    for place, ((begin, before), (end, after)) in enumerate(pairwise(timed)):
+        took = end - begin
         if took <= 0:
             continue
-        what = f"{_words(before['event'])} to {_words(after['event'])}: {duration(took)}"
+        what = f"{_words(before['event'])} to {_words(after['event'])}: {clock.text(took)}"
         said.append(what)
-        box = {"x": share(before["seconds"] / whole), "width": share(took / whole), "height": "100%"}
+        box = {"x": share(begin / whole), "width": share(took / whole), "height": "100%"}
         tone = tone_class(_LEGS[place % len(_LEGS)])
         pieces.append(element("rect", {**box, "class": f"leg {tone}"}, element("title", {}, what)))
     if len(pieces) < 2:
         return Markup("")
-    label = f"Where {duration(whole)} went: {'; '.join(said[:6])}"
+    label = f"Where {clock.text(whole)} went: {'; '.join(said[:6])}"
     return element("svg", {"class": "legs", "width": "100%", "height": 6, "role": "img", "aria-label": label}, pieces)
 
 
-def _steps(steps: Sequence[Message]) -> list[Markup]:
+def _steps(steps: Sequence[Message], clock: _Clock) -> list[Markup]:
     found = together(steps)
     half = SHOWN_STEPS // 2
     left_out = len(found) - SHOWN_STEPS
     chosen = found if left_out <= 0 else [*found[:half], *found[-half:]]
-    items = [_step(each) for each in chosen]
+    items = [_step(each, clock) for each in chosen]
     if left_out > 0:
         items.insert(half, element("li", {"class": "left-out"}, f"{many(left_out, 'more step')}"))
     return items
@@ -127,14 +152,15 @@ def _same_place(one: Message, other: Message) -> bool:
     return all(one[name_] == other[name_] for name_ in _PLACE)
 
 
-def _step(steps: Sequence[Message]) -> Markup:
+def _step(steps: Sequence[Message], clock: _Clock) -> Markup:
     """Return steps of one place as one."""
     step = steps[0]
     notes = [element("span", {"class": f"step-note {_NOTED.get(note, '')}"}, note) for note in step["notes"]]
     event = element("b", {}, listed([_words(each["event"]) for each in steps]))
     where = Markup("") if step["chain"] is None else Markup(" on ") + name(step["chain"], 24)
     block = Markup("") if step["height"] is None else plain(f", block {step['height']:,}")
-    after = "" if step["seconds"] is None else f"+{duration(step['seconds'])}" if step["seconds"] else ""
+    since = clock.since(step)
+    after = f"+{clock.text(since)}" if since else ""
     details = []
     if step["tick"] is not None:
         details.append(element("span", {}, f"tick {step['tick']:,}"))

@@ -15,7 +15,8 @@ from causeway.report.checked import LaneKey
 from causeway.report.matrix import Figures, folded
 
 SHOWN = 150
-"""Lanes that are listed: first those with violations, then with most that is pending, then with most messages."""
+"""Lanes that are listed: first those with violations, then with most that is pending, then with most messages;
+what is in no lane is behind these."""
 
 MEASURES = ("delivery", "round_trip")
 """Delays of lanes; the first that any lane has shades the matrix."""
@@ -38,7 +39,8 @@ def lanes_data(
     found = [findings.get(key, (0, 0)) for key in keys]
     violated, unknown = (np.array([each[place] for each in found], np.int64) for place in (0, 1))
     pending, messages = (lanes[name].to_numpy() for name in ("pending", "messages"))
-    order = np.lexsort((np.arange(len(keys)), -messages, -pending, -violated))
+    nowhere = np.array([all(name is None for name in key[1:]) for key in keys], bool)
+    order = np.lexsort((np.arange(len(keys)), -messages, nowhere, -pending, -violated))
     asked = set(wanted)
     kept = sorted({*order[:shown].tolist(), *(row for row, key in enumerate(keys) if key in asked)})
     rank = {row: place for place, row in enumerate(order.tolist())} if len(kept) < len(keys) else None

@@ -11,9 +11,10 @@ from causeway.report.charts import Series, time_chart
 from causeway.report.ended import OUTCOMES
 from causeway.report.first_screen import MEASURES, Data, delay_of_all
 from causeway.report.page import Section
+from causeway.report.scale import axis_text
 from causeway.report.svg import element
 from causeway.report.tables import Column, table
-from causeway.report.text import count, in_unit, lasting, ticks
+from causeway.report.text import count, in_unit, many, ticks
 
 
 def time_section(data: Data) -> Section | None:
@@ -41,7 +42,7 @@ def _flow_charts(data: Data) -> list[Markup]:
     waiting = [Series("pending", flow["pending"], "b")]
     if flow["in_flight"] != flow["pending"]:
         waiting.append(Series("of which in flight", flow["in_flight"], "d"))
-    note = "Messages that were sent and had not ended by then."
+    note = f"Messages that were sent and had not ended by then.{_unplaced(data, axis)}"
     found = [time_chart("Backlog", at, waiting, axis=axis, filled=True, note=note)]
     moved = [Series("sent", flow["sent"], "a"), Series("received", flow["received"], "c")]
     moved = [each for each in moved if any(each.values)] or moved[:1]
@@ -65,12 +66,21 @@ def _beside_requests(data: Data) -> str:
     return f" Messages of every kind: {others:,} that ended so {are}, but for instance what relayers tried."
 
 
+def _unplaced(data: Data, axis: str) -> str:
+    """Return how many messages are in no interval, as nothing says when they were sent."""
+    number = data["totals"]["unplaced"]
+    if not number:
+        return ""
+    are = "is" if number == 1 else "are"
+    return f" {many(number, 'more message')} of which the {axis} of sending was not seen {are} in none of the charts."
+
+
 def _per(at: Sequence[float], axis: str) -> str:
     """Return how long an interval is."""
     width = at[-1] - at[-2]
     if axis == "tick":
         return "Per tick." if width == 1 else f"Per {ticks(width)}."
-    return f"Per {lasting(width)}."
+    return f"Per {axis_text(width, 'seconds')}."
 
 
 def _latency_charts(data: Data) -> list[Markup]:

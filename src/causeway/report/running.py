@@ -35,6 +35,7 @@ def run_data(place: str) -> dict[str, Any] | None:
         "programs": len(opened.program_names),
         "heights": manifest.height,
         "ticks": manifest.tick + 1,
+        "at_rest": manifest.line.wake is None,
         "seconds_per_tick": float(opened.about["seconds_per_tick"]),
         "seed": opened.seed,
         "counts": counts,

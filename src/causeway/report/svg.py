@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from markupsafe import Markup, escape
 
@@ -53,7 +53,7 @@ def _neutral(text: str) -> str:
 
 def path(points: Iterable[tuple[float, float] | None]) -> str:
     """Return the path through points; None ends a line, and the next point begins another one. A point alone is a
-    short stroke, so that it is seen."""
+    stroke that is only as long as it is wide."""
     parts: list[str] = []
     run: list[str] = []
 
@@ -71,4 +71,14 @@ def path(points: Iterable[tuple[float, float] | None]) -> str:
     return "".join(parts)
 
 
-__all__ = ["TONES", "element", "number", "path", "share", "tone_class"]
+def alone(points: Sequence[tuple[float, float] | None]) -> list[tuple[float, float] | None]:
+    """Return points that no line leads to or from, with None behind each."""
+    around = [None, *points, None]
+    found: list[tuple[float, float] | None] = []
+    for before, point, after in zip(around, around[1:], around[2:], strict=False):
+        if point is not None and before is None and after is None:
+            found += [point, None]
+    return found
+
+
+__all__ = ["TONES", "alone", "element", "number", "path", "share", "tone_class"]

@@ -139,7 +139,7 @@ class Fact:
     """A figure that is shown large. ``note``: a few words below it; ``verdict``: which colour it has."""
 
     title: str
-    figure: str
+    figure: str | Markup
     note: str | Markup | None = None
     verdict: str | None = None
     href: str | None = None

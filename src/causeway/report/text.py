@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -36,12 +37,24 @@ _FIRST_SECOND = (datetime.min.replace(tzinfo=UTC) - EPOCH).total_seconds()
 
 def safe_name(text: str, most: int = MOST_NAME) -> str:
     """Return a name on one line, without anything that changes how the rest is shown (controls, marks of direction);
-    the middle of a long one is left out."""
-    name = name_of(text)
+    the middle of a long one is left out, and blanks at its ends are shown as ``\\x20``."""
+    name = _seen(name_of(text))
     if len(name) <= most:
         return name
     tail = most // 3
     return f"{name[: most - tail - 1].rstrip(CUT)}{CUT}{name[-tail:].lstrip(CUT)}"
+
+
+def _seen(name: str) -> str:
+    """Return a name of which something is to be seen at both ends."""
+    inner = name.strip(" ")
+    if not inner:
+        return '""' if not name else _BLANK * len(name)
+    before = len(name) - len(name.lstrip(" "))
+    return f"{_BLANK * before}{inner}{_BLANK * (len(name) - before - len(inner))}"
+
+
+_BLANK = "\\x20"
 
 
 def name(text: str | None, most: int = MOST_NAME) -> Markup:
@@ -58,6 +71,19 @@ def count(number: float) -> str:
     if number == int(number):
         return f"{int(number):,}"
     return f"{number:,.0f}" if abs(number) >= _NARROW else f"{number:,.3g}"
+
+
+def about(number: float) -> str:
+    """Return a number as ``count`` does; one that may have been rounded with the digits that count."""
+    if abs(number) < _ROUNDED:
+        return count(number)
+    power = math.floor(math.log10(abs(number)))
+    head = f"{number / 10.0**power:.4f}"
+    return f"about {head} \u00d7 10{str(power).translate(_RAISED)}"
+
+
+_ROUNDED = 2.0**53
+_RAISED = str.maketrans("0123456789", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 
 
 def narrow(number: float) -> str:
@@ -160,6 +186,6 @@ def plain(text: object) -> Markup:
 
 
 __all__ = [
-    "EPOCH", "MOST_NAME", "NOT_SEEN", "byte_size", "count", "digits", "duration", "in_unit", "lasting", "listed",
-    "many", "moment_of", "name", "narrow", "percent", "plain", "safe_name", "ticks", "time_text",
+    "EPOCH", "MOST_NAME", "NOT_SEEN", "about", "byte_size", "count", "digits", "duration", "in_unit", "lasting",
+    "listed", "many", "moment_of", "name", "narrow", "percent", "plain", "safe_name", "ticks", "time_text",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from causeway.ledger.order import EVENTS
-from causeway.report.text import count, duration, many, time_text
+from causeway.report.text import about, duration, many, time_text
 
 CHECKS = {
     "exactly_once": ("Exactly once", "Every message is received once, and nothing happens to it twice."),
@@ -140,6 +140,8 @@ def phrase(row: Row) -> str:
     words = _PHRASES_OF.get((check, reason)) or _PHRASES.get(reason) or _before(reason)
     if words is None:
         words = f"is named for {reason_in_words(reason)}" + (", {size}" if row["magnitude"] is not None else "")
+    if row["magnitude"] == 1:
+        words = words.replace(" that were ", " that was ")
     return words.format(size=size(row)) if row["magnitude"] is not None else words.replace(" {size}", "")
 
 
@@ -154,7 +156,7 @@ def size(row: Row) -> str:
         if row["check"] == _HEIGHTS:
             return many(round(magnitude), "height")
         return many(round(magnitude), "message")
-    return f"{count(magnitude)} {unit or ''}".strip()
+    return f"{about(magnitude)} {unit or ''}".strip()
 
 
 def subject(row: Row) -> tuple[str, str | None, str | None]:
@@ -166,7 +168,7 @@ def subject(row: Row) -> tuple[str, str | None, str | None]:
     if row["reason"] in _OF_CHAINS:
         return "Chain", row["chain"] or row["destination"], None
     number = row["message_id"] if row["index"] is None else str(row["index"])
-    return "Message", number, row["lane"] or row["source"] or row["protocol"]
+    return "Message", number, row["lane"]
 
 
 def where_and_when(row: Row) -> str:
