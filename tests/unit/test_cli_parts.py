@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from causeway.cli.demo import clear
 from causeway.cli.findings import Findings, quantile
 from causeway.cli.memory import PeakMemory
 from causeway.cli.state import plain, shown
+from causeway.cli.tables import show_table
 from causeway.model.errors import InvalidInput, bad_place
 from causeway.network.network import Network
 from causeway.pipeline.lake import Lake, Manifest
@@ -101,15 +103,32 @@ def bar(width: int, ticks: Sequence[int], end: int, busy: Sequence[int], monkeyp
     return console.export_text()
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+LONG = "height 200; 60,000 messages, 3,000 per second; 2,199 calls open"
+SHORT = "height 200; 3,000/s; 2,199 open"
+LEAST = "height 200; 3,000/s"
+
+
+@pytest.mark.parametrize(("width", "said"), [(40, SHORT), (60, SHORT), (67, LONG), (80, LONG), (24, LEAST)])
 def test_a_bar_says_what_is_done_and_how_long_it_takes_on_a_narrow_terminal_too(
-    width: int, monkeypatch: pytest.MonkeyPatch
+    width: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     above, below = bar(width, [99, 199], 646, [], monkeypatch).splitlines()
-    for part in ("recorded.toml", "tick 199 of 645", "0:20, 0:45 left"):
+    for part in ("recorded.toml", "tick 199 of 645", "0:20, 0:45 left") if width >= 60 else ():
         assert part in above, above
-    said = "  height 200; 60,000 messages, 3,000 per second; 2,199 calls open"
-    assert below.rstrip() == (said if width > 60 else f"{said[:59].rstrip()}…")
+    assert below.rstrip() == f"  {said}"
+
+
+@pytest.mark.parametrize("width", [30, 50, 100])
+def test_a_table_cuts_no_cell_however_narrow_the_terminal_is(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    titles = ["lane", "pending", "waits for", "because"]
+    rows = [["a -> b channel-7", "1,234,567", "67.6 days", "open 1,234,567"], ["c", "0", "", ""]]
+    show_table(Console(width=width, force_terminal=True), titles, rows, left=["lane", "because"], folds=["because"])
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    for text in ("a -> b channel-7", "1,234,567", "67.6 days"):
+        assert text in shown
+    lines = shown.splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines) and "…" not in shown
+    assert (lines[0].split()[0] == "lane") == (width > 50)
 
 
 def test_ticks_without_traffic_are_no_part_of_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from causeway.audit.plain import input_figures as figures
 from causeway.audit.plain import plain_check
+from causeway.cli.tables import show_table
 from causeway.cli.watch import notes, results
-from causeway.model.text import name_of, readable
+from causeway.model.text import about, name_of, readable
 
 if TYPE_CHECKING:
     from causeway.audit.auditing import Audit, Check
@@ -69,24 +69,16 @@ def show(lake: str, checks: list[Check], found: Audit) -> None:
         if each.violated and each.first is not None:
             console.print(f"  {each.name}: {escape(earliest(each.first))}", soft_wrap=True)
     narrow = console.width < WIDE
-    table = Table(box=None, pad_edge=False)
-    for title in ("check", "verdict"):
-        table.add_column(title, no_wrap=True)
-    for title in ("examined", "violated", "unknown"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for title in ("because",) if narrow else ("because", "first", "worst"):
-        table.add_column(title, overflow="fold")
+    titles = ["check", "verdict", "examined", "violated", "unknown", "because", *([] if narrow else ["first", "worst"])]
+    rows = []
     for each in checks:
         colour = COLOURS[each.verdict]
         examples = () if narrow else (escape(_example(each.first)), escape(_example(each.worst)))
-        table.add_row(
-            each.name,
-            f"[{colour}]{each.verdict}[/{colour}]",
-            *(f"{number:,}" for number in (each.examined, each.violated, each.unknown)),
-            escape(_because(each)),
-            *examples,
-        )
-    console.print(table)
+        counts = (f"{number:,}" for number in (each.examined, each.violated, each.unknown))
+        verdict = f"[{colour}]{each.verdict}[/{colour}]"
+        rows.append([each.name, verdict, *counts, escape(_because(each)), *examples])
+    texts = ("because", "first", "worst")
+    show_table(console, titles, rows, left=["check", "verdict", *texts], folds=texts)
     lanes, one_sided, missing = figures(found).values()
     console.print(
         f"{_many(missing, 'message')} missing in the input; {_many(lanes, 'lane')}, "
@@ -139,7 +131,8 @@ def _example(row: dict[str, Any] | None) -> str:
         return text
     if row["unit"] == "microseconds":
         return f"{text}: {row['magnitude'] / 1_000_000:,.0f} s"
-    return f"{text}: {row['magnitude']:,.0f} {row['unit']}"
+    size = about(row["magnitude"]) if row["size"] is None else f"{int(row['size']):,}"
+    return f"{text}: {size} {row['unit']}"
 
 
 __all__ = ["earliest", "figures", "holds", "plain_check", "progress_bar", "show", "write_tables"]

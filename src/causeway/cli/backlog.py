@@ -80,10 +80,10 @@ def _print_json(lake: str, found: Figures, limit: int | None, over_time: bool) -
 
 def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     from causeway.cli import plots
     from causeway.cli.rows import lane_text
+    from causeway.cli.tables import show_table
     from causeway.cli.watch import results
     from causeway.ledger.typed import plain_rows
     from causeway.model.text import name_of
@@ -92,27 +92,26 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     said = (
         f"{totals['sent']:,} messages were sent; {totals['pending']:,} are pending, {totals['in_flight']:,} in flight"
     )
-    console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=True)
+    console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=not console.is_terminal)
     lanes = plain_rows(waiting(found, limit))
     if lanes and limit:
         many = waiting(found, None).num_rows
         console.print(f"\n[bold]Most waits in[/bold] ({len(lanes):,} of {many:,} lanes in which something does)")
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for title in ("lane", "pending", "in flight", "sent", "oldest", "waits for"):
-            table.add_column(title, justify="left" if title in ("lane", "oldest") else "right", overflow="fold")
+        told = []
         for row in lanes:
             named = lane_text([row[name] for name in _LANE]) or row["protocol"] or "?"
             oldest = row["oldest_pending_id"] if row["oldest_pending_index"] is None else row["oldest_pending_index"]
             age = row["oldest_pending_ticks" if row["unit"] == "ticks" else "oldest_pending_seconds"]
-            table.add_row(
-                escape(name_of(named)),
-                f"{row['pending']:,}",
-                f"{row['in_flight']:,}",
-                f"{row['sent']:,}",
-                "" if oldest is None else escape(name_of(str(oldest))),
-                "" if age is None else plots.amount(age, row["unit"] or "ticks"),
+            told.append(
+                [
+                    escape(name_of(named)),
+                    *(f"{row[name]:,}" for name in ("pending", "in_flight", "sent")),
+                    "" if oldest is None else escape(name_of(str(oldest))),
+                    "" if age is None else plots.amount(age, row["unit"] or "ticks"),
+                ]
             )
-        console.print(table)
+        titles = ["lane", "pending", "in flight", "sent", "oldest", "waits for"]
+        show_table(console, titles, told, left=["lane", "oldest"], folds=["lane", "oldest"])
     bins = plain_rows(found.backlog)
     if over_time and bins:
         waits = [row["pending"] for row in bins]

@@ -34,6 +34,11 @@ NAMED = 5
 
 MOST_SLOWEST = 10_000
 
+BAR, LEAST_BAR = 30, 5
+"""Characters of a bar at most, and at least where one is drawn."""
+
+_BESIDE_BAR = len("    ") + len("  ") + len("100.0 %  ")
+
 _THRESHOLD = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|min|h|d|ticks?)?")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -229,6 +234,7 @@ def _show(lake: str, found: Figures) -> None:
 
     from causeway.cli import plots
     from causeway.cli.rows import lane_text
+    from causeway.cli.tables import show_pairs
     from causeway.cli.watch import results
     from causeway.figures.outcomes import Outcome as Ended
     from causeway.ledger.typed import plain_rows
@@ -236,34 +242,37 @@ def _show(lake: str, found: Figures) -> None:
 
     console, totals = results(), found.totals
     count = totals["messages"]
-    said = f"{_counted(count, 'call')} over {_counted(totals['lanes'], 'lane')}"
-    console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=True)
+    over = f"{_counted(count, 'call')} over {_counted(totals['lanes'], 'lane')}"
+    console.print(f"[bold]{escape(name_of(lake))}[/bold]: {over}", soft_wrap=not console.is_terminal)
+    told = [(ended.replace("_", " "), totals[ended]) for ended in Ended if totals[ended]]
+    wide = max((len(f"{name}{many:,}") for name, many in told), default=0) + _BESIDE_BAR
+    room = min(BAR, console.width - wide)
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for side in ("left", "right", "right", "left"):
+    for side in ("left", "right", "right", *(["left"] if room >= LEAST_BAR else [])):
         table.add_column(justify="right" if side == "right" else "left", no_wrap=True)
-    for ended in Ended:
-        many = totals[ended]
-        if many:
-            bar = f"[cyan]{plots.share(many, count, 30)}[/cyan]"
-            table.add_row(f"  {ended.replace('_', ' ')}", f"{many:,}", plots.percent(many, count), bar)
+    for name, many in told:
+        bar = [f"[cyan]{plots.share(many, count, room)}[/cyan]"] if room >= LEAST_BAR else []
+        table.add_row(f"  {name}", f"{many:,}", plots.percent(many, count), *bar)
     console.print(table)
     reasons = [row for row in plain_rows(found.codes.slice(0, 50)) if row["outcome"] not in ("answered", "pending")]
     reasons = [row for row in reasons if row["detail"] or row["code"]][:NAMED]
     if reasons:
         console.print("\n[bold]Why calls did not succeed[/bold]")
+        said = []
         for row in reasons:
             code = "" if not row["code"] else f"code {row['code']}"
             why = ", ".join(part for part in (name_of(row["detail"]) if row["detail"] else "", code) if part)
-            console.print(
-                f"  {row['messages']:>10,}  {row['outcome'].replace('_', ' ')}: {escape(why)}", soft_wrap=True
-            )
+            said.append((f"{row['messages']:>12,}", f"{row['outcome'].replace('_', ' ')}: {escape(why)}"))
+        show_pairs(console, said, right=True)
     for why, title in (("slowest_round_trip", "Slowest answers"), ("oldest_pending", "Open the longest")):
         rows = [row for row in plain_rows(found.worst) if row["why"] == why][:NAMED]
         if rows:
             console.print(f"\n[bold]{title}[/bold]")
+        said = []
         for row in rows:
             named = lane_text([row[name] for name in ("protocol", "source", "destination", "lane")]) or ""
             which = row["message_id"] if row["index"] is None else row["index"]
             who = " -> ".join(name_of(row[name]) for name in ("sender", "receiver") if row[name])
-            said = f"{name_of(named)} {name_of(str(which))}{f': {who}' if who else ''}"
-            console.print(f"  {plots.amount(row['delay'], row['unit'] or 'ticks'):>10}  {escape(said)}", soft_wrap=True)
+            text = f"{name_of(named)} {name_of(str(which))}{f': {who}' if who else ''}"
+            said.append((f"{plots.amount(row['delay'], row['unit'] or 'ticks'):>12}", escape(text)))
+        show_pairs(console, said, right=True)

@@ -108,10 +108,10 @@ def _print_json(lake: str, found: Figures, limit: int | None, over_time: bool) -
 def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     import pyarrow.compute as pc
     from rich.markup import escape
-    from rich.table import Table
 
     from causeway.cli import plots
     from causeway.cli.rows import lane_text
+    from causeway.cli.tables import show_table
     from causeway.cli.watch import results
     from causeway.ledger.typed import plain_rows
     from causeway.model.text import name_of
@@ -119,20 +119,18 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     console, unit = results(), found.totals["unit"]
     in_ticks = ", delays in ticks" if unit == "ticks" else ""
     said = f"{found.totals['sent']:,} messages were sent{in_ticks}"
-    console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=True)
+    console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=not console.is_terminal)
     shown = "count" if unit == "ticks" else "seconds"
     of_all = found.latency.filter(pc.equal(found.latency["scope"], "all"))
     rows = [row for row in plain_rows(of_all) if row["unit"] == unit]
     if not rows:
         console.print("no delay is known: of no message both its sending and what followed were seen")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in ("", "messages", *_FIGURES):
-        table.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
+    told = []
     for row in rows:
-        told = [plots.amount(row[name], shown) for name in _FIGURES]
-        table.add_row(row["measure"].replace("_", " "), f"{row['count']:,}", *told)
-    console.print(table)
+        figures = [plots.amount(row[name], shown) for name in _FIGURES]
+        told.append([row["measure"].replace("_", " "), f"{row['count']:,}", *figures])
+    show_table(console, ["", "messages", *_FIGURES], told, left=[""])
     backwards = sum(row["negative"] for row in rows)
     if backwards:
         console.print(f"{backwards:,} delays are below 0: the clocks of two chains differ")
@@ -141,16 +139,15 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     lanes = plain_rows(slowest(found, limit))
     if limit and found.totals["lanes"] > 1 and lanes:
         console.print(f"\n[bold]Slowest of {found.totals['lanes']:,} lanes[/bold]")
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         measure = "round_trip" if lanes[0]["round_trip_p99"] is not None else "delivery"
-        for title in ("lane", "messages", f"{measure.replace('_', ' ')} p50", "p99", "max"):
-            table.add_column(title, justify="left" if title == "lane" else "right", overflow="fold")
+        told = []
         for row in lanes:
-            figures = [row[f"{measure}_{name}"] for name in ("p50", "p99", "max")]
-            told = ["" if value is None else plots.amount(value, shown) for value in figures]
+            values = [row[f"{measure}_{name}"] for name in ("p50", "p99", "max")]
+            figures = ["" if value is None else plots.amount(value, shown) for value in values]
             named = lane_text([row[name] for name in _LANE]) or row["protocol"] or "?"
-            table.add_row(escape(name_of(named)), f"{row['messages']:,}", *told)
-        console.print(table)
+            told.append([escape(name_of(named)), f"{row['messages']:,}", *figures])
+        titles = ["lane", "messages", f"{measure.replace('_', ' ')} p50", "p99", "max"]
+        show_table(console, titles, told, left=["lane"], folds=["lane"])
     if over_time:
         every = [row for row in plain_rows(found.latency_over_time) if row["unit"] == unit]
         for measure in MEASURES:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Column
@@ -80,7 +81,7 @@ class Watch:
             expand=True,
         )
         total = len(busy) or (None if end is None else max(end - first, 1))
-        self._task = self._progress.add_task(title, total=total, below="", tick=first, of=end)
+        self._task = self._progress.add_task(title, total=total, below=(), tick=first, of=end)
 
     def __enter__(self) -> Watch:
         self._progress.start()
@@ -100,30 +101,36 @@ class Watch:
         while len(self._past) > 2 and now - self._past[0][0] > SPAN_SECONDS:
             self._past.pop(0)
         seconds, moved = now - self._past[0][0], self.messages - self._past[0][1]
-        rate = f", {moved / seconds:,.0f} per second" if seconds > 0 else ""
+        rate = f"{moved / seconds:,.0f}" if seconds > 0 else ""
         if self._busy:
             done = bisect_right(self._busy, manifest.tick)
         else:
             done = manifest.tick + 1 - self._first
             if self._end is not None:
                 done = min(done, self._end - self._first)
-        said = [f"height {manifest.height:,}"]
+        height = f"height {manifest.height:,}"
+        said = [height]
         if self._counts:
-            said.append(f"{self.messages:,} messages{rate}")
             is_open = open_calls(manifest.work, manifest.totals)
-            said += [] if is_open is None else [f"{is_open:,} calls open"]
-        self._progress.update(self._task, completed=done, tick=manifest.tick, below="; ".join(said))
+            calls = [] if is_open is None else [f"{is_open:,}"]
+            long = [height, f"{self.messages:,} messages{f', {rate} per second' if rate else ''}"]
+            said = ["; ".join([*long, *(f"{count} calls open" for count in calls)])]
+            short = [height, *([f"{rate}/s"] if rate else []), *(f"{count} open" for count in calls)]
+            said += ["; ".join(short[:many]) for many in range(len(short), 0, -1)]
+        self._progress.update(self._task, completed=done, tick=manifest.tick, below=said)
 
 
 class _Below(Progress):
-    """A bar with a line below it."""
+    """A bar with a line below it: of several texts the first that fits."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Yield the bar, and what its task says below it."""
         yield from super().get_renderables()
         for task in self.tasks:
-            if task.visible and task.fields.get("below"):
-                yield Text(f"  {task.fields['below']}", no_wrap=True, overflow="ellipsis")
+            said = [f"  {text}" for text in task.fields.get("below") or ()]
+            if task.visible and said:
+                text = next((text for text in said if cell_len(text) <= self.console.width), said[-1])
+                yield Text(text, no_wrap=True, overflow="ellipsis")
 
 
 class _Count(ProgressColumn):
