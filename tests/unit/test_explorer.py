@@ -150,6 +150,12 @@ def test_only_get_and_head_are_answered(live: Live, method: str) -> None:
         ({"host": "192.168.1.7:8430"}, 421),
         ({"host": "127.0.0.1.evil.example"}, 421),
         ({"origin": "https://evil.example"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}, 403),
+        ({"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "script"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, 200),
+        ({"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors", "sec-fetch-dest": "empty"}, 200),
+        ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, 200),
     ],
 )
 def test_who_asks_by_another_name_or_for_another_site_gets_nothing(

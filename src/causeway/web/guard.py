@@ -4,6 +4,10 @@ A browser that shows a stranger's page sends what the page wants to any address 
 where it comes from (``Origin``). And whoever owns a name may have it mean 127.0.0.1 (DNS rebinding): then the browser
 takes a server here for the page's own. So requests with an origin are refused, and those for a host name that the
 server was not given. An address in digits is no name that anybody owns.
+
+What a page only loads (an image, a script, a frame) has no origin when it is asked for, and the page does not see it; it
+would be made all the same, as often as the page likes. Browsers say of each request where it comes from and what for
+(``Sec-Fetch-*``, Fetch Metadata Request Headers, W3C): of other sites' pages only links are followed.
 """
 
 from __future__ import annotations
@@ -19,6 +23,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from causeway.model.errors import InvalidInput
 
 LOCAL = "localhost"
+
+OTHER_SITES = ("cross-site", "same-site")
+FOLLOWED = ("navigate", "document")
+"""Where a request comes from that is not the server's own page nor the user, and how a link is asked for."""
 
 _NAME = re.compile(r"[0-9A-Za-z]([0-9A-Za-z._-]{0,251}[0-9A-Za-z])?")
 
@@ -48,6 +56,9 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None:
             return _answer(403, "WrongOrigin", f"origin: {origin[:80]}; what another site's page asks is not answered")
+        site, use = headers.get("sec-fetch-site"), (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
+        if site in OTHER_SITES and use != FOLLOWED:
+            return _answer(403, "WrongOrigin", f"sec-fetch-site: {site}; of another site's page only links are answered")
         return None
 
     def _is_own(self, host: str) -> bool:
