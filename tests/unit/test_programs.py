@@ -204,6 +204,15 @@ def test_a_handler_that_fails_is_undone_and_answered(act: Any, code: int, text: 
     assert failed(execution) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("on_reject", "on_reply"), ("on_call", "on_request"), ("on_init", "initial_state")]
+)
+def test_a_handler_that_nothing_would_call_is_refused_where_its_class_is_defined(name: str, meant: str) -> None:
+    with pytest.raises(InvalidInput, match=f"Asker.{name}: no such handler; what is meant is {meant}$"):
+        type("Asker", (Program,), {name: lambda self, message, context: None, "__qualname__": "Asker"})
+    type("Helper", (Program,), {"on_sale": lambda self: None})  # its own affair
+
+
 def test_ctrl_c_is_not_a_reject() -> None:
     with pytest.raises(KeyboardInterrupt):
         run(scalar(raising(KeyboardInterrupt())), {5: "acting"}, request(1, 5))

@@ -54,6 +54,56 @@ def test_a_test_runs_under_each_protocol_and_shows_its_messages_where_it_fails(p
     assert "handles.py" not in text  # the failure is shown in the test
 
 
+FORKS = """
+import pytest
+import causeway as cw
+
+pytestmark = pytest.mark.causeway(protocols=["ic", "ibc"])
+built = []
+
+
+class Counter(cw.Program):
+    def initial_state(self):
+        return 0
+
+    def on_ingress(self, message, context):
+        self.state += 1
+
+
+def counters(make):
+    net = make(1, [cw.Deploy(Counter)])
+    net.send("counter", "go")
+    net.run()
+    built.append(net.protocol)
+    return net
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_begins_where_all_begin(causeway_fork, causeway_protocol, number):
+    net = causeway_fork(counters)
+    assert net.protocol == causeway_protocol and net.state_of("counter") == 1
+    net.send("counter", "go")
+    net.run()
+    assert net.state_of("counter") == 2
+
+
+def test_was_built_once_a_protocol(causeway_fork):
+    causeway_fork(counters)
+    assert sorted(built) == ["ibc", "ic"]
+
+
+def test_is_told(causeway_fork):
+    with pytest.raises(cw.InvalidInput, match="returned None: must return a network"):
+        causeway_fork(lambda make: None)
+"""
+
+
+def test_the_tests_of_a_module_begin_with_forks_of_one_network(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FORKS)
+    result = pytester.runpytest_subprocess("-p", "causeway.testing.plugin", "-p", "no:cacheprovider", timeout=300)
+    result.assert_outcomes(passed=10)
+
+
 @pytest.mark.parametrize(
     ("mark", "line"),
     [

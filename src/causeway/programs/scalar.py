@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any, ClassVar
 
+from causeway.model.errors import InvalidInput
 from causeway.model.reject_codes import RejectCode
 from causeway.programs.certifying import ensure_certifiable
 from causeway.programs.kept import ensure_kept
@@ -225,11 +226,32 @@ class Context:
         return key
 
 
+_MISTAKEN = {
+    **dict.fromkeys(("on_reject", "on_rejected", "on_response", "on_answer", "on_timeout", "on_ack"), "on_reply"),
+    **dict.fromkeys(("on_acknowledge", "on_acknowledgement", "on_error"), "on_reply"),
+    **dict.fromkeys(("on_call", "on_query", "on_receive", "on_recv"), "on_request"),
+    **dict.fromkeys(("on_message", "on_update"), "on_ingress (a user's) or on_request (a program's)"),
+    **dict.fromkeys(("on_init", "on_create", "on_install"), "initial_state"),
+    **dict.fromkeys(("on_upgrade", "on_upgraded"), "upgraded"),
+}
+"""Handlers that other systems have, and which one is meant here: nothing would ever call them."""
+
+
 class Program:
-    """Base of scalar programs. ``options`` come from the scenario; ``state`` starts as ``initial_state()``."""
+    """Base of scalar programs. ``options`` come from the scenario; ``state`` starts as ``initial_state()``.
+
+    A subclass with a handler that other systems have, such as ``on_reject``, raises ``InvalidInput``: it would never
+    be called.
+    """
 
     certifies: ClassVar[bool] = False
     """Whether it sets certified data (``Context.set_certified_data``): it then runs only where chains certify that."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        for name in vars(cls):
+            if name in _MISTAKEN:
+                raise InvalidInput(f"{cls.__qualname__}.{name}: no such handler; what is meant is {_MISTAKEN[name]}")
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options

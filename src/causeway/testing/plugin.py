@@ -82,6 +82,12 @@ def causeway_protocol(request: pytest.FixtureRequest) -> str:
     return name
 
 
+def _options(request: pytest.FixtureRequest) -> Mapping[str, Mapping[str, Any]]:
+    """Return the options of the mark, by protocol."""
+    mark = request.node.get_closest_marker(MARK)
+    return {} if mark is None else mark.kwargs.get("options") or {}
+
+
 @pytest.fixture
 def causeway_network(request: pytest.FixtureRequest, causeway_protocol: str) -> Callable[..., Network]:
     """Return what makes networks as ``causeway.Network`` does, under the protocol of the test.
@@ -90,8 +96,7 @@ def causeway_network(request: pytest.FixtureRequest, causeway_protocol: str) -> 
     """
     from causeway.testing.network import Network
 
-    mark = request.node.get_closest_marker(MARK)
-    options: Mapping[str, Mapping[str, Any]] = {} if mark is None else mark.kwargs.get("options") or {}
+    options = _options(request)
 
     def make(*args: Any, **kwargs: Any) -> Network:
         kwargs = {"protocol": causeway_protocol, **kwargs}
@@ -99,6 +104,42 @@ def causeway_network(request: pytest.FixtureRequest, causeway_protocol: str) -> 
         return Network(*args, **kwargs)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def _causeway_built() -> dict[object, Network]:
+    """Keep the networks that the tests of a module begin from."""
+    return {}
+
+
+@pytest.fixture
+def causeway_fork(
+    request: pytest.FixtureRequest,
+    causeway_network: Callable[..., Network],
+    causeway_protocol: str,
+    _causeway_built: dict[object, Network],
+) -> Callable[[Callable[[Callable[..., Network]], Network]], Network]:
+    """Return what gives a test a fork of a network that the tests of its module begin from: ``causeway_fork(build)``.
+
+    ``build`` gets what the fixture ``causeway_network`` is, and returns a network, at whatever tick. It is called once
+    a module, protocol and options of the mark; so it must be the same function each time, and make nothing but the
+    network. Raises ``InvalidInput`` where it returns something else.
+    """
+    from causeway.model.errors import InvalidInput
+    from causeway.testing.network import Network
+
+    options = repr(_options(request).get(causeway_protocol))
+
+    def fork(build: Callable[[Callable[..., Network]], Network]) -> Network:
+        key = build, causeway_protocol, options
+        if key not in _causeway_built:
+            made = build(causeway_network)
+            if not isinstance(made, Network):
+                raise InvalidInput(f"causeway_fork: {build!r:.120} returned {made!r:.80}: must return a network")
+            _causeway_built[key] = made
+        return _causeway_built[key].fork()
+
+    return fork
 
 
 @pytest.hookimpl(wrapper=True)
