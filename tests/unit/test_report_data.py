@@ -10,6 +10,7 @@ from causeway.report.checked import findings_of_lanes
 from causeway.report.data import report_data
 from causeway.report.over_time import time_section
 from causeway.report.shown_lanes import lanes_section
+from causeway.report.wording import phrase
 from tests.faces.ledgers import both_ends, stored
 
 LAST_INDEX = (1 << 64) - 1
@@ -72,3 +73,13 @@ def test_a_long_work_says_how_far_each_of_its_steps_is(tmp_path: Path) -> None:
         _ = opened.figures
     assert [*told] == ["checking", "counting", "looking up examples"]
     assert all(done == of > 0 for done, of in told.values())
+
+
+def test_the_size_of_a_run_near_the_largest_index_has_all_its_digits(tmp_path: Path) -> None:
+    far = [{**row, "index": LAST_INDEX, "time": None} for row in both_ends("a", "x", "y", 1)]
+    place = stored(tmp_path, [*both_ends("a", "x", "y", 0), *far], promises=[{"promise": "numbered"}])
+    with cw.open(place) as opened:
+        [gap] = [row for row in opened.audit().violations if row["check"] == "gaps"]
+        said = phrase(gap)
+    assert gap["size"] == str(LAST_INDEX - 1) and f"{LAST_INDEX - 1:,} messages" in said
+    assert f"about {1.845} x 10^19 messages" in phrase({**gap, "size": None})

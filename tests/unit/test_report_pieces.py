@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from markupsafe import Markup
 
+from causeway.model.text import about
 from causeway.report.charts import Bar, Series, bars, grouped_bars, histogram, sparkline, time_chart
 from causeway.report.compared import compare_page
 from causeway.report.journey import journey, together
@@ -20,7 +21,7 @@ from causeway.report.page import SCRIPT, STYLE, Section, content_security_policy
 from causeway.report.scale import scale_of
 from causeway.report.svg import alone, path
 from causeway.report.tables import Column, Link, table
-from causeway.report.text import about, digits, in_unit, percent, safe_name, time_text
+from causeway.report.text import digits, in_unit, percent, safe_name, time_text
 from causeway.report.wording import CHECKS, phrase, reason_in_words
 
 AUDIT = Path(__file__).resolve().parents[2] / "docs" / "audit"
@@ -115,7 +116,7 @@ def test_names_figures_and_times_are_fit_for_a_page() -> None:
     assert safe_name("a\u202eb\u200fc\n\x1b[31m") == "a\\u202eb\\u200fc\\n\\x1b[31m"
     assert len(safe_name("n" * 10_000)) == 44
     assert [safe_name(each) for each in ("", " ", " a b ")] == ['""', "\\x20", "\\x20a b\\x20"]
-    assert about(2.0**256) == "about 1.1579 \u00d7 10\u2077\u2077" and about(2.0**52) == f"{2**52:,}"
+    assert about(2.0**256) == "about 1.158 x 10^77" and about(2.0**52) == f"{2**52:,}"
     assert digits("-12000000000000000000") == Markup(
         '<span class="figure" title="-12,000,000,000,000,000,000">-1.2000 \u00d7 10<sup>19</sup></span>'
     )

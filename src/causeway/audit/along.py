@@ -143,11 +143,11 @@ class Along:
         covered = (came != NO_TIME) & (skips[:, 4] > NEVER) & (skips[:, 4] >= came)
         for event in ENDED_AT_DESTINATION:
             covered &= bucket.together(received[skips[:, 0]], received[skips[:, 1]], event)
-        rows, many = sent[skips[:, 2]], skips[:, 3].astype(np.float64)
+        rows, many = sent[skips[:, 2]], skips[:, 3]
         found = []
         for reason, chosen in (("missing_inside_window", inside), ("missing_outside_windows", ~inside)):
-            how_many = missing[chosen].astype(np.float64)
-            found.append(Finding("gaps", UNKNOWN, reason, other[chosen], how_many, "messages", index[chosen], False))
+            run = missing[chosen]
+            found.append(Finding("gaps", UNKNOWN, reason, other[chosen], run, "messages", index[chosen], False))
         for verdict, reason, chosen in ((VIOLATED, "skipped", covered), (UNKNOWN, "skipped_not_covered", ~covered)):
             first = columns.index[rows[chosen]]
             found.append(Finding("gaps", verdict, reason, rows[chosen], many[chosen], "messages", first, False))

@@ -182,6 +182,7 @@ def chosen(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Ar
     first = np.arange(count) - firsts[group] < limit
     worst = np.zeros(count, dtype=bool)
     if magnitude is not None:
+        magnitude = magnitude.astype(np.float64)
         order = np.lexsort((np.arange(count), -np.nan_to_num(magnitude, nan=-1.0), group))
         worst[order[np.arange(count) - firsts[group] < limit]] = True
         worst &= ~np.isnan(magnitude)

@@ -153,7 +153,7 @@ def backing(parts: pa.Table, windows: Windows) -> Backing:
             found.append(finding | {"reason": "amount_unseen"} | _place(last[CAME]))
         elif left < 0:
             shown = not {one, two} & placeless and _covered(own, windows)
-            size = {"magnitude": float(-left), "unit": asset} | _place(last[CAME])
+            size = {"magnitude": float(-left), "size": str(-left), "unit": asset} | _place(last[CAME])
             verdict, reason = (VIOLATED, "more_came_than_left") if shown else (UNKNOWN, "departures_not_covered")
             found.append(finding | {"verdict": verdict, "reason": reason} | size)
     rows = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from causeway.audit.arrays import Array, Ints
@@ -25,6 +26,7 @@ VIOLATIONS_SCHEMA = pa.schema(
         pa.field("time", pa.timestamp("us", "UTC")),
         pa.field("transaction", pa.string()),
         pa.field("magnitude", pa.float64()),
+        pa.field("size", pa.string()),
         pa.field("unit", pa.string()),
         pa.field("stated_by", pa.string()),
         pa.field("source_file", pa.string()),
@@ -36,7 +38,8 @@ VIOLATIONS_SCHEMA = pa.schema(
 
 ``index``: of the message, or of the first that is missing. From ``event`` to ``transaction``: the row that is named,
 null where the finding is about a message or a run of them. ``magnitude``: how bad it is, in ``unit``
-(``microseconds``, ``messages``, ``units`` of an asset, rounded); null: it has none. From ``stated_by`` on: where the
+(``microseconds``, ``messages``, ``units`` of an asset), rounded to a float; null: it has none; ``size``: the same as
+decimal digits, where all of them are known. From ``stated_by`` on: where the
 row stands in the input. ``example``: ``first`` of its lane and reason, ``worst``, or ``both``."""
 
 
@@ -45,13 +48,23 @@ def as_findings(content: dict[str, pa.Array] | None) -> pa.Table:
     schema = VIOLATIONS_SCHEMA.remove(len(VIOLATIONS_SCHEMA) - 1)
     if content is None:
         return schema.empty_table()
+    if "size" not in content:
+        content = {**content, "size": pa.nulls(len(content["check"]), pa.string())}
     return pa.table([content[name].cast(kind) for name, kind in zip(schema.names, schema.types, strict=True)], schema)
+
+
+def sized(magnitude: Array) -> dict[str, pa.Array]:
+    """Return how bad findings are as columns: of whole numbers all digits, too; NaN: not known."""
+    size = magnitude.astype(np.float64)
+    whole = np.issubdtype(magnitude.dtype, np.integer)
+    exact = pa.array(magnitude).cast(pa.string()) if whole else pa.nulls(len(size), pa.string())
+    return {"magnitude": pa.array(size, mask=np.isnan(size)), "size": exact}
 
 
 class Finding(NamedTuple):
     """Rows that a check names for one reason. ``from_index``: that of the first missing message instead of the row's
-    own; ``magnitude``: how bad each is, NaN for not known; ``placed``: whether it is about the row itself, and not
-    only about its message."""
+    own; ``magnitude``: how bad each is, whole numbers where all digits are known, NaN: not known; ``placed``: whether
+    it is about the row itself, and not only about its message."""
 
     check: str
     verdict: str
@@ -71,4 +84,4 @@ class Checked(NamedTuple):
     found: list[Finding]
 
 
-__all__ = ["UNKNOWN", "VIOLATED", "VIOLATIONS_SCHEMA", "Checked", "Finding", "as_findings"]
+__all__ = ["UNKNOWN", "VIOLATED", "VIOLATIONS_SCHEMA", "Checked", "Finding", "as_findings", "sized"]

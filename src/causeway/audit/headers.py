@@ -190,7 +190,7 @@ def _missing(rows: pa.Table, blocks: _Blocks, pairs: _Pairs, windows: Windows) -
         UNKNOWN,
         "missing_inside_window",
         blocks.rows[gaps],
-        pairs.gap[gaps].astype(np.float64),
+        pairs.gap[gaps],
         "headers",
         {"index": first, "height": first, "time": pa.nulls(len(gaps), pa.timestamp("us", "UTC"))},
         placed=False,

@@ -138,7 +138,7 @@ def _one_lane(
 
 def _gap(lane: Lane, verdict: str, reason: str, index: int, size: int) -> dict[str, Any]:
     found = {"check": "gaps", "verdict": verdict, "reason": reason, **dict(zip(LANE, lane, strict=True))}
-    return {**found, "index": index, "magnitude": float(size), "unit": "messages"}
+    return {**found, "index": index, "magnitude": float(size), "size": str(size), "unit": "messages"}
 
 
 def _end(piece: dict[str, Any], name: str) -> dict[str, Any] | None:

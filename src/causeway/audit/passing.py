@@ -19,7 +19,7 @@ from causeway.audit.bucket import Bucket
 from causeway.audit.checks import CHECKS
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
 from causeway.audit.conserving import conservation
-from causeway.audit.findings import VIOLATIONS_SCHEMA, Checked, Finding, as_findings
+from causeway.audit.findings import VIOLATIONS_SCHEMA, Checked, Finding, as_findings, sized
 from causeway.audit.known import UNDECIDED, Known
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
 from causeway.audit.stated_rows import SHOWN_BY, plain_texts
@@ -191,8 +191,7 @@ def _named(columns: Columns, found: list[Finding], limit: int) -> pa.Table:
         if finding.from_index is not None:
             content["index"] = pa.array(finding.from_index[which])
             content["message_id"] = pa.nulls(count)
-        size = np.full(count, np.nan) if finding.magnitude is None else finding.magnitude[which].astype(np.float64)
-        content["magnitude"] = pa.array(size, mask=np.isnan(size))
+        content |= sized(np.full(count, np.nan) if finding.magnitude is None else finding.magnitude[which])
         content["unit"] = pa.array([finding.unit] * count, pa.string())
         tables.append(as_findings(content))
     return pa.concat_tables(tables)

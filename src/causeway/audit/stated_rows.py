@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.columns import Bools
-from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA, as_findings
+from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA, as_findings, sized
 from causeway.ledger.codes import Names
 from causeway.ledger.limbs import slices_of, valid_rows
 from causeway.ledger.schema import LANE, REVERTED
@@ -124,7 +124,7 @@ def _table(check: str, rows: pa.Table, found: Found, named: Array) -> pa.Table:
     texts = {"check": check, "verdict": found.verdict, "reason": found.reason}
     content |= {name: pa.array([text] * count, pa.string()) for name, text in texts.items()}
     if found.magnitude is not None:
-        content["magnitude"] = pa.array(found.magnitude[named].astype(np.float64))
+        content |= sized(found.magnitude[named])
         content["unit"] = pa.array([found.unit] * count, pa.string())
     for name, values in (found.instead or {}).items():
         content[name] = values.take(pa.array(named))

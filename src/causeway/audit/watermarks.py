@@ -105,7 +105,7 @@ def _found_fallen(rows: pa.Table, one: Array, other: Array) -> Found:
     """Return of which rows the value is lower than that of the row before them."""
     values = rows["value"].to_numpy()
     fell = values[other] < values[one]
-    by = (values[one] - values[other])[fell].astype(np.float64)
+    by = (values[one] - values[other])[fell]
     return Found(VIOLATED, "fell", other[fell], by, "messages")
 
 

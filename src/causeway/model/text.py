@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Collection
 
@@ -62,6 +63,21 @@ def duration(seconds: float) -> str:
     if seconds < 2 * 3600:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} days"
+
+
+def about(number: float) -> str:
+    """Return a number with its thousands apart; one that is too large to have all its digits as ``about 1.84 x 10^19``,
+    one that is not whole with up to three digits that count."""
+    if abs(number) >= _ALL_DIGITS:
+        power = math.floor(math.log10(abs(number)))
+        return f"about {number / 10.0**power:.4g} x 10^{power}"
+    if number == int(number):
+        return f"{int(number):,}"
+    return f"{number:,.0f}" if abs(number) >= _NARROW else f"{number:,.3g}"
+
+
+_ALL_DIGITS = 2.0**53
+_NARROW = 1_000
 
 
 def shown(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -71,19 +70,6 @@ def count(number: float) -> str:
     if number == int(number):
         return f"{int(number):,}"
     return f"{number:,.0f}" if abs(number) >= _NARROW else f"{number:,.3g}"
-
-
-def about(number: float) -> str:
-    """Return a number as ``count`` does; one that may have been rounded with the digits that count."""
-    if abs(number) < _ROUNDED:
-        return count(number)
-    power = math.floor(math.log10(abs(number)))
-    head = f"{number / 10.0**power:.4f}"
-    return f"about {head} \u00d7 10{str(power).translate(_RAISED)}"
-
-
-_ROUNDED = 2.0**53
-_RAISED = str.maketrans("0123456789", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 
 
 def narrow(number: float) -> str:
@@ -186,6 +172,6 @@ def plain(text: object) -> Markup:
 
 
 __all__ = [
-    "EPOCH", "MOST_NAME", "NOT_SEEN", "about", "byte_size", "count", "digits", "duration", "in_unit", "lasting",
+    "EPOCH", "MOST_NAME", "NOT_SEEN", "byte_size", "count", "digits", "duration", "in_unit", "lasting",
     "listed", "many", "moment_of", "name", "narrow", "percent", "plain", "safe_name", "ticks", "time_text",
 ]  # fmt: skip

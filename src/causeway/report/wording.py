@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from causeway.ledger.order import EVENTS
-from causeway.report.text import about, duration, many, time_text
+from causeway.model.text import about
+from causeway.report.text import duration, time_text
 
 CHECKS = {
     "exactly_once": ("Exactly once", "Every message is received once, and nothing happens to it twice."),
@@ -150,13 +151,13 @@ def size(row: Row) -> str:
     magnitude, unit = row["magnitude"], row["unit"]
     if magnitude is None:
         return ""
+    said = about(magnitude) if row.get("size") is None else f"{int(row['size']):,}"
     if unit == "microseconds":
         return duration(magnitude / 1e6)
     if unit == "messages":
-        if row["check"] == _HEIGHTS:
-            return many(round(magnitude), "height")
-        return many(round(magnitude), "message")
-    return f"{about(magnitude)} {unit or ''}".strip()
+        unit = "height" if row["check"] == _HEIGHTS else "message"
+        unit += "" if magnitude == 1 else "s"
+    return f"{said} {unit or ''}".strip()
 
 
 def subject(row: Row) -> tuple[str, str | None, str | None]:
