@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -88,3 +89,45 @@ def test_a_help_text_is_broken_by_the_terminal_alone() -> None:
     """)
     examples = "[bold]Example[/bold]: one\n[bold]Example[/bold]: two"
     assert text == f"First goes on.\n\nSecond too.\n\n{examples}" and folded(None) == ""
+
+
+def single() -> list[tuple[list[str], Any]]:
+    """Return all commands, those of groups too, each with the words that name it."""
+    found = []
+    for name, command in get_command(build()).commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", None)
+        found += [([name], command)] if inner is None else [([name, each], one) for each, one in inner.items()]
+    return found
+
+
+def examples() -> list[tuple[list[str], Any, list[str]]]:
+    return [
+        (words, command, shlex.split(example))
+        for words, command in single()
+        for example in re.findall(r"\[bold]Example\[/bold]: (causeway .*)", command.help or "")
+    ]
+
+
+def test_every_command_has_an_example_that_its_options_take() -> None:
+    assert {" ".join(words) for words, _, _ in examples()} == {" ".join(words) for words, _ in single()}
+    for words, command, (program, *given) in examples():
+        assert [program, *given[: len(words)]] == ["causeway", *words]
+        rest = given[len(words) :]
+        with command.make_context(" ".join(words), rest[: rest.index("|")] if "|" in rest else rest) as context:
+            assert not context.args, words
+
+
+def test_files_that_examples_name_are_there() -> None:
+    named = [word for _, _, words in examples() for word in words if word.startswith("examples/")]
+    assert named and all((ROOT / word).is_file() for word in named)
+
+
+def test_a_help_is_in_groups_and_names_every_value() -> None:
+    for words, command in single():
+        options = [each for each in command.params if each.param_type_name == "option"]
+        assert all(each.help for each in command.params), words
+        for each in options:
+            named = each.metavar is not None or each.type_descriptor.is_choice
+            assert named, (words, each.opts)
+        alone = [each for each in options if not each.rich_help_panel]
+        assert len(alone) <= 10, (words, "so many options are hard to read in one list")

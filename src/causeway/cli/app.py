@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from causeway.cli import completion
-from causeway.cli.helping import epilog, folded
+from causeway.cli.helping import add
 from causeway.cli.shell import EPILOG
 from causeway.model.errors import InvalidInput
 
@@ -103,5 +103,4 @@ def _add(app: typer.Typer, name: str) -> None:
         app.add_typer(module.build(), name=name, rich_help_panel=panel)
     else:
         command = module.command if how == _COMMAND else module.build()
-        text = folded(command.__doc__)
-        app.command(name, help=text, epilog=epilog(name), rich_help_panel=panel)(command)
+        add(app, name, command, panel=panel)

@@ -176,9 +176,9 @@ def command(
     keep_memory()
     if follow:
         from causeway.cli.following import follow as follow_it
-        from causeway.pipeline.lake_taking import refuse_file
+        from causeway.pipeline.lake_taking import require_stored
 
-        refuse_file(lake)
+        require_stored(lake)
         with ledger_at(lake):
             return follow_it(
                 lake,

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -22,10 +23,15 @@ def parts(field: str) -> list[Any]:
     return [protocol(name).part(field) for name in names(field)]
 
 
-def declared(command: Command, help_text: str, after: Mapping[str, Iterable[DeclaredOption]]) -> Command:
+def declared(
+    command: Command,
+    help_text: str,
+    after: Mapping[str, Iterable[DeclaredOption]],
+    panels: Mapping[str, str] = MappingProxyType({}),
+) -> Command:
     """Return a command whose ``**keywords`` are the options declared; ``after``: those that stand after a parameter.
 
-    ``help_text``: what the command says of itself.
+    ``help_text``: what the command says of itself; ``panels``: where in the help those after a parameter are.
     """
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -33,7 +39,7 @@ def declared(command: Command, help_text: str, after: Mapping[str, Iterable[Decl
             continue
         parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         for option in after.get(parameter.name, ()):
-            parameters.append(_parameter(option))
+            parameters.append(_parameter(option, panels.get(parameter.name)))
 
     def with_declared(**given: Any) -> int:
         return command(**given)
@@ -75,12 +81,14 @@ def refuse_others(
             raise InvalidInput(f"{option.flag}: no option for lakes of {protocol_name}")
 
 
-def _parameter(option: DeclaredOption) -> inspect.Parameter:
+def _parameter(option: DeclaredOption, panel: str | None) -> inspect.Parameter:
     if not isinstance(option, CommandOption):
-        info = typer.Option(option.flag, metavar="FILE", help=option.help, show_default=False)
+        info = typer.Option(option.flag, metavar="FILE", help=option.help, show_default=False, rich_help_panel=panel)
         return _keyword(option.name, Annotated[Path | None, info], None)
     if option.kind is bool:
-        return _keyword(option.name, Annotated[bool, typer.Option(option.flag, help=option.help)], False)
+        return _keyword(
+            option.name, Annotated[bool, typer.Option(option.flag, help=option.help, rich_help_panel=panel)], False
+        )
     kind: Any = StrEnum(option.name, list(option.words)) if option.words else option.kind
     has_default = option.default is not None
     info = typer.Option(
@@ -90,6 +98,7 @@ def _parameter(option: DeclaredOption) -> inspect.Parameter:
         min=option.least,
         max=option.most,
         show_default=has_default,
+        rich_help_panel=panel,
     )
     if option.required:
         return _keyword(option.name, Annotated[kind, info], inspect.Parameter.empty)

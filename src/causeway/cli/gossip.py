@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from causeway.cli import gossip_chain, gossip_replay, gossip_simulate, gossip_up, shell
+from causeway.cli import gossip_chain, gossip_replay, gossip_simulate, gossip_up
+from causeway.cli.helping import add
 
 
 def build() -> typer.Typer:
     """Return the commands, one file each."""
     app = typer.Typer(no_args_is_help=True, help="Nodes that gossip the queues which chains post for each other.")
-    app.command("simulate", epilog=shell.EPILOG)(gossip_simulate.command)
-    app.command("relay-chain", epilog=shell.EPILOG)(gossip_chain.command)
-    app.command("up", epilog=shell.EPILOG)(gossip_up.command)
-    app.command("replay", epilog=shell.EPILOG)(gossip_replay.command)
+    add(app, "simulate", gossip_simulate.command, "gossip")
+    add(app, "relay-chain", gossip_chain.command, "gossip")
+    add(app, "up", gossip_up.command, "gossip")
+    add(app, "replay", gossip_replay.command, "gossip")
     return app

@@ -28,17 +28,29 @@ GAP = 1
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+PLAYED = "What is played"
+
+
 def command(
     scenario: Annotated[Path, typer.Argument(help="A scenario of gossip (TOML).", show_default=False)],
-    nodes: Annotated[int | None, typer.Option(help="How many processes.", show_default=False)] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="How many processes.", show_default=False, rich_help_panel=PLAYED)
+    ] = None,
     kill: Annotated[
-        int | None, typer.Option(help="How many are killed at random and started again.", show_default=False)
+        int | None,
+        typer.Option(
+            help="How many are killed at random and started again.", show_default=False, rich_help_panel=PLAYED
+        ),
     ] = None,
     blocks: Annotated[
-        int | None, typer.Option(help="How many blocks of the relay chain post queues.", show_default=False)
+        int | None,
+        typer.Option(
+            help="How many blocks of the relay chain post queues.", show_default=False, rich_help_panel=PLAYED
+        ),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0.0, max=1e6, help="The same as a time.", show_default=False)
+        float | None,
+        typer.Option(min=0.0, max=1e6, help="The same as a time.", show_default=False, rich_help_panel=PLAYED),
     ] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Record what every node takes, in a new folder.", show_default=False)
@@ -55,7 +67,11 @@ def command(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Override any key of the scenario; may be repeated.", show_default=False
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override any key of the scenario; may be repeated.",
+            show_default=False,
+            rich_help_panel=PLAYED,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,

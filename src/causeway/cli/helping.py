@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import cleandoc
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
 
 from causeway.cli.shell import EPILOG
 
@@ -58,4 +63,48 @@ def epilog(name: str) -> str:
     return f"{EPILOG}\n\nSee also: {commands}; {page}"
 
 
-__all__ = ["SEE_ALSO", "epilog", "folded"]
+class Command(TyperCommand):
+    """A command whose help names the values of options that have no name for them: ``FILE``, ``N``, ``TEXT``."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        for each in self.params:
+            _name_value(each)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option ``--help``."""
+        found = super().get_help_option(ctx)
+        if found is not None:
+            _name_value(found)
+        return found
+
+
+def _name_value(param: Any) -> None:
+    if param.metavar is not None or param.nargs != 1:
+        return
+    kind = param.type_descriptor
+    if param.param_type_name == "argument":
+        param.metavar = param.name.upper()
+    elif kind.is_choice:
+        return
+    elif kind.is_path:
+        param.metavar = "FILE"
+    elif kind.annotation is bool:
+        param.metavar = ""
+    else:
+        param.metavar = "N" if kind.annotation in (int, float) else "TEXT"
+
+
+def add(app: typer.Typer, name: str, command: Callable[..., Any], group: str | None = None, panel: str = "") -> None:
+    """Add a command to an application; ``group``: the name of the commands that it is one of, ``panel``: where the help
+    of the application names it."""
+    app.command(
+        name,
+        cls=Command,
+        help=folded(command.__doc__),
+        epilog=epilog(group or name),
+        rich_help_panel=panel or None,
+    )(command)
+
+
+__all__ = ["SEE_ALSO", "Command", "add", "epilog", "folded"]

@@ -28,6 +28,9 @@ SHOWN = 20
 """So many files that were set aside are named."""
 
 
+HOW, FOLLOWING = "How it runs", "Following what is written"
+
+
 def command(
     kind: Annotated[
         str,
@@ -56,22 +59,35 @@ def command(
             metavar="HOW",
             help="in_process, spark, or auto: by the size of SOURCE.",
             autocompletion=completion.ways_to_audit,
+            rich_help_panel=HOW,
         ),
     ] = "auto",
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.")
+        str,
+        typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.", rich_help_panel=HOW),
     ] = "local[*]",
     set_aside: Annotated[
         bool, typer.Option("--set-aside", help="Put files that cannot be read at all in quarantine, and go on.")
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="SOURCE is a folder: go on with what is new there, a commit a batch.")
+        bool,
+        typer.Option(
+            "--follow",
+            help="SOURCE is a folder: go on with what is new there, a commit a batch.",
+            rich_help_panel=FOLLOWING,
+        ),
     ] = False,
     once: Annotated[
-        bool, typer.Option("--once", help="With --follow: end when all that is there now is taken.")
+        bool,
+        typer.Option(
+            "--once", help="With --follow: end when all that is there now is taken.", rich_help_panel=FOLLOWING
+        ),
     ] = False,
     interval: Annotated[
-        float, typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="With --follow: between two looks.")
+        float,
+        typer.Option(
+            min=0.1, max=86_400, metavar="SECONDS", help="With --follow: between two looks.", rich_help_panel=FOLLOWING
+        ),
     ] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --follow, one a batch.")] = False,
 ) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli import shell
+from causeway.cli.helping import add
 
 if TYPE_CHECKING:
     from causeway.service.keys import ChainKey, Key
@@ -97,7 +98,7 @@ def _tell(key: Key | ChainKey, as_json: bool) -> None:
 def build() -> typer.Typer:
     """Return the commands as a Typer application."""
     app = typer.Typer(no_args_is_help=True, help="Make and show the keys of users, relayers, validators and chains.")
-    app.command("new", epilog=shell.EPILOG)(new)
-    app.command("show", epilog=shell.EPILOG)(show)
-    app.command("drawn", epilog=shell.EPILOG)(drawn)
+    add(app, "new", new, "key")
+    add(app, "show", show, "key")
+    add(app, "drawn", drawn, "key")
     return app

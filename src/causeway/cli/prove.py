@@ -19,6 +19,8 @@ from causeway.protocols.command_options import CommandOption, FileOption
 
 ABOUT = "Take a proof out of a lake: of what a chain has committed to, for causeway verify."
 
+PROVED, WRITTEN = "What is proved", "Where it is written"
+
 
 def _command(
     lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
@@ -26,7 +28,10 @@ def _command(
         int | None,
         typer.Option(help="A committed height; default: the last, or the last that is certified.", show_default=False),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the proof here.", show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the proof here.", show_default=False, rich_help_panel=WRITTEN),
+    ] = None,
     scenario: Annotated[
         Path | None,
         typer.Option(
@@ -88,4 +93,4 @@ def _files() -> list[FileOption]:
 def build() -> Command:
     """Return the command, with the options of all protocols whose lakes proofs can be taken out of."""
     about = "\n\n".join((ABOUT, *(cleandoc(prover.about) for prover in parts("prover"))))
-    return declared(_command, about, {"lake": _options(), "out": _files()})
+    return declared(_command, about, {"lake": _options(), "out": _files()}, {"lake": PROVED, "out": WRITTEN})

@@ -47,34 +47,66 @@ TEXTS = 2
 """Columns of the table that are text; the others are numbers."""
 
 
+KEYS, CARRIED, FAULTS, OUTPUT = "Keys and certificates", "What is carried, and how", "Faults", "Output"
+
+
 def _command(
     a: Annotated[str, typer.Argument(help="Address of one served lake, as http://HOST:PORT.", show_default=False)],
     b: Annotated[str, typer.Argument(help="Address of the other.", show_default=False)],
     key: Annotated[
-        Path | None, typer.Option(help="Key file that signs for both lakes; without one, new keys.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Key file that signs for both lakes; without one, new keys.", show_default=False, rich_help_panel=KEYS
+        ),
     ] = None,
-    key_a: Annotated[Path | None, typer.Option(help="Key file for A alone.", show_default=False)] = None,
-    key_b: Annotated[Path | None, typer.Option(help="Key file for B alone.", show_default=False)] = None,
+    key_a: Annotated[
+        Path | None, typer.Option(help="Key file for A alone.", show_default=False, rich_help_panel=KEYS)
+    ] = None,
+    key_b: Annotated[
+        Path | None, typer.Option(help="Key file for B alone.", show_default=False, rich_help_panel=KEYS)
+    ] = None,
     ca: Annotated[
-        Path | None, typer.Option(help="Certificates to believe (PEM) instead of the system's.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Certificates to believe (PEM) instead of the system's.", show_default=False, rich_help_panel=KEYS
+        ),
     ] = None,
-    to: Annotated[str, typer.Option(help="Carry messages to: both, a, b.")] = "both",
+    to: Annotated[str, typer.Option(help="Carry messages to: both, a, b.", rich_help_panel=CARRIED)] = "both",
     connection: Annotated[
         list[str] | None,
-        typer.Option(metavar="CHAIN/COUNTERPARTY", help="Only this connection; may be repeated.", show_default=False),
+        typer.Option(
+            metavar="CHAIN/COUNTERPARTY",
+            help="Only this connection; may be repeated.",
+            show_default=False,
+            rich_help_panel=CARRIED,
+        ),
     ] = None,
-    poll: Annotated[float, typer.Option(min=0.01, max=3600, help="Seconds between two polls.")] = 0.5,
-    once: Annotated[bool, typer.Option("--once", help="Exit when there is nothing left to carry.")] = False,
+    poll: Annotated[
+        float, typer.Option(min=0.01, max=3600, help="Seconds between two polls.", rich_help_panel=CARRIED)
+    ] = 0.5,
+    once: Annotated[
+        bool, typer.Option("--once", help="Exit when there is nothing left to carry.", rich_help_panel=CARRIED)
+    ] = False,
     metrics_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve metrics for Prometheus here.", show_default=False)
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="Serve metrics for Prometheus here.", show_default=False, rich_help_panel=OUTPUT
+        ),
     ] = None,
     fault: Annotated[
-        str, typer.Option(metavar="loss=P,delay=N,duplicate=P", help="Lose, delay or duplicate own transactions.")
+        str,
+        typer.Option(
+            metavar="loss=P,delay=N,duplicate=P",
+            help="Lose, delay or duplicate own transactions.",
+            rich_help_panel=FAULTS,
+        ),
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the faults.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per pass that did something.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the faults.", rich_help_panel=FAULTS)] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per pass that did something.", rich_help_panel=OUTPUT)
+    ] = False,
     log_level: Annotated[
-        str, typer.Option(help="Least level of log lines: debug, info, warning, error, none.")
+        str, typer.Option(help="Least level of log lines: debug, info, warning, error, none.", rich_help_panel=OUTPUT)
     ] = AUTOMATIC,
     **options: Any,
 ) -> int:
@@ -226,4 +258,4 @@ def _options() -> list[CommandOption]:
 def build() -> Command:
     """Return the command, with the options of all protocols that have such a process."""
     carried = [f"Lakes of [bold]{name}[/bold]: {protocol(name).part('relay').about}" for name in names("relay")]
-    return declared(_command, ABOUT + "\n\n".join(carried), {"connection": _options()})
+    return declared(_command, ABOUT + "\n\n".join(carried), {"connection": _options()}, {"connection": CARRIED})

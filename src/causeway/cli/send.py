@@ -21,34 +21,62 @@ ASKED = 20
 """Seconds that one request waits for the block at most."""
 
 
+CONTENT, SENDING = "What is sent", "How it is sent"
+
+
 def command(
     url: Annotated[str, typer.Argument(help="Address of a served lake, as http://HOST:PORT.", show_default=False)],
-    key: Annotated[Path, typer.Option(help="Your key file (causeway key new FILE).", show_default=False)],
-    to: Annotated[str, typer.Option(help="Name or number of the program.", show_default=False)],
-    method: Annotated[str, typer.Option(help="The method asked for.", show_default=False)],
+    key: Annotated[
+        Path, typer.Option(help="Your key file (causeway key new FILE).", show_default=False, rich_help_panel=SENDING)
+    ],
+    to: Annotated[
+        str, typer.Option(help="Name or number of the program.", show_default=False, rich_help_panel=CONTENT)
+    ],
+    method: Annotated[str, typer.Option(help="The method asked for.", show_default=False, rich_help_panel=CONTENT)],
     call: Annotated[
         str | None,
-        typer.Option(metavar="PROGRAM", help="Ask --to to call this program's method.", show_default=False),
+        typer.Option(
+            metavar="PROGRAM",
+            help="Ask --to to call this program's method.",
+            show_default=False,
+            rich_help_panel=CONTENT,
+        ),
     ] = None,
-    amount: Annotated[str | None, typer.Option(help="Amount attached to the call.", show_default=False)] = None,
-    text: Annotated[str | None, typer.Option(help="The content, as text.", show_default=False)] = None,
+    amount: Annotated[
+        str | None, typer.Option(help="Amount attached to the call.", show_default=False, rich_help_panel=CONTENT)
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="The content, as text.", show_default=False, rich_help_panel=CONTENT)
+    ] = None,
     hexadecimal: Annotated[
-        str | None, typer.Option("--hex", help="The content, as hexadecimal digits.", show_default=False)
+        str | None,
+        typer.Option("--hex", help="The content, as hexadecimal digits.", show_default=False, rich_help_panel=CONTENT),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many equal messages.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="How many equal messages.", rich_help_panel=CONTENT)] = 1,
     chain: Annotated[
-        str | None, typer.Option(help="Chain at which it arrives; else the program's.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Chain at which it arrives; else the program's.", show_default=False, rich_help_panel=SENDING
+        ),
     ] = None,
     nonce: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Above your last one; what is sent again with the same is taken once.", show_default=False
+            min=1,
+            help="Above your last one; what is sent again with the same is taken once.",
+            show_default=False,
+            rich_help_panel=SENDING,
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until a block has it.")] = False,
-    deadline: Annotated[float, typer.Option(min=0, max=86_400, help="Seconds to wait at most.")] = 60.0,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until a block has it.", rich_help_panel=SENDING)] = False,
+    deadline: Annotated[
+        float, typer.Option(min=0, max=86_400, help="Seconds to wait at most.", rich_help_panel=SENDING)
+    ] = 60.0,
     ca: Annotated[
-        Path | None, typer.Option(help="Certificates to believe (PEM) instead of the system's.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Certificates to believe (PEM) instead of the system's.", show_default=False, rich_help_panel=SENDING
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:

@@ -21,45 +21,83 @@ if TYPE_CHECKING:
     from causeway.pipeline.lake import Manifest
 
 
+ADDRESS, BLOCKS, KEYS, OUTPUT = "Address, and who may ask", "Blocks and their clock", "Keys", "Output"
+
+
 def command(
     lake: Annotated[str, typer.Argument(help="Folder or URI of the lake; created if absent.", show_default=False)],
     scenario: Annotated[
         Path | None,
         typer.Option(help="Scenario file (TOML); an existing lake has its own.", show_default=False),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 8420,
+    host: Annotated[str, typer.Option(help="Address to listen on.", rich_help_panel=ADDRESS)] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.", rich_help_panel=ADDRESS)
+    ] = 8420,
     block_seconds: Annotated[
-        float, typer.Option(min=0, max=86_400, help="Seconds between blocks; 0: only on demand.")
+        float,
+        typer.Option(min=0, max=86_400, help="Seconds between blocks; 0: only on demand.", rich_help_panel=BLOCKS),
     ] = 1.0,
-    on_demand: Annotated[bool, typer.Option("--on-demand", help="Make a block as soon as there is work.")] = False,
+    on_demand: Annotated[
+        bool, typer.Option("--on-demand", help="Make a block as soon as there is work.", rich_help_panel=BLOCKS)
+    ] = False,
     drop_redundant: Annotated[
-        bool, typer.Option("--drop-redundant", help="Refuse transactions that would have no effect.")
+        bool,
+        typer.Option("--drop-redundant", help="Refuse transactions that would have no effect.", rich_help_panel=BLOCKS),
     ] = False,
     max_step: Annotated[
-        float, typer.Option(min=0, max=86_400, help="Most seconds that a header moves the clock on in one block.")
+        float,
+        typer.Option(
+            min=0,
+            max=86_400,
+            help="Most seconds that a header moves the clock on in one block.",
+            rich_help_panel=BLOCKS,
+        ),
     ] = MAX_STEP_SECONDS,
     max_lead: Annotated[
-        float, typer.Option(min=0, max=1e9, help="Most seconds that headers move the clock ahead of the lake's own.")
+        float,
+        typer.Option(
+            min=0,
+            max=1e9,
+            help="Most seconds that headers move the clock ahead of the lake's own.",
+            rich_help_panel=BLOCKS,
+        ),
     ] = MAX_LEAD_SECONDS,
-    public: Annotated[bool, typer.Option("--public", help="Allow a --host that strangers can reach.")] = False,
+    public: Annotated[
+        bool, typer.Option("--public", help="Allow a --host that strangers can reach.", rich_help_panel=ADDRESS)
+    ] = False,
     name: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Host name by which it is asked; may be repeated.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            help="Host name by which it is asked; may be repeated.",
+            show_default=False,
+            rich_help_panel=ADDRESS,
+        ),
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate for TLS (PEM).", show_default=False)] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its secret key (PEM).", show_default=False)] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate for TLS (PEM).", show_default=False, rich_help_panel=ADDRESS)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Its secret key (PEM).", show_default=False, rich_help_panel=ADDRESS)
+    ] = None,
     relayer: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY",
             help="Public key of who may relay here; may be repeated; without any, all.",
             show_default=False,
+            rich_help_panel=ADDRESS,
         ),
     ] = None,
     validator_key: Annotated[
         list[str] | None,
-        typer.Option(metavar="CHAIN=FILE", help="Key file of a validator; may be repeated.", show_default=False),
+        typer.Option(
+            metavar="CHAIN=FILE",
+            help="Key file of a validator; may be repeated.",
+            show_default=False,
+            rich_help_panel=KEYS,
+        ),
     ] = None,
     validators: Annotated[
         list[str] | None,
@@ -67,27 +105,44 @@ def command(
             metavar="CHAIN=KEY,KEY",
             help="Public keys of another chain's validators; may be repeated.",
             show_default=False,
+            rich_help_panel=KEYS,
         ),
     ] = None,
     chain_key: Annotated[
         list[str] | None,
-        typer.Option(metavar="CHAIN=FILE", help="Key file of a certifying chain; may be repeated.", show_default=False),
+        typer.Option(
+            metavar="CHAIN=FILE",
+            help="Key file of a certifying chain; may be repeated.",
+            show_default=False,
+            rich_help_panel=KEYS,
+        ),
     ] = None,
     drawn_keys: Annotated[
-        bool, typer.Option("--drawn-keys", help="Draw validators' keys from the seed: a simulation, on this machine.")
+        bool,
+        typer.Option(
+            "--drawn-keys",
+            help="Draw validators' keys from the seed: a simulation, on this machine.",
+            rich_help_panel=KEYS,
+        ),
     ] = False,
     newest_copy: Annotated[
-        bool, typer.Option("--newest-copy", help="No newer copy of the lake was served; FILE.signed is lost.")
+        bool,
+        typer.Option(
+            "--newest-copy", help="No newer copy of the lake was served; FILE.signed is lost.", rich_help_panel=KEYS
+        ),
     ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key of the scenario; may be repeated.", show_default=False),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object with the address, then one per block.")
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object with the address, then one per block.", rich_help_panel=OUTPUT
+        ),
     ] = False,
     log_level: Annotated[
-        str, typer.Option(help="Least level of log lines: debug, info, warning, error, none.")
+        str, typer.Option(help="Least level of log lines: debug, info, warning, error, none.", rich_help_panel=OUTPUT)
     ] = AUTOMATIC,
 ) -> int:
     """Serve a lake over HTTP, and make its blocks.

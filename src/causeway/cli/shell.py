@@ -24,6 +24,7 @@ DEBUG = "CAUSEWAY_DEBUG"
 
 _MOST_CAUSES = 64
 _MOST_CHARACTERS = 500
+_END_CHARACTERS = 200
 
 EPILOG = (
     "Exit codes: 0 done and all guarantees hold, 1 a guarantee is broken or a proof is false, 2 bad input, "
@@ -173,7 +174,9 @@ def debugging() -> bool:
 
 
 def tell(text: str) -> None:
-    """Write one line to the user, apart from the results."""
+    """Write one line to the user, apart from the results; of a long one its beginning and its end."""
+    if len(text) > _MOST_CHARACTERS + 2 * _END_CHARACTERS:
+        text = f"{text[:_MOST_CHARACTERS]} ... {text[-_END_CHARACTERS:]}"
     with contextlib.suppress(OSError):
         print(f"causeway: {text}", file=sys.stderr, flush=True)
 
