@@ -244,6 +244,24 @@ def test_the_page_has_every_row(four):
     assert all(values[-1] == 100 for values in through.values())
 
 
+def test_of_an_interval_a_line_says_what_is_through_at_its_end(four):
+    found = four[0].as_json()
+    steps = {"ibc": [[2, 30], [4, 10]], "xdm": [[30, 10], [2_000, 30]]}
+    for name, of_one in found["columns"].items():
+        of_one["distribution"] = {"delivery": steps[name]} if name in steps else {}
+    (line,) = section_data(found)["lines"][:1]
+    assert line["log"] and line["at"][:4] == [0, 1, 2, 3] and line["at"][-1] == 2_001 and len(line["at"]) <= 242
+    share = {
+        (name, edge - 1): value
+        for name, values in line["series"].items()
+        for edge, value in zip(line["at"][1:], values, strict=True)
+    }
+    assert [share["ibc", tick] for tick in (1, 2, 3, 4)] == [0, 75, 75, 100]
+    assert share["xdm", 2_000] == 100 and {value for (name, _), value in share.items() if name == "xdm"} == {0, 25, 100}
+    found["columns"]["xdm"]["distribution"]["delivery"] = [[3, 10], [6, 30]]
+    assert not section_data(found)["lines"][0]["log"]
+
+
 CERTIFYING = """
 [[programs]]
 name = "map"

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from causeway.model.text import about
 from causeway.report.charts import Bar, Series, bars, grouped_bars, histogram, sparkline, time_chart
-from causeway.report.compared import compare_page
+from causeway.report.compared import compare_page, lines_of
 from causeway.report.journey import journey, together
 from causeway.report.matrix import MOST_CHAINS, OTHERS, Figures, Pairs, folded, level, matrix
 from causeway.report.page import SCRIPT, STYLE, Section, content_security_policy, page
@@ -68,6 +68,28 @@ def test_a_line_ends_where_nothing_is_known_and_a_point_alone_is_seen() -> None:
     assert path(alone(points)) == "M3 4h.01M5 6h.01" and not alone(points[:3])
     chart = parsed(time_chart("x", [0, 1, 2, 3], [Series("y", [4, None, 5])]))
     assert [each.get("class") for each in chart.iter("path")] == ["line tone-a", "line spots tone-a"]
+
+
+def test_each_decade_of_a_logarithmic_axis_is_as_wide() -> None:
+    edges = [0, 1, 9, 99, 999, 9_999]
+    chart = parsed(time_chart("x", edges, [Series("y", [1, 2, 3, 4, 5])], axis="tick", log=True))
+    boxes = [float(each.get("x", "").rstrip("%")) for each in chart.iter("rect")]
+    steps = [b - a for a, b in pairwise(boxes[1:])]
+    assert boxes[0] == 0 and max(steps[1:]) - min(steps[1:]) < 0.1
+    assert [text for text in texts(chart, "text") if text.startswith("tick")] == ["tick 0"]
+    assert [text for text in texts(chart, "text") if text.replace(",", "").isdigit()][-3:] == ["10", "100", "1,000"]
+
+
+def test_lines_that_hide_each_other_are_named() -> None:
+    line = {
+        "title": "x",
+        "axis": "tick",
+        "unit": "count",
+        "at": [0, 1, 2],
+        "series": {"a": [1, 2], "b": [1, 2], "c": [0, 1]},
+    }
+    said = lines_of({"columns": ["a", "b", "c"], "lines": [line]})
+    assert "One line: a and b." in said and "c." not in said
 
 
 def test_charts_show_what_they_are_given_as_text() -> None:

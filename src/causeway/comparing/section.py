@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +14,9 @@ _DRAWN = ("bytes of proofs a call", "messages a call")
 
 MOST_POINTS = 240
 """Points of a line of a chart."""
+
+LOG_FROM = 4
+"""So many times as long as in another column calls take where the axis is logarithmic."""
 
 
 def section_data(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,22 +64,27 @@ def _note(found: Mapping[str, Any]) -> str:
 
 
 def _distributions(found: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return which share of the calls was through after how many ticks, by measure."""
+    """Return which share of the calls was through after how many ticks, by measure; on a logarithmic axis where one
+    column takes several times as long as another."""
     lines = []
     for measure, words in MEASURES.items():
         steps = {name: found["columns"][name]["distribution"].get(measure) for name in columns}
         steps = {name: of_column for name, of_column in steps.items() if of_column}
         if not steps:
             continue
-        at = _even(1 + max(of_column[-1][0] for of_column in steps.values()))
+        ends = [of_column[-1][0] for of_column in steps.values()]
+        log = max(ends) > LOG_FROM * max(min(ends), 1)
+        edges = _even_ratios(max(ends) + 1) if log else _even(1 + max(ends))
+        edges = edges if log else [*edges, edges[-1] + edges[1]]
         series = {}
         for name, of_column in steps.items():
             ticks, reached, total = [step[0] for step in of_column], [0], sum(step[1] for step in of_column)
             for _, count in of_column:
                 reached.append(reached[-1] + count)
-            series[name] = [round(100 * reached[bisect_right(ticks, tick)] / total, 3) for tick in at]
+            # Of an interval the share that is through at its end.
+            series[name] = [round(100 * reached[bisect_left(ticks, edge)] / total, 3) for edge in edges[1:]]
         title = f"Calls through after so many ticks, {words} (percent)"
-        lines.append({"title": title, "axis": "tick", "unit": "count", "at": [*at, at[-1] + at[1]], "series": series})
+        lines.append({"title": title, "axis": "tick", "unit": "count", "at": edges, "series": series, "log": log})
     return lines
 
 
@@ -103,6 +111,12 @@ def _even(end: int) -> list[int]:
     """Return ticks from 0 to ``end`` and a little more at equal distances, two at least."""
     step = max(1, -(-end // MOST_POINTS))
     return list(range(0, max(end, 2 * step), step))
+
+
+def _even_ratios(end: int) -> list[int]:
+    """Return edges from 0 to ``end`` at equal ratios, each tick alone where these are less than one."""
+    edges = {0, end, *(round((1 + end) ** (place / MOST_POINTS)) - 1 for place in range(MOST_POINTS + 1))}
+    return sorted(edges)
 
 
 def _guarantees(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def time_chart(
     filled: bool = False,
     note: str | None = None,
     mark: tuple[float, str] | None = None,
+    log: bool = False,
 ) -> Markup:
     """Return a chart of values over time.
 
@@ -69,6 +70,7 @@ def time_chart(
         filled: the area below the first line is filled.
         note: a sentence below the title.
         mark: a value that is drawn as a line across, and what it is called.
+        log: the axis along the chart is logarithmic, but for its first step; for what begins at 0 and is no time.
 
     Raises:
         ValueError: the lengths do not fit together, or there are more than ``MOST_POINTS`` intervals.
@@ -79,7 +81,7 @@ def time_chart(
     known = [value for each in series for value in each.values if value is not None]
     scale = scale_of(known + ([mark[0]] if mark is not None else []), unit)
     begin, span = at[0], (at[-1] - at[0]) or 1.0
-    edges = [(edge - begin) / span for edge in at]
+    edges = [_along(edge - begin, span, log) for edge in at]
     tips = []
     for cell in range(cells):
         lines = [_interval(at[cell], at[cell + 1], axis)]
@@ -88,7 +90,7 @@ def time_chart(
     parts = [_grid(scale), _lines(series, edges, scale, filled=filled), _marks(scale)]
     if mark is not None:
         parts.append(_mark(scale, *mark))
-    parts += [_axis(begin, span, axis), _hits(edges, tips)]
+    parts += [_log_axis(span, axis) if log else _axis(begin, span, axis), _hits(edges, tips)]
     first = Column("from", "time" if axis == "time" else "number")
     columns = [first, *(Column(each.name, "number") for each in series)]
     rows: list[list[Cell]] = []
@@ -286,6 +288,25 @@ def _axis(begin: float, span: float, axis: str) -> Markup:
         text = time_label(at, span) if axis == "time" else f"{axis} {count(round(at))}"
         parts.append(_label(quarter / 4, text, wide=quarter % 2 == 1))
     return element("g", {"class": "axis"}, parts)
+
+
+def _along(value: float, span: float, log: bool) -> float:
+    """Return where something is along a chart, as a share of its width."""
+    return math.log1p(value) / math.log1p(span) if log else value / span
+
+
+def _log_axis(span: float, axis: str) -> Markup:
+    decades = [0.0, *(10.0**power for power in range(int(math.log10(max(span, 1.0))) + 1))]
+    parts = []
+    for place, at in enumerate(decades):
+        where = _along(at, span, log=True)
+        if where <= 0.98 and not (place == 1 and where < _CLOSE):
+            parts.append(_label(where, f"{axis} {count(round(at))}" if not place else count(round(at)), wide=False))
+    return element("g", {"class": "axis"}, parts)
+
+
+_CLOSE = 0.15
+"""Nearer to the beginning of an axis than this a mark would stand in the text of the first one."""
 
 
 def _label(part: float, text: str, *, wide: bool) -> Markup:

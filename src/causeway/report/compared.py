@@ -11,7 +11,7 @@ from causeway.report.charts import Bar, Series, bars, time_chart
 from causeway.report.page import Section, page
 from causeway.report.svg import element, share, tone_class
 from causeway.report.tables import badge
-from causeway.report.text import in_unit, name, plain
+from causeway.report.text import in_unit, listed, name, plain, safe_name
 
 TONES = ("a", "b", "c", "d", "e", "f")
 """The colours of the columns, in their order."""
@@ -47,7 +47,7 @@ def compare_section(compare: Compared) -> Section:
     ``compare``: ``title``, ``note``, ``columns`` (names of the protocols), ``rows`` (each ``what``, ``unit``,
     ``values`` in the order of ``columns``, ``better``: ``less``, ``more`` or None, ``group``), and if there are any
     ``charts`` (``title``, ``unit``, ``values`` by column), ``lines`` (``title``, ``axis``, ``unit``, ``at``, ``series``
-    by column), ``guarantees`` and ``faults`` (``columns``, ``rows``).
+    by column, and ``log`` where the axis is logarithmic), ``guarantees`` and ``faults`` (``columns``, ``rows``).
     """
     parts = [figures_of(compare)]
     for title, body in (
@@ -135,10 +135,21 @@ def lines_of(compare: Compared) -> Markup:
             [Series(column, values, tones[column]) for column, values in each["series"].items()],
             unit=each["unit"],
             axis=each["axis"],
+            log=bool(each.get("log")),
+            note=_on_each_other(each["series"]),
         )
         for each in compare.get("lines") or ()
     ]
     return element("div", {"class": "charts"}, drawn) if drawn else Markup("")
+
+
+def _on_each_other(series: Mapping[str, Sequence[float | None]]) -> str | None:
+    """Return which lines are one, since one hides the others."""
+    same: dict[tuple[float | None, ...], list[str]] = {}
+    for column, values in series.items():
+        same.setdefault(tuple(values), []).append(safe_name(column))
+    found = [listed(names) for names in same.values() if len(names) > 1]
+    return f"One line: {'; '.join(found)}." if found else None
 
 
 def guarantees_of(compare: Compared) -> Markup:
