@@ -18,6 +18,7 @@ CASES = [
     ("xdm", {"archiving_depth": 5, "challenge_period": 8}),
     ("icmp", {}),
     ("icmp", {"channels": "hrmp"}),
+    ("icmp", {"watermark_mode": "now_minus_1"}),
 ]
 
 
@@ -40,3 +41,10 @@ def test_guarantees_are_what_lanes_promise(name, given):
     assert (said["value"].holds != "no") == ("conserved" in of_requests)
     if "capacity" in of_requests:
         assert said["held_back"].holds == "yes"
+
+
+def test_a_watermark_that_moves_past_messages_leaves_some_out():
+    info = protocol("icmp")
+    for mode, holds in (("per_candidate", "yes"), ("now_minus_1", "no")):
+        said = {one.topic: one for one in info.part("guarantees")(info.load_options()(watermark_mode=mode))}
+        assert said["no_gaps"].holds == holds

@@ -17,7 +17,10 @@ def guarantees(options: IcmpOptions) -> Iterator[Guarantee]:
         yield Guarantee("authentic", "yes", "a hash chain that the relay chain has", "5.2 X-6")
     else:
         yield Guarantee("authentic", "yes", "a list has the root that its sender posted", "1.2 G4")
-    yield Guarantee("no_gaps", "yes", "whole relay blocks up to the watermark", "1.2 G2, G3")
+    if options.watermark_mode == "now_minus_1":
+        yield Guarantee("no_gaps", "no", "what a block does not consume is skipped", "4 D-12")
+    else:
+        yield Guarantee("no_gaps", "yes", "whole relay blocks up to the watermark", "1.2 G2, G3")
     yield Guarantee("answered", "no", "an answer is a message as any other", "1.3")
     yield Guarantee("one_answer", "no", "it is the program's affair", "1.2")
     yield Guarantee("called_off", "no", "nothing times out", "1.3 L3")
