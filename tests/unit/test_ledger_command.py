@@ -7,6 +7,7 @@ import datetime as dt
 import io
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -19,13 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from causeway.cli.ledger import command
 from causeway.ledger.order import sorted_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, VALUE_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.pipeline import ledger_select, ledger_sql
 from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_search import Between
-from causeway.pipeline.ledger_sql import query, views_of
+from causeway.pipeline.ledger_sql import SCHEMAS, query, views_of
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
 from tests.property.audit_ledgers import table
 from tests.unit.command_line import Run, command_line
@@ -203,6 +205,8 @@ def test_people_see_columns_that_fit_and_no_control_characters(
         (["--from-time", "2024-01-02", "--to-time", "2024-01-01"], "--from-time 2024-01-02: is after --to-time 2024"),
         (["--json", "--csv"], "--json, --csv: give one of them"),
         (["--overwrite"], "--overwrite: only with --parquet"),
+        (["--timeout", "1"], "--timeout: only with --sql"),
+        (["--limit", 2**63], '--limit: "9223372036854775808": must be less than or equal to 2147483646'),
         (["--sql", "from ledger", "--chain", "a"], "--chain: not with --sql: write it into the query"),
         (["--parquet", "nowhere/x"], "--parquet nowhere/x: nowhere is no folder"),
     ],
@@ -263,6 +267,8 @@ def test_files_that_have_just_the_rows_that_count_are_read_where_they_are(
         ("explain analyze select 1", "EXPLAIN; allowed: one query"),
         ("pivot ledger on event", "name the values"),
         ("", "nothing; allowed: one query"),
+        ("update extensions", "another kind of statement; allowed: one query"),
+        ("select '\udcff'", "is no text in UTF-8"),
         ("select bogus from ledger", '"bogus" not found'),
         ("from query_table('led' || 'ger')", "the query must name it"),
         ("select error('boom\x1b[31m')", "boom"),
@@ -324,8 +330,23 @@ def test_movements_of_value_are_counted_as_the_ledger_counts_them(tmp_path: Path
     assert asked(ledger, "select count(*) as n, sum(amount) as paid from value") == [{"n": 2, "paid": 2 * (2**64 + 5)}]
 
 
+ENDLESS = "select count(*) from range(1000000000) a, range(100000) b where (a.range * b.range) % 7 = 3"
+
+
+@pytest.mark.parametrize("sql", [ENDLESS, "with recursive t(x) as (select 1 union all select x + 1 from t) from t"])
+def test_a_query_ends_when_it_takes_longer_than_it_may(cli: Run, ledger: Ledger, sql: str) -> None:
+    code, _, err = cli(ledger.storage.uri, "--sql", sql, "--timeout", 0.3, "--csv")
+    assert (code, err) == (2, "causeway: --timeout 0.3: the query takes longer\n")
+
+
+def test_the_help_names_all_tables() -> None:
+    text = " ".join((command.__doc__ or "").split())
+    told = text.partition("Tables, for --table and --sql: ")[2].partition(". With --sql")[0]
+    assert {*re.findall(r"\w+", told)} - {"and", "a", "row", "each", "the", "figures"} == {*SCHEMAS}
+
+
 def test_a_long_query_is_interrupted_with_one_line(cli: Run, ledger: Ledger) -> None:
-    endless = "select count(*) from range(1000000000) a, range(100000) b where (a.range * b.range) % 7 = 3"
+    endless = ENDLESS
     ctrl_c = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     ctrl_c.start()
     assert cli(ledger.storage.uri, "--sql", endless) == (130, "", "causeway: interrupted\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
@@ -145,3 +146,12 @@ def test_the_documented_columns_of_calls_are_those_that_they_have() -> None:
         for name in names.split(",")
     }
     assert told == {field.name: str(field.type) for field in MESSAGES_SCHEMA}
+
+
+def test_pandas_groups_by_names_that_rows_have_together(tmp_path: Path) -> None:
+    with cw.open(ingested(tmp_path, range(3))) as opened:
+        for rows in (opened.ledger, opened.calls, opened.lanes):
+            frame = rows.pandas()
+            assert not any(isinstance(kind, pd.CategoricalDtype) for kind in frame.dtypes), rows.name
+        groups = opened.ledger.pandas().groupby(["source", "destination", "chain", "event"]).size()
+        assert groups.min() > 0 and groups.sum() == opened.ledger.arrow().num_rows

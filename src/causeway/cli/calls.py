@@ -11,6 +11,7 @@ import typer
 
 from causeway.cli import counting, own_process, shell
 from causeway.cli.counting import (
+    MOST_LIMIT,
     OUTPUT,
     Csv,
     Executor,
@@ -78,6 +79,7 @@ def command(
         int | None,
         typer.Option(
             min=0,
+            max=MOST_LIMIT,
             metavar="N",
             help=f"Most calls to list; default: {SHOWN}, all with --json, --csv and --parquet.",
             show_default=False,

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 OUTPUT, HOW = "Output", "How"
 
+MOST_LIMIT = (1 << 31) - 2
+"""So many rows are asked for by ``--limit`` at most: what Spark and Arrow count in one piece."""
+
 LANES = 10
 """Lanes that a person sees where no other number is asked for."""
 
@@ -36,6 +39,7 @@ Lanes = Annotated[
     typer.Option(
         "--limit",
         min=0,
+        max=MOST_LIMIT,
         metavar="N",
         help=f"Lanes to show; default: {LANES}, all with --json and --csv.",
         show_default=False,
@@ -135,4 +139,4 @@ def largest(rows: pa.Table, order: Sequence[tuple[str, str]], limit: int | None)
     return rows.take(found if limit is None else found[:limit])
 
 
-__all__ = ["LANES", "figures", "largest", "messages", "opened", "tell_unknown"]
+__all__ = ["LANES", "MOST_LIMIT", "figures", "largest", "messages", "opened", "tell_unknown"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from causeway.cli import completion, own_process, shell
-from causeway.cli.counting import OUTPUT, Csv, Overwrite, Place
+from causeway.cli.counting import MOST_LIMIT, OUTPUT, Csv, Overwrite, Place
 from causeway.cli.filters import FILTERS, Filters, filtered
 from causeway.model.errors import InvalidInput
 from causeway.model.text import escaped, unknown
@@ -25,6 +26,8 @@ SHOWN = 20
 """Rows that a person sees where no other number is asked for."""
 
 SQL = "SQL"
+
+MOST_SECONDS = 1e6
 
 
 def _tables() -> list[str]:
@@ -55,10 +58,22 @@ def command(
             rich_help_panel=SQL,
         ),
     ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=MOST_SECONDS,
+            metavar="SECONDS",
+            help="With --sql: end the query after so long; default: no end but Ctrl-C.",
+            show_default=False,
+            rich_help_panel=SQL,
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
             min=0,
+            max=MOST_LIMIT,
             metavar="N",
             help=f"Most rows; default: {SHOWN}, all with --json, --csv and --parquet.",
             show_default=False,
@@ -83,6 +98,11 @@ def command(
     compared with its seals. Of a lake that Causeway ran the ledger is derived first, and nothing is written into it. A
     process may write to either meanwhile: the rows are those that were committed when the command began.
 
+    Tables, for --table and --sql: ledger, value, observed, promises, headers, watermarks, quarantine, waiting; messages
+    and calls, a row each; and the figures lanes, latency, latency_over_time, backlog, worst, fees, codes, chains. With
+    --sql also state_NAME, the state tables of a lake. --sql "describe calls" names the columns of one, --sql "show
+    tables" all tables. A query reads nothing else, and changes nothing.
+
     [bold]Example[/bold]: causeway ledger my-ledger --lane channel-141 --event sent --from 3951000 --limit 5
     [bold]Example[/bold]: causeway ledger my-ledger --sql "select lane, count(*) from ledger group by lane" --csv
     """
@@ -101,12 +121,15 @@ def command(
     if sql is not None and (filters or table != "ledger"):
         option = next(iter(filters.given), "--table")
         raise InvalidInput(f"{option}: not with --sql: write it into the query")
+    if timeout is not None and sql is None:
+        raise InvalidInput("--timeout: only with --sql")
     if parquet is not None:
         parquet_place(parquet, lake, overwrite=overwrite)
     people = not as_json and not as_csv and parquet is None
     most = SHOWN if limit is None and people else limit
     compile_first()
-    with ledger_at(lake), _rows(lake, table, condition, sql, None if most is None else most + 1) as (schema, parts):
+    asked = _Asked(table, condition, sql, timeout, None if most is None else most + 1)
+    with ledger_at(lake), _rows(lake, asked) as (schema, parts):
         if people:
             _show(schema, parts, most or 0, as_stored=sql is not None)
             return shell.OK
@@ -121,10 +144,17 @@ def command(
     return shell.OK
 
 
+@dataclass(frozen=True)
+class _Asked:
+    table: str
+    condition: Condition
+    sql: str | None
+    seconds: float | None
+    most: int | None
+
+
 @contextmanager
-def _rows(
-    lake: str, table: str, condition: Condition, sql: str | None, most: int | None
-) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+def _rows(lake: str, asked: _Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
     """Give the columns of what is asked for, and its rows."""
     import pyarrow as pa
 
@@ -136,13 +166,15 @@ def _rows(
     from causeway.pipeline.ledger_sql import query, views_of
 
     with progress_bar() as begin, ledger_of(lake, progress=begin("deriving the ledger")) as ledger:
-        if sql is not None:
+        table, condition = asked.table, asked.condition
+        if asked.sql is not None:
             views = {**views_of(ledger), **_states(lake)}
-            with query(views, sql, progress=begin("preparing the tables")) as found:
+            told = begin("preparing the tables")
+            with query(views, asked.sql, seconds=asked.seconds, progress=told) as found:
                 schema = distinct_names(found.schema)
                 yield schema, (pa.Table.from_batches([batch.rename_columns(schema.names)]) for batch in found)
         elif table in TABLES:
-            yield TABLES[table], selected(ledger, table, condition, most)
+            yield TABLES[table], selected(ledger, table, condition, asked.most)
         else:
             yield _of_view(views_of(ledger)[table], condition)
 

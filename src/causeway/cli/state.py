@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from causeway.cli import completion, shell
+from causeway.cli.counting import MOST_LIMIT
 from causeway.cli.overriding import setting
 from causeway.cli.scenario_options import SparkSettings
 from causeway.cli.watch import results, waiting
@@ -49,7 +50,12 @@ def command(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=0, help=f"Most rows to print; default: {SHOWN}, or all with --json.", show_default=False),
+        typer.Option(
+            min=0,
+            max=MOST_LIMIT,
+            help=f"Most rows to print; default: {SHOWN}, or all with --json.",
+            show_default=False,
+        ),
     ] = None,
     scenario: Annotated[
         Path | None,

@@ -82,11 +82,14 @@ class Rows:
         return pa.concat_tables([self.schema.empty_table(), *self.parts()]).unify_dictionaries()
 
     def pandas(self) -> pd.DataFrame:
-        """Return all rows as a pandas DataFrame; whole numbers are exact, also beside null (``Int64``, ``UInt64``)."""
+        """Return all rows as a pandas DataFrame; whole numbers are exact, also beside null (``Int64``, ``UInt64``), and
+        names are texts, of which equal ones are in memory once."""
         import pandas as pd
 
         whole = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype(), pa.int32(): pd.Int32Dtype()}
-        found: pd.DataFrame = self.arrow().to_pandas(types_mapper=whole.get)
+        rows = self.arrow()
+        plain = pa.schema([field.with_type(_plain(field.type)) for field in rows.schema])
+        found: pd.DataFrame = rows.cast(plain).to_pandas(types_mapper=whole.get)
         return found
 
     def polars(self) -> pl.DataFrame:
@@ -178,6 +181,11 @@ def cell_text(value: Any) -> str:
 def type_text(kind: pa.DataType) -> str:
     """Return the name of a type as readers of a table say it."""
     return type_text(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type without codes: pandas would group by all pairs of names, whether any row has them or not."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _several(given: Any) -> tuple[Any, ...]:

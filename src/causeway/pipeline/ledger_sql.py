@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -146,7 +147,12 @@ def _verified(ledger: Ledger, file: StoredFile) -> str:
 
 @contextmanager
 def query(
-    views: Mapping[str, View], sql: str, *, memory: int | None = None, progress: Progress | None = None
+    views: Mapping[str, View],
+    sql: str,
+    *,
+    memory: int | None = None,
+    seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatchReader]:
     """Give the result of one query over some tables, which ends with the ``with`` statement.
 
@@ -155,13 +161,16 @@ def query(
             10^38 - 1, where the limbs have it).
         sql: one query: ``SELECT``, ``FROM``, ``WITH``, ``SHOW TABLES``, ``DESCRIBE ledger``, ``SUMMARIZE ledger``.
         memory: bytes that it may take; beyond that it uses the disk. Default: half of what is free.
+        seconds: so long it takes at most, with what is done with its rows, once its tables are there; default: no end.
         progress: told how many pieces of the tables are ready, and of how many.
 
     Raises:
-        InvalidInput: DuckDB is not installed, the text is no such query, or the query fails.
+        InvalidInput: DuckDB is not installed, the text is no such query, or the query fails or takes too long.
         LedgerDamaged: a file is not what was written.
     """
     duckdb = _duckdb()
+    if not _is_text(sql):
+        raise InvalidInput(f"--sql: {sql!a}: is no text in UTF-8")
     with tempfile.TemporaryDirectory(prefix="causeway-sql-") as folder:
         files = _files(views, _named(duckdb, views, sql), folder, progress)
         connection = _connected(duckdb, folder, [path for paths in files.values() for path in paths], memory)
@@ -170,9 +179,14 @@ def query(
                 _define(connection, name, view.schema, files.get(name))
             _close_off(connection)
             with ThreadPoolExecutor(1, "causeway-sql") as thread:
+                end = None if seconds is None else time.monotonic() + seconds
 
                 def call(what: Callable[[], Value]) -> Value:
-                    return _waited(duckdb, connection, thread.submit(what))
+                    left = None if end is None else max(end - time.monotonic(), 0.0)
+                    try:
+                        return _waited(duckdb, connection, thread.submit(what), left)
+                    except TimeoutError:
+                        raise InvalidInput(f"--timeout {seconds:g}: the query takes longer") from None
 
                 reader = call(lambda: connection.sql(sql).to_arrow_reader(BATCH))
                 try:
@@ -197,11 +211,12 @@ def _batches(call: Callable[[Callable[[], Any]], Any], reader: pa.RecordBatchRea
         yield batch
 
 
-def _waited(duckdb: ModuleType, connection: DuckDBPyConnection, running: Future[Value]) -> Value:
-    """Return what a call in another thread gives; an interrupt ends it."""
+def _waited(duckdb: ModuleType, connection: DuckDBPyConnection, running: Future[Value], seconds: float | None) -> Value:
+    """Return what a call in another thread gives; an interrupt ends it, and so does what takes longer than it may
+    (``TimeoutError``)."""
     try:
-        return running.result()
-    except KeyboardInterrupt:
+        return running.result(seconds)
+    except (KeyboardInterrupt, TimeoutError):
         connection.interrupt()
         running.exception()
         raise
@@ -223,7 +238,7 @@ def _named(duckdb: ModuleType, views: Mapping[str, View], sql: str) -> list[str]
             _define(connection, name, view.schema, _NO_ROWS)
         _close_off(connection)
         statements = connection.extract_statements(sql)
-        kinds = [statement.type.name for statement in statements]
+        kinds = [_kind(statement) for statement in statements]
         if kinds == ["MULTI"]:
             raise InvalidInput("--sql: pivot: name the values: pivot ledger on event in ('sent', 'received')")
         if kinds != ["SELECT"]:
@@ -236,6 +251,23 @@ def _named(duckdb: ModuleType, views: Mapping[str, View], sql: str) -> list[str]
         raise InvalidInput(f"--sql: {_said(error)}") from None
     finally:
         connection.close()
+
+
+def _kind(statement: Any) -> str:
+    """Return the name of the kind of a statement; those that DuckDB's Python does not know have none."""
+    try:
+        return str(statement.type.name)
+    except ValueError:
+        return "another kind of statement"
+
+
+def _is_text(text: str) -> bool:
+    """Return whether a text from the command line was bytes in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _files(views: Mapping[str, View], named: list[str], folder: str, progress: Progress | None) -> dict[str, list[str]]:
