@@ -221,6 +221,7 @@ def test_backlog_is_that_of_the_figures_and_is_drawn(cli: Run, ledger: str) -> N
         (["latency", "--from-tick", "3", "--to-tick", "2"], "--from-tick 3: is after --to-tick 2: nothing is between"),
         (["backlog", "--from-time", "10000"], "--from-time 10000: is no time; write 2024-10-09"),
         (["backlog", "--kind", "x\x1b"], "--kind: x\\u001b: no such kind; there are"),
+        (["calls", "--lane", "\udcff"], "udcff': is no text in UTF-8"),
         (["calls", "--limit", "-1"], "--limit: -1: must be greater than or equal to 0"),
     ],
     ids=lambda given: " ".join(given[:2]) if isinstance(given, list) else "",

@@ -10,9 +10,10 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
-from causeway.pipeline.claim import claim
+from causeway.pipeline.claim import Before, claim
 from causeway.pipeline.lake import Lake, LakeError
 from causeway.pipeline.schemas import TableSchemas
+from causeway.pipeline.storage import Storage
 from causeway.service.node import Node, Pace
 
 SCENARIO = """
@@ -102,3 +103,7 @@ def test_a_lake_of_other_tables_is_not_continued(tmp_path: Path, monkeypatch: py
     for served in (False, True):
         with pytest.raises(LakeError, match="it was made without the table declared_under"):
             opened(path, str(tmp_path / "lake"), served, resume=True)
+
+
+def test_the_root_folder_is_there() -> None:
+    assert Before.of(Storage("/")).folders == ()

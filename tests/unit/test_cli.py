@@ -110,6 +110,12 @@ method = "x"
 RECORDED = '[traffic]\nsource = "recorded"\nsource_chain = "c"\npath = "packets.csv"\n'
 
 
+def linked_to_itself(folder: Path) -> Path:
+    link = folder / "link.html"
+    link.symlink_to(link)
+    return link
+
+
 def key_in(folder: Path) -> str:
     write_key(folder / "me.key", Key(bytes(32)))
     return str(folder / "me.key")
@@ -151,6 +157,14 @@ BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "no recording": (
         lambda at: ["run", scenario(at, RECORDED), "--traffic", str(at / "none.csv"), "--lake", str(at / "l")],
         "none.csv: no such recording",
+    ),
+    "recording that is no file": (
+        lambda at: ["run", scenario(at, RECORDED), "--traffic", "/dev/null", "--lake", str(at / "l")],
+        "'/dev/null'",
+    ),
+    "links that lead to themselves": (
+        lambda at: ["report", TWO, "--out", str(linked_to_itself(at))],
+        "cannot be written: its links lead nowhere",
     ),
     "unwritable lake": (lambda at: ["run", TWO, "--lake", str(at / "packets.csv" / "l")], "cannot be written"),
     "lake where no folder can be": (lambda at: ["run", TWO, "--lake", "/proc/x/y"], "/proc/x/y cannot be written: No "),

@@ -52,7 +52,11 @@ def writable(option: str, path: Path, lake: str | None) -> None:
     from causeway.pipeline.storage import Storage
 
     place = Storage(lake)
-    if place.is_local and path.resolve().is_relative_to(Path(place.absolute("")).resolve()):
+    try:
+        inside = place.is_local and path.resolve().is_relative_to(Path(place.absolute("")).resolve())
+    except (OSError, RuntimeError):  # what Python makes of links that lead to themselves
+        raise InvalidInput(f"{option} {path}: cannot be written: its links lead nowhere") from None
+    if inside:
         raise InvalidInput(f"{option} {path}: is inside the lake {lake}; allowed: a file elsewhere")
 
 

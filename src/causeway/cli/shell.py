@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,9 @@ PIPE_CLOSED = 141
 DEBUG = "CAUSEWAY_DEBUG"
 
 _MOST_CAUSES = 64
+_NOT_TEXT = re.compile("[\ud800-\udfff]")
+"""What Python makes of bytes of an argument that are no text."""
+
 _MOST_CHARACTERS = 500
 _END_CHARACTERS = 200
 
@@ -66,7 +70,7 @@ def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]]
         if _was_interrupted(error):
             tell("interrupted")
             return INTERRUPTED
-        code = _failed(error)
+        code = _failed(error, arguments)
         _flush_or_forget()
     return code
 
@@ -154,9 +158,14 @@ def _wrong_value(error: Exception) -> str | None:
     return f"{name}: {escaped(shown(first['input']))}: must {allowed}"
 
 
-def _failed(error: Exception) -> int:
+def _failed(error: Exception, arguments: Sequence[str]) -> int:
     if debugging():
         traceback.print_exception(error)
+    if isinstance(error, UnicodeEncodeError):
+        for given in arguments:
+            if _NOT_TEXT.search(given):
+                tell(f"{ascii(given)[:_MOST_CHARACTERS]}: is no text in UTF-8")
+                return BAD_INPUT
     if isinstance(error, InvalidInput):
         tell(escaped(str(error).strip())[:_MOST_CHARACTERS])
         return BAD_INPUT

@@ -36,6 +36,8 @@ def bad_place(error: BaseException) -> str | None:
         return f"{error.strerror}: the system gives no more of them; allow more (ulimit -n)"
     if isinstance(error, OSError) and error.errno in _PLACE_IS_BAD and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in _PLACE_IS_BAD and error.strerror != os.strerror(error.errno):
+        return str(error.strerror).partition(". Detail: ")[0]  # Arrow names the place in its words
     if isinstance(error, OSError) and error.errno in _FULL:
         return f"cannot be written: {error.strerror}"
     if type(error) is OSError and error.errno is None:

@@ -189,7 +189,7 @@ class Before:
         """Return what there is now; in an object store there are no folders."""
         missing: list[str] = []
         if storage.is_local:
-            folder = storage.absolute("").rstrip("/")
+            folder = storage.absolute("").rstrip("/") or "/"
             while not os.path.lexists(folder):
                 missing.append(folder)
                 folder = os.path.dirname(folder)
