@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
 
 import causeway as cw
+from causeway.ledger.order import without_repeats
+from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from causeway.pipeline.ledger_passes import Progress
+from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger, open_ledger
 from causeway.report.checked import findings_of_lanes
 from causeway.report.data import report_data
 from causeway.report.over_time import time_section
+from causeway.report.sections import report_page
 from causeway.report.shown_lanes import lanes_section
 from causeway.report.wording import phrase
 from tests.faces.ledgers import both_ends, stored
+from tests.property.audit_ledgers import table
+from tests.property.test_figures import case_of
 
 LAST_INDEX = (1 << 64) - 1
 
@@ -83,3 +93,28 @@ def test_the_size_of_a_run_near_the_largest_index_has_all_its_digits(tmp_path: P
         said = phrase(gap)
     assert gap["size"] == str(LAST_INDEX - 1) and f"{LAST_INDEX - 1:,} messages" in said
     assert f"about {1.845} x 10^19 messages" in phrase({**gap, "size": None})
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_a_report_is_the_same_of_however_many_buckets_and_files_a_ledger_has(seed: int, tmp_path: Path) -> None:
+    case, random = case_of(seed), Random(seed)
+    rows, said = table(case.rows, LEDGER_SCHEMA), set()
+    windows = table([{**row, "how": "declared", "stated_by": "test"} for row in case.observed], OBSERVED_SCHEMA)
+    promises = table([{**row, "stated_by": "test"} for row in case.promises], PROMISES_SCHEMA)
+    for buckets, commits in ((1, 1), (3, 1), (8, 3)):
+        place = str(tmp_path / f"{buckets}-{commits}")
+        create_ledger(place, buckets)
+        order = random.sample(range(rows.num_rows), rows.num_rows)
+        for number in range(commits):
+            writer = LedgerWriter(open_ledger(place))
+            for bucket, own in by_bucket(rows.take(pa.array(order[number::commits])), buckets).items():
+                writer.write("ledger", without_repeats(own), bucket)
+            for bucket, own in by_bucket(table(case.value, VALUE_SCHEMA), buckets, "value").items():
+                if not number:
+                    writer.write("value", own, bucket)
+            writer.write("observed", windows)
+            writer.write("promises", promises)
+            writer.commit([], {})
+        with cw.open(place) as opened:
+            said.add(report_page({**report_data(opened), "lake": "l"}))
+    assert len(said) == 1

@@ -65,9 +65,9 @@ def report_data(
         "totals": _plain(figures.totals),
         "requests": requests_of(figures.codes),
         "checks": checks,
-        "backlog": _columns(figures.backlog),
+        "backlog": columns_over_time(figures.backlog),
         "latency": _rows(figures.latency.filter(pc.equal(figures.latency["scope"], "all"))),
-        "latency_over_time": _columns(figures.latency_over_time),
+        "latency_over_time": columns_over_time(figures.latency_over_time),
         "lanes": lanes,
         "messages": messages,
         "outcomes": _bounded(figures.codes, SHOWN_CODES),
@@ -185,7 +185,7 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
     return [plain_row(row) or {} for row in plain_rows(table)]
 
 
-def _columns(table: pa.Table) -> dict[str, list[Any]]:
+def columns_over_time(table: pa.Table) -> dict[str, list[Any]]:
     """Return a table over time by columns. ``begin``: where each bin begins, in ticks or seconds since 1970; ``time``
     is None where no calendar has it."""
     rows = _rows(table)
@@ -204,4 +204,4 @@ def _text(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-__all__ = ["FORMAT", "report_data", "requests_of"]
+__all__ = ["FORMAT", "columns_over_time", "report_data", "requests_of"]

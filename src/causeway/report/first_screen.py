@@ -117,13 +117,7 @@ def verdict_in_words(data: Data) -> str:
 def key_figures(data: Data) -> list[Fact]:
     """Return the figures that a person asks for first."""
     totals, unit = data["totals"], data["totals"]["unit"] or "seconds"
-    came = f"{totals['received']:,} received" if totals["received"] else "arrivals not seen"
-    sent = f"{totals['sent']:,} {'between chains' if data['kind'] == 'lake' else 'sent'}, {came}"
-    if not totals["messages"]:
-        sent = "none was sent or received"
-    elif data["kind"] == "lake" and totals["messages"] > totals["sent"]:
-        sent += "; the others are of users and relayers"
-    found = [Fact("Messages", _large(totals["messages"]), sent)]
+    found = [Fact("Messages", _large(totals["messages"]), _sent_and_came(data))]
     oldest = _oldest(data)
     found.append(
         Fact(
@@ -150,6 +144,17 @@ def key_figures(data: Data) -> list[Fact]:
     sides = sides if totals["lanes"] else "there are no lanes"
     found.append(Fact("Missing in the input", _large(missing), sides, "unknown" if missing else None, "#completeness"))
     return found
+
+
+def _sent_and_came(data: Data) -> str:
+    totals = data["totals"]
+    if not totals["messages"]:
+        return "none was sent or received"
+    sent, received = totals["sent"], totals["received"]
+    came = "all received" if received == sent > 1 else f"{received:,} received" if received else "arrivals not seen"
+    if data["kind"] != "lake" or totals["messages"] == sent:
+        return f"{sent:,} sent, {came}"
+    return f"{sent:,} between chains, {came}; the rest of users and relayers"
 
 
 def _large(number: int) -> str | Markup:
