@@ -237,6 +237,33 @@ def test_a_mistake_is_one_line(do: Any, line: str) -> None:
     assert line in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["ic", "ibc"])
+def test_what_is_refused_leaves_what_the_same_tick_was_asked_for_before(name: str, tmp_path: Path) -> None:
+    programs = [cw.Deploy(Open, chain="left", name=each) for each in ("one", "two", "three")]
+    net = cw.Network(["left", "right"], programs, protocol=name)
+    net.inject("halt", chain="left")
+    net.install(Open, name="four", chain="right")
+    net.upgrade("three", Open)
+    mistakes: list[tuple[Any, ...]] = [
+        (net.inject, "halt", {"chain": "lefft"}),
+        (net.install, Open, {"name": "five", "chain": "lefft"}),
+        (net.upgrade, "threee", {"program": Open}),
+        *([(net.remove, "twwo", {})] if name == "ic" else []),
+    ]
+    if name == "ic":
+        net.remove("one")
+    before = net.scenario()
+    for do, what, keys in mistakes:
+        with pytest.raises(cw.InvalidInput):
+            do(what, **keys)
+        assert net.scenario() == before
+    net.inject("halt", chain="right")
+    net.heal()
+    net.install(Open, name="five", chain="left")
+    net.write_scenario(tmp_path / "done.toml")
+    assert cw.Network.in_memory(tmp_path / "done.toml").programs[-2:] == ["four", "five"]
+
+
 def test_a_file_with_changes_ahead_takes_what_a_test_does_before_them(tmp_path: Path) -> None:
     path = tmp_path / "planned.toml"
     path.write_text(

@@ -205,8 +205,9 @@ class Engine:
         if place == len(changes) or changes[place]["tick"] != self.clock:
             changes.insert(place, {"tick": self.clock})
         before = len(changes)
+        changes[place] = deepcopy(changes[place])  # of the tick's changes so far, which stand if this one is refused
         make(changes[place])
-        changes[place] = deepcopy(changes[place])
+        changes[place] = deepcopy(changes[place])  # of what a test gave, and may change
         self._check_planned(changes, place)
         if changes[place].keys() == {"tick"}:
             changes.pop(place)
