@@ -36,6 +36,7 @@ from causeway.figures.where import EVERYTHING, Where
 from causeway.figures.worst import WORST_SCHEMA
 from causeway.ledger.schema import LIMBS, TABLES
 from causeway.model.errors import InvalidInput
+from causeway.model.text import is_text
 from causeway.pipeline.ledger_figures import MessageReader, figures_of
 from causeway.pipeline.ledger_select import BUCKETED
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
@@ -169,7 +170,7 @@ def query(
         LedgerDamaged: a file is not what was written.
     """
     duckdb = _duckdb()
-    if not _is_text(sql):
+    if not is_text(sql):
         raise InvalidInput(f"--sql: {sql!a}: is no text in UTF-8")
     with tempfile.TemporaryDirectory(prefix="causeway-sql-") as folder:
         files = _files(views, _named(duckdb, views, sql), folder, progress)
@@ -259,15 +260,6 @@ def _kind(statement: Any) -> str:
         return str(statement.type.name)
     except ValueError:
         return "another kind of statement"
-
-
-def _is_text(text: str) -> bool:
-    """Return whether a text from the command line was bytes in UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _files(views: Mapping[str, View], named: list[str], folder: str, progress: Progress | None) -> dict[str, list[str]]:
