@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 import shutil
 import threading
@@ -19,7 +20,9 @@ import pytest
 from starlette.datastructures import QueryParams
 
 import causeway as cw
-from causeway.explorer.addresses import LANE, MESSAGE, Asked, lane_address, message_address
+from causeway.cli.app import build
+from causeway.cli.shell import OK, execute
+from causeway.explorer.addresses import LANE, MESSAGE, Asked, chain_address, lane_address, message_address
 from causeway.explorer.app import Explorer
 from causeway.explorer.graph import MOST_EDGES, Edge, Node, graph
 from causeway.explorer.jobs import Jobs, TooLong, TooMany
@@ -28,6 +31,7 @@ from causeway.explorer.live import Live
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
 from causeway.pipeline.ledger_search import MessageKey
+from causeway.pipeline.ledger_watch import NAMED
 from causeway.web.guard import Guard
 from tests.faces.explored import HOSTILE, WAIT, hostile_ledger, looked_at, network_lake
 from tests.faces.ledgers import both_ends, stored
@@ -187,7 +191,7 @@ def test_who_asks_by_another_name_or_for_another_site_gets_nothing(
         ("/findings?check=honesty", 400, "must be one of"),
         (f"/search?q={'x' * 401}", 400, "at most 400"),
         (f"/search?q={'x' * 9000}", 400, "8,192"),
-        (f"/chain?name={'x' * 5000}", 400, "at most 4,000"),
+        (f"/chain?name={'x' * 5000}", 400, "at most 4,096"),
     ],
 )
 def test_what_is_not_there_or_not_understood_is_said_in_a_line(live: Live, path: str, status: int, text: str) -> None:
@@ -367,3 +371,111 @@ def test_a_message_that_the_input_lacks_leads_to_its_place_in_the_lane(tmp_path:
     finally:
         live.close()
     assert answer.status_code == 200 and "1: not seen" in answer.text
+
+
+# ---- what is wrong, and proofs of it
+
+
+FRAUD = """
+[[faults]]
+kind = "fraud"
+tick = 5
+until = 12
+chain = "domain-1"
+what = "message"
+destination = "domain-0"
+found = false
+"""
+
+
+def test_a_message_that_came_from_a_fraud_is_two_clicks_away_and_named_wherever_it_was(tmp_path: Path) -> None:
+    text = (EXAMPLES / "faulty_domains.toml").read_text(encoding="utf-8").partition("# ---- what goes wrong")[0] + FRAUD
+    (tmp_path / "fraud.toml").write_text(text, encoding="utf-8")
+    few = {"network.executor": "in_process", "traffic.messages_per_tick": "4", "traffic.ticks": "6"}
+    with Network.from_scenario(tmp_path / "fraud.toml", few, lake=str(tmp_path / "lake")) as network:
+        network.run(40)
+    live = looked_at(str(tmp_path / "lake"))
+    try:
+        first = ask(live, "/").text
+        links = [each.replace("&amp;", "&") for each in re.findall(r'href="(/message[^"]+)"', first)]
+        wrong = ask(live, links[0]).text
+        assert "<em>Violated:</em> authenticity (1)" in first and "in a finding" in wrong
+        assert "never sent" in re.sub("<[^>]+>", "", wrong)
+        for page in (
+            "/height?n=19",
+            "/chain?name=domain-0",
+            "/lane?protocol=xdm&source=domain-1&destination=domain-0&lane=0",
+        ):
+            assert 'id="findings"' in ask(live, page).text, page
+        assert 'id="findings"' not in ask(live, "/height?n=3").text
+    finally:
+        live.close()
+
+
+def test_a_lane_has_as_many_violations_as_were_counted_not_as_are_named(tmp_path: Path) -> None:
+    rows = [row for index in range(NAMED + 40) for row in both_ends("a", "x", "y", index)]
+    again = [row | {"transaction": f"{row['transaction']} again"} for row in rows if row["event"] == "received"]
+    live = looked_at(stored(tmp_path, rows + again))
+    try:
+        lanes = ask(live, "/lanes").text
+        lane = re.search(r'href="(/lane\?[^"]+)"', lanes)
+        assert lane is not None and re.search(f">{NAMED + 40}</span>", lanes)
+        assert f"{NAMED + 20} more findings" in ask(live, _plain(lane[1])).text
+    finally:
+        live.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["ic", "xdm", "icmp"])
+def test_what_is_downloaded_verifies_under_every_protocol(tmp_path: Path, protocol: str) -> None:
+    options = {"archiving_depth": 3, "challenge_period": 6} if protocol == "xdm" else {}
+    net = cw.Network(["a", "b"], [cw.Deploy("echo", chain="a")], protocol=protocol, options=options)
+    net.call("echo", "echo", "x", sender="caller/b").result()
+    net.export(str(tmp_path / "lake"))
+    live = looked_at(str(tmp_path / "lake"))
+    try:
+        lanes = set(re.findall(r'href="(/lane\?[^"]+)"', ask(live, "/lanes").text))
+        pages = {each for lane in lanes for each in re.findall(r'href="(/message[^"]+)"', ask(live, _plain(lane)).text)}
+        proofs = {each for page in pages for each in re.findall(r'href="(/proof[^"]+)"', ask(live, _plain(page)).text)}
+        assert proofs
+        for place in sorted(proofs):
+            page = ask(live, _plain(place)).text
+            assert "the verifier says true" in page, page
+            command = re.search(r"<pre[^>]*>causeway (verify [^<]+)</pre>", page)
+            assert command is not None
+            arguments = command[1].split()
+            for part, name in (("proof", arguments[1]), ("trust", arguments[3])):
+                answer = ask(live, _plain(place).replace("/proof", "/proof.json") + f"&part={part}")
+                assert f'filename="{name}"' in answer.headers["content-disposition"]
+                (tmp_path / name).write_bytes(answer.content)
+            files = [str(tmp_path / each) if each.endswith(".json") else each for each in arguments]
+            assert execute(files, build, "causeway") == OK
+            damaged = (tmp_path / arguments[1]).read_text().replace("1", "2")
+            (tmp_path / arguments[1]).write_text(damaged)
+            assert execute(files, build, "causeway") != OK
+    finally:
+        live.close()
+
+
+def _plain(href: str) -> str:
+    return html.unescape(href)
+
+
+@pytest.mark.parametrize("length", [4_000, 4_096, 4_097])
+def test_a_name_has_a_link_only_where_the_link_is_answered(live: Live, length: int) -> None:
+    path = chain_address("x" * length)
+    assert (path is None) == (length > 4_096)
+    assert path is None or ask(live, path).status_code == 404
+
+
+def test_the_last_height_that_there_can_be_leads_nowhere_else(recorded: Live) -> None:
+    page = ask(recorded, f"/height?n={2**64 - 1}").text
+    assert f"n={2**64}" not in page and f"n={2**64 - 2}" in page
+
+
+def test_a_place_without_lake_or_ledger_is_named_as_by_other_commands(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("{}")
+    with pytest.raises(InvalidInput, match="a file, and a lake or a ledger is a folder"):
+        Live(str(tmp_path / "file"))
+    with pytest.raises(InvalidInput, match="neither a lake nor a ledger is there"):
+        Live(str(tmp_path / "nothing"))

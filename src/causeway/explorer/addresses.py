@@ -14,8 +14,8 @@ from causeway.pipeline.ledger_search import MessageKey
 MOST_ADDRESS = 6_000
 """Characters of an address; what would need more is shown without a link."""
 
-MOST_VALUE = 4_000
-"""Characters of a value in an address."""
+MOST_VALUE = 4_096
+"""Characters of a value in an address: as many as a name in a ledger that was ingested may have bytes."""
 
 MOST_NUMBER = (1 << 64) - 1
 
@@ -24,8 +24,11 @@ Lane = Sequence[str | None]
 
 
 def address(path: str, values: Mapping[str, object] | None = None) -> str | None:
-    """Return the address of a page; None where it is too long. ``values``: what is asked; None is left out."""
+    """Return the address of a page; None where it, or a value in it, is too long. ``values``: what is asked; None is
+    left out."""
     given = {name: str(value) for name, value in (values or {}).items() if value is not None}
+    if any(len(value) > MOST_VALUE for value in given.values()):
+        return None
     found = f"{path}?{urlencode(given)}" if given else path
     return found if len(found) <= MOST_ADDRESS else None
 
@@ -56,7 +59,7 @@ def chain_address(chain: str | None) -> str | None:
 
 def height_address(height: int | None, chain: str | None = None) -> str | None:
     """Return the address of the page of a height. ``chain``: only what is of this chain."""
-    return None if height is None else address("/height", {"n": height, "chain": chain})
+    return None if height is None or height > MOST_NUMBER else address("/height", {"n": height, "chain": chain})
 
 
 class Asked:

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
-from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -232,8 +231,8 @@ class Explorer:
             )
         if snapshot is not None and snapshot.behind and snapshot.counted is not None:
             parts.append(f"figures as of {'commit' if head.height is None else 'height'} {count(snapshot.counted)}")
-        if snapshot is None and self._live.progress is not None:
-            serial.append(str(self._live.progress))
+        if snapshot is None:
+            serial.append(f"{self._live.progress} {self._live.waited}")
         if snapshot is not None and snapshot.watched.unread:
             text = "; ".join(
                 f"bucket {bucket}: {readable(why)}" for bucket, why in [*snapshot.watched.unread.items()][:3]
@@ -255,21 +254,17 @@ class Explorer:
         return view
 
     def _reading(self) -> Part:
-        progress = self._live.progress
-        if progress is None:
-            return Part("reading", None, element("div", {"class": "waits"}, "Reading the ledger for the first time."))
-        what, done, of = progress
-        bar = element("progress", {"max": max(of, 1), "value": done, "aria-label": what})
-        said = f"{count(done)} of {count(of)} {what}."
-        return Part(
-            "reading",
-            None,
-            element(
-                "div",
-                {"class": "waits"},
-                [Markup("Reading the ledger for the first time."), bar, Markup("{}").format(said)],
-            ),
-        )
+        """Return how far the first look is. What is at its first or last part has no share that says anything."""
+        what, done, of = self._live.progress or ("rows read", 0, 0)
+        share = {"max": of, "value": done} if 0 < done < of else {}
+        bar = element("progress", {**share, "aria-label": what})
+        said = f"{count(done)} of {count(of)} {what}, " if of else ""
+        parts = [
+            element("p", {}, "Reading the ledger for the first time."),
+            bar,
+            element("p", {}, f"{said}{self._live.waited} s so far."),
+        ]
+        return Part("reading", None, element("div", {"class": "waits"}, parts))
 
     def _kept_page(self, request: Request) -> tuple[str, int] | None:
         kept = self._kept.get((request.url.path, request.url.query))

@@ -83,7 +83,7 @@ def _of_check(view: View, name: str, page: int) -> Part:
         lane = [row[each] for each in LANE]
         cells.append(
             [
-                finding(row, named=False),
+                element("div", {}, finding(row, named=False)),
                 badge(row["verdict"]),
                 reason_in_words(row["reason"]),
                 lane_link(lane) if any(lane[1:]) else None,

@@ -185,7 +185,7 @@ def _beside(at: tuple[float, float], radius: float, middle: tuple[float, float] 
     do not cover each other."""
     x, y = at
     if middle is None or math.hypot(x - middle[0], y - middle[1]) < 0.5 * middle[1]:
-        return {"x": number(x), "y": number(y + radius + 16), "text-anchor": "middle"}
+        return {"x": number(x), "y": number(y + radius + 3), "dy": "1em", "text-anchor": "middle"}
     angle = math.degrees(math.atan2(y - middle[1], x - middle[0]))
     left = abs(angle) > 90
     turned = angle + 180 if left else angle

@@ -7,8 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from causeway.explorer.addresses import Asked, chain_address, height_address
+from causeway.explorer.addresses import MOST_NUMBER, Asked, chain_address, height_address
 from causeway.explorer.forms import form, number_box
+from causeway.explorer.found import of_height
 from causeway.explorer.frame import Page, Part
 from causeway.explorer.overview import lane_link, link, message_link
 from causeway.explorer.reading import events_at, headers_of
@@ -53,6 +54,8 @@ def height(view: View, asked: Asked) -> Page:
     sections = [
         Part("height", f"Height {number:,}", _moves(number, last, chain) + _headers(headers, number, view), f"{lead}.")
     ]
+    if (found := of_height(view, number, chain)) is not None:
+        sections.append(found)
     said = "" if whole else f" The first {EVENTS} are shown; a lane or chain narrows them."
     sections.append(
         Part("events", "What happened to messages", _events(events), f"{many(len(events), 'event')}.{said}")
@@ -62,7 +65,8 @@ def height(view: View, asked: Asked) -> Page:
 
 def _moves(number: int, last: int | None, chain: str | None) -> Markup:
     def to(word: str, other: int | None) -> Markup:
-        if other is None or other < 0 or other == number or (last is not None and other > last):
+        beyond = MOST_NUMBER if last is None else last
+        if other is None or other == number or not 0 <= other <= beyond:
             return element("span", {"class": "off"}, word)
         return element("a", {"href": height_address(other, chain)}, word)
 

@@ -21,7 +21,7 @@ from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.replayed import Share
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_ledger import LakeLedger
-from causeway.pipeline.lake_taking import is_lake
+from causeway.pipeline.lake_taking import is_lake, require_stored
 from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_watch import NAMED, LedgerWatch, Stopped, Watched
 
@@ -107,6 +107,7 @@ class Live:
     """
 
     def __init__(self, place: str, scenario: str | None = None, seconds: float = SECONDS) -> None:
+        require_stored(place)
         self.place = place
         self.opened: OpenedLake | None = open_lake(place, scenario, Share()) if is_lake(place) else None
         if self.opened is not None:
@@ -121,6 +122,7 @@ class Live:
         self._lock = threading.Lock()
         self._head = Head()
         self._past: deque[tuple[float, int]] = deque()
+        self._began = time.monotonic()
         self._progress: tuple[str, int, int] | None = None
         self._failure = ""
         self.broken: BaseException | None = None
@@ -158,6 +160,11 @@ class Live:
     def progress(self) -> tuple[str, int, int] | None:
         """Return what the first look is at, how much of it is done, and of how much."""
         return self._progress
+
+    @property
+    def waited(self) -> int:
+        """Return for how many seconds the first look has been under way."""
+        return int(time.monotonic() - self._began)
 
     @property
     def newest(self) -> Snapshot | None:

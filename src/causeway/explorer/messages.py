@@ -16,7 +16,7 @@ from causeway.explorer.frame import Page, Part
 from causeway.explorer.networks import NotFound
 from causeway.explorer.overview import finding, lane_link, link
 from causeway.explorer.rail import rail
-from causeway.explorer.reading import followed, key_of, of_lane
+from causeway.explorer.reading import followed, key_of, of_lane, took_of
 from causeway.explorer.view import View
 from causeway.ledger.typed import plain_rows
 from causeway.model.errors import CausewayError, InvalidInput
@@ -32,7 +32,7 @@ from causeway.proving.prover import Offer, ProvableMessage
 from causeway.report.journey import journey
 from causeway.report.svg import element
 from causeway.report.tables import badge
-from causeway.report.text import byte_size, in_unit, many, name, plain, safe_name
+from causeway.report.text import byte_size, many, name, plain, safe_name
 
 SHOWN = 12
 """Messages of one journey whose steps are shown."""
@@ -55,7 +55,8 @@ def message(view: View, asked: Asked) -> Page:
     crumbs = [element("a", {"href": "/lanes"}, "Lanes")]
     if any(own.lane[1:]):
         crumbs.append(Markup(" · ") + lane_link(own.lane))
-    took = "" if own.took is None or own.is_open else f" after {in_unit(own.took.total_seconds(), 'seconds')}"
+    lasted = None if own.is_open else took_of(own)
+    took = "" if lasted is None else f" after {lasted}"
     outcome = badge("unknown" if own.is_open else "holds", own.outcome) + plain(took)
     findings = _findings(view, key)
     if any(verdict == "violated" for verdict, _ in findings):

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from causeway.explorer.addresses import Asked, address, chain_address, height_address, lane_address
+from causeway.explorer.found import of_chain
 from causeway.explorer.frame import Page, Part
 from causeway.explorer.graph import MOST_CHAINS, MOST_EDGES, UNSEEN, Edge, Node, graph
 from causeway.explorer.overview import lane_link, lanes_matrix, link
@@ -248,6 +249,8 @@ def chain(view: View, asked: Asked) -> Page:
     if view.opened is not None and own in view.opened.names:
         more = element("div", {"class": "turn"}, element("a", {"href": address("/state", {"chain": own})}, "Its state"))
     sections = [Part("chain", safe_name(own), facts(shown) + more, None, top)]
+    if (wrong := of_chain(view, own)) is not None:
+        sections.append(wrong)
     for which, title in (("source", "From it"), ("destination", "To it")):
         found = view.lanes.filter(pc.fill_null(pc.equal(view.lanes[which], own), False))
         order = _order(found, "trouble")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from markupsafe import Markup
 
 from causeway.explorer.addresses import address, chain_address, lane_address, message_address
@@ -16,7 +14,7 @@ from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
 from causeway.pipeline.ledger_search import MessageKey
-from causeway.report.data import requests_of
+from causeway.report.data import columns_over_time, requests_of
 from causeway.report.matrix import matrix
 from causeway.report.over_time import time_section
 from causeway.report.svg import element
@@ -103,7 +101,7 @@ def _facts(view: View, head: Head) -> Markup:
             middle, high, unit = quantiles
             rows.append(Fact(f"{title}, median", in_unit(middle, unit), f"99 %: {in_unit(high, unit)}"))
     if lost := calls.get("dropped", 0) + calls.get("timed_out", 0):
-        rows.append(Fact("Requests dropped, timed out", count(lost)))
+        rows.append(Fact("Requests dropped, timed out", count(lost), None, "unknown"))
     return facts(rows)
 
 
@@ -155,10 +153,10 @@ def finding(row: dict[str, Any], *, named: bool = True) -> Markup:
             parts.append(Markup(" of ") + lane_link(lane))
     else:
         parts.append(link(row["chain"] or row["destination"], chain_address(row["chain"] or row["destination"])))
-    parts.append(Markup(" {}").format(phrase(row)))
+    parts.append(Markup(" {}.").format(phrase(row)))
     when = where_and_when(row)
     said = Markup("").join(parts)
-    return said + element("div", {"class": "when"}, when) if when else said
+    return said + Markup(" ") + element("span", {"class": "when"}, when) if when else said
 
 
 def link(text: object, href: str | None) -> Markup:
@@ -180,8 +178,8 @@ def lane_link(lane: Sequence[str | None]) -> Markup:
 def over_time(figures: Figures) -> Part | None:
     """Return backlog, traffic and latency over time, as the report shows them; None where nothing has a time."""
     data = {
-        "backlog": _columns(figures.backlog),
-        "latency_over_time": _columns(figures.latency_over_time),
+        "backlog": columns_over_time(figures.backlog),
+        "latency_over_time": columns_over_time(figures.latency_over_time),
         "latency": [row for row in figures.latency.slice(0, MOST_MEASURES).to_pylist() if row["scope"] == "all"],
         "totals": figures.totals,
         "requests": requests_of(figures.codes),
@@ -192,20 +190,6 @@ def over_time(figures: Figures) -> Part | None:
 
 MOST_MEASURES = 64
 """Rows of the table of latencies among which those of all lanes are."""
-
-
-def _columns(rows: pa.Table) -> dict[str, list[Any]]:
-    """Return a table over time by columns; ``begin``: where each bin begins, in ticks or seconds since 1970. Times that
-    no calendar has are None."""
-    plain = plain_rows(rows)
-    found = {name: [_text(row[name]) for row in plain] for name in rows.column_names}
-    begins = zip(rows["tick"].to_pylist(), rows["time"].cast(pa.int64()).to_pylist(), strict=True)
-    found["begin"] = [time / 1_000_000 if tick is None else tick for tick, time in begins]
-    return found
-
-
-def _text(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def lanes_matrix(view: View) -> Markup:

@@ -12,16 +12,16 @@ from markupsafe import Markup
 from causeway.audit.lives import Life
 from causeway.explorer.addresses import Asked, address, chain_address, height_address, lane_address, message_address
 from causeway.explorer.forms import form, number_box
+from causeway.explorer.found import listed
 from causeway.explorer.frame import Page, Part
 from causeway.explorer.networks import NotFound, age
-from causeway.explorer.overview import finding, lane_link, link, over_time
-from causeway.explorer.reading import key_of, of_lane, unnumbered, watermarks, window
+from causeway.explorer.overview import lane_link, link, over_time
+from causeway.explorer.reading import key_of, of_lane, took_of, unnumbered, watermarks, window
 from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
-from causeway.ledger.typed import plain_rows
 from causeway.report.svg import element
 from causeway.report.tables import Cell, Column, Fact, badge, facts, table
-from causeway.report.text import count, in_unit, name, safe_name, time_text
+from causeway.report.text import count, in_unit, many, name, safe_name, time_text
 
 WINDOW = 96
 """Indices of a lane's queue that are shown at a time."""
@@ -33,8 +33,6 @@ UNNUMBERED = 200
 """Messages of a lane without numbers that are listed."""
 
 MOST_INDEX = (1 << 64) - 1
-FINDINGS = 20
-"""Findings of a lane that are listed."""
 
 
 def lane(view: View, asked: Asked) -> Page:
@@ -51,6 +49,10 @@ def lane(view: View, asked: Asked) -> Page:
     sections = [Part("lane", title, _lane_facts(figures, unit), Markup("").join(ends), crumbs)]
     findings = of_lane(view.audit.violations, own)
     wrong = _wrong_indices(findings)
+    total = sum(of_lane(view.audit.counts, own)["count"].to_pylist())
+    found = listed(findings, named=False, total=total)
+    if found is not None and figures["violated"]:
+        sections.append(found)
     if figures["last_index"] is None:
         sections.append(_unnumbered(view, own))
     else:
@@ -62,8 +64,8 @@ def lane(view: View, asked: Asked) -> Page:
                 "watermarks", "Watermarks", _watermarks(marks), "Numbers that never fall, as each chain last had them."
             )
         )
-    if findings.num_rows:
-        sections.append(Part("findings", "Findings", _findings(findings)))
+    if found is not None and not figures["violated"]:
+        sections.append(found)
     promises = [row for row in view.ledger.table("promises").to_pylist() if _covers(row, own)]
     if promises:
         words = sorted({_promise(row) for row in promises})
@@ -76,7 +78,7 @@ def lane(view: View, asked: Asked) -> Page:
 
 
 def _lane_facts(figures: Mapping[str, Any], unit: str) -> Markup:
-    shown = [Fact("Messages", count(figures["messages"]), f"{count(figures['requests'])} requests")]
+    shown = [Fact("Messages", count(figures["messages"]), many(figures["requests"], "request"))]
     if figures["pending"] or figures["in_flight"]:
         waits = age(figures)
         shown.append(
@@ -238,7 +240,7 @@ def _messages(lives: Sequence[Life], wrong: set[int]) -> Markup:
     ]
     cells: list[list[Cell]] = []
     for life in chosen:
-        took = None if life.took is None or life.is_open else in_unit(life.took.total_seconds(), "seconds")
+        took = None if life.is_open else took_of(life)
         outcome: Cell = badge("violated", life.outcome) if life.index in wrong else life.outcome
         parties = (
             name(life.sender, 22) + Markup(" → ") + name(life.receiver, 22) if life.sender or life.receiver else None
@@ -294,15 +296,6 @@ def _watermarks(rows: Sequence[Mapping[str, Any]]) -> Markup:
         for row in rows
     ]
     return table(columns, cells, caption="Watermarks")
-
-
-def _findings(findings: pa.Table) -> Markup:
-    rows = plain_rows(findings.sort_by([("verdict", "descending")]).slice(0, FINDINGS))
-    columns = [Column("check"), Column("verdict"), Column("finding")]
-    cells: list[list[Cell]] = [
-        [row["check"].replace("_", " "), badge(row["verdict"]), finding(row, named=False)] for row in rows
-    ]
-    return table(columns, cells, caption="Findings", more=findings.num_rows - len(rows), stacked=True)
 
 
 def _covers(row: Mapping[str, Any], own: Sequence[str | None]) -> bool:

@@ -18,6 +18,7 @@ from causeway.model.errors import InvalidInput
 from causeway.network.tracing import FOLLOWED, Traced, lives
 from causeway.pipeline.ledger_search import Between, Condition, Like, MessageKey, keys_of, matching, related, rows_of
 from causeway.pipeline.ledger_store import Ledger
+from causeway.report.text import in_unit
 
 MOST_ROWS = 20_000
 """Rows of a window of a lane, or of a height, that are read at most."""
@@ -37,12 +38,11 @@ def of_lane(table: pa.Table, lane: Lane) -> pa.Table:
     return table.filter(kept)
 
 
-def violations_by_lane(violations: pa.Table) -> dict[tuple[str | None, ...], int]:
-    """Return how many violations are named of each lane."""
-    counted = (
-        violations.filter(pc.equal(violations["verdict"], VIOLATED)).group_by([*LANE]).aggregate([([], "count_all")])
-    )
-    columns = [counted[name].to_pylist() for name in (*LANE, "count_all")]
+def violations_by_lane(counts: pa.Table) -> dict[tuple[str | None, ...], int]:
+    """Return how many violations there are of each lane, named or not. ``counts``: of an audit."""
+    violated = counts.filter(pc.equal(counts["verdict"], VIOLATED))
+    counted = violated.group_by([*LANE]).aggregate([("count", "sum")])
+    columns = [counted[name].to_pylist() for name in (*LANE, "count_sum")]
     return {tuple(lane): count for *lane, count in zip(*columns, strict=True)}
 
 
@@ -92,6 +92,15 @@ def followed(ledger: Ledger, key: MessageKey) -> Traced:
 def key_of(life: Life) -> MessageKey:
     """Return what names a message."""
     return MessageKey(life.lane, life.index, life.message_id if life.index is None else None)
+
+
+def took_of(life: Life) -> str | None:
+    """Return the time from the first step of a message to its last one, in ticks where all of them say theirs."""
+    ticks = [step.row["tick"] for step in life.steps]
+    known = [tick for tick in ticks if tick is not None]
+    if known and len(known) == len(ticks):
+        return in_unit(max(known) - min(known), "ticks")
+    return None if life.took is None else in_unit(life.took.total_seconds(), "seconds")
 
 
 def watermarks(ledger: Ledger, lane: Lane) -> list[Row]:
@@ -168,6 +177,6 @@ def _in_order(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 __all__ = [
-    "events_at", "followed", "headers_of", "key_of", "last_header", "of_lane", "unnumbered", "violations_by_lane",
-    "watermarks", "window",
+    "events_at", "followed", "headers_of", "key_of", "last_header", "of_lane", "took_of", "unnumbered",
+    "violations_by_lane", "watermarks", "window",
 ]  # fmt: skip

@@ -39,8 +39,8 @@ class View:
 
     @cached_property
     def violated(self) -> Mapping[tuple[str | None, ...], int]:
-        """Return how many violations are named of each lane."""
-        return violations_by_lane(self.audit.violations)
+        """Return how many violations there are of each lane, named or not."""
+        return violations_by_lane(self.audit.counts)
 
     @cached_property
     def lanes(self) -> pa.Table:

@@ -84,8 +84,8 @@ def require_stored(uri: str) -> None:
 
 
 def refuse_file(uri: str) -> None:
-    """Raise ``InvalidInput`` for the path of a file."""
-    if "://" not in uri and os.path.isfile(uri):
+    """Raise ``InvalidInput`` for the path of what is there and no folder."""
+    if "://" not in uri and os.path.exists(uri) and not os.path.isdir(uri):
         text = "a file, and a lake or a ledger is a folder; causeway ingest takes files of recorded traffic into one"
         raise InvalidInput(f"{uri}: {text}")
 

@@ -125,6 +125,8 @@ class Told:
 
     def __init__(self, progress: Progress | None, rows: Sequence[int]) -> None:
         self._progress, self._rows, self._total, self._done = progress, rows, sum(rows), 0
+        if progress is not None:
+            progress(0, self._total)
 
     def bucket(self, bucket: int) -> None:
         """Say that a bucket was looked at."""

@@ -269,6 +269,7 @@ class _Told:
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0
+        self.add(0)
 
     def add(self, rows: int) -> None:
         self._done += rows

@@ -1,0 +1,65 @@
+"""Findings of one lane, chain or height as a part of its page: what is violated first."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from markupsafe import Markup
+
+from causeway.audit.findings import VIOLATED
+from causeway.explorer.addresses import address
+from causeway.explorer.frame import Part
+from causeway.explorer.overview import finding
+from causeway.explorer.view import View
+from causeway.ledger.typed import plain_rows
+from causeway.report.svg import element
+from causeway.report.tables import badge
+from causeway.report.text import many
+from causeway.report.wording import title_of
+
+LISTED = 20
+"""Findings of a page that is about something else."""
+
+
+def of_chain(view: View, chain: str) -> Part | None:
+    """Return what is violated on a chain, and on lanes from it or to it; None: nothing."""
+    rows = _violated(view)
+    wanted = [_equal(rows, name, chain) for name in ("chain", "source", "destination")]
+    return listed(rows.filter(pc.or_(pc.or_(*wanted[:2]), wanted[2])), named=True)
+
+
+def of_height(view: View, height: int, chain: str | None) -> Part | None:
+    """Return what is violated at a height, on all chains or one; None: nothing."""
+    rows = _violated(view)
+    rows = rows.filter(_equal(rows, "height", height))
+    return listed(rows if chain is None else rows.filter(_equal(rows, "chain", chain)), named=True)
+
+
+def listed(rows: pa.Table, *, named: bool, total: int = 0) -> Part | None:
+    """Return findings as a part of a page; None where there are none. ``named``: whether each says of which lane it
+    is; ``total``: how many there are, where more were counted than are named one by one."""
+    if not rows.num_rows:
+        return None
+    items = []
+    for row in plain_rows(rows.sort_by([("verdict", "descending")]).slice(0, LISTED)):
+        check = element("a", {"href": address("/findings", {"check": row["check"]})}, title_of(row["check"]))
+        items.append(
+            element("li", {}, [badge(row["verdict"]), Markup(" "), check, Markup(": "), finding(row, named=named)])
+        )
+    if (more := max(total, rows.num_rows) - len(items)) > 0:
+        items.append(element("li", {}, f"{many(more, 'more finding')}"))
+    return Part("findings", "Findings", element("ul", {"class": "remarks"}, items))
+
+
+def _violated(view: View) -> pa.Table:
+    rows = view.audit.violations
+    return rows.filter(pc.equal(rows["verdict"], VIOLATED))
+
+
+def _equal(rows: pa.Table, name: str, value: object) -> pa.ChunkedArray:
+    kind = rows.schema.field(name).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pc.fill_null(pc.equal(rows[name].cast(kind), pa.scalar(value, kind)), False)
+
+
+__all__ = ["listed", "of_chain", "of_height"]
