@@ -195,6 +195,30 @@ def test_options_are_of_a_protocol(tmp_path):
         plan(written(tmp_path, text.replace("protocols.xdm", "protocols.ipc")), ["ic"], {})
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("protocols.xdm.nope", "1", r"protocols\.xdm\.nope: unknown key; "),
+        ("options.foo", "1", r"options\.foo: unknown key; "),
+        ("protocols", "3", r"protocols: must be tables, as \[protocols\.ibc\]"),
+        ("faults", "3", r"faults: 3: must be a list"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_runs(tmp_path, key, value, line):
+    with pytest.raises(InvalidInput, match=line):
+        plan(written(tmp_path), ["ic", "xdm"], {key: value})
+
+
+def test_a_lake_is_no_folder_for_lakes(four, capsys):
+    comparison, folder = four
+    scenario, lake = str(folder / "scenario.toml"), folder / comparison.columns[0].protocol
+    before = sorted(lake.iterdir())
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", scenario, "--protocols", "ibc", "--lake", str(lake), "--faults", "none"])
+    assert f"--lake: {lake}: is a lake; name a folder that is none" in capsys.readouterr().err
+    assert sorted(lake.iterdir()) == before
+
+
 def test_a_fault_of_one_protocol_is_refused_in_one_line(tmp_path):
     text = SCENARIO + '[[faults]]\nkind = "fork"\nchain = "chain-0"\ntick = 3\n'
     with pytest.raises(InvalidInput, match=r"faults\[0\]\.kind: 'fork': not all of .*: drop, halt") as refused:

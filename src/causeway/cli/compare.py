@@ -117,9 +117,15 @@ def command(
 
 @contextmanager
 def _folder(lake: str | None) -> Iterator[str]:
+    from causeway.pipeline.layout import LAKE_FILE
+    from causeway.pipeline.ledger_commits import LEDGER_FILE
+
     if lake is not None:
         if "://" in lake:
             raise InvalidInput(f"--lake: {lake}: must be a folder")
+        for name, what in ((LAKE_FILE, "a lake"), (LEDGER_FILE, "a ledger")):
+            if (Path(lake) / name).exists():
+                raise InvalidInput(f"--lake: {lake}: is {what}; name a folder that is none, for the lakes of all")
         yield lake
         return
     with tempfile.TemporaryDirectory(prefix="causeway-compare-") as folder:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from causeway.model.document import quoted
+from causeway.model.document import quoted, validated
 from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
 from causeway.network.per_protocol import PROTOCOLS
@@ -41,7 +41,8 @@ def plan(path: str | os.PathLike[str], protocols: Sequence[str], overrides: Mapp
     """
     chosen = _chosen(protocols)
     document = document_of(path, overrides)
-    own = document.get("network", {}).get("protocol", DEFAULT)
+    network = document.get("network")
+    own = network.get("protocol", DEFAULT) if isinstance(network, Mapping) else DEFAULT
     _refuse_own_faults(document, chosen, str(path))
     return [_planned(path, name, own, document, overrides) for name in chosen]
 
@@ -61,12 +62,16 @@ def _planned(
     path: str | os.PathLike[str], name: str, own: str, document: Mapping[str, Any], overrides: Mapping[str, str]
 ) -> Planned:
     changed = {**overrides, "network.protocol": quoted(name)}
+    tables = document.get(PROTOCOLS)
+    has_own = isinstance(tables, Mapping) and name in tables
     note = None
-    if name != own and name not in document.get(PROTOCOLS, {}) and document.get("options"):
+    if name != own and not has_own and document.get("options"):
         changed["options"] = "{}"
         note = f"runs with its defaults: [options] are those of {own} ([{PROTOCOLS}.{name}] would be its own)"
     try:
         scenario = scenario_from(document_of(path, changed), str(path))
+        where = (PROTOCOLS, name) if has_own else ("options",)
+        validated(scenario.protocol.load_options(), scenario.options, str(path), where)
     except InvalidInput as error:
         raise InvalidInput(f"{error} (under {name}; compare runs the same under every protocol)") from error
     return Planned(name, changed, scenario, note)
