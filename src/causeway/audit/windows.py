@@ -173,7 +173,8 @@ class Promises:
         for row in promises.to_pylist():
             self._of.setdefault(lane_of(row), []).append(row)
         # Which of the four names promises give: most name the whole lane, or none.
-        self._given = {tuple(name is not None for name in names) for names in self._of}
+        self._given = list(dict.fromkeys(tuple(name is not None for name in names) for names in self._of))
+        self._together: dict[tuple[int, ...], dict[str, int | None]] = {}
         self._known: dict[Lane, dict[str, int | None]] = {}
         self._same: dict[tuple[tuple[str, int | None], ...], dict[str, int | None]] = {}
 
@@ -187,10 +188,21 @@ class Promises:
         return found
 
     def _found(self, lane: Lane) -> dict[str, int | None]:
+        one, two, three, four = lane
+        hits = []
+        for a, b, c, d in self._given:
+            rows = self._of.get((one if a else None, two if b else None, three if c else None, four if d else None))
+            if rows is not None:
+                hits.append(rows)
+        key = tuple(map(id, hits))  # the lists stay
+        if key not in self._together:
+            self._together[key] = self._strictest(hits)
+        return self._together[key]
+
+    def _strictest(self, given: Sequence[list[dict[str, Any]]]) -> dict[str, int | None]:
         found: dict[str, int | None] = {}
-        for given in self._given:
-            one, two, three, four = (own if wanted else None for own, wanted in zip(lane, given, strict=True))
-            for row in self._of.get((one, two, three, four), ()):
+        for rows in given:
+            for row in rows:
                 name, number = row["promise"], row["number"]
                 known = found.get(name)
                 if known is not None and number is not None:

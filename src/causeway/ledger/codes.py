@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Codes = npt.NDArray[np.int32]
 
@@ -72,12 +73,17 @@ class Names:
 
 def name_ranks(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
     """Return where each row's name stands among all of the column by its UTF-8 bytes, from 1; 0: null."""
-    names = Names()
-    codes = names.codes(column)
-    ranks = np.zeros(len(names) + 1, dtype=np.uint32)
-    for rank, name in enumerate(sorted(names.known(), key=str.encode), start=1):
-        ranks[names.code(name)] = rank
-    return ranks[codes]  # the last one, 0, is that of NOT_SEEN
+    if pa.types.is_dictionary(column.type):  # it may hold a name twice, or one that no row has
+        names = Names()
+        codes, known = names.codes(column), pa.array(names.known(), pa.string())
+    else:
+        rows = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], column.type)
+        encoded = rows.dictionary_encode().unify_dictionaries().combine_chunks()
+        codes, known = encoded.indices.fill_null(NOT_SEEN).to_numpy(zero_copy_only=False), encoded.dictionary
+    ranks = np.zeros(len(known) + 1, dtype=np.uint32)
+    ranks[pc.sort_indices(known).to_numpy()] = np.arange(1, len(known) + 1)
+    found: npt.NDArray[np.uint32] = ranks[codes]  # the last one, 0, is that of NOT_SEEN
+    return found
 
 
 __all__ = ["NOT_SEEN", "Codes", "Names", "name_ranks"]
