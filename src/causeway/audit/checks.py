@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from causeway.audit.arrays import Array
+from causeway.audit.arrays import Array, Ints
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import code_of
 from causeway.audit.delays import MICROSECONDS, microseconds
@@ -50,7 +50,7 @@ def exactly_once(bucket: Bucket) -> Checked:
 
 
 def authenticity(bucket: Bucket) -> Checked:
-    """What is received was sent, with this content, and no number stands for two contents."""
+    """What is received was sent, with this content, to this chain, and no number stands for two contents."""
     status = bucket.messages.status
     reused = (bucket.messages.flags & 1) > 0
     sent, received = bucket.first(Event.SENT), bucket.first(Event.RECEIVED)
@@ -60,8 +60,21 @@ def authenticity(bucket: Bucket) -> Checked:
         Finding("authenticity", UNKNOWN, "content_unseen", np.flatnonzero(status == 2)),
         *bucket.unsent("authenticity", np.flatnonzero(status == 4)),
         Finding("authenticity", VIOLATED, "number_reused", named[reused], too_many[reused], "messages", placed=False),
+        Finding("authenticity", VIOLATED, "wrong_chain", _elsewhere(bucket)),
     ]
     return Checked("authenticity", bucket.total(bucket.messages.receives), found)
+
+
+def _elsewhere(bucket: Bucket) -> Ints:
+    """Return the received rows on a chain to which their lane does not go, of those where both are known."""
+    columns = bucket.columns
+    codes = {name: code for code, name in enumerate(columns.chains)}
+    # A destination that no row is on is still another chain than that of a row.
+    goes_to = np.array([-1 if lane[2] is None else codes.get(lane[2], len(codes)) for lane in columns.lanes], np.int64)
+    rows = np.flatnonzero((columns.event == code_of(Event.RECEIVED)) & (columns.alive > 0) & (columns.chain >= 0))
+    destination = goes_to[columns.lane[rows]]
+    found: Ints = rows[(destination >= 0) & (destination != columns.chain[rows])]
+    return found
 
 
 def causality(bucket: Bucket) -> Checked:

@@ -49,6 +49,7 @@ CROSSING = (
 OF_ROWS = ("causality", "finality", "order")
 OF_ROWS_ALONE = (
     *("content_differs", "content_unseen", "number_reused", "timed_out_and_received", "timeout_observed_and_received"),
+    "wrong_chain",
     *("asset_differs", "more_received", "more_paid", "received_and_refunded", "amount_unseen"),
     *("time_unseen", "place_unseen", "index_unseen", UNDECIDED, UNDECIDED_PAID),
 )

@@ -11,7 +11,7 @@ from causeway.report.text import duration, time_text
 
 CHECKS = {
     "exactly_once": ("Exactly once", "Every message is received once, and nothing happens to it twice."),
-    "authenticity": ("Authenticity", "What is received was sent, with this content."),
+    "authenticity": ("Authenticity", "What is received was sent, with this content, to this chain."),
     "order": ("Order", "A lane keeps the order that it promises."),
     "gaps": ("Gaps", "No number is missing, and no message is skipped."),
     "causality": ("Causality", "Nothing happens before what it needs."),
@@ -38,6 +38,7 @@ _PHRASES = {
     "timeout_observed": "was given up by an observer; the input does not show how it ended",
     "not_received": "was sent, and the input does not show that it came",
     "content_differs": "was received with another content than was sent",
+    "wrong_chain": "was received by another chain than its lane goes to",
     "not_sent": "came, and was never sent",
     "not_sent_yet": "came before a message with its number was sent",
     "number_reused": "was sent with several contents under one number",
@@ -107,6 +108,7 @@ _REASON_HEADINGS = {
     "missing_outside_windows": "between two recordings",
     "not_received": "sent, arrival not shown",
     "content_differs": "content differs",
+    "wrong_chain": "received by another chain",
     "sends_not_covered": "sending not covered",
     "missing_in_sequence": "sending missing",
     "before_first_sent": "sent before the input begins",

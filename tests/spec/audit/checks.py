@@ -55,7 +55,7 @@ def all_but_one(message: Message, rows: list[Row]) -> list[Row]:
 
 
 def authenticity(ledger: Ledger) -> Checked:
-    """What is received was sent, with this content, and no number stands for two contents."""
+    """What is received was sent, with this content, to this chain, and no number stands for two contents."""
     examined, found = 0, []
     for message in ledger.messages:
         contents = message.contents
@@ -68,6 +68,9 @@ def authenticity(ledger: Ledger) -> Checked:
                 found.append(named("authenticity", "violated", "content_differs", row))
             elif row["payload_hash"] is None or row["payload_hash"] not in contents:
                 found.append(named("authenticity", "unknown", "content_unseen", row))
+            destination = message.lane[2]
+            if None not in (row["chain"], destination) and row["chain"] != destination:
+                found.append(named("authenticity", "violated", "wrong_chain", row))
         received = {row["payload_hash"] for row in message.all("received")}
         several = contents - {None} or received - {None}
         if len(several) > 1:
