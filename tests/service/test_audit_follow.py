@@ -359,7 +359,7 @@ def test_bad_arguments_end_in_one_line(tmp_path: Path, taken: int, capsys: pytes
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for arguments, text in (
-        ([str(tmp_path / "nothing"), "--follow"], "no ledger is there"),
+        ([str(tmp_path / "nothing"), "--follow"], "neither a lake nor a ledger is there"),
         ([""], "LAKE: empty"),
         (["x" * 300], "File name too long"),
         ([str(tmp_path / "loop")], "Too many levels of symbolic links"),
