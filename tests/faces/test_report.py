@@ -274,6 +274,10 @@ def test_the_command_writes_the_same_bytes_and_ends_as_an_audit(
     assert "mine.html: is not what causeway compare --json prints" in capsys.readouterr().err
     assert run(["report", str(tmp_path / "nothing")]) == BAD_INPUT
     capsys.readouterr()
+    hostile = Path("two\nlines\u202e\x1b[2J")
+    hostile.symlink_to(healthy, target_is_directory=True)
+    assert run(["report", str(hostile)]) == OK
+    assert capsys.readouterr().out.startswith("two\\nlines\\u202e\\x1b[2J.html: holds")
     assert run(["report", healthy, "--json"]) == OK
     said = json.loads(capsys.readouterr().out)
     assert said["verdict"] == "holds" and said["run"]["counts"]["sent"] == 15

@@ -13,7 +13,7 @@ from causeway.ledger.order import without_repeats
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from causeway.pipeline.ledger_passes import Progress
 from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger, open_ledger
-from causeway.report.checked import findings_of_lanes
+from causeway.report.checked import findings_of_lanes, worst_and_first
 from causeway.report.data import report_data
 from causeway.report.over_time import time_section
 from causeway.report.sections import report_page
@@ -118,3 +118,14 @@ def test_a_report_is_the_same_of_however_many_buckets_and_files_a_ledger_has(see
         with cw.open(place) as opened:
             said.add(report_page({**report_data(opened), "lake": "l"}))
     assert len(said) == 1
+
+
+def test_what_the_first_screen_names_leads_to_its_journey(tmp_path: Path) -> None:
+    """Also where the first in time is none of the worst, of checks with many findings."""
+    early = [row for index in range(9) for row in both_ends("a", "x", "y", index, after=-(1 + index))]
+    promises = [{"promise": "final_after", "number": 10**6}]
+    with cw.open(stored(tmp_path, early, promises=promises)) as opened:
+        data = report_data(opened)
+    shown = [row for check in data["checks"] if check["violated"] for _, row in worst_and_first(check["examples"])]
+    assert {row["check"] for row in shown} == {"causality", "finality"} and len(shown) == 4
+    assert all(row["message_ident"] is not None for row in shown)

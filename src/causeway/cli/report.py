@@ -15,7 +15,7 @@ from causeway.cli.places import ledger_at, require_place, writable, write
 from causeway.cli.watch import results
 from causeway.model.errors import InvalidInput
 from causeway.model.json_text import loads
-from causeway.model.text import readable
+from causeway.model.text import escaped, readable
 
 SUFFIX = ".html"
 
@@ -74,7 +74,7 @@ def command(
         print(json.dumps(data))
     else:
         write({place: report_page(data).encode()}, {place: "--out"})
-        results().print(f"{escape(str(place))}: {escape(readable(verdict_in_words(data)))}", soft_wrap=True)
+        results().print(f"{escape(escaped(str(place)))}: {escape(readable(verdict_in_words(data)))}", soft_wrap=True)
     return shell.OK if data["holds"] else shell.BROKEN
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,19 @@ def _examples(violations: pa.Table, check: Check) -> list[dict[str, Any]]:
     return found
 
 
+def worst_and_first(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return which findings of a check and verdict the first screen shows, and as what: the worst, and the first in
+    time."""
+    if not rows:
+        return []
+    sized = [each for each in rows if each["magnitude"] is not None]
+    first = min(rows, key=lambda each: (each["time"] is None, each["time"] or ""))
+    found = [("worst", max(sized, key=lambda each: float(each["magnitude"])))] if sized else []
+    if not found or found[0][1] is not first:
+        found.append(("first", first))
+    return found
+
+
 def findings_of_lanes(found: Findings) -> dict[LaneKey, tuple[int, int]]:
     """Return how many findings each lane has: violated and unknown ones, also of those that are not named."""
     table = found.audit.counts.group_by([*LANE, "verdict"]).aggregate([("count", "sum")])
@@ -75,4 +88,7 @@ def findings_of_lanes(found: Findings) -> dict[LaneKey, tuple[int, int]]:
     return counts
 
 
-__all__ = ["EXAMPLES", "HOLDS", "UNKNOWN", "VIOLATED", "LaneKey", "checks_data", "findings_of_lanes", "verdict_of"]
+__all__ = [
+    "EXAMPLES", "HOLDS", "UNKNOWN", "VIOLATED", "LaneKey", "checks_data", "findings_of_lanes", "verdict_of",
+    "worst_and_first",
+]  # fmt: skip

@@ -13,9 +13,9 @@ from causeway.network.ledgers import OpenedLedger
 from causeway.network.tracing import life_as_dict
 from causeway.pipeline.ledger_passes import Progress
 from causeway.pipeline.ledger_search import MessageKey
-from causeway.report.checked import UNKNOWN, VIOLATED
+from causeway.report.checked import UNKNOWN, VIOLATED, worst_and_first
 
-OF_CHECKS, OF_UNKNOWN, OF_REASON, OF_DELAYS = 24, 8, 3, 6
+OF_CHECKS, OF_UNKNOWN, OF_REASON, OF_DELAYS = 24, 12, 3, 6
 """Messages with their journeys: of violated findings, of unknown ones, of each reason, of each kind of the worst."""
 
 _WHY = ("slowest_delivery", "slowest_round_trip", "oldest_pending")
@@ -71,20 +71,23 @@ def _name(life: Any) -> str | None:
 
 
 def _of_findings(checks: Sequence[Mapping[str, Any]], verdict: str) -> Iterable[tuple[MessageKey, dict[str, Any]]]:
-    """Yield the first example of each reason, then the second ones and so on, as many as there is room for."""
+    """Yield what the first screen shows, then the first example of each reason, the second ones and so on, as many as
+    there is room for."""
     reasons: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    wanted: list[Mapping[str, Any]] = []
     for check in checks:
-        for row in check["examples"]:
-            if row["verdict"] == verdict:
-                reasons.setdefault((row["check"], row["reason"]), []).append(row)
-    left = OF_CHECKS if verdict == VIOLATED else OF_UNKNOWN
+        own = [row for row in check["examples"] if row["verdict"] == verdict]
+        wanted += [row for _, row in worst_and_first(own)]
+        for row in own:
+            reasons.setdefault((row["check"], row["reason"]), []).append(row)
     for place in range(OF_REASON):
-        for rows in reasons.values():
-            row = rows[place] if place < len(rows) else None
-            key = None if row is None else message_of_finding(row)
-            if row is not None and key is not None and left > 0:
-                left -= 1
-                yield key, {"kind": verdict, "finding": row}
+        wanted += [rows[place] for rows in reasons.values() if place < len(rows)]
+    left = OF_CHECKS if verdict == VIOLATED else OF_UNKNOWN
+    for row in {id(row): row for row in wanted}.values():
+        key = message_of_finding(row)
+        if key is not None and left > 0:
+            left -= 1
+            yield key, {"kind": verdict, "finding": row}
 
 
 def _of_delays(worst: pa.Table) -> Iterable[tuple[MessageKey, dict[str, Any]]]:

@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from causeway.model.text import escaped
+from causeway.report.checked import worst_and_first
 from causeway.report.page import Section, piece
 from causeway.report.svg import element
 from causeway.report.tables import Fact, facts
@@ -191,21 +192,8 @@ def _card(check: Data, verdict: str) -> dict[str, Any]:
         "tally": many(check[verdict], "finding"),
         "examined": check["examined"],
         "reasons": said,
-        "examples": _worst_and_first(rows, several=check[verdict] > 1),
+        "examples": [(which if check[verdict] > 1 else "", finding(row)) for which, row in worst_and_first(rows)],
     }
-
-
-def _worst_and_first(rows: Sequence[Data], *, several: bool) -> list[tuple[str, Markup]]:
-    if not rows:
-        return []
-    sized = [each for each in rows if each["magnitude"] is not None]
-    first = min(rows, key=lambda each: (each["time"] is None, each["time"] or ""))
-    found = []
-    if sized:
-        found.append(("worst", max(sized, key=lambda each: float(each["magnitude"]))))
-    if not found or found[0][1] is not first:
-        found.append(("first", first))
-    return [(which if several else "", finding(row)) for which, row in found]
 
 
 def finding(row: Data) -> Markup:

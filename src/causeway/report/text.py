@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup, escape
 
-from causeway.model.text import duration, name_of
+from causeway.model.text import about, duration, name_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -27,7 +27,6 @@ _FIRST_CHAIN = datetime(2009, 1, 3, tzinfo=UTC)
 _EXACT_SECONDS = 120
 """From here on minutes, hours and days are shown."""
 
-_NARROW = 1_000
 _UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _LAST_SECOND = (datetime.max.replace(tzinfo=UTC) - EPOCH).total_seconds()
@@ -66,10 +65,9 @@ def name(text: str | None, most: int = MOST_NAME) -> Markup:
 
 
 def count(number: float) -> str:
-    """Return a number with its thousands apart; one that is not whole with up to three digits that count."""
-    if number == int(number):
-        return f"{int(number):,}"
-    return f"{number:,.0f}" if abs(number) >= _NARROW else f"{number:,.3g}"
+    """Return a number with its thousands apart; one that is not whole with up to three digits that count, of a float
+    only digits that it has (``model.text.about``)."""
+    return f"{number:,}" if isinstance(number, int) else about(number)
 
 
 def narrow(number: float) -> str:
