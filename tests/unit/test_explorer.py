@@ -388,6 +388,7 @@ found = false
 """
 
 
+@pytest.mark.slow
 def test_a_message_that_came_from_a_fraud_is_two_clicks_away_and_named_wherever_it_was(tmp_path: Path) -> None:
     text = (EXAMPLES / "faulty_domains.toml").read_text(encoding="utf-8").partition("# ---- what goes wrong")[0] + FRAUD
     (tmp_path / "fraud.toml").write_text(text, encoding="utf-8")
@@ -479,3 +480,62 @@ def test_a_place_without_lake_or_ledger_is_named_as_by_other_commands(tmp_path: 
         Live(str(tmp_path / "file"))
     with pytest.raises(InvalidInput, match="neither a lake nor a ledger is there"):
         Live(str(tmp_path / "nothing"))
+
+
+# ---- what cannot be read
+
+
+def _eventually(live: Live, path: str, status: int, text: str) -> None:
+    until = time.monotonic() + WAIT
+    while True:
+        answer = ask(live, path)
+        if answer.status_code == status and text in html.unescape(answer.text):
+            return
+        assert time.monotonic() < until, answer.text
+        time.sleep(0.05)
+
+
+def test_a_lake_that_is_gone_is_shown_as_it_was_last_and_so_it_says_until_it_is_back(lake: str, tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    shutil.copytree(lake, place)
+    live = looked_at(str(place), seconds=0.05)
+    try:
+        shutil.rmtree(place)
+        _eventually(live, MESSAGE_OF_LAKE, 200, "neither a lake nor a ledger is there")
+        _eventually(live, "/state", 500, "It cannot be read")
+        proof = MESSAGE_OF_LAKE.replace("/message", "/proof") + "&offer=0"
+        _eventually(live, proof, 500, "It cannot be read")
+        shutil.copytree(lake, place)
+        _eventually(live, proof, 200, "the verifier says true")
+        assert "neither a lake" not in ask(live, "/").text
+    finally:
+        live.close()
+
+
+def test_a_ledger_in_the_place_of_a_lake_is_said_to_be_another_thing(lake: str, tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    shutil.copytree(lake, place)
+    live = looked_at(str(place), seconds=0.05)
+    try:
+        shutil.rmtree(place)
+        shutil.copytree(stored(tmp_path / "other", both_ends("a", "x", "y", 0)), place)
+        _eventually(live, "/", 200, "a ledger is there now")
+    finally:
+        live.close()
+
+
+def test_a_ledger_that_was_never_read_whole_says_why_and_is_shown_once_it_can_be(tmp_path: Path) -> None:
+    place = Path(stored(tmp_path, both_ends("a", "x", "y", 0)))
+    [file] = place.glob("ledger/**/*.parquet")
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    live = Live(str(place), seconds=0.05)
+    live.start()
+    try:
+        _eventually(live, "/lanes", 500, "is tried again, and shown once it can be read")
+        time.sleep(0.2)  # other threads, which have nothing to complain of, look again meanwhile
+        assert f"{file.name} has {len(content) // 2} bytes where {len(content)} were written" in ask(live, "/").text
+        file.write_bytes(content)
+        _eventually(live, "/", 200, 'class="hero holds"')
+    finally:
+        live.close()

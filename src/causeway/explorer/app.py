@@ -29,6 +29,8 @@ from causeway.explorer.view import View
 from causeway.model.errors import CausewayError, InvalidInput, bad_place
 from causeway.model.text import readable
 from causeway.network.replayed import ReplayBusy
+from causeway.pipeline.layout import Freed, LakeError
+from causeway.pipeline.ledger_commits import FilesMerged, LedgerDamaged
 from causeway.report.svg import element
 from causeway.report.text import count, safe_name
 
@@ -47,6 +49,10 @@ Make = Callable[[View, Asked], Page]
 
 STATUS: dict[type[Exception], int] = {
     NotFound: 404,
+    FilesMerged: 503,
+    LedgerDamaged: 500,
+    Freed: 404,
+    LakeError: 500,
     InvalidInput: 400,
     TooMany: 503,
     TooLong: 503,
@@ -197,7 +203,7 @@ class Explorer:
     def _failed(self, request: Request, error: Exception) -> Response:
         """Return the page about an error; one while nothing was read yet says how far that is."""
         if isinstance(error, NothingYet):
-            return _html(request, self._rendered(Page("Reading", [self._reading()])), 200)
+            return self._waiting(request)
         status = next(status for kind, status in STATUS.items() if isinstance(error, kind))
         title = {404: "Not there", 400: "Not understood", 503: "Not now"}.get(status, "It cannot be read")
         text = readable(bad_place(error) or str(error))[:600]
@@ -205,6 +211,14 @@ class Explorer:
         if status == 503:
             answer.headers["Retry-After"] = "2"
         return answer
+
+    def _waiting(self, request: Request) -> Response:
+        """Return the page before anything was read: how far that is, or why it cannot be."""
+        failure = self._live.failure
+        if not failure:
+            return _html(request, self._rendered(Page("Reading", [self._reading()])), 200)
+        text = f"{failure}. It is tried again, and shown once it can be read."
+        return _html(request, self._rendered(Page("Not readable", [_note("It cannot be read", text)])), 500)
 
     # ---- what they are made of
 

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from causeway.model.errors import CausewayError, bad_place
+from causeway.model.errors import CausewayError, InvalidInput, bad_place
 from causeway.model.text import readable
 from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.replayed import Share
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_ledger import LakeLedger
 from causeway.pipeline.lake_taking import is_lake, require_stored
-from causeway.pipeline.ledger_commits import LedgerDamaged
+from causeway.pipeline.ledger_commits import FilesMerged, LedgerDamaged
 from causeway.pipeline.ledger_watch import NAMED, LedgerWatch, Stopped, Watched
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Live:
         self._past: deque[tuple[float, int]] = deque()
         self._began = time.monotonic()
         self._progress: tuple[str, int, int] | None = None
-        self._failure = ""
+        self._failures: dict[str, str] = {}
         self.broken: BaseException | None = None
         self._threads = [
             threading.Thread(target=self._until_broken, args=[work], name=f"explorer-{name}", daemon=True)
@@ -154,7 +154,8 @@ class Live:
     @property
     def failure(self) -> str:
         """Return why it cannot be read at the moment; empty: it can."""
-        return self._failure
+        found = [*self._failures.values()]
+        return found[0] if found else ""
 
     @property
     def progress(self) -> tuple[str, int, int] | None:
@@ -175,7 +176,7 @@ class Live:
         """Return what was seen last. Raises ``NothingYet``."""
         found = self._snapshot
         if found is None:
-            raise NothingYet(self._failure or "the ledger is being read for the first time")
+            raise NothingYet(self.failure or "the ledger is being read for the first time")
         return found
 
     def read(self, work: Callable[[Snapshot], Result]) -> Result:
@@ -188,7 +189,7 @@ class Live:
             snapshot = self.snapshot()
             try:
                 return work(snapshot)
-            except LedgerDamaged:
+            except (LedgerDamaged, FilesMerged):
                 if tried == TRIES - 1 or not self._newer(snapshot.serial):
                     raise
         raise AssertionError("unreachable")
@@ -210,20 +211,20 @@ class Live:
             work()
         except BaseException as error:
             self.broken = error
-            self._failure = f"no longer followed: unexpected {type(error).__name__}: {readable(str(error))[:300]}"
+            why = f"no longer followed: unexpected {type(error).__name__}: {readable(str(error))[:300]}"
+            with self._lock:
+                self._failures = {"broken": why, **self._failures}
 
     def _follow(self) -> None:
         """Derive and audit what is new."""
         while not self._stop.is_set():
             began = time.monotonic()
-            with self._failing() as failed:
+            with self._failing("follow"):
                 watched = self._watch.look(self._told("heights read"), self._told("rows checked"))
                 ledger = self._watch.ledger
                 if watched is not None and ledger is not None:
                     self._publish(seen=(watched, ledger))
                     self._news.set()
-            if not failed:
-                self._failure = ""
             self._pause(began)
 
     def _count(self) -> None:
@@ -240,7 +241,7 @@ class Live:
                 continue
             (watched, ledger), began = self._seen, time.monotonic()
             try:
-                with self._failing():
+                with self._failing("count"):
                     told = self._told("rows counted")
                     figures = figures_of(ledger, executor="in_process", progress=told, kept=kept)
                     self._publish(figures=(figures, _place(watched)))
@@ -262,16 +263,32 @@ class Live:
             self._progress = None
 
     @contextlib.contextmanager
-    def _failing(self) -> Iterator[list[str]]:
-        """Say why nothing can be read; gives a list that has the reason then."""
-        failed: list[str] = []
+    def _failing(self, work: str) -> Iterator[None]:
+        """Say why nothing can be read, until the same work succeeds. Files that were merged meanwhile are no reason:
+        the others are read with the next look."""
+        why = None
         try:
-            yield failed
-        except Stopped:
-            failed.append("stopped")
+            yield
+        except (Stopped, FilesMerged):
+            return
         except (CausewayError, OSError) as error:
-            failed.append(readable(bad_place(error) or str(error))[:500])
-            self._failure = failed[0]
+            why = self._gone() or readable(bad_place(error) or str(error))[:500]
+        with self._lock:
+            others = {each: text for each, text in self._failures.items() if each != work}
+            self._failures = others if why is None else {**others, work: why}
+
+    def _gone(self) -> str | None:
+        """Return what is said where there is no longer what was opened, None where it is there."""
+        try:
+            require_stored(self.place)
+            if is_lake(self.place) == (self.opened is not None):
+                return None
+        except InvalidInput as error:
+            return f"{readable(str(error))[:400]}; shown is what was read last"
+        except OSError:
+            return None
+        now = "a ledger" if self.opened is not None else "a lake"
+        return f"{readable(self.place)[:400]}: {now} is there now, another thing than was opened; explore it anew"
 
     def _told(self, what: str) -> Callable[[int, int], None]:
         def told(done: int, of: int) -> None:

@@ -22,7 +22,10 @@ from causeway.ledger.typed import plain_rows
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.model.text import readable
 from causeway.network.opened import OpenedLake
+from causeway.network.replayed import ReplayBusy
 from causeway.network.tracing import Traced, life_as_dict
+from causeway.pipeline.layout import LakeDamaged
+from causeway.pipeline.ledger_commits import FilesMerged, LedgerDamaged
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.proofs.documents.reading import document_in
 from causeway.proofs.documents.trust import trust_in
@@ -81,6 +84,8 @@ def message(view: View, asked: Asked) -> Page:
 def _followed(view: View, key: MessageKey) -> Traced:
     try:
         return followed(view.ledger, key)
+    except (LedgerDamaged, FilesMerged):
+        raise
     except InvalidInput as error:
         raise NotFound(str(error)) from None
 
@@ -207,6 +212,8 @@ def _made(view: View, key: MessageKey, place: int) -> Proof:
         raise NotFound(f"offer: {place}: nothing of that kind can be proved of the message")
     try:
         proved = prove_offer(view.opened, found[place])
+    except (LakeDamaged, ReplayBusy):
+        raise
     except CausewayError as error:
         raise NotFound(f"not provable: {error}") from None
     document = f"{json.dumps(proved.proved.document, indent=1)}\n".encode()

@@ -43,6 +43,10 @@ class LedgerDamaged(InvalidInput):
     """A file of a ledger is not what was written; the message names it."""
 
 
+class FilesMerged(InvalidInput):
+    """Files of a ledger were merged while it was read, and are gone; who reads it anew finds the others."""
+
+
 class CommitLost(InvalidInput):
     """Another process committed to the ledger meanwhile; nothing of this commit is in it."""
 

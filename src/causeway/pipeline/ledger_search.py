@@ -179,7 +179,9 @@ def matching(
                     break
             if not parts:
                 parts.append(pa.schema([schema.field(name) for name in names]).empty_table())
-    except (FileDamaged, FileNotFoundError) as error:
+    except FileNotFoundError:
+        raise LedgerDamaged(f"{file.path} is missing") from None
+    except FileDamaged as error:
         raise LedgerDamaged(str(error)) from None
     return pa.concat_tables(parts)
 

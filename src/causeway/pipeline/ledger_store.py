@@ -32,6 +32,7 @@ from causeway.pipeline.ledger_commits import (
     MANIFESTS,
     WHOLE,
     CommitLost,
+    FilesMerged,
     Input,
     LedgerCommit,
     LedgerDamaged,
@@ -156,7 +157,7 @@ class Ledger:
         except FileNotFoundError:
             if file.path not in {other.path for other in open_ledger(self.storage.uri).live}:
                 text = "its files were merged anew while it was read; run again"
-                raise InvalidInput(f"{self.storage.uri}: {text}") from None
+                raise FilesMerged(f"{self.storage.uri}: {text}") from None
             raise LedgerDamaged(f"{file.path} is missing") from None
         except FileDamaged as error:
             raise LedgerDamaged(str(error)) from None
