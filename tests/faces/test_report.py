@@ -162,6 +162,7 @@ def test_a_lake_that_holds_says_so(browser: Browser, pages: dict[str, Path]) -> 
         assert "violated" not in page.locator("#verdict").inner_text().lower().replace(": violated", "")
         assert "Relayer relayer: 32 of 32 messages took effect" in page.locator("#run").inner_text()
         assert page.locator("#time .chart").count() >= 2
+        assert '""' not in page.locator("main").inner_text()
 
 
 def test_names_from_strangers_stay_text(browser: Browser, pages: dict[str, Path]) -> None:

@@ -17,6 +17,7 @@ from causeway.cli.compiling import compile_first
 from causeway.cli.places import folder_for, ledger_at, require_place
 from causeway.cli.watch import notes
 from causeway.model.errors import InvalidInput
+from causeway.model.text import escaped
 
 if TYPE_CHECKING:
     from causeway.network.recheck import Executed
@@ -203,7 +204,7 @@ def command(
     else:
         show(lake, checks, found)
         if out is not None:
-            notes().print(f"tables written to {escape(str(out))}", soft_wrap=True)
+            notes().print(f"tables written to {escape(escaped(str(out)))}", soft_wrap=True)
     return shell.OK if holds(checks) else shell.BROKEN
 
 

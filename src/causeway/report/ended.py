@@ -45,7 +45,7 @@ def outcomes_section(data: Data) -> Section | None:
                 row["outcome"].replace("_", " "),
                 row["kind"],
                 f"{row['code']}" if row["code"] else "",
-                row["detail"] or "",
+                row["detail"] or None,
             ),
             row["messages"],
             _example(row),
