@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from causeway.report.page import SCRIPT, STYLE
@@ -125,7 +125,10 @@ def rendered(page: Page, lake: str, status: Status, verdict: str | None) -> str:
 
 @cache
 def _environment() -> Environment:
-    loader = PackageLoader("causeway.explorer", "templates")
+    """Return the templates of the explorer, which share the sections of the report's."""
+    loader = ChoiceLoader(
+        [PackageLoader("causeway.explorer", "templates"), PackageLoader("causeway.report", "templates")]
+    )
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 

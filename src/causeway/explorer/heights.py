@@ -11,7 +11,7 @@ from causeway.explorer.addresses import MOST_NUMBER, Asked, chain_address, heigh
 from causeway.explorer.forms import form, number_box
 from causeway.explorer.found import of_height
 from causeway.explorer.frame import Page, Part
-from causeway.explorer.overview import lane_link, link, message_link
+from causeway.explorer.overview import lane_link, link, message_link, parties
 from causeway.explorer.reading import events_at, headers_of
 from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
@@ -121,11 +121,6 @@ def _events(events: Sequence[Mapping[str, Any]]) -> Markup:
     cells: list[list[Cell]] = []
     for row in events:
         lane = [row[each] for each in LANE]
-        parties = (
-            name(row["sender"], 20) + Markup(" → ") + name(row["receiver"], 20)
-            if row["sender"] or row["receiver"]
-            else None
-        )
         because = [safe_name(row["detail"])] if row["detail"] else []
         because += [f"code {row['code']}"] if row["code"] else []
         cells.append(
@@ -135,7 +130,7 @@ def _events(events: Sequence[Mapping[str, Any]]) -> Markup:
                 message_link(dict(row)),
                 lane_link(lane) if any(lane[1:]) else None,
                 row["kind"],
-                parties,
+                parties(row),
                 ", ".join(because) or None,
             ]
         )

@@ -73,7 +73,9 @@ def message(view: View, asked: Asked) -> Page:
     sections.append(
         Part(
             "steps",
-            "Steps" if not others else f"Steps, with {many(others, 'message')} that belong to it",
+            "Steps"
+            if not others
+            else f"Steps, with {many(others, 'message')} that belong{'s' if others == 1 else ''} to it",
             _steps(traced, key),
         )
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -175,6 +175,14 @@ def lane_link(lane: Sequence[str | None]) -> Markup:
     return ends if href is None else element("a", {"href": href}, ends)
 
 
+def parties(row: Mapping[str, Any]) -> Markup | None:
+    """Return who sends to whom; None where nobody says."""
+    sender, receiver = row["sender"], row["receiver"]
+    if not (sender or receiver):
+        return None
+    return element("span", {}, name(sender, 22) + Markup(" → ") + name(receiver, 22))
+
+
 def over_time(figures: Figures) -> Part | None:
     """Return backlog, traffic and latency over time, as the report shows them; None where nothing has a time."""
     data = {
@@ -245,4 +253,4 @@ def message_link(row: dict[str, Any]) -> Markup:
     return link(row["message_id"] if row["index"] is None else f"{row['index']:,}", message_address(key))
 
 
-__all__ = ["badge", "finding", "lane_link", "lanes_matrix", "link", "message_link", "over_time", "overview"]
+__all__ = ["badge", "finding", "lane_link", "lanes_matrix", "link", "message_link", "over_time", "overview", "parties"]

@@ -15,7 +15,7 @@ from causeway.explorer.forms import form, number_box
 from causeway.explorer.found import listed
 from causeway.explorer.frame import Page, Part
 from causeway.explorer.networks import NotFound, age
-from causeway.explorer.overview import lane_link, link, over_time
+from causeway.explorer.overview import lane_link, link, over_time, parties
 from causeway.explorer.reading import key_of, of_lane, took_of, unnumbered, watermarks, window
 from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
@@ -242,15 +242,12 @@ def _messages(lives: Sequence[Life], wrong: set[int]) -> Markup:
     for life in chosen:
         took = None if life.is_open else took_of(life)
         outcome: Cell = badge("violated", life.outcome) if life.index in wrong else life.outcome
-        parties = (
-            name(life.sender, 22) + Markup(" → ") + name(life.receiver, 22) if life.sender or life.receiver else None
-        )
         cells.append(
             [
                 link(f"{life.index:,}", message_address(key_of(life))),
                 life.kind,
                 outcome,
-                parties,
+                parties({"sender": life.sender, "receiver": life.receiver}),
                 _step(life, ("sent", "committed")),
                 _step(life, ("received",)),
                 took,
