@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,10 +14,8 @@ pytestmark = pytest.mark.causeway(
     options={"xdm": {"archiving_depth": 1, "challenge_period": 1}},  # blocks until a message counts there; else hours
 )
 
-Make = Callable[..., cw.Network]
 
-
-def market(make: Make, **takes: bool) -> cw.Network:
+def market(make: cw.MakeNetwork, **takes: bool) -> cw.Network:
     """Return a market on four chains: a book, a vault in which ann and cleo have a lot, and three traders."""
     book = cw.Deploy(Book, chain="market")
     vault = cw.Deploy(Vault, chain="vault", options={"lots": {"ann": 1, "cleo": 1}})
@@ -34,7 +31,7 @@ def heard(net: cw.Network, trader: str) -> list[str]:
     return found
 
 
-def test_a_trade_settles_at_the_price_of_the_order_that_was_there(causeway_network: Make) -> None:
+def test_a_trade_settles_at_the_price_of_the_order_that_was_there(causeway_network: cw.MakeNetwork) -> None:
     net = market(causeway_network)
     net.send("ann", "sell", "8")
     net.until(lambda net: net.state_of("book")["asks"])
@@ -46,7 +43,7 @@ def test_a_trade_settles_at_the_price_of_the_order_that_was_there(causeway_netwo
     assert net.state_of("book")["trades"] == {}
 
 
-def test_who_has_nothing_to_sell_is_told_and_the_buyer_meets_the_next(causeway_network: Make) -> None:
+def test_who_has_nothing_to_sell_is_told_and_the_buyer_meets_the_next(causeway_network: cw.MakeNetwork) -> None:
     net = market(causeway_network)
     net.send("bob", "sell", "5")  # he has no lot
     net.send("cleo", "sell", "9")
@@ -58,7 +55,9 @@ def test_who_has_nothing_to_sell_is_told_and_the_buyer_meets_the_next(causeway_n
     assert net.state_of("vault")["lots"] == {"ann": 2, "cleo": 0}
 
 
-def test_what_was_delivered_comes_back_when_the_seller_does_not_take_the_money(causeway_network: Make) -> None:
+def test_what_was_delivered_comes_back_when_the_seller_does_not_take_the_money(
+    causeway_network: cw.MakeNetwork,
+) -> None:
     net = market(causeway_network, ann=False)
     net.send("ann", "sell", "8")
     net.send("bob", "buy", "8")
@@ -72,7 +71,7 @@ def test_what_was_delivered_comes_back_when_the_seller_does_not_take_the_money(c
     assert refusal.reject == cw.RejectCode.REFUSED.name and refusal.payload == b"no, thank you"
 
 
-def test_a_vault_that_stands_still_delays_a_trade_and_settles_it_once(causeway_network: Make) -> None:
+def test_a_vault_that_stands_still_delays_a_trade_and_settles_it_once(causeway_network: cw.MakeNetwork) -> None:
     net = market(causeway_network)
     net.send("ann", "sell", "8")
     net.send("bob", "buy", "8")
@@ -88,7 +87,7 @@ def test_a_vault_that_stands_still_delays_a_trade_and_settles_it_once(causeway_n
 
 
 @pytest.mark.causeway(protocols=["ic"])
-def test_both_ends_of_a_trade_from_one_point(causeway_network: Make) -> None:
+def test_both_ends_of_a_trade_from_one_point(causeway_network: cw.MakeNetwork) -> None:
     net = market(causeway_network)
     net.send("ann", "sell", "8")
     net.until(lambda net: net.state_of("book")["asks"])

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from causeway.model.frame import Frame
     from causeway.model.ledger import Kind
     from causeway.model.reject_codes import RejectCode
+    from causeway.network.ledgers import OpenedLedger
     from causeway.network.ledgers import open_place as open
     from causeway.network.network import Network as LakeNetwork
+    from causeway.network.rows import Rows
     from causeway.programs import Effects, Program, Reject, VectorProgram
     from causeway.programs.naming import UnknownProgram, ref
     from causeway.programs.scalar import (
@@ -34,7 +36,12 @@ if TYPE_CHECKING:
     from causeway.programs.vector import method_is, rows_of
     from causeway.testing.deploys import Deploy
     from causeway.testing.errors import NoAnswer, Rejected, Undone
-    from causeway.testing.network import Network
+    from causeway.testing.faults import Fault
+    from causeway.testing.handles import Asked, Result, Sent
+    from causeway.testing.making import ForkNetwork, MakeNetwork
+    from causeway.testing.network import Network, Snapshot
+    from causeway.testing.tables import Messages
+    from causeway.testing.tables import Row as MessageRow
 
 __version__ = "0.1.0"
 
@@ -52,15 +59,21 @@ _HOMES = {
     "causeway.programs.token_supply": ("TokenSupply", "token_books", "token_supply"),
     "causeway.programs.trial": ("HandlerFailed", "Trial"),
     "causeway.programs.vector": ("method_is", "rows_of"),
-    "causeway.network.ledgers": ("open",),
+    "causeway.network.ledgers": ("OpenedLedger", "open"),
+    "causeway.network.rows": ("Rows",),
     "causeway.testing.deploys": ("Deploy",),
     "causeway.testing.errors": ("NoAnswer", "Rejected", "Undone"),
-    "causeway.testing.network": ("Network",),
+    "causeway.testing.faults": ("Fault",),
+    "causeway.testing.handles": ("Asked", "Result", "Sent"),
+    "causeway.testing.making": ("ForkNetwork", "MakeNetwork"),
+    "causeway.testing.network": ("Network", "Snapshot"),
+    "causeway.testing.tables": ("MessageRow", "Messages"),
 }
 """Where the public names are, by module."""
 
 _CALLED = {
     "LakeNetwork": "Network",
+    "MessageRow": "Row",
     "TokenSupply": "Supply",
     "open": "open_place",
     "token_books": "books_of",
@@ -72,12 +85,15 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Answer",
+    "Asked",
     "Call",
     "CausewayError",
     "Context",
     "CyclesOverflow",
     "Deploy",
     "Effects",
+    "Fault",
+    "ForkNetwork",
     "Frame",
     "HandlerFailed",
     "Ingress",
@@ -85,14 +101,22 @@ __all__ = [
     "InvalidInput",
     "Kind",
     "LakeNetwork",
+    "MakeNetwork",
+    "MessageRow",
+    "Messages",
     "Network",
     "NoAnswer",
+    "OpenedLedger",
     "Program",
     "Reject",
     "RejectCode",
     "Rejected",
     "Reply",
     "Request",
+    "Result",
+    "Rows",
+    "Sent",
+    "Snapshot",
     "TokenSupply",
     "Trial",
     "Undone",

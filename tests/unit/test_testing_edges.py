@@ -264,6 +264,40 @@ def test_what_is_refused_leaves_what_the_same_tick_was_asked_for_before(name: st
     assert cw.Network.in_memory(tmp_path / "done.toml").programs[-2:] == ["four", "five"]
 
 
+class Deaf(cw.Program):
+    """Cannot hear the answers to its calls, at first."""
+
+    def on_ingress(self, message: cw.Ingress, context: cw.Context) -> None:
+        context.call("open", "take", b"", amount=5)
+
+    def on_reply(self, reply: cw.Reply, context: cw.Context) -> None:
+        raise KeyError("deaf")
+
+
+class Hearing(Deaf):
+    """Hears them."""
+
+    def on_reply(self, reply: cw.Reply, context: cw.Context) -> None:
+        self.state["heard"] = reply.payload
+
+
+def test_an_answer_that_its_chain_refuses_is_shown_with_its_reason_until_it_is_taken() -> None:
+    programs = [cw.Deploy(Deaf, chain="left", balance=9), cw.Deploy(Open, chain="right")]
+    net = cw.Network(["left", "right"], programs, protocol="ibc")
+    net.send("deaf", "go")
+    net.tick(12)
+    lines = [line for line in net.trace().splitlines() if "refused" in line]
+    assert len(lines) == 1 and re.search(
+        r"^tick +2  left .* refused, \d times up to tick \d+: raised KeyError: 'deaf'", lines[0]
+    )
+    answer, request = net.messages(kind="response")[0], net.messages(kind="request")[0]
+    assert (answer.status, answer.ended, request.status, request.code) == ("failed", None, "executed", 0)
+    net.upgrade("deaf", Hearing)
+    net.until(lambda own: own.state_of("deaf").get("heard") == b"ok", ticks=40)
+    assert net.messages(kind="request")[0].status == "answered"
+    assert net.messages(kind="response")[0].status == "executed"
+
+
 def test_a_file_with_changes_ahead_takes_what_a_test_does_before_them(tmp_path: Path) -> None:
     path = tmp_path / "planned.toml"
     path.write_text(

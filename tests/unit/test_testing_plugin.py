@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,3 +129,14 @@ def test_the_plugin_is_an_entry_point_under_the_name_of_its_module() -> None:
     project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
     assert "[project.entry-points.pytest11]" in project
     assert '"causeway.testing.plugin" = "causeway.testing.plugin"' in project
+
+
+def test_what_makes_networks_takes_what_a_network_takes() -> None:
+    made = [*inspect.signature(cw.MakeNetwork.__call__).parameters.values()]
+    own = [*inspect.signature(cw.Network.__init__).parameters.values()]
+    assert [(each.name, each.kind, each.annotation) for each in made] == [
+        (each.name, each.kind, each.annotation) for each in own
+    ]
+    assert [each.default for each in made if each.name != "protocol"] == [
+        each.default for each in own if each.name != "protocol"
+    ]

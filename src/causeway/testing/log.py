@@ -46,10 +46,21 @@ class Happened:
     reason: str
 
 
+class Tried(NamedTuple):
+    """Handlings of a message of which nothing counts, because its handler raised and its chain refused it: how often,
+    at which tick first and last, and how it ``raised`` then."""
+
+    times: int
+    first: int
+    last: int
+    raised: str
+
+
 @dataclass
 class Message:
     """One message. ``content``: None as long as nobody has made or read it; ``cause``: the message for which it was
-    made; ``handled``: what came of it once its program has handled it, and ``at`` which tick."""
+    made; ``handled``: what came of it once its program has handled it, and ``at`` which tick; ``tried``: how that went
+    wrong before."""
 
     key: Key
     content: Content | None = None
@@ -57,6 +68,7 @@ class Message:
     happened: list[Happened] = field(default_factory=list)
     handled: Handled | None = None
     at: int | None = None
+    tried: Tried | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -96,8 +108,14 @@ class Log:
         for key, happened, refused in rows:
             if refused is None:
                 self._message(key).happened.append(happened)
+        seen = {key for key, _, _ in rows}
         for key, one in handled.items():
             message = self._message(key)
+            if one.raised is not None and key not in seen:
+                tick, before = made.tick.tick, message.tried
+                times, first = (0, tick) if before is None else before[:2]
+                message.tried = Tried(times + 1, first, tick, one.raised)
+                continue
             message.content, message.handled, message.at = one.content, one, made.tick.tick
             for other, content in one.made:
                 child = self._message(other)
@@ -166,7 +184,7 @@ class Log:
         found = [
             key
             for key, message in self.messages.items()
-            if message.cause is None and key not in hidden and self._asked_by(key) not in self.messages
+            if message.cause is None and key not in hidden and self.asked_by(key) not in self.messages
         ]
         handled = [self.messages[key].handled for key in hidden if key in self.messages]
         return found + [key for one in handled if one is not None for key, _ in one.made]
@@ -192,7 +210,7 @@ class Log:
         message = self.messages.get(key)
         return key.kind == Kind.RESPONSE and message is not None and message.cause is None
 
-    def _asked_by(self, key: Key) -> Key | None:
+    def asked_by(self, key: Key) -> Key | None:
         """Return the request that a response answers."""
         if key.kind != Kind.RESPONSE:
             return None

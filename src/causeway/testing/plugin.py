@@ -13,6 +13,7 @@ import pytest
 from causeway.testing.touched import Touched, watching
 
 if TYPE_CHECKING:
+    from causeway.testing.making import ForkNetwork, MakeNetwork
     from causeway.testing.network import Network
 
 MARK = "causeway"
@@ -89,7 +90,7 @@ def _options(request: pytest.FixtureRequest) -> Mapping[str, Mapping[str, Any]]:
 
 
 @pytest.fixture
-def causeway_network(request: pytest.FixtureRequest, causeway_protocol: str) -> Callable[..., Network]:
+def causeway_network(request: pytest.FixtureRequest, causeway_protocol: str) -> MakeNetwork:
     """Return what makes networks as ``causeway.Network`` does, under the protocol of the test.
 
     ``options`` of the mark, by protocol, are theirs unless the test gives others.
@@ -115,10 +116,10 @@ def _causeway_built() -> dict[object, Network]:
 @pytest.fixture
 def causeway_fork(
     request: pytest.FixtureRequest,
-    causeway_network: Callable[..., Network],
+    causeway_network: MakeNetwork,
     causeway_protocol: str,
     _causeway_built: dict[object, Network],
-) -> Callable[[Callable[[Callable[..., Network]], Network]], Network]:
+) -> ForkNetwork:
     """Return what gives a test a fork of a network that the tests of its module begin from: ``causeway_fork(build)``.
 
     ``build`` gets what the fixture ``causeway_network`` is, and returns a network, at whatever tick. It is called once
@@ -130,7 +131,7 @@ def causeway_fork(
 
     options = repr(_options(request).get(causeway_protocol))
 
-    def fork(build: Callable[[Callable[..., Network]], Network]) -> Network:
+    def fork(build: Callable[[MakeNetwork], Network]) -> Network:
         key = build, causeway_protocol, options
         if key not in _causeway_built:
             made = build(causeway_network)

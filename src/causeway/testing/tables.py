@@ -31,8 +31,8 @@ class Row:
         sender, receiver: names of programs; of a user ``user N``.
         method, payload: of an answer the method is empty; the payload of a reject is its text.
         amount: attached to a request, given back with an answer.
-        status: ``waiting``, ``executed``, ``failed`` or ``lost``; of a request also ``answered`` or ``rejected``, of a
-            message from a user also ``refused``: it came into no queue.
+        status: ``waiting``, ``executed``, ``failed`` (its handler raised, and may be called again) or ``lost``; of a
+            request also ``answered`` or ``rejected``, of a message from a user also ``refused``: it came into no queue.
         code: of an answer, and of the request that it is for; 0 for data, and without an answer.
         reject: what that code means, empty for data; of a message from a user that was refused, why.
         ended: when it was handled.
@@ -178,5 +178,7 @@ def _status(message: Message, log: Log) -> str:
         return "executed" if message.handled.raised is None else "failed"
     if message.is_lost:
         return "lost"
+    if message.tried is not None:
+        return "failed"
     refused = any(Event.REJECTED in each.events for each in message.happened)
     return "rejected" if refused and message.key.kind == Kind.REQUEST else "waiting"

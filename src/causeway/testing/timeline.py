@@ -73,7 +73,10 @@ class Names:
 
     def last_of(self, messages: Iterable[Message]) -> str:
         """Return what happened last to the last of some messages that anything happened to; empty for none."""
-        found = [(each, message) for message in messages for each in message.happened[-1:]]
+        of = list(messages)
+        found = [(each, message) for message in of for each in message.happened[-1:]]
+        if of and (tried := of[-1].tried) is not None and of[-1].handled is None:
+            return f"last at tick {tried.last}: refused, raised {start_of(tried.raised)}"
         if not found:
             return ""
         happened, message = found[-1]
@@ -124,6 +127,8 @@ def timeline(
                 said += " (taken back by a fork)"
             row = (str(happened.tick), names.chains[happened.chain], what, said)
             rows.append(((happened.tick, place, step), row))
+        if message.tried is not None:
+            rows.append(((message.tried.first, place, len(message.happened)), _tried(message, log, names, what)))
         if not message.happened:
             rows.append(((2**62, place, 0), ("", "", what, "made, and not sent yet")))
     rows += [((tick, -1, place), (str(tick), "", start_of(what), "")) for place, (tick, what) in enumerate(changes)]
@@ -136,6 +141,17 @@ def timeline(
         for tick, chain, what, said in lines
     ]
     return "\n".join(([f"... {left_out} lines before"] if left_out > 0 else []) + text) or "no messages"
+
+
+def _tried(message: Message, log: Log, names: Names, what: str) -> tuple[str, str, str, str]:
+    """Return the line of handlings that were refused. A chain refuses answers alone, so it is that of the request."""
+    assert message.tried is not None, "asked of a message that was tried"
+    times, first, last, raised = message.tried
+    asked = log.asked_by(message.key)
+    sent = [] if asked is None or asked not in log.messages else log.messages[asked].happened
+    chain = names.chains[sent[0].chain] if sent else ""
+    again = f", {times} times up to tick {last}" if times > 1 else ""
+    return str(first), chain, what, f"refused{again}: raised {start_of(raised)}"
 
 
 def _joined(happened: Sequence[Happened]) -> list[Happened]:
