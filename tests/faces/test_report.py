@@ -239,6 +239,7 @@ def test_ledgers_with_hardly_anything_have_a_report(rows: str, tmp_path: Path) -
         "bare": "Nothing is violated",
     }
     assert words[rows] in page.replace("</em>", "")
+    assert ("<title>ledger: nothing to examine</title>" in page) is (rows == "none")
 
 
 def test_a_comparison_is_a_section_of_a_report(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ _WHY = {
 def report_page(data: Data) -> str:
     """Return the report as one HTML document. ``data``: of ``data.report_data``."""
     foot = ["Times are UTC, by the clocks of the chains. What the input does not show is called unknown, never wrong."]
-    titled = {"holds": "holds", "violated": "violated", "unknown": "nothing violated as far as the input shows"}
+    said = "nothing violated as far as the input shows" if data["totals"]["messages"] else "nothing to examine"
+    titled = {"holds": "holds", "violated": "violated", "unknown": said}
     title = f"{safe_name(data['lake'])}: {titled[data['verdict']]}"
     return page(title, report_sections(data), verdict=data["verdict"], foot=foot)
 
