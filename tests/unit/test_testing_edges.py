@@ -264,6 +264,29 @@ def test_what_is_refused_leaves_what_the_same_tick_was_asked_for_before(name: st
     assert cw.Network.in_memory(tmp_path / "done.toml").programs[-2:] == ["four", "five"]
 
 
+def test_why_a_call_is_lost_and_what_is_too_large_are_said_under_ic() -> None:
+    net = cw.Network(["left", "right"], [cw.Deploy(Open, chain="left")])
+    call = net.call("open", "x", sender="caller/right", amount=7)
+    net.tick(1)
+    net.remove("open")
+    with pytest.raises(cw.NoAnswer, match=r": lost; last at tick \d+ on left: dropped: receiver_mismatch$"):
+        call.wait()
+    net = cw.Network(2, [cw.Deploy(Open)], options={"limits": "deployed"})
+    large = net.call("open", "x", b"x" * 2_100_000, sender="caller/chain-1").wait()
+    assert large.reject is cw.RejectCode.TOO_LARGE
+
+
+def test_names_of_strangers_and_things_are_shown_on_a_line(tmp_path: Path) -> None:
+    net = cw.Network(["\x1b[31mred"], [cw.Deploy(Open)])
+    net.call("open", "x\x1b[31m").wait()
+    for text in (repr(net.messages()), net.trace()):
+        assert "\x1b" not in text and "\\x1b[31m" in text
+    assert repr(net.snapshot()) == "<Snapshot at tick 3, height 3>"
+    assert repr(cw.Trial(Open, balance=3)) == "<Trial of Open: state {}, balance 3>"
+    with pytest.raises(cw.InvalidInput, match=r"^write_scenario: .*nowhere"):
+        net.write_scenario(tmp_path / "nowhere" / "x.toml")
+
+
 class Deaf(cw.Program):
     """Cannot hear the answers to its calls, at first."""
 

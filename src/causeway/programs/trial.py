@@ -70,6 +70,7 @@ class Trial:
         if not (isinstance(given_class, type) and issubclass(given_class, Program | VectorProgram)):
             raise InvalidInput(f"program: {shown(program)}: must be a subclass of cw.Program or cw.VectorProgram")
         _check_amount("balance", balance)
+        self._called = program.__name__
         self._names = _Others(number, programs or {})
         given = {number: read_only(resolved(options or {}, self._names.number_of))}
         self._scalar = issubclass(program, Program)
@@ -94,6 +95,10 @@ class Trial:
                 },
             }
         )
+
+    def __repr__(self) -> str:
+        """Return the class, the state and the balance, on one line."""
+        return f"<Trial of {self._called}: state {shown(self.state)}, balance {self.balance}>"
 
     @property
     def state(self) -> Any:

@@ -195,6 +195,7 @@ class Asked(Sent):
             why += self._waits()
         else:
             why = f"{status}{': ' + start_of(self.reason) if self.reason else ''}"
+            why += self._waits() if status == "lost" else ""
         raise NoAnswer(f"{self.record.text}: {why}", status, self.reject)
 
     def result(self, ticks: int = PATIENCE) -> bytes:

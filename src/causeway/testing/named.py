@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from causeway.model.errors import InvalidInput
 from causeway.model.reject_codes import RejectCode
-from causeway.model.text import unknown
+from causeway.model.text import name_of, unknown
 from causeway.testing.engine import Engine
 from causeway.testing.faults import Fault
 from causeway.testing.handles import Asked, Record, Sent
@@ -100,7 +100,7 @@ class Named:
 
     def _names(self) -> Names:
         programs = {number: name for name, number in self._numbers().items()}
-        return Names(programs, self.chains, self._meaning)
+        return Names(programs, [name_of(chain) for chain in self.chains], self._meaning)
 
     def _meaning(self, code: int, text: bytes) -> RejectCode:
         return self._engine.scenario.protocol.portable_code()(code, text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import cbor2
 import numpy as np
 
-from causeway.model.errors import InvalidInput
+from causeway.model.errors import InvalidInput, bad_place
 from causeway.model.reject_codes import RejectCode
 from causeway.model.text import shown, unknown
 from causeway.network.scenario import document_of
@@ -192,9 +192,7 @@ class Network(Asking):
                 raise InvalidInput(f"messages: {name}: {unknown('program', asked[name], self._numbers())}")
         if since is not None:
             bounded("messages: since", since, least=0)
-        rows = rows_of(self._engine.log, self._names(), self._askings())
-        rows = [row for row in rows if all(getattr(row, name) == value for name, value in asked.items())]
-        return Messages([row for row in rows if since is None or (row.tick is not None and row.tick >= since)])
+        return Messages(rows_of(self._engine.log, self._names(), self._askings(), asked, since))
 
     def trace(self) -> str:
         """Return what happened to all messages as a timeline, and what was changed meanwhile."""
@@ -325,8 +323,11 @@ class Network(Asking):
         return toml.text_of(self._engine.document())
 
     def write_scenario(self, path: str | os.PathLike[str]) -> None:
-        """Write ``scenario`` to a file."""
-        Path(path).write_text(self.scenario())
+        """Write ``scenario`` to a file. Raises ``InvalidInput`` where that cannot be written."""
+        try:
+            Path(path).write_text(self.scenario())
+        except OSError as error:
+            raise InvalidInput(f"write_scenario: {bad_place(error) or error}") from None
 
     def summary(self) -> dict[str, Any]:
         """Return what became of all messages, as ``causeway run`` counts it."""
@@ -347,13 +348,17 @@ class Network(Asking):
         """Do nothing."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Snapshot:
     """What a network was when it was taken."""
 
     engine: Engine
     handles: tuple[Sent, ...]
     faults: tuple[Fault, ...]
+
+    def __repr__(self) -> str:
+        """Return of what it is, and how far that was, on one line."""
+        return f"<Snapshot at tick {self.engine.clock}, height {self.engine.memory.line.height}>"
 
 
 __all__ = ["Network", "Snapshot"]

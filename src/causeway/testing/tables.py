@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from causeway.model.ledger import Event, Kind
+from causeway.model.text import name_of
+from causeway.model.text import escaped
 from causeway.testing.log import Log, Message
 from causeway.testing.timeline import Names, shown_payload
 from causeway.testing.tracing import Key
@@ -130,31 +133,76 @@ def _cells(row: Row) -> list[str]:
     cells = []
     for name in COLUMNS:
         value = getattr(row, name)
-        cells.append("" if value is None else shown_payload(value) if isinstance(value, bytes) else str(value))
+        cells.append("" if value is None else shown_payload(value) if isinstance(value, bytes) else escaped(str(value)))
     return cells
 
 
-def rows_of(log: Log, names: Names, hidden: Collection[Key] = ()) -> list[Row]:
-    """Return all messages of a log but those that are ``hidden``, by the tick in which they were made."""
-    found = [(key, _row(message, log, names)) for key, message in log.messages.items() if key not in hidden]
+def rows_of(
+    log: Log,
+    names: Names,
+    hidden: Collection[Key] = (),
+    wanted: Mapping[str, object] = MappingProxyType({}),
+    since: int | None = None,
+) -> list[Row]:
+    """Return the messages of a log but those that are ``hidden``, by the tick in which they were made: those whose
+    columns are as ``wanted``, made at the tick ``since`` or later. Rows are made of those alone."""
+    passes = _chooser(log, names, wanted, since)
+    found = [(key, _row(message, log, names)) for key, message in log.messages.items() if passes(key, message)]
+    found = [one for one in found if one[0] not in hidden]
     for message in log.refused:
         why = names.refusal(message.happened[0]).name
         found.append((message.key, replace(_row(message, log, names), status="refused", reject=why)))
+    found = [one for one in found if all(getattr(one[1], name) == value for name, value in wanted.items())]
+    if since is not None:
+        found = [one for one in found if one[1].tick is not None and one[1].tick >= since]
     # An answer that no program made has its request before it.
     found.sort(key=lambda one: (2**64 if one[1].tick is None else one[1].tick, log.is_of_protocol(one[0])))
     return [row for _, row in found]
 
 
+def _chooser(log: Log, names: Names, wanted: Mapping[str, object], since: int | None) -> Callable[[Key, Message], bool]:
+    """Return what tells by a few numbers, and before a row is made, that a message cannot be as ``wanted``."""
+    kind, method = wanted.get("kind"), wanted.get("method")
+    called: dict[int, str] = {}
+
+    def name(number: int) -> str:
+        if number not in called:
+            called[number] = names.program(number)
+        return called[number]
+
+    def passes(key: Key, message: Message) -> bool:
+        if kind is not None and _KINDS[key.kind] != kind:
+            return False
+        if since is not None and (tick := _made_at(message, log)) is not None and tick < since:
+            return False
+        if "receiver" in wanted and name(key.receiver) != wanted["receiver"]:
+            return False
+        if "sender" in wanted and key.kind != Kind.INGRESS and name(key.sender) != wanted["sender"]:
+            return False
+        if method and (message.content is None or key.kind == Kind.RESPONSE or message.content.method != method):
+            return False
+        return "status" not in wanted or _status(message, log) == wanted["status"]
+
+    return passes
+
+
+_KINDS = {int(kind): kind.name.lower() for kind in Kind}
+
+
+def _made_at(message: Message, log: Log) -> int | None:
+    """Return the tick in which a message was made, or came in; None where that is not known."""
+    cause = None if message.cause is None else log.messages[message.cause]
+    return cause.at if cause is not None else min((each.tick for each in message.happened), default=None)
+
+
 def _row(message: Message, log: Log, names: Names) -> Row:
     key, content = message.key, message.content
-    cause = None if message.cause is None else log.messages[message.cause]
-    tick = cause.at if cause is not None else min((each.tick for each in message.happened), default=None)
     answer = log.answer_of(key)
     said = content if key.kind == Kind.RESPONSE or answer is None else answer.content
     code, text = (0, b"") if said is None else (said.code, said.payload)
     return Row(
-        tick=tick,
-        kind=Kind(key.kind).name.lower(),
+        tick=_made_at(message, log),
+        kind=_KINDS[key.kind],
         sender=names.sender(key),
         receiver=names.program(key.receiver),
         method="" if content is None or key.kind == Kind.RESPONSE else content.method,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from causeway.model.reject_codes import RejectCode as Portable
 from causeway.proofs.ic.messages import RejectCode
 from causeway.protocols.ic.messages import TIMED_OUT
+from causeway.protocols.ic.post_process import SAYS_OVERSIZED
 
 _CODES: Mapping[int, Portable] = {
     RejectCode.SysFatal: Portable.OTHER,
@@ -19,7 +20,10 @@ _CODES: Mapping[int, Portable] = {
 
 
 def portable(code: int, text: bytes) -> Portable:
-    """Return what a reject code other than 0 means. ``text``: of the reject; a time-out is a transient error."""
+    """Return what a reject code other than 0 means. ``text``: of the reject; a time-out is a transient error, a message
+    that is too large one of its canister, of which the text of the error begins otherwise."""
     if code == RejectCode.SysTransient and text == TIMED_OUT.encode():
         return Portable.TIMED_OUT
+    if code == RejectCode.CanisterError and SAYS_OVERSIZED.fullmatch(text):
+        return Portable.TOO_LARGE
     return _CODES.get(code, Portable.OTHER)

@@ -10,6 +10,7 @@ is for: ``source``, ``destination``, ``substream``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -42,6 +43,8 @@ from causeway.protocols.messages import OUTBOUND_SCHEMA, method_lengths, payload
 
 TOO_LARGE = "PayloadTooLarge"
 OVERSIZED = "{} payload of {} bytes exceeds the limit of {}"
+SAYS_OVERSIZED = re.compile(re.escape(OVERSIZED).replace(r"\{\}", r"\w+").encode())
+"""What the text of a reject looks like that was made for a message that is too large."""
 
 Mask = npt.NDArray[np.bool_]
 
