@@ -60,10 +60,13 @@ def message(view: View, asked: Asked) -> Page:
         crumbs.append(Markup(" · ") + lane_link(own.lane))
     lasted = None if own.is_open else took_of(own)
     took = "" if lasted is None else f" after {lasted}"
-    outcome = badge("unknown" if own.is_open else "holds", own.outcome) + plain(took)
     findings = _findings(view, key)
-    if any(verdict == "violated" for verdict, _ in findings):
-        outcome = badge("violated", "in a finding") + Markup(" ") + outcome
+    wrong = any(verdict == "violated" for verdict, _ in findings)
+    came_to, _, but = own.outcome.partition("; ")
+    if wrong or but:  # what became of it says nothing good of it then
+        outcome = (badge("violated", "in a finding") + Markup(" ") if wrong else Markup("")) + plain(own.outcome)
+    else:
+        outcome = badge("unknown" if own.is_open else "holds", came_to) + plain(took)
     others = len(traced.lives) + traced.more - 1
     way = rail(traced.lives)
     sections = [Part("message", title, way, outcome, Markup("").join(crumbs))]
