@@ -109,7 +109,9 @@ class Passes:
                     yield from ((bucket, shown) for shown in found)
             return
         from causeway.pipeline.ledger_tasks import run_buckets
+        from causeway.pipeline.worker_python import require_workers
 
+        require_workers(self.session)
         shared = self.session.sparkContext.broadcast(value)
         try:
             by_run = run_buckets(self.session, buckets, work, shared, kind)

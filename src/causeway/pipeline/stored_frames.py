@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from causeway.pipeline.ledger_commits import schema_of
 from causeway.pipeline.ledger_store import Ledger
+from causeway.pipeline.worker_python import require_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,11 +38,12 @@ def frame_by(
     """Return rows of a schema that Spark tasks read, by the number of each, as a DataFrame; types as of ``frame_of``.
 
     Unsigned numbers come out of the tasks as signed ones, so that a query does not pay for decimals that it does not
-    look at.
+    look at. Raises ``InvalidInput`` where workers of the session cannot read it.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    require_workers(session)
     plain = _plain(schema)
     unsigned = {field.name for field in schema if field.type == pa.uint64()}
     carried = pa.schema([field.with_type(pa.int64()) if field.name in unsigned else field for field in plain])
