@@ -5,8 +5,8 @@ where it comes from (``Origin``). And whoever owns a name may have it mean 127.0
 takes a server here for the page's own. So requests with an origin are refused, and those for a host name that the
 server was not given. An address in digits is no name that anybody owns.
 
-What a page only loads (an image, a script, a frame) has no origin when it is asked for, and the page does not see it; it
-would be made all the same, as often as the page likes. Browsers say of each request where it comes from and what for
+What a page only loads (an image, a script, a frame) has no origin when it is asked for, and the page does not see it;
+it would be made all the same, as often as the page likes. Browsers say of each request where it comes from and what for
 (``Sec-Fetch-*``, Fetch Metadata Request Headers, W3C): of other sites' pages only links are followed.
 """
 
@@ -58,7 +58,9 @@ class Guard:
             return _answer(403, "WrongOrigin", f"origin: {origin[:80]}; what another site's page asks is not answered")
         site, use = headers.get("sec-fetch-site"), (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
         if site in OTHER_SITES and use != FOLLOWED:
-            return _answer(403, "WrongOrigin", f"sec-fetch-site: {site}; of another site's page only links are answered")
+            return _answer(
+                403, "WrongOrigin", f"sec-fetch-site: {site}; of another site's page only links are answered"
+            )
         return None
 
     def _is_own(self, host: str) -> bool:
