@@ -155,7 +155,7 @@ def _hosted(opened: OpenedLake, tick: int, position: int) -> Any:
     """Return the numbers of the programs that are on a chain at a tick."""
     topology = opened.topology
     on = dict(zip(topology.programs["number"].to_pylist(), topology.programs["chain"].to_pylist(), strict=True))
-    moves = topology.moves.filter(pc.less_equal(topology.moves["tick"], tick)).sort_by("tick")
+    moves = topology.moves.filter(pc.less_equal(topology.moves["tick"], pa.scalar(tick, pa.uint64()))).sort_by("tick")
     on |= dict(zip(moves["program"].to_pylist(), moves["chain"].to_pylist(), strict=True))
     number = topology.chains["number"].to_pylist()[position]
     return np.array(sorted(program for program, chain in on.items() if chain == number), dtype=np.uint64)
