@@ -269,7 +269,7 @@ def test_why_a_call_is_lost_and_what_is_too_large_are_said_under_ic() -> None:
     call = net.call("open", "x", sender="caller/right", amount=7)
     net.tick(1)
     net.remove("open")
-    with pytest.raises(cw.NoAnswer, match=r": lost; last at tick \d+ on left: dropped: receiver_mismatch$"):
+    with pytest.raises(cw.NoAnswer, match=r"(?m): lost; last at tick \d+ on left: dropped: receiver_mismatch$"):
         call.wait()
     net = cw.Network(2, [cw.Deploy(Open)], options={"limits": "deployed"})
     large = net.call("open", "x", b"x" * 2_100_000, sender="caller/chain-1").wait()

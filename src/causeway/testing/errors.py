@@ -10,14 +10,17 @@ from causeway.model.text import start_of
 class NoAnswer(CausewayError):
     """A call has no answer: ``status`` says whether it is still ``pending``, was ``refused``, ``failed`` at the caller,
     or is ``lost``; or no condition came true in time. ``reject``: what that would be as the reject of a call, where it
-    would: ``NO_FUNDS`` for a caller that cannot pay."""
+    would: ``NO_FUNDS`` for a caller that cannot pay. ``trace``: what happened, as a timeline: to the messages that have
+    no end, else to all; a traceback shows it below the error."""
 
-    def __init__(self, text: str, status: str, reject: RejectCode | None = None) -> None:
+    def __init__(self, text: str, status: str, reject: RejectCode | None = None, trace: str = "") -> None:
         super().__init__(text)
-        self.status, self.reject = status, reject
+        self.status, self.reject, self.trace = status, reject, trace
+        if trace:
+            self.add_note(trace)
 
-    def __reduce__(self) -> tuple[type[NoAnswer], tuple[str, str, RejectCode | None]]:
-        return NoAnswer, (str(self), self.status, self.reject)
+    def __reduce__(self) -> tuple[type[NoAnswer], tuple[str, str, RejectCode | None, str]]:
+        return NoAnswer, (str(self), self.status, self.reject, self.trace)
 
 
 class Rejected(CausewayError):

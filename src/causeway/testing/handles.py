@@ -196,7 +196,7 @@ class Asked(Sent):
         else:
             why = f"{status}{': ' + start_of(self.reason) if self.reason else ''}"
             why += self._waits() if status == "lost" else ""
-        raise NoAnswer(f"{self.record.text}: {why}", status, self.reject)
+        raise NoAnswer(f"{self.record.text}: {why}", status, self.reject, self.trace())
 
     def result(self, ticks: int = PATIENCE) -> bytes:
         """Return the data of the answer, as ``wait`` gets it. Raises ``Rejected`` for a reject, and ``NoAnswer``."""

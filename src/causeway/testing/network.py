@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -214,6 +216,24 @@ class Network(Asking):
         self._engine.advance(ticks)
         return self.now
 
+    @property
+    def seconds(self) -> float:
+        """Return how many seconds have passed by the chains' clocks, which go ``seconds_per_tick`` a tick."""
+        return float(self.now * self._seconds_per_tick())
+
+    def advance(self, seconds: float) -> int:
+        """Let at least so many seconds pass, in whole ticks, and return the tick that comes next. What is due meanwhile
+        runs. Raises ``InvalidInput``."""
+        given: object = seconds
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < math.inf:
+            raise InvalidInput(f"advance: seconds: {shown(seconds)}: must be a number, and not below 0")
+        ticks = math.ceil(Fraction(str(seconds)) / self._seconds_per_tick())
+        bounded("advance: ticks", ticks, least=0, most=LAST_TICK - self.now)
+        return self.tick(ticks)
+
+    def _seconds_per_tick(self) -> Fraction:
+        return Fraction(str(self._engine.scenario.network.seconds_per_tick))
+
     def run(self, ticks: int | None = None, *, rounds: int = ROUNDS) -> int:
         """Run until nothing is left to do, at most to tick ``ticks`` (exclusive), and return the height.
 
@@ -232,7 +252,9 @@ class Network(Asking):
         if self._engine.due() is None:
             return self.height
         moved = self._names().moved_last(self._engine.log)
-        raise NoAnswer(f"run: {rounds} rounds have run, and the network is not at rest: {moved}", "pending")
+        raise NoAnswer(
+            f"run: {rounds} rounds have run, and the network is not at rest: {moved}", "pending", trace=self.trace()
+        )
 
     def until(self, predicate: Callable[[Network], object], *, ticks: int = PATIENCE) -> int:
         """Run until ``predicate`` of this network is true, and return the tick that comes next.
@@ -246,7 +268,9 @@ class Network(Asking):
         at_rest = self._run_until(lambda: bool(predicate(self)), ticks)
         if not predicate(self):
             why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
-            raise NoAnswer(f"until: the condition is not true at tick {self.now}, and {why}", "pending")
+            raise NoAnswer(
+                f"until: the condition is not true at tick {self.now}, and {why}", "pending", trace=self.trace()
+            )
         return self.now
 
     def await_all(self, *, ticks: int = PATIENCE) -> list[Sent]:
@@ -257,11 +281,13 @@ class Network(Asking):
         __tracebackhide__ = True
         bounded("await_all: ticks", ticks, least=0)
         at_rest = self._run_until(lambda: not self._still_open(), ticks)
-        left = [handle.record.text for handle in self._still_open()]
+        open_ones = self._still_open()
+        left = [handle.record.text for handle in open_ones]
         if left:
             more = f" and {len(left) - 3} more" if len(left) > 3 else ""
             why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
-            raise NoAnswer(f"await_all: {why}, and there is no end of {'; '.join(left[:3])}{more}", "pending")
+            text = f"await_all: {why}, and there is no end of {'; '.join(left[:3])}{more}"
+            raise NoAnswer(text, "pending", trace="\n".join(handle.trace() for handle in open_ones[:3]))
         return list(self._handles)
 
     # ---- copies
@@ -338,7 +364,7 @@ class Network(Asking):
             return summary_in_process(lake, lake.last_manifest())
 
     def close(self) -> None:
-        """Do nothing: it is all in memory. Networks on lakes have something to let go of."""
+        """Do nothing: it is all in memory, and the network goes on. Networks on lakes have something to let go of."""
 
     def __enter__(self) -> Self:
         """Return itself."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from causeway.model.ledger import Event, Kind
-from causeway.model.text import name_of
 from causeway.model.text import escaped
 from causeway.testing.log import Log, Message
 from causeway.testing.timeline import Names, shown_payload
