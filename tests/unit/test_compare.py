@@ -4,18 +4,22 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import duckdb
 import pytest
+from rich.console import Console
 
 from causeway.cli import main
+from causeway.cli.compared import show
 from causeway.cli.run import execute
 from causeway.comparing.column import Column, column, guarantees_of
 from causeway.comparing.comparison import Comparison
 from causeway.comparing.faults import try_faults
 from causeway.comparing.ingress import IngressDiffers, ensure_equal, taken_in
 from causeway.comparing.plan import Planned, plan
+from causeway.comparing.running import keep_outcome, kept_outcome
 from causeway.comparing.section import section_data
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
@@ -219,6 +223,52 @@ def test_a_lake_is_no_folder_for_lakes(four, capsys):
     assert sorted(lake.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--lake", "{file}"), "--lake: {file}: {file} is a file; name a folder"),
+        (("--lake", "{file}/below"), "--lake: {file}/below: {file} is a file; name a folder"),
+        (("--set", "network.protocol=ibc"), "--set network.protocol: of each column; use --protocols"),
+        (("--set", "network.lake=x"), "--set network.lake: of each column; use --lake"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(tmp_path, capsys, options, line):
+    file = written(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", file, "--protocols", "ibc", *(each.format(file=file) for each in options)])
+    assert capsys.readouterr().err == f"causeway: {line.format(file=file)}\n"
+
+
+def test_lakes_of_another_scenario_are_refused_before_anything_runs(four, tmp_path, capsys):
+    other = written(tmp_path, SCENARIO.replace("seed = 3", "seed = 4"))
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", other, "--lake", str(four[1]), "--resume", "--protocols", "icmp,ic"])
+    assert f"--lake: {four[1] / 'icmp'} is of another scenario: network.seed differs" in capsys.readouterr().err
+
+
+def test_an_outcome_is_of_as_many_ticks_as_were_asked_for(tmp_path):
+    path = written(tmp_path)
+    [few], [more] = (plan(path, ["ic"], {"network.ticks": ticks}) for ticks in ("3", "8"))
+    assert kept_outcome(str(tmp_path), few) is None
+    keep_outcome(str(tmp_path), few, {"sent": 3})
+    assert kept_outcome(str(tmp_path), few) == {"sent": 3}
+    assert kept_outcome(str(tmp_path), more) is None
+
+
+def test_a_run_that_failed_is_not_said_to_violate_anything(four):
+    found = four[0].as_json()
+    found["columns"]["ic"] = {"failed": "its disk is full"}
+
+    def last_line() -> str:
+        shown = StringIO()
+        show(found, Console(file=shown, width=200))
+        return shown.getvalue().splitlines()[-1]
+
+    assert last_line().startswith("Failed: ic. The others hold")
+    found["columns"]["xdm"] = {**found["columns"]["xdm"], "run_holds": False}
+    assert last_line() == "Failed: ic. Not all hold: xdm."
+
+
 def test_a_fault_of_one_protocol_is_refused_in_one_line(tmp_path):
     text = SCENARIO + '[[faults]]\nkind = "fork"\nchain = "chain-0"\ntick = 3\n'
     with pytest.raises(InvalidInput, match=r"faults\[0\]\.kind: 'fork': not all of .*: drop, halt") as refused:
@@ -315,6 +365,27 @@ def test_one_that_fails_hides_no_other_and_what_ran_is_not_run_again(tmp_path):
     refused = subprocess.run(command, capture_output=True, text=True)
     assert refused.returncode == 2
     assert "is there already; go on with --resume" in refused.stderr
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_is_of_all_its_ticks_and_says_nothing_of_time(tmp_path):
+    command = [sys.executable, "-m", "causeway", "compare", written(tmp_path), "--protocols", "ic,ibc", "--json"]
+    command += ["--faults", "none", "--lake", str(tmp_path / "lakes"), "--report", str(tmp_path / "page.html")]
+
+    def run(*options: str) -> dict:
+        done = subprocess.run([*command, *options], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    first = run("--ticks", "3")
+    assert all(column["ticks"] == 3 for column in first["columns"].values())
+    again = run("--resume")
+    whole = compared(written(tmp_path), tmp_path / "whole", ["ic", "ibc"]).as_json()
+    assert again["columns"] == whole["columns"]
+    assert again["traffic"]["messages"] == 40 > first["traffic"]["messages"]
+    for measured in again["measured"]["columns"].values():
+        assert measured["seconds"] is measured["processor_seconds"] is measured["peak_memory_bytes"] is None
+        assert measured["hashes"]
 
 
 def test_an_empty_list_of_protocols_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causeway.cli import shell
+from causeway.cli.compiling import compile_first
 from causeway.cli.interrupts import Interrupts
 from causeway.cli.overriding import overrides_of
 from causeway.cli.places import write
@@ -85,6 +86,7 @@ def command(
         ticks=ticks,
         spark=spark or (),
     )
+    _refuse_ours(overrides)
     if faults not in _FAULTS:
         raise InvalidInput(f"--faults: {faults}: must be one of {', '.join(_FAULTS)}")
     if resume and lake is None:
@@ -115,6 +117,16 @@ def command(
     return shell.OK if comparison.holds else shell.BROKEN
 
 
+_OURS = {"network.protocol": "--protocols", "network.lake": "--lake"}
+"""Keys of a scenario that are of each column, and the option of this command that stands for them."""
+
+
+def _refuse_ours(overrides: Mapping[str, str]) -> None:
+    for key, option in _OURS.items():
+        if key in overrides:
+            raise InvalidInput(f"--set {key}: of each column; use {option}")
+
+
 @contextmanager
 def _folder(lake: str | None) -> Iterator[str]:
     from causeway.pipeline.layout import LAKE_FILE
@@ -123,6 +135,7 @@ def _folder(lake: str | None) -> Iterator[str]:
     if lake is not None:
         if "://" in lake:
             raise InvalidInput(f"--lake: {lake}: must be a folder")
+        _require_folder(Path(lake))
         for name, what in ((LAKE_FILE, "a lake"), (LEDGER_FILE, "a ledger")):
             if (Path(lake) / name).exists():
                 raise InvalidInput(f"--lake: {lake}: is {what}; name a folder that is none, for the lakes of all")
@@ -132,14 +145,27 @@ def _folder(lake: str | None) -> Iterator[str]:
         yield folder
 
 
+def _require_folder(place: Path) -> None:
+    """Refuse a path that is no folder and can be none. Raises ``InvalidInput``."""
+    there = next(each for each in (place.absolute(), *place.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise InvalidInput(f"--lake: {place}: {there} is a file; name a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InvalidInput(f"--lake: {place}: {there} cannot be written")
+
+
 def _compared(path: Path, planned: Sequence[Planned], folder: str, resume: bool, faults: str) -> Comparison:
     from causeway.comparing.column import guarantees_of
     from causeway.comparing.comparison import Comparison
     from causeway.comparing.faults import FEW, try_faults
     from causeway.scenarios import scenario_file
 
-    if not resume:
+    if resume:
+        _require_same(planned, folder)
+    else:
         _require_free(planned, folder)
+    # Else the first column alone would compile, and the time would be its own.
+    compile_first()
     columns = [_column(one, folder, resume) for one in planned]
     guarantees = {one.protocol: guarantees_of(one) for one in planned}
     seconds = planned[0].scenario.network.seconds_per_tick
@@ -162,23 +188,32 @@ def _require_free(planned: Sequence[Planned], folder: str) -> None:
             raise InvalidInput(f"--lake: {place} is there already; go on with --resume, or name another folder")
 
 
+def _require_same(planned: Sequence[Planned], folder: str) -> None:
+    """Refuse lakes of another scenario, before anything runs. Raises ``InvalidInput``, ``LakeError``."""
+    from causeway.pipeline.lake import Lake
+
+    for one in planned:
+        lake = Lake.at(str(Path(folder) / one.protocol))
+        if lake.exists() and (other := one.scenario.difference(lake.about()["scenario"])) is not None:
+            place = Path(folder) / one.protocol
+            raise InvalidInput(f"--lake: {place} is of another scenario: {other[0]} differs; name another folder")
+
+
 def _column(one: Planned, folder: str, resume: bool) -> Column:
-    """Run a column, unless it has run; return it, with the reason where it failed."""
+    """Run a column, unless it has run as far as is asked; return it, with the reason where it failed."""
     from causeway.comparing.column import Column, column
     from causeway.comparing.running import keep_outcome, kept_outcome, run_column
     from causeway.pipeline.lake import Lake
 
     place = str(Path(folder) / one.protocol)
     there = resume and Lake.at(place).exists()
-    content = kept_outcome(folder, one.protocol) if there else None
+    content = kept_outcome(folder, one) if there else None
     if content is None:
         ran = run_column(one, place, resume=there)
         if ran.content is None:
             return Column(one.protocol, ran.failed)
         content = ran.content
-        keep_outcome(folder, one.protocol, content)
-    elif (other := one.scenario.difference(Lake.at(place).about()["scenario"])) is not None:
-        raise InvalidInput(f"--lake: {place} is of another scenario: {other[0]} differs; name another folder")
+        keep_outcome(folder, one, content)
     try:
         with _said() as said:
             return column(one, place, content, lambda text: said(f"{one.protocol}: {text}"))

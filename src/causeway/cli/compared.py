@@ -28,7 +28,7 @@ def show(found: Mapping[str, Any], console: Console) -> None:
     """Print a comparison (``Comparison.as_json``)."""
     traffic = found["traffic"]
     console.print(
-        f"[bold]{escape(found['scenario'])}[/bold]: {traffic['messages']:,} messages of users under "
+        f"[bold]{escape(found['scenario'])}[/bold]: {_messages(traffic)} under "
         f"{len(found['protocols'])} protocols; a tick is {found['seconds_per_tick']:g} s"
     )
     if traffic["digest"] is not None:
@@ -46,6 +46,10 @@ def show(found: Mapping[str, Any], console: Console) -> None:
     if found["faults"] is not None:
         _show_faults(found["faults"], console)
     console.print(_verdict(found))
+
+
+def _messages(traffic: Mapping[str, Any]) -> str:
+    return "no run ended" if traffic["digest"] is None else f"{traffic['messages']:,} messages of users"
 
 
 def _table(names: list[str]) -> Table:
@@ -106,11 +110,17 @@ def _show_faults(faults: Mapping[str, Any], console: Console) -> None:
 
 
 def _verdict(found: Mapping[str, Any]) -> str:
-    bad = [
-        name
-        for name, column in found["columns"].items()
-        if column["failed"] is not None or not column["run_holds"] or column["audit"]["verdict"] == "violated"
-    ]
+    columns = found["columns"]
+    failed = [name for name, column in columns.items() if column["failed"] is not None]
+    ran = {name: column for name, column in columns.items() if name not in failed}
+    bad = [name for name, one in ran.items() if not one["run_holds"] or one["audit"]["verdict"] == "violated"]
+    said = []
+    if failed:
+        said.append(f"[bold red]Failed[/bold red]: {', '.join(failed)}.")
     if bad:
-        return f"\n[bold red]Not all hold[/bold red]: {', '.join(bad)}."
-    return "\n[bold green]All hold[/bold green]: nothing that a protocol guarantees is violated in its run."
+        said.append(f"[bold red]Not all hold[/bold red]: {', '.join(bad)}.")
+    elif ran:
+        what = "The others hold" if failed else "All hold"
+        text = f"[bold green]{what}[/bold green]: nothing that a protocol guarantees is violated in its run."
+        said.append(text)
+    return "\n" + " ".join(said)

@@ -106,7 +106,7 @@ def column(planned: Planned, place: str, ran: Mapping[str, Any], said: Said = la
         "root": ran["root"],
     }
     hashes = {name: manifest.work[name] for name in HASHES if name in manifest.work}
-    measured = Measured(ran["seconds"], ran.get("processor_seconds"), ran["peak_memory_bytes"], hashes)
+    measured = Measured(ran["seconds"], ran["processor_seconds"], ran["peak_memory_bytes"], hashes)
     return Column(planned.protocol, None, content, measured, taken)
 
 

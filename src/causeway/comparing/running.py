@@ -25,6 +25,9 @@ INTERRUPTED = 130
 _WORST = 3
 """The first exit code that says nothing of an outcome; 2 is bad input."""
 
+_MEASURED = ("seconds", "processor_seconds", "peak_memory_bytes")
+"""What a run that was continued knows only of its last part."""
+
 _PREFIX = "causeway: "
 _MOST_CHARACTERS = 500
 
@@ -40,7 +43,8 @@ class Ran:
 def run_column(planned: Planned, lake: str, *, resume: bool = False) -> Ran:
     """Run a scenario under one protocol into ``lake``; what it shows of its progress goes to standard error.
 
-    ``resume``: continue what is there. Raises ``KeyboardInterrupt`` when the user stops it; what is committed stays.
+    ``resume``: continue what is there; then nothing is said of time and memory, for another process had a part in it.
+    Raises ``KeyboardInterrupt`` when the user stops it; what is committed stays.
     """
     command = [sys.executable, "-m", "causeway", "run", planned.scenario.path, "--lake", lake, "--json"]
     for key, value in planned.overrides.items():
@@ -59,7 +63,8 @@ def run_column(planned: Planned, lake: str, *, resume: bool = False) -> Ran:
         raise KeyboardInterrupt
     if run.returncode >= 0 and run.returncode < _WORST - 1:
         with contextlib.suppress(ValueError):
-            return Ran(loads(output))
+            found = loads(output)
+            return Ran({**found, **dict.fromkeys(_MEASURED)} if resume else found)
     return Ran(None, _reason(run.returncode, errors).removeprefix(f"{planned.scenario.path}: "))
 
 
@@ -93,19 +98,22 @@ OUTCOME = "outcome"
 """The folder, beside the lakes, with what each run printed."""
 
 
-def kept_outcome(folder: str, name: str) -> Mapping[str, Any] | None:
-    """Return what a run that ended printed, None for one that did not end."""
+def kept_outcome(folder: str, planned: Planned) -> Mapping[str, Any] | None:
+    """Return what a run printed that ended where it is asked to end; None for one that did not."""
     try:
-        found: Mapping[str, Any] = loads((Path(folder) / OUTCOME / f"{name}.json").read_bytes())
-        return found
+        found = loads((Path(folder) / OUTCOME / f"{planned.protocol}.json").read_bytes())
     except FileNotFoundError:
         return None
+    if found["asked_ticks"] != planned.scenario.network.ticks:
+        return None
+    content: Mapping[str, Any] = found["ran"]
+    return content
 
 
-def keep_outcome(folder: str, name: str, content: Mapping[str, Any]) -> None:
+def keep_outcome(folder: str, planned: Planned, content: Mapping[str, Any]) -> None:
     """Keep what a run printed; it is there whole or not at all."""
     place = Path(folder) / OUTCOME
     place.mkdir(parents=True, exist_ok=True)
-    written = place / f"{name}.json.new"
-    written.write_text(json.dumps(content))
-    os.replace(written, place / f"{name}.json")
+    written = place / f"{planned.protocol}.json.new"
+    written.write_text(json.dumps({"asked_ticks": planned.scenario.network.ticks, "ran": content}))
+    os.replace(written, place / f"{planned.protocol}.json")
