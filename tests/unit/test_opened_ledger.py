@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,6 +18,7 @@ from causeway.cli.shell import OK, execute
 from causeway.figures.messages import MESSAGES_SCHEMA
 from causeway.ledger.schema import VALUE_SCHEMA
 from causeway.network.network import Network
+from causeway.network.rows import Rows
 from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, open_ledger
 from tests.property.audit_ledgers import table
 
@@ -155,3 +160,31 @@ def test_pandas_groups_by_names_that_rows_have_together(tmp_path: Path) -> None:
             assert not any(isinstance(kind, pd.CategoricalDtype) for kind in frame.dtypes), rows.name
         groups = opened.ledger.pandas().groupby(["source", "destination", "chain", "event"]).size()
         assert groups.min() > 0 and groups.sum() == opened.ledger.arrow().num_rows
+
+
+def test_what_reads_arrow_streams_takes_tables_as_they_are(tmp_path: Path) -> None:
+    with cw.open(ingested(tmp_path, range(4))) as opened:
+        rows, lanes = opened.ledger, opened.lanes
+        assert rows.columns == rows.arrow().column_names and lanes.columns[:2] == ["protocol", "source"]
+        assert (
+            pa.table(rows).select(["chain", "index"]).to_pylist() == rows.arrow().select(["chain", "index"]).to_pylist()
+        )
+        assert pl.DataFrame(lanes).height == lanes.arrow().num_rows == 1
+        counted = duckdb.sql('select event, count(*), max("index") from rows group by event order by event')
+        assert counted is not None and counted.fetchall() == [("received", 4, 3), ("sent", 4, 3)]
+        assert rows.head(3).arrow().equals(rows.arrow().slice(0, 3)) and rows.head(0).arrow().num_rows == 0
+        for wrong in (-1, 1.5, True):
+            with pytest.raises(cw.InvalidInput, match=r"head: .*must be a whole number"):
+                rows.head(wrong)  # type: ignore[arg-type]
+
+
+def test_the_first_rows_are_had_without_the_others() -> None:
+    read = []
+
+    def parts() -> Iterator[pa.Table]:
+        for number in range(5):
+            read.append(number)
+            yield pa.table({"number": [number, number]})
+
+    rows = Rows("numbers", pa.schema([("number", pa.int64())]), parts)
+    assert rows.head(3).arrow()["number"].to_pylist() == [0, 0, 1] and read == [0, 1]

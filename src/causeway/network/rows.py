@@ -81,15 +81,44 @@ class Rows:
         """Return all rows as one Arrow table."""
         return pa.concat_tables([self.schema.empty_table(), *self.parts()]).unify_dictionaries()
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows as a stream of the Arrow C interface, a piece in memory at a time: so DuckDB, Polars, pandas
+        and pyarrow take a table as it is. Names are texts."""
+        plain = self._plain_schema()
+        batches = (batch for part in self.parts() for batch in part.cast(plain).to_batches())
+        return pa.RecordBatchReader.from_batches(plain, batches).__arrow_c_stream__(requested_schema)
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of its columns."""
+        return list(self.schema.names)
+
+    def head(self, rows: int = SHOWN_ROWS) -> Rows:
+        """Return the first rows; no more pieces are read than have them. Raises ``InvalidInput``."""
+        given: object = rows
+        if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+            raise InvalidInput(f"head: {shown(rows)}: must be a whole number, and not below 0")
+
+        def parts() -> Iterator[pa.Table]:
+            left = rows
+            for part in self.parts() if left else ():
+                yield part.slice(0, left)
+                left -= part.num_rows
+                if left <= 0:
+                    break
+
+        return Rows(self.name, self.schema, parts, None if self.count is None else min(rows, self.count))
+
+    def _plain_schema(self) -> pa.Schema:
+        return pa.schema([field.with_type(_plain(field.type)) for field in self.schema])
+
     def pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame; whole numbers are exact, also beside null (``Int64``, ``UInt64``), and
         names are texts, of which equal ones are in memory once."""
         import pandas as pd
 
         whole = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype(), pa.int32(): pd.Int32Dtype()}
-        rows = self.arrow()
-        plain = pa.schema([field.with_type(_plain(field.type)) for field in rows.schema])
-        found: pd.DataFrame = rows.cast(plain).to_pandas(types_mapper=whole.get)
+        found: pd.DataFrame = self.arrow().cast(self._plain_schema()).to_pandas(types_mapper=whole.get)
         return found
 
     def polars(self) -> pl.DataFrame:
@@ -124,13 +153,8 @@ class Rows:
 
     def _head(self) -> tuple[pa.Table, bool]:
         """Return the first rows, and whether there are more."""
-        found, many = [self.schema.empty_table()], 0
-        for part in self.parts():
-            found.append(part.slice(0, SHOWN_ROWS + 1 - many))
-            many += found[-1].num_rows
-            if many > SHOWN_ROWS:
-                break
-        return pa.concat_tables(found).slice(0, SHOWN_ROWS), many > SHOWN_ROWS
+        found = pa.concat_tables([self.schema.empty_table(), *self.head(SHOWN_ROWS + 1).parts()])
+        return found.slice(0, SHOWN_ROWS), found.num_rows > SHOWN_ROWS
 
     def _title(self) -> str:
         many = "" if self.count is None else f", {self.count:,} rows"
