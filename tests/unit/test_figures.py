@@ -233,3 +233,13 @@ def test_of_a_ledger_that_grows_only_buckets_that_changed_are_passed_over(
         assert len(looked) == many and found.totals["delivered"] == 1
         assert found.lanes.equals(figures_of(open_ledger(place)).lanes)
         came = {**came, "chain": "b", "source_row": 8}
+
+
+def test_of_some_messages_the_others_are_not_read_where_nothing_names_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [row for row in there_and_back() if row["lane"] == "asks"]
+    place = stored(tmp_path / "ledger", rows, [{"protocol": "p", "promise": "answered"}])
+    monkeypatch.setattr("causeway.pipeline.ledger_figures.replies_of", None)
+    with cw.open(place) as opened:
+        assert opened.where(lane="asks").figures.totals["pending"] == 8

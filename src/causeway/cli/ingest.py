@@ -133,7 +133,8 @@ def command(
 def _show(lake: str, done: Ingested) -> None:
     console = results()
     if done.commit is None:
-        console.print(f"[bold]{escape(lake)}[/bold]: nothing new; {done.skipped:,} files were taken before")
+        before = "1 file was taken" if done.skipped == 1 else f"{done.skipped:,} files were taken"
+        console.print(f"[bold]{escape(lake)}[/bold]: nothing new; {before} before")
         return
     skipped = f"; {done.skipped:,} were taken before" if done.skipped else ""
     console.print(

@@ -51,7 +51,7 @@ _MOST_NAMED = 12
 class Overview:
     """What an opened place is. ``kind``: ``lake`` or ``ledger``; ``protocols``: their names, as far as files state them
     without being read; ``chains``: those of the lake, or of windows; ``rows``: of the table ``ledger``, as its files
-    have them; ``heights``: of a lake, the first and the last; ``tick_seconds``: of a lake; ``first_time``,
+    have them; ``heights``: of a lake with any, the first and the last; ``tick_seconds``: of a lake; ``first_time``,
     ``last_time``: of an event; ``commit``: the number of the ledger's last one."""
 
     place: str
@@ -130,7 +130,8 @@ class OpenedLedger(Selection):
             said = lake.about()
             chains = dict.fromkeys(item["name"] for item in said["chains"])
             protocols = [said["protocol"]]
-            heights, tick_seconds = (0, lake.last_height()), float(said["seconds_per_tick"])
+            last, tick_seconds = lake.last_height(), float(said["seconds_per_tick"])
+            heights = None if last < 0 else (0, last)
         return Overview(
             self.place,
             self.kind,
@@ -229,9 +230,11 @@ class OpenedLedger(Selection):
             return [("closed", "open it again")]
         about = self.about
         lines = [("protocol", _named(about.protocols)), ("chains", f"{len(about.chains)}: {_named(about.chains)}")]
+        if self._lake is not None and about.heights is None:
+            lines.append(("heights", "none yet"))
         if about.heights is not None:
             lines.append(("heights", f"{about.heights[0]:,} to {about.heights[1]:,}"))
-        if about.first_time is not None and about.last_time is not None and about.heights is None:
+        if about.first_time is not None and about.last_time is not None and self._lake is None:
             lines.append(("time", f"{about.first_time:%Y-%m-%d %H:%M} to {about.last_time:%Y-%m-%d %H:%M}"))
         lines.append(("rows", f"{about.rows:,} events of messages"))
         known = self._counted.figures.get((repr(EVERYTHING), False))

@@ -238,7 +238,7 @@ class _Counting:
                 rest.add(shown)
         many = sum(_count(shown, "unanswered") for shown in alone.values())
         replies = None
-        if many and naming:
+        if many and naming and (not self.asked.where or _names_answers(self.ledger)):
             found = replies_of(self.ledger, self.passes, list(alone), naming, many)
             if found.num_rows:
                 replies = Replies(found)
