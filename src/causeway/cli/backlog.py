@@ -93,6 +93,13 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
         f"{totals['sent']:,} messages were sent; {totals['pending']:,} are pending, {totals['in_flight']:,} in flight"
     )
     console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=not console.is_terminal)
+    bins = plain_rows(found.backlog)
+    if not over_time and (most := max(bins, key=lambda row: row["pending"], default=None)) and most["pending"]:
+        when = f"tick {most['tick']:,}" if most["axis"] == "tick" else f"{most['time']:%Y-%m-%d %H:%M} UTC"
+        about = "at" if most["ticks"] == 1 else "about"
+        console.print(
+            f"At most {most['pending']:,} were pending, requests and answers alike, {about} {when}; see --over-time"
+        )
     lanes = plain_rows(waiting(found, limit))
     if lanes and limit:
         many = waiting(found, None).num_rows
@@ -112,7 +119,6 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
             )
         titles = ["lane", "pending", "in flight", "sent", "oldest", "waits for"]
         show_table(console, titles, told, left=["lane", "oldest"], folds=["lane", "oldest"])
-    bins = plain_rows(found.backlog)
     if over_time and bins:
         waits = [row["pending"] for row in bins]
         for name, title in (("pending", "pending"), ("in_flight", "of these in flight"), ("sent", "sent")):

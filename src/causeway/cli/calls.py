@@ -136,7 +136,8 @@ def command(
         if slowest is not None:
             rows = [_slowest(rows, slowest)]
         if people:
-            _list(rows, most)
+            ranked = slowest is not None or threshold is not None
+            _list(rows, most, _NO_TIMES if ranked else "no calls")
             return shell.OK
         with limited(rows, most) as kept:
             if as_json:
@@ -183,7 +184,11 @@ def _slowest(parts: Iterable[pa.Table], count: int) -> pa.Table:
     return counting.largest(kept, order, count)
 
 
-def _list(parts: Iterable[pa.Table], most: int | None) -> None:
+_NO_TIMES = "no calls: of none of these it is known how long the answer took; causeway latency has receipts, too"
+
+
+def _list(parts: Iterable[pa.Table], most: int | None, nothing: str) -> None:
+    """Show calls as a table; ``nothing``: what is said where there are none."""
     import pyarrow as pa
 
     from causeway.cli.rows import limited, show_rows
@@ -194,7 +199,7 @@ def _list(parts: Iterable[pa.Table], most: int | None) -> None:
         rows = pa.concat_tables([MESSAGES_SCHEMA.empty_table(), *(part.cast(MESSAGES_SCHEMA) for part in kept)])
     console = results()
     if not rows.num_rows:
-        console.print("no calls")
+        console.print(nothing)
         return
     left_out = show_rows(console, _for_people(rows if most is None else rows.slice(0, most)))
     if most is not None and rows.num_rows > most:
