@@ -115,6 +115,40 @@ def test_figures_are_those_of_the_lakes(four, name):
     assert max(found["backlog"]["pending"]) == found["backlog"]["most"] > 0
 
 
+@pytest.mark.slow
+def test_bytes_of_proofs_are_those_that_lie_in_the_lakes(tmp_path):
+    comparison = compared(written(tmp_path), tmp_path, ["xdm", "icmp"], **{"network.commit_every": "1"})
+    counted = {one.protocol: one.content["proof_bytes"] for one in comparison.columns}
+    sql = duckdb.connect()
+    for table in ("envelopes", "bases", "nodes"):
+        # With a height a commit, every height's state is in files: what carriers brought for it is there and then.
+        files = tmp_path / "xdm" / "heights" / "*" / f"{table}-*.parquet"
+        sql.execute(f"create view {table} as select *, parse_path(filename)[-2] as height from '{files}'")
+    # Four bytes, the lowest first, name a node.
+    members = """
+        select height, source, destination, ('0x' || substr(digits, 8 * i + 7, 2) || substr(digits, 8 * i + 5, 2)
+            || substr(digits, 8 * i + 3, 2) || substr(digits, 8 * i + 1, 2))::bigint as id
+        from (select *, hex(members) as digits, unnest(range(octet_length(members) // 4)) as i from envelopes)
+    """
+    nodes = f"""
+        select sum(octet_length(node)) from ({members}) m join nodes n
+        on n.height = m.height and n.source = m.source and n.destination = m.destination and n.number = m.id
+    """
+    [[one_base]] = sql.execute(
+        "select max(n) from (select count(*) n from bases group by height, source, destination)"
+    ).fetchall()
+    assert one_base == 1
+    bases = """
+        select sum(octet_length(leaf) + octet_length(items) + octet_length(domain_proof))
+        from envelopes join bases using (height, source, destination)
+    """
+    assert sql.execute(f"select ({nodes}) + ({bases})").fetchall() == [(counted["xdm"],)]
+    # A root and the number of its chain for each queue of a block.
+    sent = tmp_path / "icmp" / "heights" / "*" / "outbound-*.parquet"
+    queues = f"select distinct source, destination, sent_tick from '{sent}' where source <> destination and kind < 4"
+    assert sql.execute(f"select 36 * count(*) from ({queues})").fetchall() == [(counted["icmp"],)]
+
+
 def test_fees_are_exact(four):
     comparison, folder = four
     fees = {one.protocol: one.content["fees"] for one in comparison.columns}
