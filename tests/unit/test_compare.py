@@ -1,6 +1,7 @@
 """Protocols side by side: figures that agree with independent counts, the same traffic in every column, faults."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from causeway.cli import main
 from causeway.cli.compared import show
+from causeway.cli.report import comparison_of
 from causeway.cli.run import execute
 from causeway.comparing.column import Column, column, guarantees_of
 from causeway.comparing.comparison import Comparison
@@ -350,6 +352,15 @@ def test_the_page_has_every_row(four):
         assert all(len(values) + 1 == len(line["at"]) for values in line["series"].values())
     through = data["lines"][1]["series"]
     assert all(values[-1] == 100 for values in through.values())
+
+
+@pytest.mark.parametrize("number", ["1e400", "-5", "NaN", "9" * 400])
+@pytest.mark.parametrize("key", ["sent", "seconds_per_tick", "p50", "peak_memory_bytes", "messages"])
+def test_a_file_with_numbers_that_are_none_is_no_comparison(four, tmp_path, key, number):
+    text = re.sub(rf'"{key}": [0-9.]+', f'"{key}": {number}', json.dumps(four[0].as_json()))
+    (tmp_path / "compare.json").write_text(text)
+    with pytest.raises(InvalidInput, match="is not what causeway compare --json prints"):
+        comparison_of(tmp_path / "compare.json")
 
 
 def test_of_an_interval_a_line_says_what_is_through_at_its_end(four):

@@ -15,12 +15,21 @@ _DRAWN = ("bytes of proofs a call", "messages a call")
 MOST_POINTS = 240
 """Points of a line of a chart."""
 
+LARGEST = 2**256
+"""No count, and nothing that is measured, is larger."""
+
 LOG_FROM = 4
 """So many times as long as in another column calls take where the axis is logarithmic."""
 
 
 def section_data(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a page shows of a comparison (``Comparison.as_json``)."""
+    """Return what a page shows of a comparison (``Comparison.as_json``).
+
+    Of a file that somebody else wrote: raises ``ValueError``, ``LookupError``, ``TypeError``, ``AttributeError`` where
+    it is no comparison.
+    """
+    for part in ("seconds_per_tick", "traffic", "columns", "measured"):
+        _require_counts(found[part])
     columns = [name for name in found["protocols"] if found["columns"][name]["failed"] is None]
     failed = {name: why for name in found["protocols"] if (why := found["columns"][name]["failed"]) is not None}
     rows = rows_of(found)
@@ -51,6 +60,19 @@ def section_data(found: Mapping[str, Any]) -> dict[str, Any]:
         "guarantees": _guarantees(found),
         "faults": _faults(found),
     }
+
+
+def _require_counts(value: Any) -> None:
+    """Raise ``ValueError`` where a number is negative, none, or larger than any is."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            if key != "options":
+                _require_counts(each)
+    elif isinstance(value, list):
+        for each in value:
+            _require_counts(each)
+    elif isinstance(value, int | float) and not (value >= 0 and value <= LARGEST):
+        raise ValueError(f"{value!r} is no count")
 
 
 def _note(found: Mapping[str, Any]) -> str:
