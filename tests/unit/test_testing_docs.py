@@ -79,6 +79,28 @@ def test_the_test_of_the_page_that_compares_holds(causeway_network: Callable[...
     program["test_what_was_delivered_comes_back"](causeway_network)
 
 
+DOCS = Path(__file__).parents[2] / "docs"
+HOW_TOS = [
+    "as-an-application-developer",
+    "test-networks-compared",
+    "test-programs",
+    "token-transfer",
+    "write-a-program",
+]
+
+
+def test_all_that_examples_and_pages_for_who_writes_programs_need_is_in_one_module() -> None:
+    texts = {path.name: path.read_text() for path in (DOCS.parent / "examples").glob("*.py")}
+    for name in HOW_TOS:
+        page = (DOCS / f"how-to/{name}.md").read_text()
+        texts[name] = "\n".join(re.findall(r"```python\n(.*?)```", page, re.S))
+    assert len(texts) >= 11
+    used = {text: re.findall(r"^\s*((?:from|import) causeway.*?)\s*$", body, re.M) for text, body in texts.items()}
+    assert {line for lines in used.values() for line in lines} == {"import causeway as cw"}
+    named = {name for body in texts.values() for name in re.findall(r"\bcw\.([A-Za-z_]+)", body)}
+    assert named <= {*cw.__all__} and {"token_supply", "Reject", "Deploy"} <= named
+
+
 def test_the_program_of_the_page_for_application_developers_runs() -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/as-an-application-developer.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.S)

@@ -111,3 +111,25 @@ def test_a_table_of_some_messages_has_those_of_the_table_of_all(name: str) -> No
     for since in range(net.now + 2):
         expected = [row for row in everything if row.tick is not None and row.tick >= since]
         assert list(net.messages(since=since)) == expected, since
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_row_says_why_its_message_failed_or_was_rejected(name: str) -> None:
+    net = made(name)
+    call = net.call("mute", "fail", sender="caller/left")
+    call.wait()
+    (request,), (answer,) = net.messages(kind="request", method="fail"), net.messages(kind="response")
+    assert request.reason == answer.reason == call.reason == "ValueError: asked to"
+    assert net.messages().arrow().column("reason").to_pylist()[-1] == answer.reason
+
+
+def test_a_row_says_why_its_message_was_lost_or_came_into_no_queue() -> None:
+    net = made("ic")
+    net.call("mute", "say", sender="caller/left")
+    net.tick()
+    net.remove("mute")
+    net.tick(3)
+    net.send(4711, "say")
+    net.tick()
+    reasons = {row.status: row.reason for row in net.messages()}
+    assert reasons["lost"] == "receiver_mismatch" and reasons["refused"] == net._handles[-1].reason.rpartition(" (")[0]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from causeway.model.ledger import Event, Kind
-from causeway.model.text import escaped
-from causeway.testing.log import Log, Message
+from causeway.model.text import escaped, start_of
+from causeway.testing.log import Log, Message, answer_to
 from causeway.testing.timeline import Names, shown_payload
 from causeway.testing.tracing import Key
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 60
 """Rows that the table shows when it is printed."""
+
+SHOWN_TEXT = 120
+"""Characters of a text that it shows."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Row:
         code: of an answer, and of the request that it is for; 0 for data, and without an answer.
         reject: what that code means, empty for data; of a message from a user that was refused, why.
         ended: when it was handled.
+        reason: why it failed, was lost, refused or rejected, or the text of the reject; else empty.
     """
 
     tick: int | None
@@ -51,6 +55,7 @@ class Row:
     code: int
     reject: str
     ended: int | None
+    reason: str
 
 
 KINDS = ("ingress", "request", "response")
@@ -71,6 +76,7 @@ SCHEMA = pa.schema(
         ("code", pa.uint8()),
         ("reject", pa.string()),
         ("ended", pa.uint64()),
+        ("reason", pa.string()),
     ]
 )
 """``amount`` as decimal digits: it has up to 128 bits."""
@@ -132,7 +138,13 @@ def _cells(row: Row) -> list[str]:
     cells = []
     for name in COLUMNS:
         value = getattr(row, name)
-        cells.append("" if value is None else shown_payload(value) if isinstance(value, bytes) else escaped(str(value)))
+        cells.append(
+            ""
+            if value is None
+            else shown_payload(value)
+            if isinstance(value, bytes)
+            else escaped(start_of(str(value), SHOWN_TEXT))
+        )
     return cells
 
 
@@ -149,8 +161,11 @@ def rows_of(
     found = [(key, _row(message, log, names)) for key, message in log.messages.items() if passes(key, message)]
     found = [one for one in found if one[0] not in hidden]
     for message in log.refused:
-        why = names.refusal(message.happened[0]).name
-        found.append((message.key, replace(_row(message, log, names), status="refused", reject=why)))
+        first = message.happened[0]
+        why = names.refusal(first).name
+        found.append(
+            (message.key, replace(_row(message, log, names), status="refused", reject=why, reason=first.reason))
+        )
     found = [one for one in found if all(getattr(one[1], name) == value for name, value in wanted.items())]
     if since is not None:
         found = [one for one in found if one[1].tick is not None and one[1].tick >= since]
@@ -211,7 +226,20 @@ def _row(message: Message, log: Log, names: Names) -> Row:
         code=code,
         reject=names.meaning(code, text).name if code else "",
         ended=message.at,
+        reason=text.decode(errors="backslashreplace") if code else _reason(message, log),
     )
+
+
+def _reason(message: Message, log: Log) -> str:
+    """Return why a message failed, was lost or rejected, where no answer says so."""
+    if message.handled is not None and message.handled.raised is not None:
+        return message.handled.raised
+    if message.handled is None and message.tried is not None:
+        return message.tried.raised
+    both = [message, log.messages.get(answer_to(message.key))] if message.key.kind == Kind.REQUEST else [message]
+    ends = Event.DROPPED | Event.REJECTED
+    found = [each for one in both if one is not None for each in one.happened if each.events & ends]
+    return found[-1].reason if found and message.handled is None else ""
 
 
 def _status(message: Message, log: Log) -> str:
