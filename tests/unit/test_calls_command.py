@@ -108,7 +108,11 @@ def test_calls_are_chosen_and_sorted(cli: Run, ledger: str) -> None:
     assert [(row["index"], row["code"]) for row in chosen] == [(99, 7)]
     assert len(lines(cli, "calls", ledger, "--sender", "s0", "--lane", "west")) == 5
     assert len(lines(cli, "calls", ledger, "--limit", 7)) == 7
-    assert lines(cli, "calls", ledger, "--slower-than", "2ticks") == []
+    assert lines(cli, "calls", ledger, "--slower-than", "99h") == []
+    unknown = "of none of 56 calls it is known how long the answer took in ticks, but in seconds"
+    assert cli("calls", ledger, "--slower-than", "2ticks", "--json") == (0, "", f"causeway: --slower-than: {unknown}\n")
+    code, out, err = cli("calls", ledger, "--slowest", 3, "--outcome", "pending")
+    assert (code, out) == (0, "no calls\n") and err.startswith("causeway: --slowest: of none of 5 calls it is known")
 
 
 @pytest.mark.parametrize("command", ["calls", "latency", "backlog"])
@@ -221,6 +225,7 @@ def test_backlog_is_that_of_the_figures_and_is_drawn(cli: Run, ledger: str) -> N
         (["latency", "--from-tick", "3", "--to-tick", "2"], "--from-tick 3: is after --to-tick 2: nothing is between"),
         (["backlog", "--from-time", "10000"], "--from-time 10000: is no time; write 2024-10-09"),
         (["backlog", "--kind", "x\x1b"], "--kind: x\\u001b: no such kind; there are"),
+        (["calls", "--source"], "requires an argument (see causeway calls --help)"),
         (["calls", "--lane", "\udcff"], "udcff': is no text in UTF-8"),
         (["calls", "--limit", "-1"], "--limit: -1: must be greater than or equal to 0"),
     ],

@@ -58,7 +58,8 @@ def write_tables(found: Audit, folder: Path) -> None:
     import pyarrow.parquet as pq
 
     for name in ("violations", "completeness", "lanes", "sums", "abroad"):
-        pq.write_table(getattr(found, name), folder / f"{name}.parquet")
+        with (folder / f"{name}.parquet").open("wb") as file:  # a path with :// would be taken for a URI
+            pq.write_table(getattr(found, name), file)
 
 
 def show(lake: str, checks: list[Check], found: Audit) -> None:

@@ -136,8 +136,7 @@ def command(
         if slowest is not None:
             rows = [_slowest(rows, slowest)]
         if people:
-            ranked = slowest is not None or threshold is not None
-            _list(rows, most, _NO_TIMES if ranked else "no calls")
+            _list(rows, most)
             return shell.OK
         with limited(rows, most) as kept:
             if as_json:
@@ -163,9 +162,14 @@ def threshold_of(text: str) -> tuple[float, str]:
 def _slower(parts: Iterable[pa.Table], least: float, unit: str) -> Iterator[pa.Table]:
     import pyarrow.compute as pc
 
+    count = known = others = 0
     for part in parts:
-        took = part[f"round_trip_{unit}"]
+        took, other = part[f"round_trip_{unit}"], part[f"round_trip_{_OTHER[unit]}"]
+        count, known = count + part.num_rows, known + part.num_rows - took.null_count
+        others += part.num_rows - other.null_count
         yield part.filter(pc.fill_null(pc.greater(took, least), False))
+    if count and not known:
+        shell.tell(f"--slower-than: {_unknown(count)} in {unit}{f', but in {_OTHER[unit]}' if others else _ELSEWHERE}")
 
 
 def _slowest(parts: Iterable[pa.Table], count: int) -> pa.Table:
@@ -175,20 +179,27 @@ def _slowest(parts: Iterable[pa.Table], count: int) -> pa.Table:
 
     from causeway.figures.messages import MESSAGES_SCHEMA
 
-    kept = MESSAGES_SCHEMA.empty_table()
+    kept, many = MESSAGES_SCHEMA.empty_table(), 0
     order = [("round_trip_ticks", "descending"), ("round_trip_seconds", "descending")]
     for part in parts:
+        many += part.num_rows
         known = pc.or_(pc.is_valid(part["round_trip_ticks"]), pc.is_valid(part["round_trip_seconds"]))
         found = pa.concat_tables([kept, part.filter(known).cast(MESSAGES_SCHEMA)])
         kept = counting.largest(found, order, count) if found.num_rows > 4 * count else found
+    if many and not kept.num_rows:
+        shell.tell(f"--slowest: {_unknown(many)}{_ELSEWHERE}")
     return counting.largest(kept, order, count)
 
 
-_NO_TIMES = "no calls: of none of these it is known how long the answer took; causeway latency has receipts, too"
+_OTHER = {"ticks": "seconds", "seconds": "ticks"}
+_ELSEWHERE = "; causeway latency has how long they were on their way"
 
 
-def _list(parts: Iterable[pa.Table], most: int | None, nothing: str) -> None:
-    """Show calls as a table; ``nothing``: what is said where there are none."""
+def _unknown(count: int) -> str:
+    return f"of none of {_counted(count, 'call')} it is known how long the answer took"
+
+
+def _list(parts: Iterable[pa.Table], most: int | None) -> None:
     import pyarrow as pa
 
     from causeway.cli.rows import limited, show_rows
@@ -199,7 +210,7 @@ def _list(parts: Iterable[pa.Table], most: int | None, nothing: str) -> None:
         rows = pa.concat_tables([MESSAGES_SCHEMA.empty_table(), *(part.cast(MESSAGES_SCHEMA) for part in kept)])
     console = results()
     if not rows.num_rows:
-        console.print(nothing)
+        console.print("no calls")
         return
     left_out = show_rows(console, _for_people(rows if most is None else rows.slice(0, most)))
     if most is not None and rows.num_rows > most:

@@ -123,7 +123,7 @@ def _execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]
     try:
         code = build()(list(arguments), prog_name=name, standalone_mode=False)
     except TyperException as error:
-        return _misused(error, name)
+        return _misused(error, name, arguments)
     except Abort:
         raise KeyboardInterrupt from None
     if code == INTERRUPTED:
@@ -132,11 +132,13 @@ def _execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]
     return code if isinstance(code, int) else OK
 
 
-def _misused(error: Exception, name: str) -> int:
+def _misused(error: Exception, name: str, arguments: Sequence[str]) -> int:
     """Say in one line what is wrong with the arguments; without arguments, the help has been asked for."""
     text = _wrong_value(error) or " ".join(str(getattr(error, "format_message", lambda: error)()).split())
     context = getattr(error, "ctx", None)
-    command = getattr(context, "command_path", name)
+    # An option that misses its value does not say of which command it is.
+    asked = f"{name} {arguments[0]}" if arguments and arguments[0].isidentifier() else name
+    command = getattr(context, "command_path", asked)
     if type(error).__name__ == "NoArgsIsHelpError":
         print(getattr(error, "message", text), file=sys.stderr)
         return BAD_INPUT
