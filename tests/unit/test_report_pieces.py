@@ -220,3 +220,15 @@ def test_protocols_are_put_side_by_side() -> None:
     )
     assert "<strong>2 ticks</strong>" in made and EVIL not in made and "<b>&" not in made
     assert made.count("<section") == 5
+
+
+def test_what_is_before_another_by_its_block_alone_has_no_time_between() -> None:
+    row = {
+        "check": "causality",
+        "reason": "executed_before_received",
+        "magnitude": 0.0,
+        "unit": "microseconds",
+        "size": None,
+    }
+    assert phrase(row) == "was executed before it was received"
+    assert phrase({**row, "magnitude": 2e6}) == "was executed 2 s before it was received"

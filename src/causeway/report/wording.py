@@ -137,6 +137,9 @@ def reason_in_words(reason: str) -> str:
     return _REASON_HEADINGS.get(reason, reason.replace("_", " "))
 
 
+_MICROSECONDS = "microseconds"
+
+
 def phrase(row: Row) -> str:
     """Return what a finding says of its subject, from the verb on."""
     check, reason = row["check"], row["reason"]
@@ -145,7 +148,9 @@ def phrase(row: Row) -> str:
         words = f"is named for {reason_in_words(reason)}" + (", {size}" if row["magnitude"] is not None else "")
     if row["magnitude"] == 1:
         words = words.replace(" that were ", " that was ")
-    return words.format(size=size(row)) if row["magnitude"] is not None else words.replace(" {size}", "")
+    # By the blocks of one chain something can be before another in time that is the same.
+    sized = row["magnitude"] is not None and (row["magnitude"] != 0 or row["unit"] != _MICROSECONDS)
+    return words.format(size=size(row)) if sized else words.replace(" {size}", "")
 
 
 def size(row: Row) -> str:
@@ -154,7 +159,7 @@ def size(row: Row) -> str:
     if magnitude is None:
         return ""
     said = about(magnitude) if row.get("size") is None else f"{int(row['size']):,}"
-    if unit == "microseconds":
+    if unit == _MICROSECONDS:
         return duration(magnitude / 1e6)
     if unit == "messages":
         unit = "height" if row["check"] == _HEIGHTS else "message"
