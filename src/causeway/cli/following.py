@@ -155,12 +155,15 @@ class _View:
     def _tell(self, shown: Shown, before: Shown | None, watched: Watched) -> None:
         checks = self._checks(watched.audit)
         parts = [f"{shown.rows:,} rows{_more(shown.rows, None if before is None else before.rows)}"]
-        named = []
+        named, over = [], []
         for check in checks:
             old = None if before is None else before.totals.get((check.name, "violated"), 0)
-            if check.violated or old:
+            if check.violated:
                 named.append(f"{check.name} {check.violated:,}{_more(check.violated, old)}")
+            elif old:
+                over.append(check.name)
         parts.append(f"[bold red]violated[/]: {', '.join(named)}" if named else "nothing is violated")
+        parts += [f"no longer violated: {', '.join(over)}"] if over else []
         unknown = sum(check.unknown for check in checks)
         if unknown:
             parts.append(f"unknown {unknown:,}")
