@@ -6,6 +6,7 @@ import itertools
 import pickle
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,3 +134,23 @@ def test_a_row_says_why_its_message_was_lost_or_came_into_no_queue() -> None:
     net.tick()
     reasons = {row.status: row.reason for row in net.messages()}
     assert reasons["lost"] == "receiver_mismatch" and reasons["refused"] == net._handles[-1].reason.rpartition(" (")[0]
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("ticks", [0, 2])
+def test_what_is_changed_before_anything_is_sent_is_so_in_the_file_too(name: str, ticks: int, tmp_path: Path) -> None:
+    programs = [cw.Deploy("echo", chain="left")]
+    for change in (
+        lambda net: net.install("echo", name="second", chain="right"),
+        lambda net: net.inject("halt", chain="left", until=3),
+    ):
+        net = cw.Network(["left", "right"], programs, protocol=name)
+        net.tick(ticks)
+        change(net)
+        net.tick(5)
+        net.call("echo", "say", "hi", sender="caller/right")
+        net.tick(30)
+        net.write_scenario(tmp_path / "done.toml")
+        again = cw.Network.in_memory(tmp_path / "done.toml")
+        again.tick(net.now)
+        assert (again.height, again.root()) == (net.height, net.root())

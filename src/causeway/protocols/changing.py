@@ -165,7 +165,7 @@ class ChangingKernel:
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[Any]:
         """Return the state of ``chains`` at height 0."""
-        return self._woken(self.kernels[0].genesis(chains, coming), 0)
+        return self._woken(self.kernels[0].genesis(chains, coming), -1)  # a change may be at tick 0
 
     def plan(
         self, state: Any, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
@@ -191,7 +191,7 @@ class ChangingKernel:
     def _woken(self, result: RoundResult[Any], tick: int) -> RoundResult[Any]:
         """Return a result that wakes for the next change, and gives nothing up before it."""
         result = replace(result, state=self._whole(result.state))
-        place = bisect_right(self.ticks, tick)
+        place = bisect_right(self.ticks, tick, lo=1)  # the first is that of the beginning
         if place == len(self.ticks):
             return result
         change = self.ticks[place]
