@@ -318,3 +318,15 @@ def test_a_scenario_is_valid_where_a_network_can_be_made_of_it(name: str, tmp_pa
         assert (not found.wrong) == can_run == (found.plan is not None), overrides
         outcomes.add(can_run)
     assert False in outcomes
+
+
+def test_scenarios_of_nodes_that_gossip_are_checked_as_such(cli: Run) -> None:
+    """One of processes is refused by name, not measured by the keys of a network."""
+    examples = Path(__file__).resolve().parents[2] / "examples"
+    code, out, _ = cli(examples / "gossip.toml")
+    assert code == 0 and "valid: 1,000 nodes that gossip" in out and "causeway gossip simulate" in out
+    code, out, _ = cli(examples / "gossip.toml", "--set", "nodes.count=0", "--json")
+    found = json.loads(out)
+    assert (code, found["valid"]) == (2, False) and "nodes.count" in found["wrong"][0]["text"]
+    code, out, err = cli(examples / "gossip_processes.toml")
+    assert (code, out, err.count("\n")) == (2, "", 1) and "causeway gossip up checks it" in err

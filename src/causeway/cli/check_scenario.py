@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from causeway.cli import shell
 from causeway.cli.outcome import indented, size
 from causeway.cli.overriding import overrides_of
 from causeway.cli.watch import results, waiting
+from causeway.model.errors import InvalidInput
 from causeway.model.text import escaped, name_of
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ def check_scenario(
     """Look at a scenario, say what came of it, and return the exit code. Raises ``InvalidInput``."""
     from causeway.network.checking import examine
 
+    if _is_of_nodes(path):
+        return _check_simulation(path, overrides_of(settings, protocol=protocol, traffic=traffic), as_json)
     with waiting("Checking"):
         found = examine(path, overrides_of(settings, protocol=protocol, traffic=traffic))
     if as_json:
@@ -42,6 +46,44 @@ def check_scenario(
         options = "".join(f" {option} {shlex.quote(value)}" for option, value in given if value is not None)
         _show(found, options, results())
     return shell.BAD_INPUT if found.wrong else shell.OK
+
+
+def _is_of_nodes(path: str) -> bool:
+    """Return whether a file describes nodes that gossip, and no network of chains."""
+    from causeway.model.document import read_document
+
+    try:
+        document = read_document(Path(path))
+    except InvalidInput:
+        return False  # what is wrong with it is said of a network
+    return isinstance(document.get("nodes"), dict) and not {"chains", "programs"} & {*document}
+
+
+def _check_simulation(path: str, overrides: Mapping[str, str], as_json: bool) -> int:
+    """Say what is wrong first with a scenario of nodes that gossip. Raises ``InvalidInput`` for one of processes."""
+    from causeway.cli.gossip_simulate import SIMULATION
+    from causeway.model.document import read_document
+    from causeway.network.checking import Examined, Remark
+    from causeway.network.simulated import load_simulation
+
+    if "gossip" in read_document(Path(path)):
+        raise InvalidInput(f"{path}: gossip: it is for processes; causeway gossip up checks it before it starts any")
+    wrong: tuple[Remark, ...] = ()
+    try:
+        scenario = load_simulation(SIMULATION, path, overrides)
+    except InvalidInput as error:
+        wrong = (Remark(None, None, str(error).removeprefix(f"{path}: ")),)
+    found = Examined(path, wrong, more=bool(wrong))
+    if as_json:
+        print(json.dumps(_as_json(found)))
+    elif wrong:
+        _show(found, "", results())
+    else:
+        said, console = escape(name_of(path)), results()
+        nodes = sum(chain.count or 1 for chain in scenario.document.chains)
+        console.print(f"[bold]{said}[/bold]: [bold green]valid[/bold green]: {nodes:,} nodes that gossip")
+        console.print(f"Next: causeway gossip simulate {said}", soft_wrap=True)
+    return shell.BAD_INPUT if wrong else shell.OK
 
 
 def _as_json(found: Examined) -> dict[str, Any]:
