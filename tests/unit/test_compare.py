@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -417,7 +418,7 @@ def test_a_run_that_goes_on_is_of_all_its_ticks_and_says_nothing_of_time(tmp_pat
     command = [sys.executable, "-m", "causeway", "compare", written(tmp_path), "--protocols", "ic,ibc", "--json"]
     command += ["--faults", "none", "--lake", str(tmp_path / "lakes"), "--report", str(tmp_path / "page.html")]
 
-    def run(*options: str) -> dict:
+    def run(*options: str) -> Any:
         done = subprocess.run([*command, *options], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout)

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 import causeway as cw
+from causeway.cli.app import build
+from causeway.cli.shell import OK, execute
 from causeway.protocols.registry import names
+from tests.unit.test_testing import recheck
 
 
 class Mute(cw.Program):
@@ -154,3 +157,14 @@ def test_what_is_changed_before_anything_is_sent_is_so_in_the_file_too(name: str
         again = cw.Network.in_memory(tmp_path / "done.toml")
         again.tick(net.now)
         assert (again.height, again.root()) == (net.height, net.root())
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_lake_in_which_a_program_got_another_class_at_tick_0_is_whole(name: str, tmp_path: Path) -> None:
+    net = cw.Network(["left", "right"], [cw.Deploy("scalar_echo", name="echo", chain="left")], protocol=name)
+    net.upgrade("echo", "faulty")
+    net.call("echo", "say", "hi", sender="caller/right")
+    net.tick(3)
+    (tmp_path / "again").mkdir()
+    assert execute(["check", net.export(tmp_path / "lake")], build, "causeway") == OK
+    recheck(net, tmp_path / "again")

@@ -47,6 +47,13 @@ class WholeState:
         return {**self.inner.frames(), **self.empty}
 
 
+def _fitted(state: Any, kernel: AnyKernel) -> Any:
+    """Return a state with the tables of a stage's kernel, the same one where it has them."""
+    state = state.inner if isinstance(state, WholeState) else state
+    frames, tables = state.frames(), kernel.tables()
+    return state if frames.keys() == tables.keys() else kernel.state({n: frames[n] for n in tables if n in frames})
+
+
 @dataclass(frozen=True)
 class ChangingKernel:
     """The kernels of the stages of one network. ``ticks``: the first tick of each, ascending, of which the first is 0;
@@ -139,10 +146,7 @@ class ChangingKernel:
 
     def fitted(self, state: Any, tick: int) -> Any:
         """Return a state with the tables that there are in the round of ``tick``, the same one where it has them."""
-        state = state.inner if isinstance(state, WholeState) else state
-        kernel, frames = self.at(tick), state.frames()
-        tables = kernel.tables()
-        return state if frames.keys() == tables.keys() else kernel.state({n: frames[n] for n in tables if n in frames})
+        return _fitted(state, self.at(tick))
 
     def _whole(self, state: Any) -> Any:
         """Return a state of some stage with the tables of all."""
@@ -159,7 +163,9 @@ class ChangingKernel:
 
     def roots(self, state: Any, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each chain's state, as its header has it."""
-        return self.at(tick.tick).roots(self.fitted(state, tick.tick), chains, tick, committed)
+        # Height 0 is before any change, also before one at tick 0.
+        kernel = self.kernels[0] if tick.height == 0 else self.at(tick.tick)
+        return kernel.roots(_fitted(state, kernel), chains, tick, committed)
 
     # ---- rounds
 
