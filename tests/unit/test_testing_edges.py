@@ -131,6 +131,15 @@ def test_a_class_that_cannot_go_on_is_refused_and_the_program_stays() -> None:
         net.remove("gone")
 
 
+def test_calls_deep_inside_calls_stay_on_the_screen() -> None:
+    net = cw.Network(1, [cw.Deploy(Open, balance=5)])
+    net.call("open", "loop")
+    net.tick(60)
+    lines = net.trace().splitlines()
+    assert len(lines) > 100 and max(map(len, lines)) < 160
+    assert any(re.search(r"  \[5\d\] open -> open loop", line) for line in lines)
+
+
 def test_a_long_text_is_cut_where_it_is_shown_and_whole_where_it_is_held() -> None:
     net = network()
     asked = net.call("open", "long")

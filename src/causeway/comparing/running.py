@@ -104,7 +104,7 @@ def kept_outcome(folder: str, planned: Planned) -> Mapping[str, Any] | None:
         found = loads((Path(folder) / OUTCOME / f"{planned.protocol}.json").read_bytes())
     except FileNotFoundError:
         return None
-    if found["asked_ticks"] != planned.scenario.network.ticks:
+    if found.get("asked_ticks", -1) != planned.scenario.network.ticks:
         return None
     content: Mapping[str, Any] = found["ran"]
     return content

@@ -18,6 +18,9 @@ SHOWN_BYTES = 48
 WIDEST = 100
 """Characters of a message up to which what happened stands in one column."""
 
+DEEPEST = 10
+"""So far calls inside calls are indented; of deeper ones a number says how deep they are."""
+
 SHOWN_LINES = 400
 """Lines of a timeline; of longer ones the last."""
 
@@ -120,7 +123,7 @@ def timeline(
     indented; ``log``: that they are of; ``changes``: what changed at which tick."""
     rows: list[tuple[tuple[int, int, int], tuple[str, str, str, str]]] = []
     for place, (depth, message) in enumerate(messages):
-        what = "  " * depth + names.message(message.key, message.content)
+        what = _indented(depth) + names.message(message.key, message.content)
         for step, happened in enumerate(_joined(message.happened)):
             said = _said(happened, message, names)
             if log.is_undone(happened):
@@ -141,6 +144,10 @@ def timeline(
         for tick, chain, what, said in lines
     ]
     return "\n".join(([f"... {left_out} lines before"] if left_out > 0 else []) + text) or "no messages"
+
+
+def _indented(depth: int) -> str:
+    return "  " * depth if depth <= DEEPEST else f"{'  ' * DEEPEST}[{depth}] "
 
 
 def _tried(message: Message, log: Log, names: Names, what: str) -> tuple[str, str, str, str]:
