@@ -202,6 +202,7 @@ class Dropped:
     def __del__(self):
         signal.raise_signal(signal.SIGTERM)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who began the tests may have it ignored
 sys.meta_path.insert(0, Signals())
 from causeway.cli import main
 main(["verify", "nowhere.json"])
