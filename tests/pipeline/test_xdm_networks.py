@@ -358,7 +358,7 @@ def test_spark_runs_and_reads_forks_as_this_process_does(
     sent = here.ledger.where("kind = 'request' and (event = 'sent' or (event = 'reverted' and detail = 'sent'))")
     events = [row["event"] for row in sent.collect()]
     assert events.count("sent") - events.count("reverted") == summary["sent"] and events.count("reverted") > 0
-    assert here.calls.where("delivered > 1 or ended > 1").count() == 0
+    assert here.calls.where("times_received > 1 or times_answered > 1").count() == 0
 
 
 def test_proofs_under_the_newest_root_are_told_from_those_under_older_ones(tmp_path: Path) -> None:
