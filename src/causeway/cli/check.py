@@ -9,6 +9,7 @@ import typer
 
 from causeway.cli import completion
 from causeway.cli.compiling import compile_first
+from causeway.cli.scenario_options import protocol_in, settings_in, traffic_in
 from causeway.model.errors import InvalidInput
 
 LAKE, SCENARIO = "Of a lake", "Of a scenario"
@@ -69,29 +70,9 @@ def command(
             rich_help_panel=LAKE,
         ),
     ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="Messaging protocol.",
-            show_default=False,
-            rich_help_panel=SCENARIO,
-            autocompletion=completion.protocols,
-        ),
-    ] = None,
-    traffic: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False, rich_help_panel=SCENARIO),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Override any key of the scenario; may be repeated.",
-            show_default=False,
-            rich_help_panel=SCENARIO,
-        ),
-    ] = None,
+    protocol: Annotated[str | None, protocol_in(SCENARIO)] = None,
+    traffic: Annotated[str | None, traffic_in(SCENARIO)] = None,
+    settings: Annotated[list[str] | None, settings_in(SCENARIO)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Verify a lake, or a scenario before it runs.

@@ -16,6 +16,7 @@ from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
 from causeway.cli.overriding import setting
 from causeway.cli.run import claim_is_watched
+from causeway.cli.scenario_options import settings_in
 from causeway.cli.watch import Watch, results, waiting
 from causeway.model.errors import InvalidInput
 
@@ -39,12 +40,7 @@ def command(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw coverage over time, as SVG.", show_default=False)
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Override any key of the scenario; may be repeated.", show_default=False
-        ),
-    ] = None,
+    settings: Annotated[list[str] | None, settings_in(None)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")] = False,
 ) -> int:
     """Simulate nodes that gossip queues: how many bodies are where they are needed, when, and for how many bytes.

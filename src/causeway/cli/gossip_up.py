@@ -17,6 +17,7 @@ from rich.table import Table
 
 from causeway.cli import shell
 from causeway.cli.overriding import setting
+from causeway.cli.scenario_options import settings_in
 from causeway.cli.watch import notes, results
 
 if TYPE_CHECKING:
@@ -64,16 +65,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Override any key of the scenario; may be repeated.",
-            show_default=False,
-            rich_help_panel=PLAYED,
-        ),
-    ] = None,
+    settings: Annotated[list[str] | None, settings_in(PLAYED)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> int:
     """Start nodes that gossip, each a process, play a chain to them, kill some, and say whether all got what they need.

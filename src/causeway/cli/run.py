@@ -17,10 +17,10 @@ from causeway.cli.memory import PeakMemory
 from causeway.cli.outcome import Outcome, outcome_of, show
 from causeway.cli.overriding import overrides_of
 from causeway.cli.scenario_options import (
-    SCENARIO,
     Executor,
     Master,
     Partitions,
+    Protocol,
     Settings,
     SparkSettings,
     Ticks,
@@ -58,15 +58,7 @@ def command(
     ],
     lake: Lake = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the lake.")] = False,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="Messaging protocol.",
-            show_default=False,
-            autocompletion=completion.protocols,
-            rich_help_panel=SCENARIO,
-        ),
-    ] = None,
+    protocol: Protocol = None,
     master: Master = None,
     traffic: Traffic = None,
     executor: Executor = None,

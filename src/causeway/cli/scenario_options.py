@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,21 +10,34 @@ from causeway.cli import completion
 
 SCENARIO, HOW = "Keys of the scenario", "How it runs"
 
-Traffic = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False, rich_help_panel=SCENARIO),
-]
-Ticks = Annotated[int | None, typer.Option(help="Most ticks to run.", show_default=False, rich_help_panel=SCENARIO)]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
+
+def protocol_in(panel: str) -> Any:
+    """Return the option of a protocol, in a panel of a command's help."""
+    return typer.Option(
+        help="Messaging protocol.", show_default=False, autocompletion=completion.protocols, rich_help_panel=panel
+    )
+
+
+def traffic_in(panel: str) -> Any:
+    """Return the option of recorded traffic, in a panel of a command's help."""
+    return typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False, rich_help_panel=panel)
+
+
+def settings_in(panel: str | None) -> Any:
+    """Return the option of keys that are overridden, in a panel of a command's help."""
+    return typer.Option(
         "--set",
         metavar="KEY=VALUE",
         help="Override any key of the scenario; may be repeated.",
         show_default=False,
-        rich_help_panel=SCENARIO,
-    ),
-]
+        rich_help_panel=panel,
+    )
+
+
+Protocol = Annotated[str | None, protocol_in(SCENARIO)]
+Traffic = Annotated[str | None, traffic_in(SCENARIO)]
+Ticks = Annotated[int | None, typer.Option(help="Most ticks to run.", show_default=False, rich_help_panel=SCENARIO)]
+Settings = Annotated[list[str] | None, settings_in(SCENARIO)]
 Master = Annotated[
     str | None,
     typer.Option(

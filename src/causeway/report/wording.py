@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from causeway.audit.delays import MICROSECONDS
 from causeway.ledger.order import EVENTS
 from causeway.model.text import about
 from causeway.report.text import duration, time_text
@@ -137,9 +138,6 @@ def reason_in_words(reason: str) -> str:
     return _REASON_HEADINGS.get(reason, reason.replace("_", " "))
 
 
-_MICROSECONDS = "microseconds"
-
-
 def phrase(row: Row) -> str:
     """Return what a finding says of its subject, from the verb on."""
     check, reason = row["check"], row["reason"]
@@ -149,7 +147,7 @@ def phrase(row: Row) -> str:
     if row["magnitude"] == 1:
         words = words.replace(" that were ", " that was ")
     # By the blocks of one chain something can be before another in time that is the same.
-    sized = row["magnitude"] is not None and (row["magnitude"] != 0 or row["unit"] != _MICROSECONDS)
+    sized = row["magnitude"] is not None and (row["magnitude"] != 0 or row["unit"] != MICROSECONDS)
     return words.format(size=size(row)) if sized else words.replace(" {size}", "")
 
 
@@ -159,7 +157,7 @@ def size(row: Row) -> str:
     if magnitude is None:
         return ""
     said = about(magnitude) if row.get("size") is None else f"{int(row['size']):,}"
-    if unit == _MICROSECONDS:
+    if unit == MICROSECONDS:
         return duration(magnitude / 1e6)
     if unit == "messages":
         unit = "height" if row["check"] == _HEIGHTS else "message"
