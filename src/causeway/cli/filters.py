@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from causeway.cli import completion
 from causeway.model.errors import InvalidInput
-from causeway.model.text import escaped, unknown
+from causeway.model.text import escaped, in_utc, unknown
 
 if TYPE_CHECKING:
     from causeway.figures.where import Where
@@ -200,11 +200,9 @@ def filtered(*without: str, rows: bool = False) -> Callable[[Callable[..., int]]
 def time_of(option: str, text: str) -> datetime:
     """Return a time as a user writes it; without a zone it is UTC. Raises ``InvalidInput``."""
     try:
-        found = datetime.fromisoformat(text)
+        return in_utc(text)
     except ValueError:
         raise InvalidInput(f"{option} {escaped(text)}: is no time; write 2024-10-09 or 2024-10-09T14:54:48") from None
-    try:
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except OverflowError:
         raise InvalidInput(f"{option} {text}: must be within the years 1 to 9999") from None
 

@@ -17,7 +17,7 @@ from causeway.audit.parts import Part, TablePart
 from causeway.figures.outcomes import OUTCOMES, Outcomes
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
 from causeway.model.errors import InvalidInput
-from causeway.model.text import readable, shown
+from causeway.model.text import in_utc, readable, shown
 
 TEXTS = ("sender", "receiver", "message_id", "answers", "journey")
 """Columns of which a message has the first that its rows have."""
@@ -209,10 +209,9 @@ def _bound(name: str, value: Any) -> int:
         _check("index", value, name)
         return int(value)
     try:
-        time = datetime.fromisoformat(value) if isinstance(value, str) else value
-        if not isinstance(time, datetime):
+        if not isinstance(value, str | datetime):
             raise ValueError
-        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        time = in_utc(value)
     except (ValueError, OverflowError):
         raise InvalidInput(
             f"{name}: {shown(value)}: must be a time, such as 2024-10-09 or 2024-10-09T14:54:48, in the years 1 to 9999"

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Collection
+from datetime import UTC, datetime
 
 _HEAD = 16
 _TAIL = 4
@@ -52,6 +53,13 @@ def is_text(text: str) -> bool:
 def escaped(text: str) -> str:
     """Return a text on one line, with nothing in it that a terminal would act on."""
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def in_utc(time: str | datetime) -> datetime:
+    """Return a time, or what ISO 8601 has of one, in UTC; one without a zone is of it. Raises ``ValueError`` for what is
+    no time, ``OverflowError`` for one that is not within the years 1 to 9999 there."""
+    found = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def duration(seconds: float) -> str:
