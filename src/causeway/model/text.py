@@ -56,8 +56,8 @@ def escaped(text: str) -> str:
 
 
 def in_utc(time: str | datetime) -> datetime:
-    """Return a time, or what ISO 8601 has of one, in UTC; one without a zone is of it. Raises ``ValueError`` for what is
-    no time, ``OverflowError`` for one that is not within the years 1 to 9999 there."""
+    """Return a time, or what ISO 8601 has of one, in UTC; one without a zone is of it. Raises ``ValueError`` for what
+    is no time, ``OverflowError`` for one that is not within the years 1 to 9999 there."""
     found = datetime.fromisoformat(time) if isinstance(time, str) else time
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
