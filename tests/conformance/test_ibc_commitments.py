@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,111 +20,98 @@ from causeway.proofs.ibc.packets import (
     commit_packet_v1,
     commit_packet_v2,
 )
+from tests.vectors import decode_all, load_vectors
 
 TEXTS = ("source_port", "destination_port", "version", "encoding")
 
 
 @pytest.fixture(scope="module")
-def vectors(shared_folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((shared_folder / "vectors/ibc/commitments.json").read_text())
+def vectors() -> dict[str, Any]:
+    found: dict[str, Any] = load_vectors("ibc_commitments")
     return found
 
 
 def packet_v2(case: dict[str, Any]) -> PacketV2:
     payloads = [
-        Payload(value=bytes.fromhex(entry["value_hex"]), **{name: entry[name] for name in TEXTS})
+        Payload(value=bytes.fromhex(entry["value"]), **{name: entry[name] for name in TEXTS})
         for entry in case["payloads"]
     ]
-    return PacketV2(
-        case["sequence"],
-        case["source_client"],
-        case["destination_client"],
-        case["timeout_timestamp_s"],
-        tuple(payloads),
-    )
+    return PacketV2(case["sequence"], case["source"], case["destination"], case["timeout_seconds"], tuple(payloads))
 
 
 def packet_v1(case: dict[str, Any]) -> tuple[int, int, int, bytes]:
-    height = case["timeout_height"]
-    return (
-        case["timeout_timestamp_ns"],
-        height["revision_number"],
-        height["revision_height"],
-        bytes.fromhex(case["data_hex"]),
-    )
+    revision, height = case["timeout_height"]
+    return case["timeout_nanoseconds"], revision, height, bytes.fromhex(case["data"])
 
 
-def commit_one(case: dict[str, Any]) -> bytes:
-    value = case["input"]
-    match case["version"], case["kind"]:
-        case 1, "packet":
-            return commit_packet_v1(*packet_v1(value))
-        case 1, "acknowledgement":
-            return commit_acknowledgement_v1(bytes.fromhex(value["acknowledgement_hex"]))
-        case 2, "packet":
-            return commit_packet_v2(packet_v2(value))
-        case _:
-            return commit_acknowledgement_v2([bytes.fromhex(each) for each in value["app_acknowledgements_hex"]])
+def commit_packet(case: dict[str, Any]) -> bytes:
+    return commit_packet_v1(*packet_v1(case)) if case["version"] == 1 else commit_packet_v2(packet_v2(case))
 
 
-def commit_columns(case: dict[str, Any]) -> bytes:
-    """The same by the functions that take columns, with one row."""
-    value = case["input"]
-    match case["version"], case["kind"]:
-        case 1, "packet":
-            *numbers, data = packet_v1(value)
-            time, revision, height = (np.array([number], dtype=np.uint64) for number in numbers)
-            return columns.commit_packets_v1(time, revision, height, pa.array([data], pa.binary())).tobytes()
-        case 1, "acknowledgement":
-            given = pa.array([bytes.fromhex(value["acknowledgement_hex"])], pa.binary())
-            return columns.commit_acknowledgements_v1(given).tobytes()
-        case 2, "packet":
-            packet = packet_v2(value)
-            texts = {name: pa.array([getattr(payload, name) for payload in packet.payloads]) for name in TEXTS}
-            values = pa.array([payload.value for payload in packet.payloads], pa.binary())
-            return columns.commit_packets_v2(
-                pa.array([packet.destination_client]),
-                np.array([packet.timeout_timestamp], dtype=np.uint64),
-                columns.hash_payloads(value=values, **texts),
-                groups_of(np.zeros(len(values))),
-            ).tobytes()
-        case _:
-            given = pa.array([bytes.fromhex(each) for each in value["app_acknowledgements_hex"]], pa.binary())
-            return columns.commit_acknowledgements_v2(given, groups_of(np.zeros(len(given)))).tobytes()
+def commit_packet_columns(case: dict[str, Any]) -> bytes:
+    """Commit to one packet with the functions that take columns."""
+    if case["version"] == 1:
+        *numbers, data = packet_v1(case)
+        time, revision, height = (np.array([number], dtype=np.uint64) for number in numbers)
+        return columns.commit_packets_v1(time, revision, height, pa.array([data], pa.binary())).tobytes()
+    packet = packet_v2(case)
+    texts = {name: pa.array([getattr(payload, name) for payload in packet.payloads]) for name in TEXTS}
+    values = pa.array([payload.value for payload in packet.payloads], pa.binary())
+    return columns.commit_packets_v2(
+        pa.array([packet.destination_client]),
+        np.array([packet.timeout_timestamp], dtype=np.uint64),
+        columns.hash_payloads(value=values, **texts),
+        groups_of(np.zeros(len(values))),
+    ).tobytes()
+
+
+def commit_acknowledgement(case: dict[str, Any]) -> bytes:
+    given = decode_all(case["acknowledgements"])
+    return commit_acknowledgement_v1(*given) if case["version"] == 1 else commit_acknowledgement_v2(given)
+
+
+def commit_acknowledgement_columns(case: dict[str, Any]) -> bytes:
+    """Commit to the acknowledgements of one packet with the functions that take columns."""
+    given = pa.array(decode_all(case["acknowledgements"]), pa.binary())
+    if case["version"] == 1:
+        return columns.commit_acknowledgements_v1(given).tobytes()
+    return columns.commit_acknowledgements_v2(given, groups_of(np.zeros(len(given)))).tobytes()
 
 
 def test_every_commitment(vectors: dict[str, Any]) -> None:
-    assert len(vectors["commitments"]) >= 6
-    for case in vectors["commitments"]:
-        assert commit_one(case).hex() == case["commitment"], case["name"]
-        assert commit_columns(case).hex() == case["commitment"], case["name"]
+    assert len(vectors["packets"]) + len(vectors["acknowledgements"]) == 6
+    for case in vectors["packets"]:
+        assert commit_packet(case).hex() == commit_packet_columns(case).hex() == case["commitment"], case["case"]
+    for case in vectors["acknowledgements"]:
+        found = commit_acknowledgement(case).hex()
+        assert found == commit_acknowledgement_columns(case).hex() == case["commitment"], case["case"]
 
 
 def test_every_key(vectors: dict[str, Any]) -> None:
     makers = {
-        "v2_commitment": keys.packet_commitment_key_v2,
-        "v2_receipt": keys.packet_receipt_key_v2,
-        "v2_acknowledgement": keys.packet_acknowledgement_key_v2,
+        "commitment": keys.packet_commitment_key_v2,
+        "receipt": keys.packet_receipt_key_v2,
+        "acknowledgement": keys.packet_acknowledgement_key_v2,
     }
-    assert len(vectors["keys"]) >= 3
+    assert len(vectors["keys"]) == 3
     for case in vectors["keys"]:
-        client, sequence = case["input"]["client_id"], case["input"]["sequence"]
-        key = makers[case["name"]](client, sequence)
-        assert key.hex() == case["key_hex"]
+        client, sequence = case["client"], case["sequence"]
+        key = makers[case["kind"]](client, sequence)
+        assert key.hex() == case["key"]
         parsed = keys.parse_packet_key_v2(key)
         assert (parsed.client, parsed.sequence) == (client, sequence)
 
 
 def test_the_error_acknowledgement(vectors: dict[str, Any]) -> None:
-    case = next(case for case in vectors["commitments"] if case["name"] == "v2_error_acknowledgement")
-    assert case["input"]["app_acknowledgements_hex"] == [UNIVERSAL_ERROR_ACKNOWLEDGEMENT.hex()]
+    case = next(case for case in vectors["acknowledgements"] if case["case"] == "v2_error_acknowledgement")
+    assert case["acknowledgements"] == [UNIVERSAL_ERROR_ACKNOWLEDGEMENT.hex()]
 
 
 def test_the_abi_payload_is_the_transfer_of_the_json_one(vectors: dict[str, Any]) -> None:
-    packets = {case["name"]: case["input"] for case in vectors["commitments"] if case["kind"] == "packet"}
+    packets = {case["case"]: case for case in vectors["packets"]}
     (in_json,) = packets["v2_packet_json"]["payloads"]
     (in_abi,) = packets["v2_packet_abi"]["payloads"]
-    transfer = json.loads(bytes.fromhex(in_json["value_hex"]))
+    transfer = json.loads(bytes.fromhex(in_json["value"]))
     value = (
         transfer["denom"],
         transfer["sender"],
@@ -133,6 +119,6 @@ def test_the_abi_payload_is_the_transfer_of_the_json_one(vectors: dict[str, Any]
         int(transfer["amount"]),
         transfer["memo"],
     )
-    data = bytes.fromhex(in_abi["value_hex"])
+    data = bytes.fromhex(in_abi["value"])
     assert abi.encode(abi.FUNGIBLE_TOKEN_PACKET_DATA, value) == data
     assert abi.decode(abi.FUNGIBLE_TOKEN_PACKET_DATA, data) == value

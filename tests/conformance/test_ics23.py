@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +29,7 @@ from causeway.proofs.ics23.operations import apply_inner, apply_leaf, check_leaf
 from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
 from causeway.proofs.ics23.verify import calculate_root, explain, verify_membership, verify_non_membership
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ExistenceProof, InnerOp, LeafOp, ProofSpec
+from tests.vectors import load_vectors
 
 SPECS = ("iavl", "tendermint", "smt")
 TABLES = 7
@@ -39,30 +38,26 @@ LAYER_THREE_TOO_LOW = "inner, IAVL height (0) must be non-negative and greater t
 
 
 @pytest.fixture(scope="module")
-def folder(shared_folder: Path) -> Path:
-    return shared_folder / "vectors" / "ibc"
-
-
-@pytest.fixture(scope="module")
-def single(folder: Path) -> list[tuple[str, dict[str, bytes]]]:
+def single() -> list[tuple[str, dict[str, bytes]]]:
     """Return every single proof with the name of its spec."""
     return [
-        (name, {key: bytes.fromhex(value) for key, value in json.loads(path.read_text()).items()})
-        for name in SPECS
-        for path in sorted((folder / "ics23" / name).glob("*.json"))
+        (case["spec"], {field: bytes.fromhex(case[field]) for field in ("root", "key", "value", "proof")})
+        for case in load_vectors("ibc_store_proofs")["proofs"]
     ]
 
 
 @pytest.fixture(scope="module")
-def batches(folder: Path) -> list[tuple[str, bytes, bytes, dict[bytes, bytes]]]:
+def batches() -> list[tuple[str, bytes, bytes, dict[bytes, bytes]]]:
     """Return every batch: the name of its spec, its root, its proof and its items."""
-    read = []
-    for path in sorted((folder / "ics23" / "batch").glob("*.json")):
-        batch = json.loads(path.read_text())
-        items = {bytes.fromhex(item["key"]): bytes.fromhex(item["value"] or "") for item in batch["items"]}
-        name = path.name.split("_")[0]
-        read.append((name, bytes.fromhex(batch["root"]), bytes.fromhex(batch["proof"]), items))
-    return read
+    return [
+        (
+            batch["spec"],
+            bytes.fromhex(batch["root"]),
+            bytes.fromhex(batch["proof"]),
+            {bytes.fromhex(key): bytes.fromhex(value) for key, value in batch["items"]},
+        )
+        for batch in load_vectors("ibc_store_proofs")["batches"]
+    ]
 
 
 def verify(name: str, case: dict[str, bytes]) -> None:
@@ -184,13 +179,12 @@ def test_many_proofs_under_one_root_get_the_verdicts_of_single_ones(
             assert sorted(refused) == [3, 5]
 
 
-def test_a_chained_proof_leads_to_the_app_hash(folder: Path) -> None:
-    case = json.loads((folder / "chained" / "verify_membership_key_0.json").read_text())
+def test_a_chained_proof_leads_to_the_app_hash() -> None:
+    case = load_vectors("ibc_light_client")["membership"]
     # The consensus state: a time, the root as a message in a message, the next validators' hash.
-    root = bytes.fromhex(case["consensus_state_hex"]).split(b"\x12\x22\x0a\x20", 1)[1][:32]
-    message = case["membership_msg"]
-    proof, value = bytes.fromhex(message["proof"]), bytes.fromhex(message["value"])
-    path = [key.encode() for key in message["path"]]
+    root = bytes.fromhex(case["consensus_state"]).split(b"\x12\x22\x0a\x20", 1)[1][:32]
+    proof, value = bytes.fromhex(case["proof"]), bytes.fromhex(case["value"])
+    path = [key.encode() for key in case["path"]]
     specs = [IAVL_SPEC, TENDERMINT_SPEC]
     stores = verify_chained_membership(specs, root, proof, path, value)
     assert [store.operation for store in stores] == ["store", "store"] and stores[-1].result == root
@@ -215,82 +209,85 @@ def test_a_chained_proof_leads_to_the_app_hash(folder: Path) -> None:
         verify_chained_non_membership(specs, root, proof, path)
 
 
-def table(folder: Path, name: str) -> dict[str, Any]:
-    rows = json.loads((folder / "ics23" / "tables" / f"{name}.json").read_text())
-    return rows if isinstance(rows, dict) else {str(place): row for place, row in enumerate(rows)}
+@pytest.fixture(scope="module")
+def steps() -> dict[str, Any]:
+    """Return the tables of single steps. Operations, proofs and specs are the JSON of their protobuf messages."""
+    loaded: dict[str, Any] = load_vectors("ibc_proof_steps")
+    return loaded
 
 
-def octets(text: str | None) -> bytes:
-    return base64.b64decode(text or "")
+def octets(text: str) -> bytes:
+    return base64.b64decode(text)
 
 
-def test_all_tables_are_tried(folder: Path) -> None:
-    names = sorted(path.stem for path in (folder / "ics23" / "tables").glob("*.json"))
-    assert len(names) == TABLES and sum(len(table(folder, name)) for name in names) == TABLE_CASES
+def test_all_tables_are_tried(steps: dict[str, Any]) -> None:
+    tables = {name: rows for name, rows in steps.items() if name != "specs"}
+    assert len(tables) == TABLES and sum(map(len, tables.values())) == TABLE_CASES
 
 
-def test_leaf_operations(folder: Path) -> None:
-    for name, case in table(folder, "TestLeafOpData").items():
-        leaf = ParseDict(case["Op"], LeafOp())
-        if case["IsErr"]:
+def test_leaf_operations(steps: dict[str, Any]) -> None:
+    for case in steps["leaf_operations"]:
+        leaf = ParseDict(case["operation"], LeafOp())
+        if case["fails"]:
             with pytest.raises(ProofRefused, match="leaf op needs"):
-                apply_leaf(leaf, octets(case["Key"]), octets(case["Value"]))
+                apply_leaf(leaf, octets(case["key"]), octets(case["value"]))
         else:
-            assert apply_leaf(leaf, octets(case["Key"]), octets(case["Value"])) == octets(case["Expected"]), name
+            found = apply_leaf(leaf, octets(case["key"]), octets(case["value"]))
+            assert found == octets(case["result"]), case["case"]
 
 
-def test_inner_operations(folder: Path) -> None:
-    for name, case in table(folder, "TestInnerOpData").items():
-        inner = ParseDict(case["Op"], InnerOp())
-        if case["IsErr"]:
+def test_inner_operations(steps: dict[str, Any]) -> None:
+    for case in steps["inner_operations"]:
+        inner = ParseDict(case["operation"], InnerOp())
+        if case["fails"]:
             with pytest.raises(ProofRefused, match="inner op needs child value"):
-                apply_inner(inner, octets(case["Child"]))
+                apply_inner(inner, octets(case["child"]))
         else:
-            assert apply_inner(inner, octets(case["Child"])) == octets(case["Expected"]), name
+            assert apply_inner(inner, octets(case["child"])) == octets(case["result"]), case["case"]
 
 
-def test_hashes(folder: Path) -> None:
-    for name, case in table(folder, "TestDoHashData").items():
-        preimage = case.get("Preimage", case.get("PreImage"))
-        assert do_hash(case["HashOp"], preimage.encode()).hex() == case["ExpectedHash"], name
+def test_hashes(steps: dict[str, Any]) -> None:
+    for case in steps["hashes"]:
+        assert do_hash(case["operation"], case["text"].encode()).hex() == case["result"], case["case"]
 
 
-def test_roots_of_existence_proofs(folder: Path) -> None:
-    for name, case in table(folder, "TestExistenceProofData").items():
-        proof = existence_of(ParseDict(case["Proof"], ExistenceProof()))
-        if case["IsErr"]:
+def test_roots_of_existence_proofs(steps: dict[str, Any]) -> None:
+    for case in steps["existence_roots"]:
+        proof = existence_of(ParseDict(case["proof"], ExistenceProof()))
+        if case["fails"]:
             with pytest.raises(ProofRefused):
                 calculate(proof)
         else:
-            assert calculate(proof) == octets(case["Expected"]), name
+            assert calculate(proof) == octets(case["result"]), case["case"]
 
 
-def test_leaves_against_specs(folder: Path) -> None:
-    for case in table(folder, "TestCheckLeafData").values():
-        leaf, rules = ParseDict(case["Leaf"], LeafOp()), rules_of(ParseDict({"leaf_spec": case["Spec"]}, ProofSpec()))
-        if case["IsErr"]:
+def test_leaves_against_specs(steps: dict[str, Any]) -> None:
+    for case in steps["leaf_rules"]:
+        leaf, rules = ParseDict(case["leaf"], LeafOp()), rules_of(ParseDict({"leaf_spec": case["rule"]}, ProofSpec()))
+        if case["fails"]:
             with pytest.raises(ProofRefused):
                 check_leaf_against_spec(leaf, rules)
         else:
             check_leaf_against_spec(leaf, rules)
 
 
-def test_proofs_against_specs_with_the_texts_of_the_reference(folder: Path) -> None:
+def test_proofs_against_specs_with_the_texts_of_the_reference(steps: dict[str, Any]) -> None:
     texts = []
-    for name, case in table(folder, "TestCheckAgainstSpecData").items():
-        proof = existence_of(ParseDict(case["Proof"], ExistenceProof()))
+    for case in steps["existence_rules"]:
+        proof = existence_of(ParseDict(case["proof"], ExistenceProof()))
         text = ""
         try:
-            check_against_spec(proof, rules_of(ParseDict(case["Spec"], ProofSpec())))
+            check_against_spec(proof, rules_of(ParseDict(steps["specs"][case["spec"]], ProofSpec())))
         except ProofRefused as error:
             text = str(error)
-        assert text == case["Err"], name
+        assert text == case["error"], case["case"]
         texts.append(text)
     assert LAYER_THREE_TOO_LOW in texts
 
 
-def test_empty_branches(folder: Path) -> None:
-    for name, case in table(folder, "TestEmptyBranchData").items():
-        inner, rules = ParseDict(case["Op"], InnerOp()), rules_of(ParseDict(case["Spec"], ProofSpec()))
-        assert left_branches_are_empty(rules, inner) == case["IsLeft"], name
-        assert right_branches_are_empty(rules, inner) == case["IsRight"], name
+def test_empty_branches(steps: dict[str, Any]) -> None:
+    for case in steps["empty_branches"]:
+        inner = ParseDict(case["operation"], InnerOp())
+        rules = rules_of(ParseDict(steps["specs"][case["spec"]], ProofSpec()))
+        assert left_branches_are_empty(rules, inner) == case["left"], case["case"]
+        assert right_branches_are_empty(rules, inner) == case["right"], case["case"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,14 @@ from causeway.proofs.mmr.mountain_range import MountainRange
 from causeway.proofs.mmr.positions import leaf_count_to_size, size_to_leaf_count
 from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
 from causeway.proofs.mmr.range_state import RangeState
+from tests.vectors import load_vectors
 
 LEAVES = 21
 
 
 @pytest.fixture(scope="module")
-def vectors(shared_folder: Path) -> Any:
-    return json.loads((shared_folder / "vectors/substrate/mmr.json").read_text())
+def vectors() -> Any:
+    return load_vectors("mountain_range")
 
 
 def leaf(block: int) -> bytes:
@@ -42,19 +41,19 @@ def mountains() -> MountainRange:
 
 def test_nodes_by_position(vectors: Any, mountains: MountainRange) -> None:
     assert len(vectors["nodes"]) == 10
-    for position, digest in vectors["nodes"].items():
-        assert mountains.node_at(int(position)).hex() == digest
+    for position, digest in vectors["nodes"]:
+        assert mountains.node_at(position).hex() == digest
 
 
 def test_roots_by_leaf_count(vectors: Any, mountains: MountainRange) -> None:
-    roots = vectors["roots_by_leaf_count"] | vectors["roots_by_leaf_count_computed"]
+    roots = vectors["roots"] + vectors["derived_roots"]
     assert len(roots) == 7
-    for leaf_count, digest in roots.items():
-        assert mountains.root(int(leaf_count)).hex() == digest
+    for leaf_count, digest in roots:
+        assert mountains.root(leaf_count).hex() == digest
 
 
 def test_sizes(vectors: Any) -> None:
-    sizes = dict(vectors["leaf_count_to_size"])
+    sizes = dict(vectors["sizes"])
     assert len(sizes) == 17
     for leaf_count, size in sizes.items():
         assert leaf_count_to_size(leaf_count) == size
@@ -67,7 +66,7 @@ def test_sizes(vectors: Any) -> None:
 def test_proofs(vectors: Any, mountains: MountainRange) -> None:
     assert len(vectors["proofs"]) == 9
     for case in vectors["proofs"]:
-        indices, leaf_count = case["leaf_indices"], case["leaf_count"]
+        indices, leaf_count = case["indices"], case["leaves"]
         items = tuple(bytes.fromhex(item) for item in case["items"])
         proof = LeafProof(tuple(indices), leaf_count, items)
         root = bytes.fromhex(case["root"])
@@ -78,20 +77,19 @@ def test_proofs(vectors: Any, mountains: MountainRange) -> None:
 
 
 def test_proofs_of_one_leaf_in_columns(vectors: Any, mountains: MountainRange) -> None:
-    cases = [case for case in vectors["proofs"] if len(case["leaf_indices"]) == 1]
+    cases = [case for case in vectors["proofs"] if len(case["indices"]) == 1]
     assert len(cases) >= 5
     given = [
-        LeafProof(tuple(case["leaf_indices"]), case["leaf_count"], tuple(map(bytes.fromhex, case["items"])))
-        for case in cases
+        LeafProof(tuple(case["indices"]), case["leaves"], tuple(map(bytes.fromhex, case["items"]))) for case in cases
     ]
     leaves, roots = (
         np.frombuffer(b"".join(values), dtype=np.uint8).reshape(-1, 32)
         for values in (
-            [leaf(case["leaf_indices"][0] + 1) for case in cases],
+            [leaf(case["indices"][0] + 1) for case in cases],
             [bytes.fromhex(case["root"]) for case in cases],
         )
     )
-    counts = np.array([case["leaf_count"] for case in cases], dtype=np.uint64)
+    counts = np.array([case["leaves"] for case in cases], dtype=np.uint64)
     found = verify_leaf_proofs(LeafProofs.of(given), leaves, roots, counts)
     assert not found.codes.any()
     assert verify_leaf_proofs(LeafProofs.of(given), leaves ^ np.uint8(1), roots, counts).codes.all()
@@ -102,9 +100,9 @@ def test_proofs_of_one_leaf_in_columns(vectors: Any, mountains: MountainRange) -
 
 def test_roots_by_peaks_alone(vectors: Any) -> None:
     state = RangeState()
-    roots = vectors["roots_by_leaf_count"] | vectors["roots_by_leaf_count_computed"]
+    roots = dict(vectors["roots"] + vectors["derived_roots"])
     for block in range(1, LEAVES + 1):
         state = RangeState.decode(state.append(leaf(block)).encode())
-        if str(block) in roots:
-            assert state.root.hex() == roots.pop(str(block))
+        if block in roots:
+            assert state.root.hex() == roots.pop(block)
     assert not roots

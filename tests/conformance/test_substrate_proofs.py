@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,25 +13,25 @@ from causeway.proofs.substrate.many import KeyStatus, read_storage_proofs
 from causeway.proofs.substrate.node import StateVersion, decode_node, encode_node
 from causeway.proofs.substrate.proof import Status, read_storage_proof, read_value, verify_storage_proof
 from causeway.proofs.substrate.proof_columns import StorageProofs
-from tests.conformance.substrate_vectors import unhex, vectors
 from tests.property.storage_both_ways import Case as Asked
 from tests.property.storage_both_ways import require_same
+from tests.vectors import decode_all, load_vectors
 
-Case = tuple[bytes, list[bytes], list[dict[str, str]]]
+Case = tuple[bytes, list[bytes], list[dict[str, Any]]]
 
 
 @pytest.fixture
-def case(shared_folder: Path) -> Case:
-    (found,) = vectors(shared_folder, "storage_proofs.json")["cases"]
-    return bytes.fromhex(found["state_root"]), unhex(found["proof_nodes"]), found["checks"]
+def case() -> Case:
+    found = load_vectors("substrate_proofs")["storage"]
+    return bytes.fromhex(found["root"]), decode_all(found["nodes"]), found["reads"]
 
 
 def test_each_key_is_stored_absent_or_undecided(case: Case) -> None:
     root, nodes, checks = case
     reads = read_storage_proof(root, nodes, [bytes.fromhex(check["key"]) for check in checks])
     for read, check in zip(reads, checks, strict=True):
-        assert read.status is Status(check["result"])
-        assert (None if read.value is None else read.value.hex()) == check.get("value")
+        assert read.status is Status(check["status"])
+        assert (None if read.value is None else read.value.hex()) == check["value"]
     assert [step.operation for step in reads[0].steps] == ["leaf"] + 5 * ["branch"]
     assert reads[0].steps[-1].result == root
 
@@ -66,8 +66,8 @@ def test_columns_say_of_a_real_state_what_single_proofs_say(case: Case) -> None:
     keys = [bytes.fromhex(check["key"]) for check in checks]
     reads = read_storage_proofs(StorageProofs.of([root], [nodes]), keys, np.zeros(len(keys), dtype=np.int64))
     for status, value, check in zip(reads.status, reads.values().to_pylist(), checks, strict=True):
-        assert KeyStatus(status).name.lower() == check["result"]
-        assert (None if value is None else value.hex()) == check.get("value")
+        assert KeyStatus(status).name.lower() == check["status"]
+        assert (None if value is None else value.hex()) == check["value"]
     claims = ((keys[0], reads.value(0)),)
     cases = [Asked(root, tuple(nodes), claims, StateVersion.V0)]
     for place in range(len(nodes)):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from causeway.proofs.substrate.egress import attestation_topic, egress_root, queue_topic, verify_queue
 from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
 from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root
 from causeway.proofs.substrate.trie import Trie
-from tests.conformance.substrate_vectors import unhex, vectors
+from tests.vectors import decode_all, load_states, load_vectors
 
 
-def test_roots_of_ordered_lists(shared_folder: Path) -> None:
-    cases = vectors(shared_folder, "ordered_root.json")["cases"]
+def test_roots_of_ordered_lists() -> None:
+    cases = load_vectors("substrate_roots")["lists"]
     assert len(cases) == 6
     for case in cases:
-        values = [value.encode() for value in case["values_utf8"]]
+        values = [value.encode() for value in case["values"]]
         assert ordered_root(values).hex() == case["root"]
         queue = OrderedTrie()
         for value in values:
@@ -24,11 +22,11 @@ def test_roots_of_ordered_lists(shared_folder: Path) -> None:
         assert queue.root.hex() == case["root"]
 
 
-def test_of_pairs_with_one_key_the_later_value_counts(shared_folder: Path) -> None:
-    cases = vectors(shared_folder, "trie_root.json")["cases"]
+def test_of_pairs_with_one_key_the_later_value_counts() -> None:
+    cases = load_vectors("substrate_roots")["maps"]
     assert len(cases) == 6
     for case in cases:
-        keys, values = zip(*[(key.encode(), value.encode()) for key, value in case["pairs_utf8"]], strict=True)
+        keys, values = zip(*[(key.encode(), value.encode()) for key, value in case["pairs"]], strict=True)
         assert Trie.build(keys, values, StateVersion.V0).root.hex() == case["root"]
         one_by_one = Trie(StateVersion.V0)
         for key, value in zip(keys, values, strict=True):
@@ -36,41 +34,39 @@ def test_of_pairs_with_one_key_the_later_value_counts(shared_folder: Path) -> No
         assert one_by_one.root.hex() == case["root"]
 
 
-def test_roots_of_states_in_both_layouts(shared_folder: Path) -> None:
-    runs = vectors(shared_folder, "state_trie_roots.json")["runs"]
-    assert sum(run["entries"] for run in runs) == 10_110
-    for run in runs:
-        pairs = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in run["pairs_hex"]]
+def test_roots_of_states_in_both_layouts() -> None:
+    states = load_states()
+    assert (len(states), sum(len(state.pairs) for state in states)) == (6, 10_110)
+    for state in states:
         for version in StateVersion:
-            built = Trie.build([key for key, _ in pairs], [value for _, value in pairs], version)
-            assert built.root.hex() == run[f"root_v{version}"], run["name"]
+            built = Trie.build([key for key, _ in state.pairs], [value for _, value in state.pairs], version)
+            assert built.root == state.roots[version], state.case
             one_by_one = Trie(version)
-            for key, value in pairs:
+            for key, value in state.pairs:
                 one_by_one.insert(key, value)
-            assert one_by_one.root.hex() == run[f"root_v{version}"], run["name"]
+            assert one_by_one.root == state.roots[version], state.case
 
 
-def test_egress_queues_and_topics(shared_folder: Path) -> None:
-    content = vectors(shared_folder, "icmp_egress_roots.json")
-    assert EMPTY_ROOT.hex() == egress_root([]).hex() == content["empty_root"]
-    for case in content["cases"]:
-        messages = unhex(case["messages_hex"])
-        assert egress_root(messages).hex() == case["root_v0"], case["name"]
-        assert egress_root(messages, StateVersion.V1).hex() == case["root_v1"], case["name"]
-        assert verify_queue(bytes.fromhex(case["root_v0"]), messages)
-        assert queue_topic(bytes.fromhex(case["root_v0"])).hex() == case["queue_topic"], case["name"]
-    kinds = {"queue": ("root", queue_topic), "attestation": ("relay_parent", attestation_topic)}
-    for topic in content["topics"]:
-        field, function = kinds[topic["kind"]]
-        assert function(bytes.fromhex(topic[field])).hex() == topic["topic"]
+def test_egress_queues_and_topics() -> None:
+    vectors = load_vectors("substrate_roots")
+    assert EMPTY_ROOT.hex() == egress_root([]).hex() == vectors["empty_root"]
+    for case in vectors["egress_queues"]:
+        messages, (root_v0, root_v1) = decode_all(case["messages"]), case["roots"]
+        assert egress_root(messages).hex() == root_v0, case["case"]
+        assert egress_root(messages, StateVersion.V1).hex() == root_v1, case["case"]
+        assert verify_queue(bytes.fromhex(root_v0), messages)
+        assert queue_topic(bytes.fromhex(root_v0)).hex() == case["topic"], case["case"]
+    functions = {"queue": queue_topic, "attestation": attestation_topic}
+    for topic in vectors["topics"]:
+        assert functions[topic["kind"]](bytes.fromhex(topic["hash"])).hex() == topic["topic"]
 
 
-def test_heads_of_message_queue_chains(shared_folder: Path) -> None:
-    cases = vectors(shared_folder, "hrmp_mqc.json")["cases"]
+def test_heads_of_message_queue_chains() -> None:
+    cases = load_vectors("substrate_roots")["message_queues"]
     assert len(cases) == 3
     for case in cases:
-        messages = [QueuedMessage(item["sent_at"], bytes.fromhex(item["data_hex"])) for item in case["messages"]]
-        previous = bytes.fromhex(case["previous_head"])
-        assert heads(messages, previous)[-1].hex() == case["head"], case["name"]
+        messages = [QueuedMessage(sent_at, bytes.fromhex(data)) for sent_at, data in case["messages"]]
+        previous = bytes.fromhex(case["previous"])
+        assert heads(messages, previous)[-1].hex() == case["head"], case["case"]
         steps = verify_message_queue_chain(previous, messages, bytes.fromhex(case["head"]))
         assert [step.result for step in steps] == heads(messages, previous)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,8 +27,8 @@ from causeway.proofs.xdm.messages import (
     Message,
     ProtocolResponse,
 )
-from tests.conformance.substrate_vectors import unhex, vectors
 from tests.property import scale_values
+from tests.vectors import decode_all, load_vectors
 
 NAMES = (
     "from_consensus_relay_message_channel_open",
@@ -42,10 +41,8 @@ ROOT_BYTES = 32
 
 
 @pytest.fixture
-def cases(shared_folder: Path) -> dict[str, Any]:
-    content = vectors(shared_folder, "xdm_fixtures.json")
-    lists = [value for value in content.values() if isinstance(value, list)]
-    return {case["name"]: case for cases in lists for case in cases if isinstance(case, dict)}
+def cases() -> dict[str, Any]:
+    return {case["case"]: case for case in load_vectors("substrate_proofs")["envelopes"]}
 
 
 @pytest.fixture(params=NAMES)
@@ -53,63 +50,55 @@ def case(request: pytest.FixtureRequest, cases: dict[str, Any]) -> Any:
     return cases[request.param]
 
 
-def chain(plain: Any) -> ChainId:
-    return ChainId(None if plain == "consensus" else plain["domain"])
-
-
 def opened(case: Any, envelope: CrossDomainMessage | None = None, root: bytes | None = None) -> Message:
     """Follow the proofs of a fixture, or of what has become of it."""
-    fixture = bytes.fromhex(case["fixture_hex"])
     message, _ = open_envelope(
-        fixture[:ROOT_BYTES] if root is None else root,
-        CrossDomainMessage.decode(fixture[ROOT_BYTES:]) if envelope is None else envelope,
-        response=case["decoded"]["storage_item"] == "InboxResponses",
+        bytes.fromhex(case["state_root"]) if root is None else root,
+        CrossDomainMessage.decode(bytes.fromhex(case["envelope"])) if envelope is None else envelope,
+        response=case["item"] == "InboxResponses",
         # The one that carries a proof of the kind Consensus with a domain as its source.
-        strict_envelope=case["name"] != "between_domains_relay_message",
+        strict_envelope=case["case"] != "between_domains_relay_message",
     )
     return message
 
 
 def test_every_byte_is_decoded(case: Any) -> None:
-    data = bytes.fromhex(case["fixture_hex"])[ROOT_BYTES:]
-    envelope, expected = CrossDomainMessage.decode(data), case["decoded"]
+    data = bytes.fromhex(case["envelope"])
+    envelope = CrossDomainMessage.decode(data)
     assert envelope.encode() == data
-    assert envelope.src_chain_id == chain(expected["src_chain"])
-    assert envelope.dst_chain_id == chain(expected["dst_chain"])
-    assert (envelope.channel_id, envelope.nonce) == (expected["channel_id"], expected["nonce"])
-    assert envelope.proof.kind == expected["proof_kind"]
-    assert list(envelope.proof.message_proof) == unhex(expected["message_proof_nodes"])
-    domain_nodes = expected["domain_proof_nodes"]
-    assert envelope.proof.domain_proof == (None if domain_nodes is None else tuple(unhex(domain_nodes)))
-    assert envelope.weight_tag.kind == expected["weight_tag"]
-    mmr, expected_mmr = envelope.proof.consensus_chain_mmr_proof, expected["consensus_chain_mmr_proof"]
-    assert mmr.consensus_block_number == expected_mmr["block_number"]
-    assert mmr.consensus_block_hash.hex() == expected_mmr["block_hash"]
+    assert (envelope.src_chain_id, envelope.dst_chain_id) == (ChainId(case["source"]), ChainId(case["destination"]))
+    assert (envelope.channel_id, envelope.nonce) == (case["channel"], case["nonce"])
+    assert envelope.proof.kind == case["proof_kind"]
+    assert list(envelope.proof.message_proof) == decode_all(case["message_nodes"])
+    nodes = case["domain_nodes"]
+    assert envelope.proof.domain_proof == (None if nodes is None else tuple(decode_all(nodes)))
+    assert envelope.weight_tag.kind == case["weight_tag"]
+    mmr = envelope.proof.consensus_chain_mmr_proof
+    assert [mmr.consensus_block_number, mmr.consensus_block_hash.hex()] == case["block"]
     assert (mmr.leaf_indices, mmr.leaf_count, mmr.items) == ((), 0, ())
 
 
 def test_the_proofs_lead_to_the_message(case: Any) -> None:
-    expected = case["decoded"]
     message = opened(case)
-    assert message.encode().hex() == expected["message_hex"]
-    assert Message.decode(bytes.fromhex(expected["message_hex"])) == message
-    key = message_storage_key(expected["storage_item"], message.dst_chain_id, message.channel_id, message.nonce)
-    assert key.hex() == expected["message_storage_key"]
-    plain = expected["message"]
-    assert message.version == plain["version"]
-    assert message.last_delivered_message_response_nonce == plain["last_delivered_message_response_nonce"]
-    if plain["payload"] == "Protocol/Response":
-        assert message.payload == ProtocolResponse(None)
-    elif plain["request"] == "ChannelClose":
-        assert message.payload == ChannelClose()
-    else:
-        assert message.payload == ChannelOpen(plain["request"]["max_outgoing_messages"])
+    assert message.encode().hex() == case["message"]
+    assert Message.decode(bytes.fromhex(case["message"])) == message
+    key = message_storage_key(case["item"], message.dst_chain_id, message.channel_id, message.nonce)
+    assert key.hex() == case["message_key"]
+    assert message.version == case["version"]
+    assert message.last_delivered_message_response_nonce == case["last_delivered"]
+    match case["payload"]:
+        case {"open": limit}:
+            assert message.payload == ChannelOpen(limit)
+        case {"close": True}:
+            assert message.payload == ChannelClose()
+        case payload:
+            assert payload == {"response": "ok"} and message.payload == ProtocolResponse(None)
 
 
 def test_columns_hold_what_is_read_one_by_one(cases: dict[str, Any]) -> None:
-    fixtures = [bytes.fromhex(case["fixture_hex"])[ROOT_BYTES:] for case in cases.values()]
-    messages = [bytes.fromhex(case["decoded"]["message_hex"]) for case in cases.values()]
-    nodes = [unhex(case["decoded"]["domain_proof_nodes"] or []) for case in cases.values()]
+    fixtures = [bytes.fromhex(case["envelope"]) for case in cases.values()]
+    messages = [bytes.fromhex(case["message"]) for case in cases.values()]
+    nodes = [decode_all(case["domain_nodes"] or []) for case in cases.values()]
     receipts = [max(proof, key=len) for proof in nodes if proof]
     for columns, encodings, rows in (
         (ENVELOPES, fixtures, [scale_values.of_envelope(CrossDomainMessage.decode(data)) for data in fixtures]),
@@ -123,22 +112,20 @@ def test_columns_hold_what_is_read_one_by_one(cases: dict[str, Any]) -> None:
 
 def test_a_domains_root_comes_from_its_receipt(cases: dict[str, Any]) -> None:
     for case in cases.values():
-        expected = case["decoded"]
-        if expected["proof_kind"] != "Domain":
-            assert expected["message_root"] == expected["state_root"]
+        if case["proof_kind"] != "Domain":
+            assert case["message_root"] == case["state_root"]
             continue
-        assert receipt_storage_key(expected["src_chain"]["domain"]).hex() == expected["receipt_storage_key"]
-        receipt_value = max(unhex(expected["domain_proof_nodes"]), key=len)
+        assert receipt_storage_key(case["source"]).hex() == case["receipt_key"]
+        receipt_value = max(decode_all(case["domain_nodes"]), key=len)
         receipt = ExecutionReceipt.decode(receipt_value)
-        assert receipt.final_state_root.hex() == expected["message_root"]
+        assert receipt.final_state_root.hex() == case["message_root"]
         assert receipt.encode() == receipt_value
 
 
 def test_storage_proofs_of_all_envelopes_are_read_together(cases: dict[str, Any]) -> None:
     """Two calls for any number of envelopes: roots of domains out of receipts, then messages under all roots."""
-    fixtures = [bytes.fromhex(cases[name]["fixture_hex"]) for name in NAMES]
-    roots = [fixture[:ROOT_BYTES] for fixture in fixtures]
-    envelopes = [CrossDomainMessage.decode(fixture[ROOT_BYTES:]) for fixture in fixtures]
+    roots = [bytes.fromhex(cases[name]["state_root"]) for name in NAMES]
+    envelopes = [CrossDomainMessage.decode(bytes.fromhex(cases[name]["envelope"])) for name in NAMES]
     domains = [row for row, envelope in enumerate(envelopes) if envelope.proof.domain_proof is not None]
     receipts = read_values(
         StorageProofs.of([roots[row] for row in domains], [envelopes[row].proof.domain_proof or () for row in domains]),
@@ -149,13 +136,13 @@ def test_storage_proofs_of_all_envelopes_are_read_together(cases: dict[str, Any]
     for row, receipt in zip(domains, receipts.reads.values().to_pylist(), strict=True):
         roots[row] = ExecutionReceipt.decode(receipt).final_state_root
     keys = [
-        message_storage_key(cases[name]["decoded"]["storage_item"], sent.dst_chain_id, sent.channel_id, sent.nonce)
+        message_storage_key(cases[name]["item"], sent.dst_chain_id, sent.channel_id, sent.nonce)
         for name, sent in zip(NAMES, envelopes, strict=True)
     ]
     nodes = [list(envelope.proof.message_proof) for envelope in envelopes]
     messages = read_values(StorageProofs.of(roots, nodes), keys)
     assert not messages.codes.any()
-    expected = [cases[name]["decoded"]["message_hex"] for name in NAMES]
+    expected = [cases[name]["message"] for name in NAMES]
     assert [value.hex() for value in messages.reads.values().to_pylist()] == expected
     # A node of another envelope, none, and another envelope's root: each is refused by itself.
     nodes[1].append(nodes[0][0] if nodes[0][0] not in nodes[1] else b"other")
@@ -172,7 +159,7 @@ def test_storage_proofs_of_all_envelopes_are_read_together(cases: dict[str, Any]
 
 
 def test_the_envelope_must_be_what_the_proof_holds(case: Any) -> None:
-    envelope = CrossDomainMessage.decode(bytes.fromhex(case["fixture_hex"])[ROOT_BYTES:])
+    envelope = CrossDomainMessage.decode(bytes.fromhex(case["envelope"]))
     for change in (
         {"src_chain_id": ChainId(3)},
         {"dst_chain_id": ChainId(3)},
@@ -185,23 +172,20 @@ def test_the_envelope_must_be_what_the_proof_holds(case: Any) -> None:
 
 def test_a_domain_with_a_proof_of_the_kind_consensus_is_refused(cases: dict[str, Any]) -> None:
     case = cases["between_domains_relay_message"]
-    fixture = bytes.fromhex(case["fixture_hex"])
-    envelope = CrossDomainMessage.decode(fixture[ROOT_BYTES:])
+    envelope = CrossDomainMessage.decode(bytes.fromhex(case["envelope"]))
     with pytest.raises(BadProof):
-        open_envelope(fixture[:ROOT_BYTES], envelope, response=False)
+        open_envelope(bytes.fromhex(case["state_root"]), envelope, response=False)
 
 
 def test_a_request_is_no_response(case: Any) -> None:
-    other = dict(case, decoded=dict(case["decoded"]))
     items = {"Outbox": "InboxResponses", "InboxResponses": "Outbox"}
-    other["decoded"]["storage_item"] = items[case["decoded"]["storage_item"]]
     with pytest.raises(ProofError):
-        opened(other)
+        opened({**case, "item": items[case["item"]]})
 
 
 def test_no_flipped_bit_goes_unnoticed(case: Any) -> None:
     """Only what no proof covers may change: the placeholder of the mountain range, and the weight tag."""
-    fixture = bytes.fromhex(case["fixture_hex"])
+    fixture = bytes.fromhex(case["state_root"] + case["envelope"])
     good = CrossDomainMessage.decode(fixture[ROOT_BYTES:])
     for bit in range(0, 8 * len(fixture), 11):
         changed = bytearray(fixture)
@@ -218,13 +202,13 @@ def test_no_flipped_bit_goes_unnoticed(case: Any) -> None:
 
 
 def test_no_byte_more_or_less_goes_unnoticed(case: Any) -> None:
-    data = bytes.fromhex(case["fixture_hex"])[ROOT_BYTES:]
+    data = bytes.fromhex(case["envelope"])
     for end in range(0, len(data), 7):
         with pytest.raises(FailedToDecode):
             CrossDomainMessage.decode(data[:end])
     with pytest.raises(FailedToDecode):
         CrossDomainMessage.decode(data + b"\x00")
-    message = bytes.fromhex(case["decoded"]["message_hex"])
+    message = bytes.fromhex(case["message"])
     for end in range(len(message)):
         with pytest.raises(FailedToDecode):
             Message.decode(message[:end])
@@ -233,7 +217,7 @@ def test_no_byte_more_or_less_goes_unnoticed(case: Any) -> None:
 
 
 def test_an_envelopes_nodes_are_a_set_and_all_are_needed(case: Any) -> None:
-    envelope = CrossDomainMessage.decode(bytes.fromhex(case["fixture_hex"])[ROOT_BYTES:])
+    envelope = CrossDomainMessage.decode(bytes.fromhex(case["envelope"]))
     nodes = envelope.proof.message_proof
 
     def with_nodes(*given: bytes) -> CrossDomainMessage:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +30,7 @@ from causeway.proofs.tendermint.trust import (
     valid,
 )
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
+from tests.vectors import load_vectors
 
 
 @dataclass
@@ -64,15 +63,14 @@ class RealUpdate:
 
 
 @pytest.fixture(scope="module")
-def real(shared_folder: Path) -> RealUpdate:
-    vector = json.loads((shared_folder / "vectors/ibc/chained/update_client_happy_path.json").read_text())
-    message = vector["update_client_message"]
+def real() -> RealUpdate:
+    vector = load_vectors("ibc_light_client")["update"]
     return RealUpdate(
-        bytes.fromhex(vector["client_state_hex"]),
-        bytes.fromhex(vector["consensus_state_hex"]),
-        bytes.fromhex(message["client_message_hex"]),
-        message["new_height"],
-        message["trusted_height"],
+        bytes.fromhex(vector["client_state"]),
+        bytes.fromhex(vector["consensus_state"]),
+        bytes.fromhex(vector["header"]),
+        vector["height"],
+        vector["trusted_height"],
     )
 
 
@@ -173,12 +171,12 @@ def test_a_moment_before_it_is_too_late_or_after_it_is_too_early_the_update_is_a
     real.client.update(real.update, real.update.signed_header.header.time - real.client_state.max_clock_drift + 1)
 
 
-@pytest.mark.parametrize("name", ["valid_signed_header.json", "expired_signed_header.json"])
-def test_unsigned_headers_are_hashed_and_refused(shared_folder: Path, name: str) -> None:
-    folder = shared_folder / "vectors/ibc"
-    sources = json.loads((folder / "sources.json").read_text())["files"]
-    expected = next(source["header_hash"] for source in sources if source["file"] == f"headers/{name}")
-    signed = signed_header_from_json(json.loads((folder / "headers" / name).read_text()))
-    assert signed.header.hash.hex() == expected
+@pytest.mark.parametrize("name", ["valid", "expired"])
+def test_unsigned_headers_are_hashed_and_refused(name: str) -> None:
+    vectors = load_vectors("ibc_light_client")
+    case = next(case for case in vectors["unsigned_headers"] if case["case"] == name)
+    header = {**vectors["unsigned_header"], "time": case["time"]}
+    signed = signed_header_from_json({"header": header, "commit": vectors["foreign_commit"]})
+    assert signed.header.hash.hex() == case["hash"]
     with pytest.raises(InvalidHeader, match="commit signs"):
         check_commit_is_of_header(signed)

@@ -13,6 +13,7 @@ import pytest
 
 from causeway.cli import main
 from causeway.proofs.hashing import keccak256
+from tests.vectors import load_vectors
 
 Run = Callable[..., tuple[int, dict[str, Any]]]
 
@@ -42,132 +43,116 @@ def verify(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
     logging.disable(logging.NOTSET)
 
 
-def read(shared_folder: Path, name: str) -> Any:
-    return json.loads((shared_folder / "vectors" / name).read_text())
-
-
-def test_certificates(verify: Run, shared_folder: Path) -> None:
-    cases = read(shared_folder, "ic/certificates.json")["certificates"]
-    assert len(cases) == 10
+def test_certificates(verify: Run) -> None:
+    vectors = load_vectors("ic_certificates")
+    assert len(vectors["certificates"]) == 10
     checks = 0
-    for case in cases:
-        trust = "ic-mainnet" if case["root_key"] == "mainnet" else bytes.fromhex(case["root_key_der_hex"])
-        certificate = bytes.fromhex(case["certificate_hex"])
+    for case in vectors["certificates"]:
+        key = bytes.fromhex(vectors["root_keys"][case["root_key"]])
+        trust = "ic-mainnet" if case["root_key"] == "mainnet" else key
+        certificate = bytes.fromhex(case["certificate"])
         given = ("--kind", "ic_certificate", "--trust", trust, "--claim")
-        code, verdict = verify(certificate, *given, f"time={case['time_ns']}")
+        code, verdict = verify(certificate, *given, f"time={case['time']}")
         assert code == 0, case["name"]
-        assert verdict["steps"][0]["result"] == case["tree_root_digest"]
-        for check in case.get("canister_checks", []):
-            code, verdict = verify(certificate, *given, f"canister_id={check['canister_id']}")
+        assert verdict["steps"][0]["result"] == case["root"]
+        for check in case["canisters"]:
+            code, verdict = verify(certificate, *given, f"canister_id={check['canister']}")
             checks += 1
-            assert code == (0 if check["accept"] else 1), case["name"]
-            assert check["accept"] or verdict["error"]["name"] in ("CanisterOutOfRange", "CanisterRangesNotProven")
+            assert code == (0 if check["in_range"] else 1), case["name"]
+            assert check["in_range"] or verdict["error"]["name"] in ("CanisterOutOfRange", "CanisterRangesNotProven")
     assert checks == 9
 
 
-def test_a_certified_value(verify: Run, shared_folder: Path) -> None:
-    case = read(shared_folder, "ic/certificates.json")["certificates"][0]
-    (lookup,) = case["lookups"]
-    path = ["canister", "principal:" + lookup["path"][1].split()[0], "certified_data"]
+def test_a_certified_value(verify: Run) -> None:
+    vectors = load_vectors("ic_certificates")
+    case = vectors["certificates"][0]
+    (lookup,), (canister,) = case["lookups"], case["canisters"]
     document = {
         "kind": "ic_certificate",
-        "trust": {"kind": "ic_public_key", "key": case["root_key_der_hex"]},
-        "subnet_id": case["subnet_id"],
-        "paths": [{"path": path, "value": lookup["value_hex"]}],
-        "proof": case["certificate_hex"],
+        "trust": {"kind": "ic_public_key", "key": vectors["root_keys"][case["root_key"]]},
+        "subnet_id": case["delegation"]["subnet"],
+        "paths": [
+            {"path": ["canister", f"principal:{canister['canister']}", lookup["label"]], "value": lookup["value"]}
+        ],
+        "proof": case["certificate"],
     }
     assert verify(document)[0] == 0
-    document["paths"][0]["value"] = "00" + lookup["value_hex"][2:]
+    document["paths"][0]["value"] = "00" + lookup["value"][2:]
     code, verdict = verify(document)
     assert (code, verdict["error"]["name"]) == (1, "ClaimMismatch")
 
 
-def test_ics23_files_as_they_are_published(verify: Run, shared_folder: Path) -> None:
-    folder = shared_folder / "vectors" / "ibc" / "ics23"
-    single = 0
-    for spec in ("iavl", "tendermint", "smt"):
-        for path in sorted((folder / spec).glob("*.json")):
-            single += 1
-            code, verdict = verify(path, "--kind", "ics23", "--spec", spec)
-            assert code == 0 and verdict["steps"][-1]["result"] == json.loads(path.read_text())["root"]
-            assert verify(path, "--kind", "ics23", "--spec", spec, "--trust", "00" * 32)[0] == 1
-            assert verify(path, "--kind", "ics23", "--spec", spec, "--claim", "value=text:another")[0] == 1
-    assert single == 10
-    batches = sorted((folder / "batch").glob("*.json"))
-    assert len(batches) == 3
-    for path in batches:
-        code, verdict = verify(path, "--kind", "ics23_batch", "--spec", path.name.split("_")[0])
+def test_ics23_files_in_the_published_form(verify: Run) -> None:
+    vectors = load_vectors("ibc_store_proofs")
+    assert len(vectors["proofs"]) == 10
+    for case in vectors["proofs"]:
+        document, spec = {name: case[name] for name in ("key", "proof", "root", "value")}, case["spec"]
+        code, verdict = verify(document, "--kind", "ics23", "--spec", spec)
+        assert code == 0 and verdict["steps"][-1]["result"] == case["root"]
+        assert verify(document, "--kind", "ics23", "--spec", spec, "--trust", "00" * 32)[0] == 1
+        assert verify(document, "--kind", "ics23", "--spec", spec, "--claim", "value=text:another")[0] == 1
+    assert len(vectors["batches"]) == 3
+    for batch in vectors["batches"]:
+        items = [{"key": key, "value": value} for key, value in batch["items"]]
+        document = {"items": items, "proof": batch["proof"], "root": batch["root"]}
+        code, verdict = verify(document, "--kind", "ics23_batch", "--spec", batch["spec"])
         assert code == 0 and {step["track"] for step in verdict["steps"]} >= set(range(20))
 
 
-def test_a_path_of_a_real_chain_under_its_trusted_header(verify: Run, shared_folder: Path) -> None:
-    case = read(shared_folder, "ibc/chained/verify_membership_key_0.json")
-    message = case["membership_msg"]
-    trust = {
-        "kind": "tendermint_trust",
-        "height": message["height"],
-        "client_state": case["client_state_hex"],
-        "consensus_state": case["consensus_state_hex"],
-    }
-    document = {
-        "kind": "ics23_chained",
-        "path": message["path"],
-        "value": message["value"],
-        "proof": message["proof"],
-    }
+def test_a_path_of_a_real_chain_under_its_trusted_header(verify: Run) -> None:
+    case = load_vectors("ibc_light_client")["membership"]
+    trust = {"kind": "tendermint_trust", **{name: case[name] for name in ("height", "client_state", "consensus_state")}}
+    document = {"kind": "ics23_chained", **{name: case[name] for name in ("path", "value", "proof")}}
     assert verify(document, "--trust", trust)[0] == 0
-    proof = "base64:" + base64.b64encode(bytes.fromhex(message["proof"])).decode()
+    proof = "base64:" + base64.b64encode(bytes.fromhex(case["proof"])).decode()
     assert verify({**document, "proof": proof}, "--trust", trust)[0] == 0
     assert verify({**document, "value": "00"}, "--trust", trust)[1]["error"]["name"] == "ValueMismatch"
 
 
-def test_the_update_of_a_real_chain(verify: Run, shared_folder: Path) -> None:
-    case = read(shared_folder, "ibc/chained/update_client_happy_path.json")
-    message = case["update_client_message"]
+def test_the_update_of_a_real_chain(verify: Run) -> None:
+    case = load_vectors("ibc_light_client")["update"]
     trust = {
         "kind": "tendermint_trust",
-        "height": message["trusted_height"],
-        "client_state": case["client_state_hex"],
-        "consensus_state": case["consensus_state_hex"],
+        "height": case["trusted_height"],
+        "client_state": case["client_state"],
+        "consensus_state": case["consensus_state"],
     }
-    header = bytes.fromhex(message["client_message_hex"])
-    given = ("--kind", "tendermint_update", "--claim", f"height={message['new_height']}", "--trust", trust)
-    now = case["metadata"]["generated_at"]
-    assert verify(header, *given, "--claim", f"now={now}")[0] == 0
+    header = bytes.fromhex(case["header"])
+    given = ("--kind", "tendermint_update", "--claim", f"height={case['height']}", "--trust", trust)
+    assert verify(header, *given, "--claim", f"now={case['time']}")[0] == 0
     code, verdict = verify(header, *given, "--claim", "now=2035-01-01T00:00:00Z")
     assert (code, verdict["error"]["name"]) == (1, "ClientExpired")
 
 
-def test_a_storage_proof_of_a_genesis_state(verify: Run, shared_folder: Path) -> None:
-    (case,) = read(shared_folder, "substrate/storage_proofs.json")["cases"]
-    value, absent, incomplete = case["checks"]
+def test_a_storage_proof_of_a_genesis_state(verify: Run) -> None:
+    case = load_vectors("substrate_proofs")["storage"]
+    value, absent, incomplete = case["reads"]
     document = {
         "kind": "substrate_storage",
-        "root": case["state_root"],
-        "entries": [{"key": value["key"], "value": value["value"]}, {"key": absent["key"], "value": None}],
-        "proof": case["proof_nodes"],
+        "root": case["root"],
+        "entries": [{"key": read["key"], "value": read["value"]} for read in (value, absent)],
+        "proof": case["nodes"],
     }
     code, verdict = verify(document)
-    assert code == 0 and verdict["steps"][-1]["result"] == case["state_root"]
+    assert code == 0 and verdict["steps"][-1]["result"] == case["root"]
     document["entries"].append({"key": incomplete["key"], "value": None})
     code, verdict = verify(document)
     assert (code, verdict["error"]["name"]) == (1, "InvalidProof")
 
 
-def test_queues(verify: Run, shared_folder: Path) -> None:
-    chains = read(shared_folder, "substrate/hrmp_mqc.json")["cases"]
-    assert len(chains) == 3
-    for case in chains:
-        messages = [{"sent_at": message["sent_at"], "data": message["data_hex"]} for message in case["messages"]]
-        document = {"kind": "hrmp_queue", "previous": case["previous_head"], "messages": messages}
+def test_queues(verify: Run) -> None:
+    vectors = load_vectors("substrate_roots")
+    assert len(vectors["message_queues"]) == 3
+    for case in vectors["message_queues"]:
+        messages = [{"sent_at": sent_at, "data": data} for sent_at, data in case["messages"]]
+        document = {"kind": "hrmp_queue", "previous": case["previous"], "messages": messages}
         assert verify(document, "--trust", case["head"])[0] == 0
         assert verify({**document, "messages": messages[:-1]}, "--trust", case["head"])[0] == 1
-    queues = read(shared_folder, "substrate/icmp_egress_roots.json")["cases"]
-    assert len(queues) == 4
-    for case in queues:
-        for version in (0, 1):
-            document = {"kind": "substrate_ordered_root", "values": case["messages_hex"], "state_version": version}
-            assert verify(document, "--trust", case[f"root_v{version}"])[0] == 0
+    assert len(vectors["egress_queues"]) == 4
+    for case in vectors["egress_queues"]:
+        for version, root in enumerate(case["roots"]):
+            document = {"kind": "substrate_ordered_root", "values": case["messages"], "state_version": version}
+            assert verify(document, "--trust", root)[0] == 0
 
 
 def leaf(block: int) -> bytes:
@@ -175,15 +160,15 @@ def leaf(block: int) -> bytes:
     return b"\x01" + header + b"\x01" + keccak256(block.to_bytes(8, "little") + b"\x00")
 
 
-def test_mountain_ranges(verify: Run, shared_folder: Path) -> None:
-    vectors = read(shared_folder, "substrate/mmr.json")
+def test_mountain_ranges(verify: Run) -> None:
+    vectors = load_vectors("mountain_range")
     assert len(vectors["proofs"]) == 9
     for case in vectors["proofs"]:
-        proof = {name: case[name] for name in ("leaf_indices", "leaf_count", "items")}
-        leaves = [{"data": leaf(index + 1).hex()} for index in case["leaf_indices"]]
-        trust = {"kind": "root", "root": case["root"], "leaf_count": case["leaf_count"]}
+        proof = {"leaf_indices": case["indices"], "leaf_count": case["leaves"], "items": case["items"]}
+        leaves = [{"data": leaf(index + 1).hex()} for index in case["indices"]]
+        trust = {"kind": "root", "root": case["root"], "leaf_count": case["leaves"]}
         assert verify({"kind": "mmr_leaf", "leaves": leaves, "proof": proof}, "--trust", trust)[0] == 0
         assert verify({"kind": "mmr_leaf", "leaves": leaves, "proof": proof}, "--trust", "00" * 32)[0] == 1
-    for count, root in vectors["roots_by_leaf_count"].items():
-        leaves = [{"data": leaf(block).hex()} for block in range(1, int(count) + 1)]
+    for count, root in vectors["roots"]:
+        leaves = [{"data": leaf(block).hex()} for block in range(1, count + 1)]
         assert verify({"kind": "mmr", "leaves": leaves}, "--trust", root)[0] == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,24 +20,23 @@ from causeway.proofs.substrate.proof_columns import StorageProofs
 from causeway.proofs.xdm.columns import ENVELOPES, LEAVES, RECEIPTS
 from causeway.proofs.xdm.confirmation import verify_consensus_leaf, verify_cross_domain_message
 from causeway.proofs.xdm.envelope import CrossDomainMessage, MmrLeaf, message_storage_key, receipt_storage_key
-from tests.conformance.substrate_vectors import vectors
+from tests.vectors import load_vectors
 
 ROOT_BYTES = 32
 BLOCKS = 11
 
 
 @pytest.fixture
-def cases(shared_folder: Path) -> list[dict[str, Any]]:
-    content = vectors(shared_folder, "xdm_fixtures.json")
-    found = [case for cases in content.values() if isinstance(cases, list) for case in cases if "fixture_hex" in case]
+def cases() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = load_vectors("substrate_proofs")["envelopes"]
     assert len(found) == 5
     return found
 
 
 def confirmed(case: dict[str, Any], index: int) -> tuple[bytes, CrossDomainMessage]:
     """Return the root of a range in which leaf ``index`` holds the fixture's state root, and the envelope under it."""
-    data = bytes.fromhex(case["fixture_hex"])
-    state_root, envelope = data[:ROOT_BYTES], CrossDomainMessage.decode(data[ROOT_BYTES:])
+    state_root = bytes.fromhex(case["state_root"])
+    envelope = CrossDomainMessage.decode(bytes.fromhex(case["envelope"]))
     mountains = MountainRange()
     for block in range(BLOCKS):
         root = state_root if block == index else bytes([block]) * 32
@@ -60,8 +58,8 @@ def confirmed(case: dict[str, Any], index: int) -> tuple[bytes, CrossDomainMessa
 
 def options(case: dict[str, Any]) -> dict[str, bool]:
     return {
-        "response": case["decoded"]["storage_item"] == "InboxResponses",
-        "strict_envelope": case["name"] != "between_domains_relay_message",
+        "response": case["item"] == "InboxResponses",
+        "strict_envelope": case["case"] != "between_domains_relay_message",
     }
 
 
@@ -71,7 +69,7 @@ def test_from_the_mountain_range_to_the_message(cases: list[dict[str, Any]], ind
         root, envelope = confirmed(case, index)
         again = CrossDomainMessage.decode(envelope.encode())
         message, steps = verify_cross_domain_message(root, again, leaf_count=BLOCKS, **options(case))
-        assert message.encode().hex() == case["decoded"]["message_hex"]
+        assert message.encode().hex() == case["message"]
         operations = [step.operation for step in steps]
         assert operations[0] == "message"
         assert operations[operations.index("state") :][:2] == ["state", "leaf"]
@@ -103,12 +101,12 @@ def test_all_carriers_in_columns(cases: list[dict[str, Any]]) -> None:
     message_roots = [next(final) if inner else root for inner, root in roots_by_row]
 
     keys = [
-        message_storage_key(case["decoded"]["storage_item"], sent.dst_chain_id, sent.channel_id, sent.nonce)
+        message_storage_key(case["item"], sent.dst_chain_id, sent.channel_id, sent.nonce)
         for case, (_, sent) in zip(cases, confirmed_cases, strict=True)
     ]
     messages = read_values(StorageProofs.of(message_roots, envelopes["message_proof"]), keys)
     assert not messages.codes.any()
-    expected = [case["decoded"]["message_hex"] for case in cases]
+    expected = [case["message"] for case in cases]
     assert [value.hex() for value in messages.reads.values().to_pylist()] == expected
 
 

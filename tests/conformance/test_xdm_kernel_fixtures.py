@@ -32,7 +32,7 @@ def rows(schema: pa.Schema, **columns: int) -> Frame:
 
 def validated(case: dict[str, Any], index: int, strict: Literal["on", "off"]) -> Envelopes:
     """Return what the kernel makes of a fixture, under a mountain range in which leaf ``index`` is its state."""
-    response = case["decoded"]["storage_item"] == "InboxResponses"
+    response = case["item"] == "InboxResponses"
     root, envelope = confirmed(case, index)
     encoded = pa.array([envelope.encode()], pa.large_binary())
     brought, refused = decode_envelopes(encoded, np.array([response]))
@@ -52,7 +52,7 @@ def validated(case: dict[str, Any], index: int, strict: Literal["on", "off"]) ->
         2,
     ).select(BLOCKS_SCHEMA.names)
     channels = empty_frame(CHANNELS_SCHEMA)
-    if response or case["decoded"]["nonce"]:
+    if response or case["nonce"]:
         channels = rows(CHANNELS_SCHEMA, chain=own, foreign=foreign, state=int(ChannelState.INITIATED))
     following = rows(NEXT_CHANNELS_SCHEMA, chain=own, foreign=foreign, next_channel=1)
     topology = Topology(CHAINS_SCHEMA.empty_table(), PROGRAMS_SCHEMA.empty_table())
@@ -64,10 +64,10 @@ def validated(case: dict[str, Any], index: int, strict: Literal["on", "off"]) ->
 @pytest.mark.parametrize("index", [0, 7, 10])
 def test_each_fixture_yields_its_message(cases: list[dict[str, Any]], index: int) -> None:  # noqa: F811 - a fixture
     for case in cases:
-        between = case["name"] == "between_domains_relay_message"
+        between = case["case"] == "between_domains_relay_message"
         found = validated(case, index, "off" if between else "on")
-        assert validate(found).tolist() == [Validity.VALID], case["name"]
-        assert found.raw[0].as_py().hex() == case["decoded"]["message_hex"]
+        assert validate(found).tolist() == [Validity.VALID], case["case"]
+        assert found.raw[0].as_py().hex() == case["message"]
         if between:
             assert validate(validated(case, index, "on")).tolist() == [Validity.BadProof]
         else:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +35,7 @@ from tests.spec.ic import sizes as oracle_sizes
 from tests.spec.ic.messages import Reason
 from tests.spec.ic.slices import StreamSlice, expected_signal
 from tests.spec.ic.state import CanonicalState, Stream, expected_index
+from tests.vectors import load_vectors
 
 CALM = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -136,19 +135,16 @@ def test_a_witness_at_the_end_of_the_word() -> None:
         assert found == 71 + 16 * n + 88 + oracle_sizes.witness_bytes(sb, se, mb, n)
 
 
-def test_encodings_are_those_of_the_vectors(shared_folder: Path) -> None:
-    path = shared_folder / "vectors" / "ic" / "canonical_cbor.json"
-    if not path.exists():
-        pytest.skip("no vectors of the IC")
-    vectors = {row["name"]: row for row in json.loads(path.read_text())["encodings"]}
+def test_encodings_are_those_of_the_vectors() -> None:
+    vectors = {row["name"]: row for row in load_vectors("ic_encodings")["encodings"]}
     header = vectors["minimal_stream_header"]["value"]
     encoded = oracle_encoding.encoded_header(header["begin"], header["end"], header["signals_end"], ())
-    assert encoded.hex() == vectors["minimal_stream_header"]["cbor_hex"]
+    assert encoded.hex() == vectors["minimal_stream_header"]["cbor"]
     cycles = 123456789012345678901234567890
     request = ic.Request(1, 2, 3, cycles, "test", b"\x06")
-    assert oracle_encoding.encoded_message(request).hex() == vectors["request_with_u128_cycles"]["cbor_hex"]
+    assert oracle_encoding.encoded_message(request).hex() == vectors["request_with_u128_cycles"]["cbor"]
     response = ic.Response(5, 4, 3, 2, data=b"\x01", deadline=6)
-    assert oracle_encoding.encoded_message(response).hex() == vectors["response"]["cbor_hex"]
+    assert oracle_encoding.encoded_message(response).hex() == vectors["response"]["cbor"]
     by_reason = (
         "CanisterMigrating",
         "CanisterNotFound",

@@ -1,10 +1,8 @@
 """The oracle of gossip by itself: its networks against 1.2 and 1.3, its options, its packets."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 
@@ -35,6 +33,7 @@ from tests.spec.icmp.packets import Declaration, Envelope
 from tests.spec.icmp.relay import Block, Hash
 from tests.spec.icmp.trie import R, queueTopic
 from tests.spec.icmp.wire import decode, encode
+from tests.vectors import decode_all, load_vectors
 
 SETTINGS = (
     Options(),
@@ -270,21 +269,21 @@ def test_leaves_are_replaced(overlap: bool) -> None:
     assert node.expected == {queueTopic(names[2]): {names[2]: overlap}}
 
 
-def test_the_queues_of_the_old_tests_are_taken_on_their_topics(shared_folder: Path) -> None:
+def test_the_queues_of_the_old_tests_are_taken_on_their_topics() -> None:
     """By the root of layout V0 only."""
-    cases = json.loads((shared_folder / "vectors/substrate/icmp_egress_roots.json").read_text())["cases"]
-    roots = [bytes.fromhex(case[name]) for case in cases for name in ("root_v0", "root_v1")]
+    cases = load_vectors("substrate_roots")["egress_queues"]
+    roots = [root for case in cases for root in decode_all(case["roots"])]
     chain = Fixed({leaf(1).hash: roots})
     node = Node("n", Options(topic_mode="root"), peers={"k": PeerState()})
     on_new_leaf(node, chain, 0, [leaf(1)])
     for case in cases:
-        messages = tuple(bytes.fromhex(message) for message in case["messages_hex"])
-        topic, v0, v1 = (bytes.fromhex(case[name]) for name in ("queue_topic", "root_v0", "root_v1"))
+        messages = tuple(decode_all(case["messages"]))
+        topic, v0, v1 = decode_all([case["topic"], *case["roots"]])
         if v1 != v0:
             wrong = on_queues(node, chain, 0, [("k", Envelope(queueTopic(v1), v1, messages))])
             assert [row.error for row in wrong.rows if isinstance(row, Got)] == ["RootMismatch"]
         on_queues(node, chain, 0, [("k", Envelope(topic, v0, messages))])
-        assert node.pool[topic] == {v0: messages}, case["name"]
+        assert node.pool[topic] == {v0: messages}, case["case"]
     assert len(node.pool) == len(cases) == 4
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -27,6 +25,7 @@ from causeway.protocols.icmp.hrmp.membership import with_calls
 from causeway.protocols.tabled_state import TabledState
 from tests.property.icmp_hrmp import digests_of, given, random_receipts, state_of, tables_of
 from tests.spec.icmp import hrmp as spec
+from tests.vectors import load_vectors
 
 ENDOWMENT = 20
 SMALL = {"session_blocks": 4, "max_capacity": 3, "max_total_size": 30, "max_message_size": 20, "max_messages": 2}
@@ -136,39 +135,38 @@ def test_the_value_log_alone_gives_every_account() -> None:
     assert most > 0
 
 
-def test_heads_of_message_queue_chains_are_the_published_ones(shared_folder: Path) -> None:
-    cases = json.loads((shared_folder / "vectors/substrate/hrmp_mqc.json").read_text())["cases"]
+def test_heads_of_message_queue_chains_are_the_published_ones() -> None:
+    cases = load_vectors("substrate_roots")["message_queues"]
     assert len(cases) == 3
     for case in cases:
-        head = bytes.fromhex(case["previous_head"])
+        head = bytes.fromhex(case["previous"])
         column = np.frombuffer(head, dtype=np.uint8).reshape(1, 32)
-        for message in case["messages"]:
-            data = bytes.fromhex(message["data_hex"])
-            head = spec.next_head(head, message["sent_at"], data)
+        for sent_at, text in case["messages"]:
+            data = bytes.fromhex(text)
+            head = spec.next_head(head, sent_at, data)
             row = given(spec.genesis((1, 2), 0), [spec.Receipt(1, 0, 0, ((2, data),))])[1]
-            column = extended(column, row.with_columns(sent_at=np.array([message["sent_at"]], dtype=np.uint64)))
-        assert head.hex() == column[0].tobytes().hex() == case["head"], case["name"]
-        messages = [QueuedMessage(m["sent_at"], bytes.fromhex(m["data_hex"])) for m in case["messages"]]
-        assert heads(messages, bytes.fromhex(case["previous_head"]))[-1] == head
+            column = extended(column, row.with_columns(sent_at=np.array([sent_at], dtype=np.uint64)))
+        assert head.hex() == column[0].tobytes().hex() == case["head"], case["case"]
+        messages = [QueuedMessage(sent_at, bytes.fromhex(text)) for sent_at, text in case["messages"]]
+        assert heads(messages, bytes.fromhex(case["previous"]))[-1] == head
 
 
-def test_the_real_channel_took_its_message_in(shared_folder: Path) -> None:
+def test_the_real_channel_took_its_message_in() -> None:
     """The block of Kusama's Asset Hub: one message of 113 bytes in a channel of the limits seen on chain."""
-    cases = json.loads((shared_folder / "vectors/substrate/hrmp_mqc.json").read_text())["cases"]
-    case = next(case for case in cases if case["name"] == "real_kusama_asset_hub")
-    (message,), limits = case["messages"], case["channel"]
+    cases = load_vectors("substrate_roots")["message_queues"]
+    case = next(case for case in cases if case["case"] == "real_kusama_asset_hub")
+    ((sent_at, message),) = case["messages"]
     pair = case["sender"], case["recipient"]
-    sizes = {name: limits[name] for name in ("max_capacity", "max_total_size", "max_message_size")}
     s = spec.genesis(pair, 0)
     s.channels[pair] = spec.Channel(
-        **sizes, sender_deposit=0, recipient_deposit=0, mqc_head=bytes.fromhex(case["previous_head"])
+        **case["limits"], sender_deposit=0, recipient_deposit=0, mqc_head=bytes.fromhex(case["previous"])
     )
-    receipt = spec.Receipt(pair[0], 1, 1, ((pair[1], bytes.fromhex(message["data_hex"])),))
-    state, refused, *_ = block(state_of(s), given(s, [receipt]), message["sent_at"], HrmpOptions(channels="hrmp"))
+    receipt = spec.Receipt(pair[0], 1, 1, ((pair[1], bytes.fromhex(message)),))
+    state, refused, *_ = block(state_of(s), given(s, [receipt]), sent_at, HrmpOptions(channels="hrmp"))
     channels = state["channels"]
     assert refused == {}
     assert channels["mqc_head"][0].tobytes().hex() == case["head"]
-    assert (channels["msg_count"][0], channels["total_size"][0]) == (limits["msg_count"], limits["total_size"])
+    assert (channels["msg_count"][0], channels["total_size"][0]) == (case["count"], case["size"])
 
 
 OUTBOUND = (

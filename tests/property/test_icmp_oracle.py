@@ -1,8 +1,6 @@
 """The oracle of the egress queues by itself: against the published vectors, and its networks against 1.2."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +12,7 @@ from tests.spec.icmp.guarantees import RUNTIME_CHECKS
 from tests.spec.icmp.history import Record
 from tests.spec.icmp.options import Options
 from tests.spec.icmp.trie import EMPTY_ROOT, R, attestationTopic, compact, encode_node, nibbles, queueTopic, trie_root
+from tests.vectors import decode_all, load_states, load_vectors
 
 MODES = [
     ("exclusive", "any_ancestor"),
@@ -53,30 +52,28 @@ def test_the_old_rule_breaks_what_it_is_said_to_break() -> None:
     assert broken["G6"] == broken["G9"] == broken["G4"] == 0
 
 
-def test_roots_topics_and_nodes_are_the_published_ones(shared_folder: Path) -> None:
-    folder = shared_folder / "vectors/substrate"
-    queues = json.loads((folder / "icmp_egress_roots.json").read_text())
-    for case in queues["cases"]:
-        root = R([bytes.fromhex(message) for message in case["messages_hex"]])
-        assert (root.hex(), queueTopic(root).hex()) == (case["root_v0"], case["queue_topic"]), case["name"]
-    (queue, attestation) = queues["topics"]
-    assert queueTopic(bytes.fromhex(queue["root"])).hex() == queue["topic"]
-    assert attestationTopic(bytes.fromhex(attestation["relay_parent"])).hex() == attestation["topic"]
-    assert EMPTY_ROOT.hex() == queues["empty_root"]
+def test_roots_topics_and_nodes_are_the_published_ones() -> None:
+    vectors = load_vectors("substrate_roots")
+    for case in vectors["egress_queues"]:
+        root = R(decode_all(case["messages"]))
+        assert (root.hex(), queueTopic(root).hex()) == (case["roots"][0], case["topic"]), case["case"]
+    (queue, attestation) = vectors["topics"]
+    assert queueTopic(bytes.fromhex(queue["hash"])).hex() == queue["topic"]
+    assert attestationTopic(bytes.fromhex(attestation["hash"])).hex() == attestation["topic"]
+    assert EMPTY_ROOT.hex() == vectors["empty_root"]
     assert R([]) == EMPTY_ROOT
-    for case in json.loads((folder / "ordered_root.json").read_text())["cases"]:
-        assert R([value.encode() for value in case["values_utf8"]]).hex() == case["root"]
-    for case in json.loads((folder / "trie_root.json").read_text())["cases"]:
-        pairs = {key.encode(): value.encode() for key, value in case["pairs_utf8"]}
+    for case in vectors["lists"]:
+        assert R([value.encode() for value in case["values"]]).hex() == case["root"]
+    for case in vectors["maps"]:
+        pairs = {key.encode(): value.encode() for key, value in case["pairs"]}
         assert trie_root(pairs).hex() == case["root"]
     two = [(nibbles(b"\x13\x14"), b"\xff"), (nibbles(b"\x48\x19"), b"\xfe")]
     assert encode_node(two).hex() == "8012001443031404ff1443081904fe"
 
 
-def test_the_state_tries_of_real_chains_have_their_roots(shared_folder: Path) -> None:
-    for case in json.loads((shared_folder / "vectors/substrate/state_trie_roots.json").read_text())["runs"]:
-        pairs = {bytes.fromhex(key): bytes.fromhex(value) for key, value in case["pairs_hex"]}
-        assert trie_root(pairs).hex() == case["root_v0"], case["name"]
+def test_the_state_tries_of_real_chains_have_their_roots() -> None:
+    for state in load_states():
+        assert trie_root(dict(state.pairs)) == state.roots[0], state.case
 
 
 def test_keys_are_compact_integers() -> None:

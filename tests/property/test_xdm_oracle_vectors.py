@@ -1,9 +1,8 @@
 """The oracle of cross-domain messaging by itself: against the published vectors, and what it writes and reads."""
 
-import json
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +38,7 @@ from tests.spec.xdm.values import (
     encode_receipt,
     encode_xdm,
 )
+from tests.vectors import decode_all, load_states, load_vectors
 
 FIXTURES = (
     "from_consensus_relay_message_channel_open",
@@ -50,45 +50,39 @@ FIXTURES = (
 
 
 @cache
-def vectors(folder: Path, name: str):
-    return json.loads((folder / "vectors" / "substrate" / name).read_text())
-
-
-def fixture(folder: Path, name: str):
-    """(state root, envelope, what it decodes to, kind)."""
-    found = next(f for f in vectors(folder, "xdm_fixtures.json")["fixtures"] if f["name"] == name)
-    data = bytes.fromhex(found["fixture_hex"])
-    kind = "response" if found["decoded"]["storage_item"] == "InboxResponses" else "request"
-    return data[:32], data[32:], found["decoded"], kind
+def fixture(name: str) -> Any:
+    """Return a case of the vectors: its state root, its envelope, all its fields, and its kind."""
+    case = next(case for case in load_vectors("substrate_proofs")["envelopes"] if case["case"] == name)
+    kind = "response" if case["item"] == "InboxResponses" else "request"
+    return bytes.fromhex(case["state_root"]), bytes.fromhex(case["envelope"]), case, kind
 
 
 # Vectors
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_a_recorded_message_yields_its_body(shared_folder: Path, name: str) -> None:
-    root, data, decoded, kind = fixture(shared_folder, name)
+def test_a_recorded_message_yields_its_body(name: str) -> None:
+    root, data, decoded, kind = fixture(name)
     x = decode_xdm(data)
     assert encode_xdm(x) == data
-    assert (x.channel_id, x.nonce) == (decoded["channel_id"], decoded["nonce"])
+    assert (x.channel_id, x.nonce) == (decoded["channel"], decoded["nonce"])
     if x.proof.domain_proof is not None:
         value = read_storage(root, x.proof.domain_proof, confirmed_key(x.src))
         assert encode_receipt(decode_receipt(value)) == value
         root = decode_receipt(value).final_state_root
     assert root.hex() == decoded["message_root"]
     m = read_message(x.dst, root, x, kind, True)
-    assert encode_message(m).hex() == decoded["message_hex"]
-    assert m.last_delivered == decoded["message"]["last_delivered_message_response_nonce"]
-    opened = decoded["message"].get("request")
-    if isinstance(opened, dict):
-        assert m.payload == ChannelOpen(opened["max_outgoing_messages"])
+    assert encode_message(m).hex() == decoded["message"]
+    assert m.last_delivered == decoded["last_delivered"]
+    if "open" in decoded["payload"]:
+        assert m.payload == ChannelOpen(decoded["payload"]["open"])
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_a_recorded_message_under_an_mmr_is_valid_end_to_end(shared_folder: Path, name: str) -> None:
+def test_a_recorded_message_under_an_mmr_is_valid_end_to_end(name: str) -> None:
     """No such case exists ready-made: the recorded state root becomes a leaf. The one between domains carries no domain
     proof, which only the lax validator takes."""
-    root, data, _, kind = fixture(shared_folder, name)
+    root, data, _, kind = fixture(name)
     x = decode_xdm(data)
     leaves = [encode_leaf(MmrLeaf(n, bytes([n]) * 32, root if n == 4 else bytes(32), bytes(32))) for n in range(11)]
     mmr = Mmr()
@@ -116,10 +110,10 @@ def test_a_recorded_message_under_an_mmr_is_valid_end_to_end(shared_folder: Path
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_a_node_too_many_too_few_or_twice_is_refused(shared_folder: Path, name: str) -> None:
-    root, data, decoded, _ = fixture(shared_folder, name)
+def test_a_node_too_many_too_few_or_twice_is_refused(name: str) -> None:
+    root, data, decoded, _ = fixture(name)
     nodes = decode_xdm(data).proof.message_proof
-    key, root = bytes.fromhex(decoded["message_storage_key"]), bytes.fromhex(decoded["message_root"])
+    key, root = bytes.fromhex(decoded["message_key"]), bytes.fromhex(decoded["message_root"])
     assert error_of(read_storage, root, nodes, key) is None
     assert error_of(read_storage, root, (*nodes, b"\x41\x01\x04\x07"), key) == "UnusedNodesInTheProof"
     assert error_of(read_storage, root, (*nodes, nodes[0]), key) == "UnusedNodesInTheProof"
@@ -127,42 +121,41 @@ def test_a_node_too_many_too_few_or_twice_is_refused(shared_folder: Path, name: 
         assert error_of(read_storage, root, nodes[:i] + nodes[i + 1 :], key) == "InvalidProof"
 
 
-def test_the_mountain_range_is_the_published_one(shared_folder: Path) -> None:
-    v = vectors(shared_folder, "mmr.json")
+def test_the_mountain_range_is_the_published_one() -> None:
+    v = load_vectors("mountain_range")
     mmr = Mmr()
     for n in range(1, 8):
         parts = (n - 1).to_bytes(8, "little") + bytes([n]) * 32, n.to_bytes(8, "little") + b"\0"
         mmr.append(keccak256(b"".join(b"\1" + keccak256(part) for part in parts)))
-    for count, root in (v["roots_by_leaf_count"] | v["roots_by_leaf_count_computed"]).items():
-        assert mmr.root(int(count)).hex() == root
-    assert all(size(count) == nodes for count, nodes in v["leaf_count_to_size"])
+    for count, root in v["roots"] + v["derived_roots"]:
+        assert mmr.root(count).hex() == root
+    assert all(size(count) == nodes for count, nodes in v["sizes"])
     for p in v["proofs"]:
-        leaves = {i: mmr.levels[0][i] for i in p["leaf_indices"]}
+        leaves = {i: mmr.levels[0][i] for i in p["indices"]}
         items = tuple(map(bytes.fromhex, p["items"]))
-        assert root_of(leaves, p["leaf_count"], items).hex() == p["root"]
+        assert root_of(leaves, p["leaves"], items).hex() == p["root"]
         if len(leaves) == 1:
-            assert mmr.prove(p["leaf_indices"][0], p["leaf_count"]).items == items
-        assert error_of(root_of, leaves, p["leaf_count"], (*items, bytes(32))) == "BadProof"
-        assert error_of(root_of, leaves, p["leaf_count"], items[:-1]) == "BadProof"
+            assert mmr.prove(p["indices"][0], p["leaves"]).items == items
+        assert error_of(root_of, leaves, p["leaves"], (*items, bytes(32))) == "BadProof"
+        assert error_of(root_of, leaves, p["leaves"], items[:-1]) == "BadProof"
 
 
-def test_storage_proofs_and_roots_are_the_published_ones(shared_folder: Path) -> None:
-    case = vectors(shared_folder, "storage_proofs.json")["cases"][0]
-    root, proof = bytes.fromhex(case["state_root"]), [bytes.fromhex(node) for node in case["proof_nodes"]]
+def test_storage_proofs_and_roots_are_the_published_ones() -> None:
+    case = load_vectors("substrate_proofs")["storage"]
+    root, proof = bytes.fromhex(case["root"]), decode_all(case["nodes"])
     nodes = {blake2b(node): node for node in proof}
-    for check in case["checks"]:
+    for check in case["reads"]:
         key = bytes.fromhex(check["key"])
-        if check["result"] == "incomplete":
+        if check["status"] == "incomplete":
             assert error_of(walk, root, nodes, key) == "InvalidProof"
         else:
             value, _ = walk(root, nodes, key)
-            assert value == (bytes.fromhex(check["value"]) if check["result"] == "value" else None)
-    runs = [r for r in vectors(shared_folder, "state_trie_roots.json")["runs"] if len(r["pairs_hex"]) < 200]
-    assert runs
-    for r in runs:
-        entries = {bytes.fromhex(key): bytes.fromhex(value) for key, value in r["pairs_hex"]}
-        assert Trie(entries).root.hex() == r["root_v1"]
-        assert Trie(entries, None).root.hex() == r["root_v0"]
+            assert value == (bytes.fromhex(check["value"]) if check["status"] == "value" else None)
+    states = [state for state in load_states() if len(state.pairs) < 200]
+    assert states
+    for state in states:
+        entries = dict(state.pairs)
+        assert (Trie(entries, None).root, Trie(entries).root) == state.roots
 
 
 # Encodings

@@ -4,9 +4,7 @@ against digests made step by step; slices as they travel; the slice pool. Hazard
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import cbor2
@@ -30,14 +28,7 @@ from tests.spec.ic.messages import Reason
 from tests.spec.ic.sizes import certified_bytes, count_bytes
 from tests.spec.ic.slices import decode_certified_stream
 from tests.spec.ic.tree import METADATA, index_label, state_tree
-
-
-def vectors(shared_folder: Path, name: str) -> Any:
-    path = shared_folder / "vectors" / "ic" / name
-    if not path.exists():
-        pytest.skip("no vectors of the IC")
-    return json.loads(path.read_text())
-
+from tests.vectors import load_vectors
 
 # ---- leaves
 
@@ -65,9 +56,9 @@ def test_leaves_are_read_as_they_were_written(version: int) -> None:
         assert encoding.decoded_header(encoded, version) == encoding.Header(23, 25, 256, rejects)
 
 
-def test_leaves_are_those_of_the_vectors(shared_folder: Path) -> None:
-    held = vectors(shared_folder, "canonical_cbor.json")
-    known = {row["name"]: row["cbor_hex"] for row in held["encodings"]}
+def test_leaves_are_those_of_the_vectors() -> None:
+    held = load_vectors("ic_encodings")
+    known = {row["name"]: row["cbor"] for row in held["encodings"]}
     for name, version, message in (
         ("response_no_deadline", 25, MESSAGES[2]),
         ("response_no_deadline_v22", 22, MESSAGES[2]),
@@ -84,15 +75,15 @@ def test_leaves_are_those_of_the_vectors(shared_folder: Path) -> None:
     assert encoding.decoded_message(bytes.fromhex(known["request_v22"]), 22) == replace(MESSAGES[0], deadline=8)
 
 
-def test_hazard_40_leaves_of_another_shape_are_refused_by_name(shared_folder: Path) -> None:
-    for row in vectors(shared_folder, "canonical_cbor.json")["negatives"]:
-        data, read = bytes.fromhex(row["cbor_hex"]), encoding.decoded_message
-        if row["type"] == "Payload":
+def test_hazard_40_leaves_of_another_shape_are_refused_by_name() -> None:
+    for row in load_vectors("ic_encodings")["malformed"]:
+        data, read = bytes.fromhex(row["cbor"]), encoding.decoded_message
+        if row["kind"] == "payload":
             canister = ic.canister_bytes(1)
             data = cbor2.dumps({1: {0: canister, 1: canister, 2: 0, 4: cbor2.loads(data), 5: {0: 0}}})
         with pytest.raises(SerializationError) as refused:
-            (encoding.decoded_header if row["type"] == "StreamHeader" else read)(data)
-        assert row["error_contains"] in str(refused.value)
+            (encoding.decoded_header if row["kind"] == "stream_header" else read)(data)
+        assert row["error"] in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +109,8 @@ def sha(separator: str, *parts: bytes) -> bytes:
     return hashlib.sha256(bytes([len(separator)]) + separator.encode() + b"".join(parts)).digest()
 
 
-def test_hash_trees_are_those_of_the_vectors(shared_folder: Path) -> None:
-    held = vectors(shared_folder, "hash_tree.json")
+def test_hash_trees_are_those_of_the_vectors() -> None:
+    held = load_vectors("ic_hash_tree")
 
     def of(tree: Any) -> bytes:
         kind, *rest = tree
@@ -130,17 +121,9 @@ def test_hash_trees_are_those_of_the_vectors(shared_folder: Path) -> None:
         pruned: bytes = b"" if kind == 0 else rest[0]
         return hash_tree.empty() if kind == 0 else hash_tree.leaf(pruned) if kind == 3 else pruned
 
-    text = json.dumps(held)
-    found = [of(cbor2.loads(bytes.fromhex(value))) for value in _hex_trees(held)]
-    assert len(found) == 2 and all(digest.hex() in text for digest in found) and len(set(found)) == 1
-    assert hash_tree.empty().hex().startswith("4e3ed35c") and hash_tree.empty().hex().endswith("d120")
-
-
-def _hex_trees(held: Any) -> list[str]:
-    """The CBOR forms in the file, wherever they stand."""
-    if isinstance(held, dict):
-        return [tree for value in held.values() for tree in _hex_trees(value)]
-    return [held] if isinstance(held, str) and held.startswith("8301") else []
+    found = [of(cbor2.loads(bytes.fromhex(held[name]))) for name in ("full", "pruned")]
+    assert [digest.hex() for digest in found] == [held["root"]] * 2
+    assert hash_tree.empty().hex() == held["empty"]
 
 
 def test_a_fork_has_the_largest_power_of_two_on_its_left() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS
 from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
 from tests.property.ics23_trees import build_iavl, build_simple
+from tests.vectors import decode_all, load_vectors
 from tests.verifiers.conftest import Node
 
 SPECS = ("iavl", "tendermint")
@@ -72,19 +71,18 @@ def altered(claim: Claim) -> list[Claim]:
     ]
 
 
-def test_the_two_verifiers_agree_on_the_published_proofs(node: Node, shared_folder: Path) -> None:
-    folder = shared_folder / "vectors" / "ibc" / "ics23"
+def test_the_two_verifiers_agree_on_the_published_proofs(node: Node) -> None:
+    vectors = load_vectors("ibc_store_proofs")
     claims = []
-    for spec in SPECS:
-        for path in sorted((folder / spec).glob("*.json")):
-            case = {key: bytes.fromhex(value) for key, value in json.loads(path.read_text()).items()}
-            claims.append(Claim(spec, case["root"], case["key"], case["value"] or None, case["proof"]))
-        for path in sorted((folder / "batch").glob(f"{spec}_*.json")):
-            batch = json.loads(path.read_text())
-            root, proof = bytes.fromhex(batch["root"]), bytes.fromhex(batch["proof"])
-            for item in batch["items"]:
-                value = bytes.fromhex(item["value"]) if item["value"] else None
-                claims.append(Claim(spec, root, bytes.fromhex(item["key"]), value, proof))
+    for case in vectors["proofs"]:
+        if case["spec"] in SPECS:
+            root, key, value, proof = decode_all([case[name] for name in ("root", "key", "value", "proof")])
+            claims.append(Claim(case["spec"], root, key, value or None, proof))
+    for batch in vectors["batches"]:
+        if batch["spec"] in SPECS:
+            root, proof = decode_all([batch["root"], batch["proof"]])
+            for key, value in map(decode_all, batch["items"]):
+                claims.append(Claim(batch["spec"], root, key, value or None, proof))
     assert len(claims) == 7 + 40
     assert verdicts(node, claims) == [own_verdict(claim) for claim in claims] == [True] * len(claims)
     wrong = [claim for right in claims[:7] for claim in altered(right)]

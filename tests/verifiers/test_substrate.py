@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from causeway.proofs.substrate.ordered import ordered_key, ordered_root
 from causeway.proofs.substrate.proof import read_storage_proof
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
-from tests.conformance.substrate_vectors import vectors
+from tests.vectors import load_states
 
 SCRIPT = "substrate.mjs"
 Node = Callable[[str, Any], Any]
@@ -49,16 +48,14 @@ def written(data: bytes) -> str:
     return "0x" + data.hex()
 
 
-def test_its_roots_are_ours(node: Node, shared_folder: Path) -> None:
+def test_its_roots_are_ours(node: Node) -> None:
     cases: list[tuple[Entries, StateVersion, bytes]] = []
     for seed in range(12):
         entries = random_entries(seed)
         for version in StateVersion:
             cases.append((entries, version, build(entries, version).root))
-    for run in vectors(shared_folder, "state_trie_roots.json")["runs"]:
-        entries = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in run["pairs_hex"]]
-        for version in StateVersion:
-            cases.append((entries, version, bytes.fromhex(run[f"root_v{version}"])))
+    for state in load_states():
+        cases += [(state.pairs, version, state.roots[version]) for version in StateVersion]
     messages = [random.Random(index).randbytes(index % 50) for index in range(300)]
     queue = [(ordered_key(index), message) for index, message in enumerate(messages)]
     cases += [(queue, version, ordered_root(messages, version)) for version in StateVersion]
