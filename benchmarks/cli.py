@@ -445,7 +445,7 @@ def audit(
 def nomad(
     recording: Annotated[
         str | None,
-        typer.Option("--traffic", metavar="FILE", help="The CSV; default: in CAUSEWAY_SHARED.", show_default=False),
+        typer.Option("--traffic", metavar="FILE", help="The CSV; default: the one in the clone.", show_default=False),
     ] = None,
     copies: Annotated[int, typer.Option(min=1, help="How many copies of it, each with lanes of its own.")] = 50,
     repeats: Repeats = 3,
@@ -484,7 +484,7 @@ def recorded(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Recorded packets (Parquet); by default the Hub's, in the folder that CAUSEWAY_SHARED names.",
+            help="Recorded packets (Parquet); by default Cosmos Hub's, which the clone holds.",
             show_default=False,
         ),
     ] = None,

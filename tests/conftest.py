@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from causeway.pipeline.session import spark_session
 from causeway.programs.own import BESIDE
+from tests.recordings import Recordings
 
 settings.register_profile("causeway", deadline=None)  # however busy the machine is
 settings.load_profile("causeway")
@@ -62,13 +63,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_folder() -> Path:
-    """Return the folder of public test vectors and recorded data; skip the test where there is none."""
-    named = os.environ.get("CAUSEWAY_SHARED")
-    folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared"
-    if not (folder / "data").is_dir() and not (folder / "vectors").is_dir():
-        pytest.skip(f"no vectors and no recorded data in {folder} (name the folder in CAUSEWAY_SHARED)")
-    return folder
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Recordings:
+    """Return the recorded traffic; a file of it is written when a test first asks for it."""
+    return Recordings(tmp_path_factory.mktemp("recordings"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,14 +19,12 @@ from benchmarks.recorded.command import Measured, measure
 from benchmarks.rounds import work_folder
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.masters import cores_here
+from tests.recordings import Recordings
 
 Progress = Callable[[str], None]
 Run = dict[str, Any]
 
 OTHERS = ("duckdb", "polars")
-RECORDING = Path("data", "nomad_ethereum_to_moonbeam.csv")
-"""The recording, in the folder that ``CAUSEWAY_SHARED`` names."""
-
 KIND = "bridge-events"
 FOUND = {"content_differs": 1, "missing_in_sequence": 7, "not_received": 1, "too_early": 5, "missing_inside_window": 10}
 """What an audit of one copy of the recording finds, by the reason."""
@@ -45,7 +43,7 @@ def bench_nomad(
     """Measure ``causeway ingest`` and ``causeway audit`` on copies of a recording; return figures that fit JSON.
 
     Args:
-        recording: the CSV file; by default the one in the folder that ``CAUSEWAY_SHARED`` names.
+        recording: the CSV file; by default the one of the repository (``tests.recordings``).
         copies: how many copies of it one file has, each with a lane of its own.
         repeats: how often each is measured, in turns.
         against: some of ``OTHERS``, which make the same checks of the same file.
@@ -62,9 +60,10 @@ def bench_nomad(
             raise InvalidInput(f'"{name}" is unknown; allowed: {", ".join(OTHERS)}')
     if copies < 1 or repeats < 1:
         raise InvalidInput("copies, repeats: at least 1 is allowed")
-    file = _recording(recording)
+    named = None if recording is None else _named(recording)
     about, tell = machine(), progress if progress is not None else lambda text: None
     with work_folder(folder) as place:
+        file = Recordings(Path(place)).bridge_events if named is None else named
         copied = os.path.join(place, "copies.csv")
         rows = write_copies(file, copied, copies)
         cores = cores_here()
@@ -104,15 +103,10 @@ def write_copies(recording: Path, path: str, copies: int) -> int:
     return copies * len(lines)
 
 
-def _recording(named: str | None) -> Path:
-    if named is None:
-        shared = os.environ.get("CAUSEWAY_SHARED")
-        if not shared:
-            raise InvalidInput("traffic: name a recording, or in CAUSEWAY_SHARED the folder that holds the bridge's")
-        named = str(Path(shared) / RECORDING)
-    file = Path(named).resolve()
+def _named(name: str) -> Path:
+    file = Path(name).resolve()
     if not file.is_file():
-        raise InvalidInput(f"traffic: {named} is no file")
+        raise InvalidInput(f"traffic: {name} is no file")
     return file
 
 

@@ -18,15 +18,13 @@ from benchmarks.recorded.command import Measured, measure, wait_for_background
 from benchmarks.recorded.lakes import average_of_parts, commits, milliseconds_a_tick, size
 from benchmarks.rounds import work_folder
 from causeway.model.errors import InvalidInput
+from tests.recordings import Recordings
 
 Progress = Callable[[str], None]
 
 PROTOCOLS = ("ic", "ibc")
 EXECUTORS = ("spark", "in_process")
 SCENARIO = ROOT / "examples" / "recorded.toml"
-PACKETS = Path("data", "ibc_packets_cosmoshub.parquet")
-"""The recording, in the folder that ``CAUSEWAY_SHARED`` names."""
-
 COUNTS = ("sent", "delivered", "answered")
 PHASES = ("start", "ticks", "summary")
 COLD, WARM = "cold", "warm"
@@ -47,8 +45,8 @@ def bench_recorded(
     """Measure ``causeway run`` on a recording, as a command of its own with a new lake; return figures that fit JSON.
 
     Args:
-        recording: a Parquet file with the columns that ``examples/recorded.toml`` names; by default the one in the
-            folder that ``CAUSEWAY_SHARED`` names.
+        recording: a Parquet file with the columns that ``examples/recorded.toml`` names; by default the one of
+            the repository (``tests.recordings``).
         protocols: some of ``PROTOCOLS``.
         executor: one of ``EXECUTORS``.
         repeats: runs with an archive of Java's classes (``warm``), after the one that has none (``cold``).
@@ -63,11 +61,12 @@ def bench_recorded(
         BenchmarkFailed: a command fails, or does not send, deliver and answer what plain Python does.
     """
     _check(protocols, executor, repeats, ticks)
-    file = _recording(recording)
+    named = None if recording is None else _named(recording)
     about = machine()
     tell = progress if progress is not None else lambda text: None
     found = {}
     with work_folder(lake_folder) as folder, checkouts(against) as contestants:
+        file = Recordings(Path(folder)).hub_packets if named is None else named
         for protocol in protocols:
             runs = _Runs(folder, file, protocol, executor, ticks, master)
             for number in range(repeats + 1):
@@ -98,15 +97,10 @@ def _check(protocols: Sequence[str], executor: str, repeats: int, ticks: int | N
                 raise InvalidInput(f'"{name}" is unknown; allowed: {", ".join(known)}')
 
 
-def _recording(named: str | None) -> Path:
-    if named is None:
-        shared = os.environ.get("CAUSEWAY_SHARED")
-        if not shared:
-            raise InvalidInput("traffic: name a recording, or in CAUSEWAY_SHARED the folder that holds the Hub's")
-        named = str(Path(shared) / PACKETS)
-    file = Path(named).resolve()
+def _named(name: str) -> Path:
+    file = Path(name).resolve()
     if not file.is_file() or file.suffix != ".parquet":
-        raise InvalidInput(f"traffic: {named} is no Parquet file")
+        raise InvalidInput(f"traffic: {name} is no Parquet file")
     return file
 
 

@@ -27,6 +27,7 @@ from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, lanes_
 from causeway.protocols.ibc.submitting import RelayPlan
 from causeway.protocols.messages import LANE
 from causeway.protocols.segments import located
+from tests.recordings import Recordings
 from tests.unit.ibc_network import Network
 
 EPOCH = 30_000
@@ -191,8 +192,8 @@ def settled(net: Replay, played: list[Channel]) -> bool:
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_acknowledgements_wait_in_order_and_only_there(shared_folder: Path, order: str) -> None:
-    played = channels(shared_folder / "data" / "ibc_packets_cosmoshub.parquet", most=120)
+def test_acknowledgements_wait_in_order_and_only_there(recordings: Recordings, order: str) -> None:
+    played = channels(recordings.hub_packets, most=120)
     late = expected_to_wait(played)
     net, waited = play(played, order)
     assert settled(net, played)
@@ -201,8 +202,8 @@ def test_acknowledgements_wait_in_order_and_only_there(shared_folder: Path, orde
 
 
 @pytest.mark.slow
-def test_449_of_all_recorded_acknowledgements_would_have_had_to_wait(shared_folder: Path) -> None:
-    played = channels(shared_folder / "data" / "ibc_packets_cosmoshub.parquet")
+def test_449_of_all_recorded_acknowledgements_would_have_had_to_wait(recordings: Recordings) -> None:
+    played = channels(recordings.hub_packets)
     net, waited = play(played, "ordered")
     assert settled(net, played)
     assert len(waited) == len(set(waited)) == 449

@@ -22,6 +22,7 @@ from causeway.pipeline.ledger_follow import Batch, follow
 from causeway.pipeline.ledger_ingest import ingest
 from causeway.pipeline.ledger_store import open_ledger
 from causeway.pipeline.ledger_taking import Job
+from tests.recordings import Recordings
 from tests.unit.test_ledger_ingest import HEAD, lines, mapping
 
 
@@ -35,14 +36,14 @@ def contents(lake: str) -> dict[str, Any]:
     return {**found, "inputs": inputs, "counts": dict(ledger.counts)}
 
 
-def packets(shared: Path, folder: Path) -> MappingDocument:
-    rows = pq.read_table(shared / "data" / "ibc_packets_cosmoshub.parquet")
+def packets(recordings: Recordings, folder: Path) -> MappingDocument:
+    rows = pq.read_table(recordings.hub_packets)
     pq.write_table(rows.slice(0, 3_000), folder / "a.parquet", row_group_size=700)
     pq.write_table(rows.slice(2_500, 600), folder / "b.parquet")
     return load_mapping("ibc-packets")
 
 
-def quoted(shared: Path, folder: Path) -> MappingDocument:
+def quoted(recordings: Recordings, folder: Path) -> MappingDocument:
     names = [f'two\nlines "{number}"' if number % 7 == 0 else f"w{number}" for number in range(3_000)]
     table = {"n": list(range(3_000)), "what": ["s"] * 3_000, "who": names, "at": list(range(3_000))}
     pa_csv.write_csv(pa.table(table), folder / "a.csv")
@@ -56,14 +57,14 @@ def quoted(shared: Path, folder: Path) -> MappingDocument:
 @pytest.mark.parametrize("made", [packets, quoted])
 def test_spark_makes_the_same_ledger_as_threads(
     spark: SparkSession,
-    shared_folder: Path,
+    recordings: Recordings,
     tmp_path: Path,
-    made: Callable[[Path, Path], MappingDocument],
+    made: Callable[[Recordings, Path], MappingDocument],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    of = made(shared_folder, folder)
+    of = made(recordings, folder)
     monkeypatch.setattr(ledger_runners, "TASK_BYTES", 1 << 15)
     small = partial(replace, run_bytes=100_000, part_bytes=20_000)
     monkeypatch.setattr(ledger_commit, "Job", lambda *given: small(Job(*given)))

@@ -9,6 +9,7 @@ import pytest
 
 from causeway.network.network import Network
 from causeway.pipeline.roots import root_of
+from tests.recordings import Recordings
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -88,19 +89,17 @@ def test_the_roots_of_uncertified_examples(scenario: str, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", RECORDED)
-def test_the_roots_of_the_recorded_packets(protocol: str, tmp_path: Path, shared_folder: Path) -> None:
-    packets = shared_folder / "data" / "ibc_packets_cosmoshub.parquet"
-    assert last("recorded", protocol, tmp_path, **{"traffic.path": str(packets)}) == RECORDED[protocol]
+def test_the_roots_of_the_recorded_packets(protocol: str, tmp_path: Path, recordings: Recordings) -> None:
+    assert last("recorded", protocol, tmp_path, **{"traffic.path": str(recordings.hub_packets)}) == RECORDED[protocol]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_the_root_of_the_first_recorded_packets_between_domains(
-    partitions: int, tmp_path: Path, shared_folder: Path
+    partitions: int, tmp_path: Path, recordings: Recordings
 ) -> None:
-    data = shared_folder / "data"
-    packets = pq.read_table(data / "ibc_packets_cosmoshub.parquet").sort_by("send_height").slice(0, 5_000)
+    packets = pq.read_table(recordings.hub_packets).sort_by("send_height").slice(0, 5_000)
     pq.write_table(packets, tmp_path / "packets.parquet")
-    (tmp_path / "ibc_channels.json").write_bytes((data / "ibc_channels.json").read_bytes())
+    (tmp_path / "ibc_channels.json").write_bytes(recordings.channels.read_bytes())
     options = {"traffic.path": str(tmp_path / "packets.parquet"), "network.partitions": str(partitions)}
     assert last("recorded", "xdm", tmp_path, **options) == RECORDED_START

@@ -19,6 +19,7 @@ from causeway.audit.auditing import Audit, audit_rows
 from causeway.audit.passing import FIGURES
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from tests.property.audit_ledgers import table
+from tests.recordings import Recordings
 
 SECOND = 1_000_000
 LANE = {"protocol": "bridge", "source": "here", "destination": "there", "lane": "1"}
@@ -54,8 +55,8 @@ def named(found: Audit, check: str, verdict: str) -> list[Row]:
     return [row for row in rows if row["check"] == check and row["verdict"] == verdict]
 
 
-def test_a_bridge_with_one_altered_message_and_five_that_came_too_early(shared_folder: Path) -> None:
-    with (shared_folder / "data" / "nomad_ethereum_to_moonbeam.csv").open() as file:
+def test_a_bridge_with_one_altered_message_and_five_that_came_too_early(recordings: Recordings) -> None:
+    with recordings.bridge_events.open() as file:
         rows = [
             event(
                 r["side"], int(r["nonce"]), int(r["timestamp"]), f"{r['token_dst']},{r['beneficiary']},{r['amount']}", n
@@ -134,8 +135,8 @@ def packets(path: Path) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def test_packets_of_one_side_are_in_order_and_what_is_missing_is_missing_in_the_input(shared_folder: Path) -> None:
-    rows = packets(shared_folder / "data" / "ibc_packets_cosmoshub.parquet")
+def test_packets_of_one_side_are_in_order_and_what_is_missing_is_missing_in_the_input(recordings: Recordings) -> None:
+    rows = packets(recordings.hub_packets)
     observed = [{"chain": "cosmoshub-4", "first_height": a, "last_height": b} for a, b in WINDOWS]
     found = audited(rows, observed, [{"promise": name} for name in ("numbered", "ordered_sends", "answered")])
     total = {name: int(np.sum(found.lanes[name].to_numpy())) for name in FIGURES}
@@ -158,8 +159,8 @@ def test_packets_of_one_side_are_in_order_and_what_is_missing_is_missing_in_the_
     assert found.holds and all(found.completeness["one_sided"].to_pylist())
 
 
-def test_journeys_that_were_received_twice_or_given_up_and_then_received(shared_folder: Path) -> None:
-    lines = (shared_folder / "data" / "xcm_journeys.jsonl").read_text().splitlines()
+def test_journeys_that_were_received_twice_or_given_up_and_then_received(recordings: Recordings) -> None:
+    lines = recordings.xcm_journeys.read_text().splitlines()
     events = {"xcm.sent": "sent", "xcm.relayed": "relayed", "xcm.received": "received", "xcm.timeout": "observed"}
     rows = []
     for number, line in enumerate(lines, start=1):

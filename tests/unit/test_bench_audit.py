@@ -17,13 +17,14 @@ from benchmarks.audit import polars_frames
 from benchmarks.audit.bench import require_planted
 from benchmarks.audit.bridge import duckdb_findings, polars_findings
 from benchmarks.audit.duckdb_sql import check as duckdb_check
-from benchmarks.audit.nomad import FOUND, RECORDING, write_copies
+from benchmarks.audit.nomad import FOUND, write_copies
 from benchmarks.audit.stored import AMOUNT, Tables, decimals, write_arrived
 from benchmarks.audit.workload import FORGED, Workload
 from benchmarks.process import BenchmarkFailed, NotDone, call_within
 from causeway.ledger.order import sorted_rows
 from causeway.ledger.schema import LIMBS
 from causeway.model.errors import InvalidInput
+from tests.recordings import Recordings
 
 WORKLOAD = Workload(20_000, 20)
 SHARED = ("protocol", "source", "destination", "lane", "index", "message_id", "event", "chain", "height", "position",
@@ -99,11 +100,11 @@ def test_figures_are_those_of_the_same_findings(tmp_path: Path) -> None:
 
 
 def test_copies_of_a_recording_show_as_often_what_it_shows(
-    shared_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recordings: Recordings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("polars.thread_pool_size", lambda: 2)
     file = str(tmp_path / "copies.csv")
-    assert write_copies(shared_folder / RECORDING, file, 2) == 2 * 22_827
+    assert write_copies(recordings.bridge_events, file, 2) == 2 * 22_827
     expected = {reason: 2 * count for reason, count in FOUND.items()}
     for find in (duckdb_findings, polars_findings):
         assert find(file, 2) == {**expected, "others": 0}

@@ -240,16 +240,14 @@ def test_ticks_give_figures_that_print(tmp_path: Path, monkeypatch: pytest.Monke
         (["recorded", "--protocol", "xdm"], '"xdm" is unknown; allowed: ic, ibc'),
         (["recorded", "--executor", "thread"], '"thread" is unknown; allowed: spark, in_process'),
         (["recorded", "--traffic", "packets.csv"], "packets.csv is no Parquet file"),
-        (["recorded"], "name a recording, or in CAUSEWAY_SHARED the folder"),
         (["ticks", "--executors", "thread"], '"thread" is unknown; allowed: in_process, spark'),
         (["ticks", "--certification", "rsa"], '"rsa" is unknown; allowed: off, bls, threshold'),
         (["ticks", "--against", "/nowhere"], "against: /nowhere is neither a folder"),
     ],
 )
 def test_the_commands_refuse_what_they_do_not_know(
-    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("CAUSEWAY_SHARED", raising=False)
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2

@@ -18,6 +18,7 @@ from causeway.pipeline.ledger_figures import figures_of
 from causeway.pipeline.ledger_kept import KeptShown
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
 from tests.property.audit_ledgers import table
+from tests.recordings import Recordings
 from tests.unit.test_audit_recorded import packets
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -124,8 +125,8 @@ def test_names_of_strangers_do_nothing_where_they_are_shown(tmp_path: Path) -> N
             assert "<script" not in text or shown not in (opened, opened.lanes)
 
 
-def test_recorded_packets_come_to_what_duckdb_counts(tmp_path: Path, shared_folder: Path) -> None:
-    source = str(shared_folder / "data" / "ibc_packets_cosmoshub.parquet")
+def test_recorded_packets_come_to_what_duckdb_counts(tmp_path: Path, recordings: Recordings) -> None:
+    source = str(recordings.hub_packets)
     place = stored(tmp_path / "ledger", packets(Path(source)), [{"promise": "answered"}])
     of_channel = f"""
       select channel_id as lane, count(send_height) as sent,

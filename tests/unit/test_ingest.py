@@ -31,6 +31,7 @@ from causeway.ingest.windows import joined, spans_of
 from causeway.ledger.limbs import amount_texts, slices_of
 from causeway.ledger.schema import LIMBS
 from causeway.model.errors import InvalidInput
+from tests.recordings import Recordings
 
 HEAD = "direction,side,chain,timestamp,tx_hash,nonce,token_dst,beneficiary,amount"
 ROW = "eth->moonbeam,send,ethereum,1641902381,0xaa,7,0xAb,0xCd,13"
@@ -366,9 +367,8 @@ def test_two_tables_are_told_apart_by_their_names() -> None:
         taken("source\n", "two-tables", "other.csv")
 
 
-def test_journeys_have_their_time_outs(shared_folder: Path) -> None:
-    path = shared_folder / "data" / "xcm_journeys.jsonl"
-    found = taken(path.read_bytes(), "xcm-journeys", "xcm.jsonl")
+def test_journeys_have_their_time_outs(recordings: Recordings) -> None:
+    found = taken(recordings.xcm_journeys.read_bytes(), "xcm-journeys", "xcm.jsonl")
     events = [(row["event"], row["detail"]) for row in rows_of(found)]
     counts = {event: events.count(event) for event in dict.fromkeys(events)}
     assert counts == {
@@ -481,8 +481,8 @@ def test_parquet_of_hostile_or_odd_types(monkeypatch: pytest.MonkeyPatch) -> Non
             read(wrong)
 
 
-def test_damaged_parquet_is_refused_whatever_byte_is_wrong(shared_folder: Path) -> None:
-    rows = pq.read_table(shared_folder / "data" / "ibc_packets_cosmoshub.parquet").slice(0, 200)
+def test_damaged_parquet_is_refused_whatever_byte_is_wrong(recordings: Recordings) -> None:
+    rows = pq.read_table(recordings.hub_packets).slice(0, 200)
     out = io.BytesIO()
     pq.write_table(rows, out, compression="none", use_dictionary=False)
     data, mapping, random = out.getvalue(), load_mapping("ibc-packets"), Random(4)

@@ -17,6 +17,7 @@ from tests.planting.judging import LIMIT, named
 from tests.planting.traffic import rows_of
 from tests.planting.windows import cut_by_chance, without
 from tests.property.audit_ledgers import Case
+from tests.recordings import Recordings
 
 SAID: set[str] = {"sent_again", "received_again", "received_before_sent"}
 """What can be planted wherever both ends were recorded."""
@@ -41,18 +42,18 @@ def ingested(kind: str, source: Path, folder: Path, most: int | None = None) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "file", "rows", "some"),
+    ("kind", "recording", "rows", "some"),
     [
-        pytest.param("bridge-events", "nomad_ethereum_to_moonbeam.csv", None, BRIDGE, marks=pytest.mark.slow),
-        pytest.param("ibc-packets", "ibc_packets_cosmoshub.parquet", 500, PACKETS, marks=pytest.mark.slow),
-        ("xcm-journeys", "xcm_journeys.jsonl", None, SAID),
+        pytest.param("bridge-events", "bridge_events", None, BRIDGE, marks=pytest.mark.slow),
+        pytest.param("ibc-packets", "hub_packets", 500, PACKETS, marks=pytest.mark.slow),
+        ("xcm-journeys", "xcm_journeys", None, SAID),
     ],
 )
 def test_what_is_planted_in_recorded_traffic_is_named(
-    kind: str, file: str, rows: int | None, some: set[str], shared_folder: Path, tmp_path: Path
+    kind: str, recording: str, rows: int | None, some: set[str], recordings: Recordings, tmp_path: Path
 ) -> None:
     random = Random(kind)
-    recorded = ingested(kind, shared_folder / "data" / file, tmp_path, rows)
+    recorded = ingested(kind, getattr(recordings, recording), tmp_path, rows)
     before = named(recorded.audit(4, LIMIT), "violated")
     made = plant_all(recorded, random)
     assert {one.kind for _, planted in made for one in planted} >= some

@@ -21,6 +21,7 @@ from causeway.model.ingress_call import decode_calls
 from causeway.network import prepared, recorded, recording
 from causeway.network.scenario import Scenario, load_scenario
 from causeway.network.sources import SourcedTraffic
+from tests.recordings import Recordings
 
 CHANNELS = [
     {"chain_1": "alpha", "channel_1": "channel-0", "chain_2": "beta", "channel_2": "channel-7"},
@@ -317,10 +318,8 @@ def test_tasks_of_spark_write_the_same(tmp_path: Path, monkeypatch: pytest.Monke
         scenario.traffic(tmp_path / "bad", spark=TasksInBatches)  # type: ignore[arg-type]
 
 
-def test_the_recorded_cosmos_hub_runs_whole(shared_folder: Path, tmp_path: Path) -> None:
-    path = shared_folder / "data" / "ibc_packets_cosmoshub.parquet"
-    if not path.is_file():
-        pytest.skip(f"no recording {path}")
+def test_the_recorded_cosmos_hub_runs_whole(recordings: Recordings, tmp_path: Path) -> None:
+    path = recordings.hub_packets
     example = Path(__file__).resolve().parents[2] / "examples" / "recorded.toml"
     scenario = load_scenario(example, {"traffic.path": f'"{path}"'}, programs={"caller", "echo"})
     traffic = scenario.traffic(tmp_path / "prepared")

@@ -24,6 +24,7 @@ from causeway.pipeline import ledger_store
 from causeway.pipeline.ledger_search import MessageKey, find, related, rows_of
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
 from tests.property.audit_ledgers import table
+from tests.recordings import Recordings
 
 LANE = {"protocol": "p", "source": "a", "destination": "b", "lane": "l"}
 BACK = {"protocol": "p", "source": "b", "destination": "a", "lane": "l"}
@@ -240,9 +241,11 @@ def test_the_largest_index_is_found(tmp_path: Path) -> None:
     assert [key.index for key in find(ledger, [{"lane": ("l",), "index": (2**64 - 1,)}])] == [2**64 - 1]
 
 
-def test_recorded_packets_and_journeys(shared_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_packets_and_journeys(
+    recordings: Recordings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = str(tmp_path / "l")
-    source = str(shared_folder / "data" / "xcm_journeys.jsonl")
+    source = str(recordings.xcm_journeys)
     assert execute(["ingest", "xcm-journeys", source, "--lake", place], build, "causeway") == OK
     with open(source, encoding="utf-8") as file:
         ids = {record["messageId"] for record in map(json.loads, file)}
