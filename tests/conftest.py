@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from causeway.pipeline.session import spark_session
 from causeway.programs.own import BESIDE
 from tests.recordings import Recordings
+from tests.skip_limit import SkipLimit
 
 settings.register_profile("causeway", deadline=None)  # however busy the machine is
 settings.load_profile("causeway")
@@ -28,6 +29,12 @@ compares kernels and oracles, and a quarter of that of collecting tests: next to
 
 TALLIES = ("tests.property.ibc_tally", "tests.property.tried")
 """Modules that count what the property tests did: ``COUNTS``, and ``summary()`` in lines."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch how many tests the run skips, in the process that sees the reports of all others."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkipLimit(), "skip-limit")
 
 
 def pytest_collection_finish() -> None:
