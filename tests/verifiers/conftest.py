@@ -1,4 +1,8 @@
-"""Other people's verifiers: installed once a session, run as processes of their own."""
+"""Verifiers by others: installed once a session, run as processes of their own.
+
+Tests that need them carry the marker ``registry`` and run only when it is asked for: ``-m registry``. Then a machine
+without Node, or without a way to the registries, fails them.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +19,45 @@ HERE = Path(__file__).resolve().parent
 INSTALL_SECONDS = 300
 RUN_SECONDS = 300
 
+FROM_REGISTRIES = {"node", "folder", "native"}
+"""Fixtures of this folder that install packages of a registry."""
+
 Node = Callable[[str, Any], Any]
 """Run a script of this folder with a JSON value on its standard input; what it prints is JSON, too."""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that need a registry, and leave them out of a run that does not name the marker."""
+    others, marked = [], []
+    for item in items:
+        fixtures = FROM_REGISTRIES.intersection(getattr(item, "fixturenames", ()))
+        if fixtures and HERE in item.path.parents:
+            item.add_marker("registry")
+            marked.append(item)
+        else:
+            others.append(item)
+    if marked and "registry" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=marked)
+        items[:] = others
+
+
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    """Return a way to run Node scripts with the packages of package.json; skip the test where there is no Node."""
+    """Return a function that runs Node scripts with the packages of package.json."""
     npm, binary = shutil.which("npm"), shutil.which("node")
     if npm is None or binary is None:
-        pytest.skip("independent verifiers need node and npm on PATH")
+        pytest.fail("independent verifiers need node and npm on PATH")
     folder = tmp_path_factory.mktemp("node")
     shutil.copy(HERE / "package.json", folder)
     command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
     try:
         installed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS)
     except subprocess.TimeoutExpired:
-        pytest.skip(f"npm could not install the independent verifiers within {INSTALL_SECONDS} s")
+        pytest.fail(f"npm could not install the independent verifiers within {INSTALL_SECONDS} s")
     if installed.returncode != 0:
         last = installed.stderr.strip().splitlines()[-1:] or ["no reason given"]
-        pytest.skip(f"npm could not install the independent verifiers: {last[0]}")
+        pytest.fail(f"npm could not install the independent verifiers: {last[0]}")
 
     def run(script: str, value: Any) -> Any:
         # A script finds its packages from where it lies.

@@ -18,7 +18,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     try:
         versions = install(made)
     except NodeMissing as missing:
-        pytest.skip(str(missing))
+        pytest.fail(str(missing))
     assert {"node", IC, ICS23, SUBSTRATE} == set(versions)
     return made
 
@@ -37,7 +37,7 @@ def test_they_take_turns_with_ours(folder: str) -> None:
 def native(tmp_path_factory: pytest.TempPathFactory) -> list[Native]:
     built, left_out = build(str(tmp_path_factory.mktemp("native") / "verifiers"))
     if not built:
-        pytest.skip("; ".join(left_out))
+        pytest.fail("; ".join(left_out))
     return built
 
 
