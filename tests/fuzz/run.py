@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz targets, each in a process of its own; return the end of such a process, not 0 if there is one."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run", description=__doc__)
     parser.add_argument("name", nargs="*", help="the target")
+    parser.add_argument("--all", action="store_true", help="fuzz all targets")
     parser.add_argument("--list", action="store_true", help="name all targets and end")
     parser.add_argument("--runs", type=int, default=-1, help="inputs to try; without it, as many as the time allows")
     parser.add_argument("--seconds", type=int, default=0, help="time to try them in; without it, as long as they take")
@@ -71,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.list:
         print("\n".join(targets))
         return 0
+    if chosen.all:
+        chosen.name = list(targets)
     unknown = [name for name in chosen.name if name not in targets]
     if unknown or not chosen.name:
         parser.error(f"no target is called {', '.join(unknown) or 'nothing'}; --list names them")

@@ -1,0 +1,109 @@
+"""The tiers ci and soak: what leaves a step out, or does not finish one, fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import soak
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MAKEFILE = """
+test:
+	@echo 'tier '$$CAUSEWAY_TIER
+	@case '$(ARGS)' in \\
+	*slow*) sleep {slow} ;; \\
+	*registry*) exit {registry} ;; \\
+	esac
+	@echo '===== 5 passed in 0.10s ====='
+
+check:
+	@echo 'no problem'
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    """Run .ci/run in a small repository whose Makefile does what the test asks for."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("chromium", "npm", "apt-get"):
+        (programs / name).write_text("#!/bin/sh\nexit 1\n")
+        (programs / name).chmod(0o755)
+
+    def run(seconds: int, slow: int = 0, registry: int = 0) -> tuple[int, list[str]]:
+        repository = tmp_path / "repository"
+        (repository / ".ci").mkdir(parents=True)
+        shutil.copy(ROOT / ".ci" / "run", repository / ".ci" / "run")
+        (repository / "Makefile").write_text(MAKEFILE.format(slow=slow, registry=registry))
+        git = ("git", "-C", str(repository), "-c", "user.name=t", "-c", "user.email=t@example.org")
+        for arguments in (("init", "--quiet"), ("add", "."), ("-c", "commit.gpgsign=false", "commit", "-qm", "t")):
+            subprocess.run([*git, *arguments], check=True, capture_output=True)
+        environment = {
+            **os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "CAUSEWAY_CI_SECONDS": str(seconds),
+        }  # fmt: skip
+        done = subprocess.run(
+            [repository / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        return done.returncode, done.stdout.splitlines()
+
+    return run
+
+
+def test_all_steps_run_in_the_tier_ci(run) -> None:
+    code, lines = run(100)
+    assert code == 0 and lines[-1] == "ci: PASSED"
+    assert [line for line in lines if line.startswith("== ")][:-1] == [
+        "== test: make test ARGS=--durations=25",
+        "== check: make check",
+        "== registry: make test ARGS=-m registry",
+        "== slow: make test ARGS=-m slow --durations=25",
+    ]
+    assert lines.count("tier ci") == 3
+    closing = {name: f"{name}: ===== 5 passed in 0.10s =====" for name in ("test", "registry", "slow")}
+    assert lines[-5:-1] == [closing["test"], "check: no problem", closing["registry"], closing["slow"]]
+
+
+def test_a_step_that_is_left_out_fails(run) -> None:
+    code, lines = run(0)
+    assert code == 1
+    assert "== slow: left out, no time remains of 0 seconds" in lines
+    assert lines[-1] == "ci: FAILED. test left out; check left out; registry left out; slow left out"
+
+
+def test_a_step_that_does_not_finish_fails(run) -> None:
+    code, lines = run(4, slow=60)
+    assert (code, lines[-1]) == (1, "ci: FAILED. slow not finished")
+
+
+def test_a_step_that_fails_does_not_stop_the_others(run) -> None:
+    code, lines = run(100, registry=3)
+    assert (code, lines[-1]) == (1, "ci: FAILED. registry failed")
+    assert "slow: ===== 5 passed in 0.10s =====" in lines
+
+
+def test_the_soak_names_verdict_commit_and_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = {"relays": 0, "xnet": 1}
+    monkeypatch.setattr(soak.Step, "run", lambda step: codes[step.name])
+    assert soak.main(["relays"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(f"soak: PASSED. commit {soak.find_commit()}, ") and last.endswith(", relays, 0 h 00 min")
+    assert soak.main(["relays", "xnet"]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert "== xnet: failed with 1" in printed and printed[-1].startswith("soak: FAILED (xnet). commit ")
+    with pytest.raises(SystemExit):
+        soak.main(["week"])
+    assert "unknown step week (allowed: tests, relays, xnet, fuzz)" in capsys.readouterr().err
+
+
+def test_every_step_of_the_soak_is_a_module() -> None:
+    for step in soak.STEPS:
+        if step.name != "tests":
+            assert (ROOT / Path(*step.arguments[1].split("."))).with_suffix(".py").is_file()
