@@ -1,11 +1,7 @@
-"""Lakes of all protocols, of networks by chance with faults: honest as they are, and with violations planted in them.
-
-``CAUSEWAY_PLANTS=100``: so many lakes of each protocol, instead of a few.
-"""
+"""Ledgers of generated lakes with faults, of every protocol: honest ones, and ones with planted violations."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from random import Random
 
@@ -20,8 +16,10 @@ from tests.planting.traffic import rows_of
 from tests.planting.windows import cut_by_chance
 from tests.property.audit_ledgers import Case, compare
 from tests.spec.audit.ledger import Row
+from tests.tiers import generated_lakes
 
-MORE = int(os.environ.get("CAUSEWAY_PLANTS", "0"))
+LAKES = max(2, generated_lakes() // 100)
+"""Lakes of each protocol: violations of every kind are planted in each, which takes long."""
 
 EVERYWHERE = {
     *("sent_again", "received_again", "executed_again", "received_unsent", "altered", "forged_too", "reused"),
@@ -71,7 +69,7 @@ def test_an_honest_lake_holds_and_what_is_planted_in_its_ledger_is_named(protoco
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_many_lakes(protocol: str, tmp_path: Path) -> None:
     done = set()
-    for seed in range(100, 100 + max(2, MORE)):
+    for seed in range(100, 100 + LAKES):
         folder = tmp_path / str(seed)
         folder.mkdir()
         done |= honest_and_planted(chance_lake(folder, protocol, seed), Random(f"{protocol} {seed}"))
