@@ -24,7 +24,8 @@ from causeway.protocols.registry import ProtocolInfo, names, protocol
 class Stage:
     """A network from a tick on, up to its next change.
 
-    ``topology``: the programs that there are by then, with all moves that are known then; ``faults``: those that act.
+    ``topology``: the programs that there are by then, with all moves that are known then; ``faults``: those known by
+    then. A healed fault that had begun ends in the tick before it was healed: kernels know the network's past.
     """
 
     tick: int
@@ -34,18 +35,20 @@ class Stage:
 
 @dataclass
 class _Known:
-    """What is known of a network by a change: rows of programs, moves and faults with their keys."""
+    """What is known of a network by a change: rows of programs, moves and faults with their keys; ``healed``: the tick
+    of the change that healed a fault, by its position."""
 
     programs: list[dict[str, Any]]
     moves: list[tuple[str, MoveSection]] = field(default_factory=list)
-    faults: list[tuple[str, FaultSection] | None] = field(default_factory=list)
+    faults: list[tuple[str, FaultSection]] = field(default_factory=list)
+    healed: dict[int, int] = field(default_factory=dict)
 
     @property
     def numbers(self) -> dict[str, int]:
         return {row["name"]: row["number"] for row in self.programs}
 
     def copy(self) -> _Known:
-        return _Known(list(self.programs), list(self.moves), list(self.faults))
+        return _Known(list(self.programs), list(self.moves), list(self.faults), dict(self.healed))
 
 
 @dataclass(frozen=True)
@@ -118,9 +121,8 @@ class Changes:
         keys, moves = [key for key, _ in known.moves], [move for _, move in known.moves]
         topology = replace(topology, moves=Directory(topology, self.path).moves(moves, keys))
         topology = self._complete(topology)
-        acting = [fault for fault in known.faults if fault is not None]
-        keys, sections = [key for key, _ in acting], [section for _, section in acting]
-        return Stage(tick, topology, Directory(topology, self.path).faults(sections, self.skip, keys))
+        keys, sections = [key for key, _ in known.faults], [section for _, section in known.faults]
+        return Stage(tick, topology, Directory(topology, self.path).faults(sections, self.skip, keys, known.healed))
 
     def _complete(self, topology: Topology) -> Topology:
         try:
@@ -193,14 +195,14 @@ class Changes:
         known.moves.append((key, MoveSection(tick=tick, program=name, chain=None)))
 
     def _heal(self, known: _Known, section: ChangeSection, key: str) -> None:
-        if isinstance(section.heal, bool):
-            known.faults = [None] * len(known.faults) if section.heal else known.faults
-            return
-        for place, position in enumerate(section.heal):
+        positions = section.heal
+        if isinstance(positions, bool):
+            positions = [*range(len(known.faults))] if positions else []
+        for place, position in enumerate(positions):
             if position >= len(known.faults):
                 text = f"{position}: there are {len(known.faults)} faults before, numbered from 0"
                 raise self._fail(f"{key}.heal[{place}]", text)
-            known.faults[position] = None
+            known.healed.setdefault(position, section.tick)
 
     def _require_changing(self, key: str) -> None:
         if not self.info.changes_programs:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -78,16 +79,39 @@ class Directory:
         rows += moves_of_membership(self._topology, rows)
         return pa.Table.from_pylist(sorted(rows, key=lambda row: row["tick"] or 0), schema=MOVES_SCHEMA)
 
-    def faults(self, sections: Sequence[FaultSection], skip: float, keys: Sequence[str] | None = None) -> Faults:
-        """Return ``[[faults]]`` with names resolved, in the order of the file; ``skip`` is passed on. ``keys``: of the
-        sections, where they are others."""
+    def faults(
+        self,
+        sections: Sequence[FaultSection],
+        skip: float,
+        keys: Sequence[str] | None = None,
+        healed: Mapping[int, int] = MappingProxyType({}),
+    ) -> Faults:
+        """Return ``[[faults]]`` with names resolved, in the order of the file.
+
+        Args:
+            sections: The faults.
+            skip: Passed on.
+            keys: Keys of the sections, where they are others than ``[[faults]]``.
+            healed: The tick in which a fault was healed, by its position. The fault ends in the tick before; one that
+                had not begun is left out.
+
+        Raises:
+            InvalidInput: A name is unknown, a chain is never in the registry, or a fault is there twice.
+        """
         found: list[Fault] = []
+        lanes = set[tuple[str, int | None, int | None]]()
         for position, section in enumerate(sections):
             key = f"faults[{position}]" if keys is None else keys[position]
             fault = section.fault(self, key)
             self._check_members(section, fault, key)
-            if section.once and any(_lane(fault) == _lane(other) for other in found):
+            end = healed.get(position)
+            if end is not None:
+                if fault.first < end:
+                    found.append(replace(fault, last=min(fault.last, end - 1)))
+                continue
+            if section.once and _lane(fault) in lanes:
                 raise self.fail(key, f"a second {fault.kind} between the same chains; allowed: one")
+            lanes.add(_lane(fault))
             found.append(fault)
         return Faults.of(*found, skip=skip)
 
