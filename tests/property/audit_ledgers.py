@@ -189,7 +189,7 @@ INDICES = (0, 1, 2, 3, 5, 2**18 - 2, 2**18 - 1, 2**18, 2**18 + 1, 3 * 2**18, 2**
 AMOUNTS = (0, 1, 7, 2**64 - 1, 2**128, 2**256 - 1, None)
 PROMISES = (
     *("numbered", "ordered_sends", "ordered_receives", "ordered_acknowledgements"),
-    *("answered", "final_after", "conserved", "capacity"),
+    *("answered", "final_after", "conserved", "capacity", "refund_messages"),
 )
 
 
@@ -201,6 +201,7 @@ def by_chance(random: Random) -> Case:
         for source, target, lane in (("a", "b", "x"), ("b", "a", None), ("a", None, "x"))
     ]
     busy = random.random() < 0.2  # many rows of one message
+    revisions = random.choice(((None,), (None,), (None,), (1,), (1, 1, 2), (None, 0, 1)))
 
     def row() -> Row:
         index = None if random.random() < 0.15 else random.choice(INDICES[:2] if busy else INDICES)
@@ -221,6 +222,8 @@ def by_chance(random: Random) -> Case:
             "asset": random.choice(("gold", "gold", "silver", None)),
             "amount": random.choice(AMOUNTS),
             "detail": random.choice(("timeout", "sent", "received", None)),
+            "code": random.choice((None, None, None, 0, 5)),
+            "revision": random.choice(revisions),
         }
 
     def span(top: int) -> tuple[int | None, int | None]:
@@ -253,6 +256,11 @@ def by_chance(random: Random) -> Case:
         }
         for promise in random.sample(PROMISES, random.randrange(len(PROMISES) + 1))
     ]
+    for chain in ("a", "b", None):
+        if random.random() < 0.15:
+            promises.append({"source": chain, "promise": "clock_tolerance", "number": random.choice((None, 1, 2))})
+        if chain is not None and random.random() < 0.1:
+            promises.append({"source": chain, "promise": "restarted"})
     some_rows = [row() for _ in range(random.randrange(70))]
     stated_too = watermarks_by_chance(random, lanes), headers_by_chance(random)
     return Case(some_rows, observed, promises, *stated_too, value_by_chance(random, lanes, some_rows))

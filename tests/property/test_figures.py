@@ -21,11 +21,11 @@ from causeway.audit.windows import Promises, Windows
 from causeway.figures import delays, flow
 from causeway.figures.figures import Figures, figures_from
 from causeway.figures.messages import MESSAGES_SCHEMA, STEPS, messages_of
-from causeway.figures.outcomes import OUTCOMES
 from causeway.figures.replies import OPEN_SCHEMA, REPLIES_SCHEMA, Replies, first_of, open_in, replies_in
 from causeway.figures.shown import Asked, Shown, nothing, outcomes_of, shown_in, together
 from causeway.figures.where import EVERYTHING, Where
 from causeway.ledger.order import buckets_of, sorted_rows
+from causeway.ledger.outcomes import OUTCOMES
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from tests.property.audit_ledgers import Case, by_chance, journeys_by_chance, table
 from tests.spec.figures import (

@@ -6,16 +6,17 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tests.spec.audit.ledger import NAMES, Ledger, Message, Row, place
+from tests.spec.audit.outcomes import state_of
 
 PLACE = ("chain", "height", "tick", "time")
-ENDINGS = ("answered", "rejected", "refunded", "timed_out", "dropped", "delivered")
+ENDINGS = ("answered", "rejected", "failed", "refunded", "timed_out", "dropped", "contradicted", "delivered")
 DETAILED = (
-    *("rejected", "dropped", "timed_out", "acknowledged", "answered", "executed"),
+    *("rejected", "dropped", "timed_out", "failed", "refunded", "acknowledged", "answered", "executed"),
     *("received", "observed", "relayed", "sent"),
 )
 EVENTS = (
     *("sent", "committed", "relayed", "received", "executed", "answered", "acknowledged", "rejected", "timed_out"),
-    *("dropped", "collected", "final", "reverted", "observed"),
+    *("dropped", "collected", "final", "reverted", "observed", "failed", "refunded", "redundant", "upgraded"),
 )
 
 
@@ -51,38 +52,33 @@ def _told(ledger: Ledger, message: Message) -> Told:
 
     base = first("sent") or min(message.rows, key=lambda row: row["at"])
     request = base["kind"] == "request"
-    acknowledged, answered = first("acknowledged"), first("answered")
+    acknowledged = first("acknowledged")
     reply = reply_to(ledger, message, base) if request and message.has("sent", "committed") else None
     reply = None if acknowledged or first("timed_out") else reply
-    codes = [row for row in (acknowledged, reply, answered) if row and row["code"] is not None]
-    refused = codes[0]["code"] != 0 if codes else message.has("rejected")
-    came = message.has("received", "executed")
+    lost = reply is not None and reply["event"] == "dropped"
+    reply = None if lost else reply
+    state = state_with(message, reply)
     awaited = request and message.has("sent", "committed") and ledger.promised(message.lane, "answered")
-    if request and (acknowledged or reply or answered):
-        outcome = "rejected" if refused or (reply and reply["kind"] == "reject") else "answered"
-        outcome = "refunded" if reply and reply["kind"] == "refund" else outcome
-    elif message.has("timed_out"):
-        outcome = "timed_out"
-    elif message.has("rejected"):
-        outcome = "rejected"
-    elif not request and (came or answered or acknowledged):
-        outcome = "delivered"
-    elif message.has("dropped"):
+    outcome = {
+        "executed": "delivered", "refused": "rejected", "returned": "refunded", "discarded": "dropped",
+    }.get(state, state)  # fmt: skip
+    if awaited and state in ("delivered", "executed"):
+        outcome = "pending"
+    if lost and state in ("pending", "delivered", "executed"):
         outcome = "dropped"
-    elif came and not awaited:
+    if not request and outcome == "answered":
         outcome = "delivered"
-    else:
-        outcome = "pending" if message.has("sent", "committed") else "unknown"
     answer = (acknowledged or reply) if request else None
     ended = acknowledged or reply or first("timed_out")
     over = {
         "timed_out": first("timed_out"),
+        "contradicted": first("timed_out"),
         "dropped": first("dropped"),
         "delivered": first("received", "executed", "answered", "acknowledged"),
         "pending": None,
         "unknown": None,
-    }.get(outcome, answer or first("answered", "rejected"))
-    coded = ("answered", "rejected", "dropped", "timed_out", "received", "executed", "observed")
+    }.get(outcome, answer or first("answered", "rejected", "failed", "refunded", "executed"))
+    coded = ("answered", "rejected", "failed", "dropped", "timed_out", "received", "executed", "observed")
     spoken = [acknowledged, reply, *(first(event) for event in coded)]
     details = [first(event) for event in DETAILED]
     return Told(
@@ -95,10 +91,24 @@ def _told(ledger: Ledger, message: Message) -> Told:
         first("received"),
         first("executed"),
         ended,
-        first("received", "executed", "answered", "rejected", "dropped", "timed_out") or ended,
+        first("received", "executed", "failed", "answered", "rejected", "dropped", "timed_out", "refunded") or ended,
         over,
         answer if outcome in ("answered", "rejected", "refunded") else None,
     )
+
+
+def state_with(message: Message, reply: Row | None) -> str:
+    """The state of a message with its answer over another lane."""
+    events = [
+        (row["event"], bool(row["code"]) and row["kind"] == "request")
+        for row in message.rows
+        if row["event"] != "received" or not message.forged(row)
+    ]
+    if reply:
+        events.append({"response": ("answered", bool(reply["code"])), "refund": ("refunded", False)}.get(
+            reply["kind"], ("answered", True)
+        ))  # fmt: skip
+    return state_of(events)
 
 
 def reply_to(ledger: Ledger, request: Message, base: Row) -> Row | None:
@@ -112,16 +122,19 @@ def reply_to(ledger: Ledger, request: Message, base: Row) -> Row | None:
         for row in message.rows
         if row["answers"] == base["message_id"]
         and row["kind"] in ("response", "reject", "refund")
-        and row["event"] in ("received", "answered")
+        and row["event"] in ("received", "answered", "dropped")
+        and (
+            row["event"] != "dropped" or (row is message.first("dropped") and message.state in ("dropped", "discarded"))
+        )
         and not (row["event"] == "received" and message.forged(row))
         and (message.lane[0], message.lane[2]) == (request.lane[0], caller)
-        and row["chain"] in (None, caller)
+        and (row["event"] == "dropped" or row["chain"] in (None, caller))
     ]
     kinds = ("request", "response", "reject", "refund", "control")
 
     def order(row: Row) -> tuple[Any, ...]:
         rest = [(row[name] is None, row[name] or 0) for name in ("tick", "code")]
-        return (*place(row)[:2], rest[0], kinds.index(row["kind"]), rest[1])
+        return (row["event"] == "dropped", *place(row)[:2], rest[0], kinds.index(row["kind"]), rest[1])
 
     chosen = min(found, key=order, default=None)
     return None if chosen is None else {**chosen, "chain": caller}

@@ -213,7 +213,7 @@ def test_backlog_is_that_of_the_figures_and_is_drawn(cli: Run, ledger: str) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["calls", "--outcome", "lost"], "--outcome: lost: no such outcome; there are 8: answered"),
+        (["calls", "--outcome", "lost"], "--outcome: lost: no such outcome; there are 10: answered"),
         (["calls", "--open", "--outcome", "pending"], "--open: not with --outcome"),
         (["calls", "--slower-than", "soon"], "--slower-than soon: is no time"),
         (["calls", "--slower-than", "5"], "--slower-than 5: is no time"),

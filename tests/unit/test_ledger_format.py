@@ -89,11 +89,12 @@ ROW = st.fixed_dictionaries(
         "message_id": NAMES,
         "event": st.sampled_from(EVENTS),
         "chain": NAMES,
+        "revision": st.sampled_from([None, 1, 2]),
         "height": st.sampled_from([None, 0, 5, 2**64 - 1]),
         "position": st.sampled_from([None, 0, 7]),
     }
 )
-KEYS = [*LANE, "index", "message_id", "event", "chain", "height", "position"]
+KEYS = [*LANE, "index", "message_id", "event", "chain", "revision", "height", "position"]
 
 
 def table_of(rows: list[dict[str, Any]]) -> pa.Table:
@@ -113,7 +114,7 @@ def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
         (row["index"] is None, row["index"] or 0),
         message,
         EVENTS.index(row["event"]),
-        *(first(row[name]) for name in ("chain", "height", "position")),
+        *(first(row[name]) for name in ("chain", "revision", "height", "position")),
     )
 
 

@@ -29,7 +29,7 @@ def rows_of(random: Random, count: int) -> pa.Table:
 def stored(folder: Path, random: Random, files: int, loose: int) -> Ledger:
     """Return a ledger with so many commits of a file a bucket, and some of a file for all; rows come again in many."""
     ledger = create_ledger(str(folder / "ledger"), BUCKETS)
-    rows = rows_of(random, 3)
+    rows = rows_of(random, 6)
     for number in range(files + loose):
         writer = LedgerWriter(ledger)
         some = rows.take(pa.array(random.sample(range(rows.num_rows), rows.num_rows // 2)))

@@ -68,7 +68,7 @@ def test_a_life_is_in_order_of_time_and_marks_what_does_not_count() -> None:
     back = row("reverted", "b", 35, index=5, detail="received")
     assert steps([sent, first, back]) == [("sent", ()), ("received", (TAKEN_BACK,)), ("reverted", ())]
     (life,) = lives_of(sorted_rows(table([sent, first, back], LEDGER_SCHEMA)))
-    assert (life.outcome, life.is_open, life.took) == ("under way", True, dt.timedelta(seconds=25))
+    assert (life.outcome, life.is_open, life.took) == ("pending", True, dt.timedelta(seconds=25))
 
 
 def test_without_times_a_life_is_in_the_order_in_which_things_happen() -> None:
@@ -137,8 +137,8 @@ def test_an_answer_and_a_further_hop_belong_to_their_request(
     said = json.loads(capsys.readouterr().out)
     assert [(m["message_id"], m["outcome"]) for m in said["messages"]] == [
         ("q", "received"),
-        ("h", "under way"),
-        ("r", "under way"),
+        ("h", "pending"),
+        ("r", "pending"),
     ]
     assert execute(["trace", str(tmp_path / "l"), "j"], build, "causeway") == OK
 
@@ -255,5 +255,5 @@ def test_recorded_packets_and_journeys(
         assert execute(["trace", place, each, "--json"], build, "causeway") == OK
         (message,) = json.loads(capsys.readouterr().out)["messages"]
         found[each] = message["outcome"]
-    assert sorted(found.values()).count("received") == 15 and sorted(found.values()).count("under way") == 1
-    assert sorted(found.values()).count("given up by who recorded it") == 2
+    assert sorted(found.values()).count("received") == 15 and sorted(found.values()).count("pending") == 1
+    assert sorted(found.values()).count("the recorder stopped waiting for it") == 2

@@ -20,19 +20,27 @@ from causeway.audit.findings import UNKNOWN, VIOLATED, Checked, Finding
 from causeway.audit.windows import Lane
 from causeway.ledger.schema import Event
 
+Three = tuple[int, int, int]
 PieceKey = tuple[Lane, int]
 """A lane and the index of the first message of a piece of it."""
 
 
 @dataclass(frozen=True)
 class Before:
-    """The last places before a piece, of sent, received and acknowledged each: the greatest height with its position,
-    and the latest time of rows without height. ``NO_HEIGHT`` as a position: not seen; ``has_height``: whether any."""
+    """The last places before a piece, of sent, received and acknowledged each.
 
-    height: tuple[int, int, int]
-    position: tuple[int, int, int]
-    has_height: tuple[int, int, int]
-    time: tuple[int, int, int]
+    ``height`` with ``position`` and the time ``height_at``: the greatest height (``has_height``: whether there is any);
+    ``last_at`` with the height ``last``: the latest time of a row with a height (``NEVER``: none has a time); ``time``:
+    the latest time of rows without height. ``NO_HEIGHT`` as a position, ``NO_TIME`` as a time: not seen.
+    """
+
+    height: Three
+    position: Three
+    height_at: Three
+    has_height: Three
+    last_at: Three
+    last: Three
+    time: Three
 
 
 ROW = ("index", "chain", "height", "time")
@@ -40,6 +48,9 @@ ROW = ("index", "chain", "height", "time")
 
 ENDS = ("first_sent", "last_sent", "first_received", "last_received", "lead", "tail")
 """Rows that are kept of a piece: the ends of what was sent and received, the first open message at each end."""
+
+PLACES = ("top", "top_position", "top_at", "has_top", "last_at", "last", "top_time", "least", "least_time")
+"""The first and the last places of a piece."""
 
 RAISING = 128
 """So many rows are kept of a piece that may have others before it: the first that nothing in it is behind. Which of
@@ -63,14 +74,19 @@ class Along:
         count, messages = len(starts), len(columns.starts) - 1
         self.top = np.zeros((count, 3), np.uint64)
         self.top_position = np.full((count, 3), NO_HEIGHT, np.uint64)
+        self.top_at = np.full((count, 3), NO_TIME, np.int64)
         self.has_top = np.zeros((count, 3), np.uint8)
+        self.last_at = np.full((count, 3), NOTHING_BEFORE, np.int64)
+        self.last = np.zeros((count, 3), np.uint64)
         self.top_time = np.full((count, 3), NOTHING_BEFORE, np.int64)
         if before:
             for number, (lane, first) in enumerate(zip(self.lane.tolist(), self.first.tolist(), strict=True)):
                 known = before.get((columns.lanes[lane], first))
                 if known is not None:
                     self.top[number], self.top_position[number] = known.height, known.position
-                    self.has_top[number], self.top_time[number] = known.has_height, known.time
+                    self.top_at[number], self.has_top[number] = known.height_at, known.has_height
+                    self.last_at[number], self.last[number] = known.last_at, known.last
+                    self.top_time[number] = known.time
         self.least = np.full((count, 3), NO_HEIGHT, np.uint64)
         self.least_time = np.full((count, 3), NO_TIME, np.int64)
         self.below = np.zeros((3, messages), np.uint8)
@@ -82,6 +98,7 @@ class Along:
         self.raised = np.zeros((int(inside.sum()), 3), np.int32)
         self.raising = np.zeros((*self.raised.shape, RAISING), np.int32)
         self._slots = slots
+        anew = np.array([bucket.known.promises.is_anew(lane) for lane in columns.lanes], np.uint8)
         gaps, skips = np.empty((messages, 2), np.int64), np.empty((messages, 5), np.int64)
         self.lead, self.tail = np.empty((count, 4), np.int64), np.empty((count, 4), np.int64)
         sizes = np.zeros(2, np.int64)
@@ -90,8 +107,10 @@ class Along:
             *(starts, stops, columns.index[columns.starts[:-1]], sent, received, acknowledged),
             *(columns.height, columns.position, columns.time),
             *(bucket.is_open.view(np.uint8), bucket.open_until),
-            *(self.top, self.top_position, self.has_top, self.top_time, self.least, self.least_time, self.below),
-            *(self.ends, gaps, skips, self.lead, self.tail, sizes, slots, self.raised, self.raising),
+            *(self.top, self.top_position, self.top_at, self.has_top, self.last_at, self.last, self.top_time),
+            *(self.least, self.least_time, self.below),
+            *(self.ends, gaps, skips, self.lead, self.tail, sizes),
+            *(anew[self.lane] if len(anew) else anew, slots, self.raised, self.raising),
         )
         self.latest_sent = _latest(columns, sent, starts, stops)
         self.gaps, self.skips = gaps[: sizes[0]].copy(), skips[: sizes[1]].copy()
@@ -174,7 +193,7 @@ class Along:
         for name, of in (("lead", self.lead), ("tail", self.tail)):
             table[f"{name}_count"], table[f"{name}_until"] = pa.array(of[:, 1]), pa.array(of[:, 3])
         for number, promise in enumerate(ORDERED):
-            for name in ("top", "top_position", "has_top", "top_time", "least", "least_time"):
+            for name in PLACES:
                 table[f"{name}_{promise}"] = pa.array(np.ascontiguousarray(getattr(self, name)[:, number]))
             kept, offsets = self._raising(number)
             for name in ("height", "position", "time"):

@@ -30,7 +30,7 @@ Caller = tuple[str, str]
 CALLERS_SCHEMA = pa.schema([("protocol", pa.string()), ("chain", pa.string()), ("count", pa.int64())])
 """How many rows a run has that may be responses to a chain."""
 
-_IS_RESPONSE = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in (Kind.RESPONSE, Kind.REJECT, Kind.REFUND)])
+IS_RESPONSE = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in (Kind.RESPONSE, Kind.REJECT, Kind.REFUND)])
 _HERE = [code_of(event) for event in (Event.RECEIVED, Event.ANSWERED)]
 """With what a response is seen on the chain that asked."""
 
@@ -103,7 +103,7 @@ def response_rows(bucket: Bucket) -> Ints:
     columns = bucket.columns
     if not columns.events.intersection(_HERE):
         return np.zeros(0, np.int64)
-    rows = np.flatnonzero(_IS_RESPONSE[columns.kind] & _IS_HERE[columns.event] & (columns.alive == 1))
+    rows = np.flatnonzero(IS_RESPONSE[columns.kind] & _IS_HERE[columns.event] & (columns.alive == 1))
     rows = rows[~((columns.event[rows] == code_of(Event.RECEIVED)) & (bucket.messages.status[rows] == _FORGED))]
     codes = {name: code for code, name in enumerate(columns.chains)}
     here = np.array([codes.get(lane[2] or "", -1) for lane in columns.lanes], np.int64)

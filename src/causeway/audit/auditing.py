@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.along import Before, PieceKey
+from causeway.audit.along import Before, PieceKey, Three
 from causeway.audit.back_pressure import examined_of
 from causeway.audit.backing import backing
 from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
 from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
 from causeway.audit.gathered import CHECK_NAMES, Gathered, shown_findings
-from causeway.audit.joining import Joined, Three, join
+from causeway.audit.joining import Joined, join
 from causeway.audit.known import PAID_NOT_SENT, UNDECIDED, UNDECIDED_PAID, Known, verdict_of_unsent, why_unsent
 from causeway.audit.meeting import Here, Meet, Together, meeting_of
 from causeway.audit.parts import Part

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
-from causeway.audit.arrays import Array, Ints
-from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools, Columns, Messages, code_of
-from causeway.audit.delays import MOST, NEVER, microseconds
+from causeway.audit.arrays import Array, Codes, Ints
+from causeway.audit.columns import NO_HEIGHT, Bools, Columns, Messages, code_of, promised_numbers
+from causeway.audit.delays import MOST, NEVER, NO_TIME, microseconds
 from causeway.audit.findings import UNKNOWN, VIOLATED, Finding
 from causeway.audit.known import NOT_SENT_YET, UNDECIDED, Known, verdict_of_unsent, why_unsent
-from causeway.audit.windows import EVERY, Lane, Promises, Spans
+from causeway.audit.windows import EVERY, Lane, Spans
+from causeway.ledger.outcomes import State
 from causeway.ledger.schema import Event
 
 ENDED_AT_SOURCE = (Event.TIMED_OUT, Event.DROPPED, Event.REJECTED)
@@ -33,18 +34,6 @@ REFUSED = (Event.DROPPED, Event.REJECTED)
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
-def _numbers(promised: Sequence[Mapping[str, int | None]], name: str) -> tuple[Bools, Ints]:
-    found = [each.get(name) for each in promised]
-    numbers = np.array([min(each or 0, int(MOST)) for each in found], np.int64)
-    return np.array([each is not None for each in found], bool), numbers
-
-
-def final_after(columns: Columns, promises: Promises) -> Ints:
-    """Return how many microseconds each lane promises between a sending and its receipt, -1: none."""
-    has_number, numbers = _numbers([promises.of(lane) for lane in columns.lanes], "final_after")
-    return np.where(has_number, numbers, -1)
-
-
 class Bucket:
     """One bucket's rows with what its messages come to, and lanes' promises as columns."""
 
@@ -52,7 +41,7 @@ class Bucket:
         self.columns, self.known = columns, known
         self.lane = columns.lane[columns.starts[:-1]]
         self._promised = [known.promises.of(lane) for lane in columns.lanes]
-        self.messages = Messages.of(columns, final_after(columns, known.promises))
+        self.messages = Messages.of(columns, known.promises)
         self._none = np.full(len(self.lane), -1, np.int32)
 
     def promised(self, name: str) -> Bools:
@@ -61,7 +50,7 @@ class Bucket:
 
     def numbers(self, name: str) -> tuple[Bools, Array]:
         """Return of each lane whether its promise has a number, and the number (that of ``MOST`` where it is more)."""
-        return _numbers(self._promised, name)
+        return promised_numbers(self._promised, name)
 
     def floats(self, name: str) -> Array:
         """Return the number of each lane's promise, rounded."""
@@ -80,10 +69,21 @@ class Bucket:
         return found
 
     @cached_property
+    def counted_receipts(self) -> Codes:
+        """The receipt of each message that counts as received value, -1 for none: not of those that failed."""
+        return np.where(self.messages.undone > 0, np.int32(-1), self.first(Event.RECEIVED))
+
+    @cached_property
+    def refunds(self) -> Codes:
+        """The row of each message that gives its value back, -1 for none: its time-out, else its refund."""
+        timed_out = self.first(Event.TIMED_OUT)
+        return np.where(timed_out >= 0, timed_out, self.first(Event.REFUNDED))
+
+    @cached_property
     def is_open(self) -> Bools:
         """Which messages were sent, and nothing says that they came or will not come."""
-        over = (Event.RECEIVED, Event.EXECUTED, Event.ANSWERED, Event.ACKNOWLEDGED, Event.REJECTED)
-        return self.has(Event.SENT) & ~self.has(*over, Event.TIMED_OUT, Event.DROPPED)
+        found: Bools = self.has(Event.SENT) & (self.messages.state == State.PENDING)
+        return found
 
     @cached_property
     def is_unacknowledged(self) -> Bools:

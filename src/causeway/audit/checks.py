@@ -92,7 +92,8 @@ def causality(bucket: Bucket) -> Checked:
             bucket.messages.earliest if event is Event.RECEIVED else bucket.first(event) for event in (cause, effect)
         ]
         one, other = rows
-        compare_pairs(one, other, columns.chain, columns.height, columns.time, pairs)
+        clocks = bucket.messages.restarts, bucket.messages.tolerance
+        compare_pairs(one, other, columns.chain, columns.height, columns.time, *clocks, pairs)
         examined += bucket.count(pairs > 0)
         wrong, unseen = np.flatnonzero(pairs == TOO_SOON), np.flatnonzero(pairs == NO_PLACE)
         between, seen = bucket.microseconds_between(other[wrong], one[wrong])

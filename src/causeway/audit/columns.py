@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,17 +29,19 @@ from causeway.audit.arrays import (
     time_places,
     whole,
 )
+from causeway.audit.delays import MOST
+from causeway.audit.delays import NO_TIME as NO_TIME
 from causeway.audit.parts import Run
-from causeway.audit.windows import Lane
+from causeway.audit.windows import Lane, Promises
 from causeway.ledger.codes import Names
 from causeway.ledger.order import EVENTS, SEGMENT_BITS
-from causeway.ledger.schema import LANE, LIMBS, Event, Kind
+from causeway.ledger.outcomes import ERROR_OF, EVENT_BITS, STATE_OF_BITS
+from causeway.ledger.schema import LANE, LIMBS, REFUND_MESSAGES, REVISION_SHIFT, Event, Kind
 from causeway.model.errors import InvalidInput
 
 Bools = npt.NDArray[np.bool_]
 
 NO_HEIGHT = np.uint64(2**64 - 1)
-NO_TIME = np.int64(2**63 - 1)
 KINDS = [kind.value for kind in Kind]
 REQUEST = KINDS.index(Kind.REQUEST)
 TIMEOUT = "timeout"
@@ -48,6 +51,32 @@ TIMEOUT = "timeout"
 def code_of(event: Event) -> int:
     """Return the number of an event in columns."""
     return EVENTS.index(event.value)
+
+
+_ERRING = frozenset(code_of(event) for event in ERROR_OF)
+"""Events of which an error code makes another one, as numbers."""
+
+
+def placed_heights(height: Words, revision: pa.Array) -> Words:
+    """Return heights as numbers that ascend over the revisions of a chain; ``NO_HEIGHT`` where a height is not seen."""
+    if revision.null_count == len(revision):
+        return height
+    above = numbers(revision, np.uint64(0)) << np.uint64(REVISION_SHIFT)
+    return np.where(height == NO_HEIGHT, NO_HEIGHT, above | height)
+
+
+def final_after_of(promised: Sequence[Mapping[str, int | None]]) -> Ints:
+    """Return how many microseconds each lane promises between a sending and its receipt, -1: none."""
+    has_number, found = promised_numbers(promised, "final_after")
+    return np.where(has_number, found, -1)
+
+
+def promised_numbers(promised: Sequence[Mapping[str, int | None]], name: str) -> tuple[Bools, Ints]:
+    """Return of each lane whether a promise of it has a number, and the number (``MOST`` where it is more)."""
+    found = [each.get(name) for each in promised]
+    return np.array([each is not None for each in found], bool), np.array(
+        [min(each or 0, int(MOST)) for each in found], np.int64
+    )
 
 
 @dataclass(frozen=True)
@@ -113,7 +142,7 @@ class Columns:
             event=known_codes(table["event"], EVENTS, "event"),
             chain=codes_of(table["chain"], chains),
             chains=chains.known(),
-            height=numbers(whole(table["height"]), NO_HEIGHT),
+            height=placed_heights(numbers(whole(table["height"]), NO_HEIGHT), whole(table["revision"])),
             position=numbers(whole(table["position"]), NO_HEIGHT),
             time=numbers(whole(table["time"]).cast(pa.timestamp("us", "UTC")).view(pa.int64()), NO_TIME),
             has_content=seen(hashes),
@@ -148,6 +177,20 @@ class Columns:
     def _detail(self) -> tuple[Names, Codes]:
         details = Names((TIMEOUT, *EVENTS))
         return details, codes_of(self.rows.read(("detail",))["detail"], details)
+
+    @cached_property
+    def errors(self) -> Bytes:
+        """Which rows of requests have an error code (``outcomes.ERROR_OF``); empty where none has."""
+        none = np.zeros(0, np.uint8)
+        if not self.events.intersection(_ERRING):
+            return none
+        column = whole(self.rows.read(("code",))["code"])
+        if column.null_count == len(column):
+            return none
+        found: Bytes = ((numbers(column, 0) != 0) & np.isin(self.event, [*_ERRING]) & (self.kind == REQUEST)).astype(
+            np.uint8
+        )
+        return found if found.any() else none
 
     @cached_property
     def stopped_waiting(self) -> Bytes:
@@ -233,7 +276,10 @@ class Messages:
     """What ``message_loops.judge`` finds: of rows ``again`` and ``status``, the rest of messages or of their sums.
 
     ``firsts``: of each event that there is, by its code, the first row of each message; of received ones the receipt.
-    ``earliest``: the first received row of each message whose content does not differ from what was sent.
+    ``earliest``: the first received row of each message whose content does not differ from what was sent. ``state``: of
+    each message, by the events that count (``outcomes.State``). ``undone``: whether its receipt counts for nothing: it
+    failed, and its value was given back. ``restarts``: whether the heights of each chain began anew; ``tolerance``: by
+    how many microseconds its clock may be wrong; the last entry of both is that of a chain that was not seen.
     """
 
     again: Bytes
@@ -241,6 +287,8 @@ class Messages:
     receives: Codes
     firsts: dict[int, Codes]
     earliest: Codes
+    state: npt.NDArray[np.int8]
+    undone: Bytes
     flags: Bytes
     contents: Codes
     value: Bytes
@@ -249,15 +297,21 @@ class Messages:
     sum_lane: Ints
     sum_asset: Ints
     sums: Words
+    restarts: Bytes
+    tolerance: Ints
 
     @classmethod
-    def of(cls, columns: Columns, final_after: Ints) -> Messages:
-        """Judge the messages of a run. ``final_after``: how many microseconds each lane promises, -1: none."""
+    def of(cls, columns: Columns, promises: Promises) -> Messages:
+        """Judge the messages of a run, given what lanes and chains promise."""
         from causeway.audit.message_loops import EVENTS as EVENT_COUNT
         from causeway.audit.message_loops import LIMBS as SUM_WORDS
         from causeway.audit.message_loops import NEEDED, SMALL, judge
 
         rows, messages = len(columns), len(columns.starts) - 1
+        promised = [promises.of(lane) for lane in columns.lanes]
+        undoes = np.array([REFUND_MESSAGES not in each for each in promised], np.uint8)
+        restarts = np.array([promises.restarts(chain) for chain in (*columns.chains, None)], np.uint8)
+        tolerance = np.array([promises.tolerance(chain) for chain in (*columns.chains, None)], np.int64)
         codes, code_count = _content_codes(columns, SMALL)
         again, status = np.zeros(rows, np.uint8), np.zeros(rows, np.uint8)
         present = sorted(columns.events | set(NEEDED))
@@ -266,6 +320,7 @@ class Messages:
         firsts = np.full((len(present), messages), -1, np.int32)
         earliest = np.empty(messages, np.int32)
         receives, flags = np.zeros(messages, np.int32), np.zeros(messages, np.uint8)
+        bits, undone = np.zeros(messages, np.int32), np.zeros(messages, np.uint8)
         contents = np.zeros(messages, np.int32)
         value, value_by = np.zeros(messages, np.uint8), np.zeros(messages, np.float64)
         value_row = np.empty(messages, np.int32)
@@ -274,16 +329,19 @@ class Messages:
         sums = np.zeros((most, 4, SUM_WORDS), np.uint64)
         asset_count = len(columns.assets) + 1
         count = judge(
-            *(columns.lane, final_after, columns.starts, columns.alive, columns.event, columns.chain),
+            *(columns.lane, final_after_of(promised), undoes, restarts, tolerance),
+            *(columns.starts, columns.alive, columns.event, columns.chain),
             *(columns.height, columns.time, codes),
             *(columns.has_content, columns.content, columns.asset, columns.has_amount, *columns.limbs),
-            *(columns.stopped_waiting, slots, np.full((code_count, EVENT_COUNT), -1, np.int64)),
-            *(again, status, receives, firsts, earliest, flags, contents, value, value_by, value_row),
+            *(columns.stopped_waiting, columns.errors, EVENT_BITS),
+            *(slots, np.full((code_count, EVENT_COUNT), -1, np.int64)),
+            *(again, status, receives, firsts, earliest, bits, undone, flags, contents, value, value_by, value_row),
             *(np.full(asset_count, -1, np.int64), np.zeros(asset_count, np.int64), pair_lane, pair_asset, sums),
         )
-        found = (pair_lane[:count].copy(), pair_asset[:count].copy(), sums[:count].copy())
+        found = (pair_lane[:count].copy(), pair_asset[:count].copy(), sums[:count].copy(), restarts, tolerance)
         by_event = {event: firsts[slot] for slot, event in enumerate(present)}
-        return cls(again, status, receives, by_event, earliest, flags, contents, value, value_by, value_row, *found)
+        of_messages = (by_event, earliest, STATE_OF_BITS[bits], undone, flags, contents)
+        return cls(again, status, receives, *of_messages, value, value_by, value_row, *found)
 
 
 def _content_codes(columns: Columns, small: int) -> tuple[Ints, int]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from causeway.audit.arrays import Ints
-from causeway.audit.columns import NO_TIME, Bools
+
+Bools = npt.NDArray[np.bool_]
 
 MICROSECONDS = "microseconds"
+
+NO_TIME = np.int64(2**63 - 1)
+"""A time that was not seen: in columns it comes after every other."""
 
 NEVER = np.int64(-0x8000000000000000)
 """The time before every time."""

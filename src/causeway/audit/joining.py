@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from causeway.audit.along import RAISING, Before, PieceKey
+from causeway.audit.along import RAISING, Before, PieceKey, Three
 from causeway.audit.arrays import Ints
 from causeway.audit.bucket import ENDED_AT_DESTINATION, ORDERED
 from causeway.audit.columns import NO_HEIGHT, NO_TIME
@@ -19,8 +19,6 @@ from causeway.audit.known import Known, SentEnds
 from causeway.audit.windows import Lane, Spans
 from causeway.ledger.order import lane_numbers
 from causeway.ledger.schema import LANE, Event
-
-Three = tuple[int, int, int]
 
 
 class Joined(NamedTuple):
@@ -90,13 +88,14 @@ def _one_lane(
     waiting: dict[str, Any] | None = None
     many, until = 0, int(NO_TIME)
     missing = [0, 0, 0]
-    top = Before((0, 0, 0), (int(NO_HEIGHT),) * 3, (0, 0, 0), (int(NEVER),) * 3)
+    unseen, never = (int(NO_HEIGHT),) * 3, (int(NEVER),) * 3
+    top = Before((0, 0, 0), unseen, (int(NO_TIME),) * 3, (0, 0, 0), never, (0, 0, 0), never)
     latest, before_pieces = int(NEVER), []
     for row, piece in zip(rows, pieces, strict=True):
         key = (lane, piece["first"])
         if any(top.has_height) or any(time > NEVER for time in top.time):
             joined.before[key] = top
-            behind = _behind(top, piece, kept, row)
+            behind = _behind(top, piece, kept, row, known.promises.is_anew(lane))
             if behind is None or any(many and name in promised for many, name in zip(behind, ORDERED, strict=True)):
                 joined.again.append(row)
             elif any(behind):
@@ -162,9 +161,10 @@ def _together(known: Known, lane: Lane, one: dict[str, Any] | None, other: dict[
     return False
 
 
-def _behind(top: Before, piece: dict[str, Any], kept: pa.Table, row: int) -> Three | None:
+def _behind(top: Before, piece: dict[str, Any], kept: pa.Table, row: int, anew: bool) -> Three | None:
     """Return how many messages of a piece, in order among themselves, are behind what was before it, of sent, received
-    and acknowledged each; None where the rows that are kept of the piece do not decide it."""
+    and acknowledged each; None where the rows that are kept of the piece do not decide it, as where heights began
+    ``anew``."""
     found = []
     for number, promise in enumerate(ORDERED):
         high, position, has = top.height[number], top.position[number], top.has_height[number]
@@ -174,6 +174,8 @@ def _behind(top: Before, piece: dict[str, Any], kept: pa.Table, row: int) -> Thr
         if not open_height and not open_time:
             found.append(0)
             continue
+        if anew:
+            return None
         rows = [kept[f"raising_{name}_{promise}"][row].as_py() for name in ("height", "position", "time")]
         for at, place, time in zip(*rows, strict=True):
             if at != unseen:
@@ -196,22 +198,29 @@ def _behind(top: Before, piece: dict[str, Any], kept: pa.Table, row: int) -> Thr
 
 def _after(top: Before, piece: dict[str, Any]) -> Before:
     """Return the last places in a piece or before."""
-    heights, positions, has, times = [], [], [], []
+    heights, has, lasts, times = [], [], [], []
     for number, promise in enumerate(ORDERED):
-        before = (top.height[number], top.position[number]) if top.has_height[number] else None
-        own = (piece[f"top_{promise}"], piece[f"top_position_{promise}"])
-        own_seen = bool(piece[f"has_top_{promise}"])
-        if before is not None and own_seen and before[0] == own[0]:
-            # The position that counts is the last one seen.
-            seen = [position for _, position in (before, own) if position != int(NO_HEIGHT)]
-            place = (own[0], max(seen, default=int(NO_HEIGHT)))
-        else:
-            place = max([each for each in (before, own if own_seen else None) if each is not None], default=(0, 0))
-        heights.append(place[0])
-        positions.append(place[1])
-        has.append(int(before is not None or own_seen))
+        before = (top.height[number], top.position[number], top.height_at[number])
+        own = tuple(piece[f"{name}_{promise}"] for name in ("top", "top_position", "top_at"))
+        own_seen, before_seen = bool(piece[f"has_top_{promise}"]), bool(top.has_height[number])
+        heights.append(_highest([each for each, seen in ((before, before_seen), (own, own_seen)) if seen]))
+        has.append(int(before_seen or own_seen))
+        last = piece[f"last_at_{promise}"], piece[f"last_{promise}"]
+        lasts.append(max((top.last_at[number], top.last[number]), last))
         times.append(max(top.time[number], piece[f"top_time_{promise}"]))
-    return Before(_three(heights), _three(positions), _three(has), _three(times))
+    height, position, height_at = (_three([each[part] for each in heights]) for part in range(3))
+    last_at, last_height = (_three([each[part] for each in lasts]) for part in range(2))
+    return Before(height, position, height_at, _three(has), last_at, last_height, _three(times))
+
+
+def _highest(places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the greatest height with the last position seen there, and the time of that row."""
+    if not places:
+        return (0, int(NO_HEIGHT), int(NO_TIME))
+    top = max(height for height, _, _ in places)
+    found = [place for place in places if place[0] == top]
+    # An unseen position is the least, and of equal ones the first row stays.
+    return max(found, key=lambda place: -1 if place[1] == int(NO_HEIGHT) else place[1])
 
 
 def _three(values: list[int]) -> Three:

@@ -17,12 +17,20 @@ from causeway.model.compiled import BYTES, NOTHING, ROWS, compiled, read, writte
 NOTHING_BEFORE = np.int64(-0x8000000000000000)
 """The time before every time."""
 
+
+@compiled(allocates=False)
+def is_behind(height: Any, time: Any, top: Any, top_at: Any) -> Any:
+    """Return whether a row is before another place of a chain that is of a greater height: unless its time is later."""
+    return height < top and not (time != NO_TIME and top_at != NO_TIME and time > top_at)
+
+
 _WALK = [
     *(ROWS, ROWS, WORDS, CODES, CODES, CODES, WORDS, WORDS, read("int64"), BYTES, read("int64")),
-    *(written("uint64", 2), written("uint64", 2), written("uint8", 2), written("int64", 2)),
+    *(written("uint64", 2), written("uint64", 2), written("int64", 2), written("uint8", 2)),
+    *(written("int64", 2), written("uint64", 2), written("int64", 2)),
     *(written("uint64", 2), written("int64", 2), written("uint8", 2)),
     *(written("int64", 2), written("int64", 2), written("int64", 2), written("int64", 2), written("int64", 2)),
-    *(written("int64"), read("int64"), written("int32", 2), written("int32", 3)),
+    *(written("int64"), BYTES, read("int64"), written("int32", 2), written("int32", 3)),
 ]
 
 
@@ -41,7 +49,10 @@ def walk(
     until: Any,
     top: Any,
     top_position: Any,
+    top_at: Any,
     has_top: Any,
+    last_at: Any,
+    last: Any,
     top_time: Any,
     least: Any,
     least_time: Any,
@@ -52,6 +63,7 @@ def walk(
     lead: Any,
     tail: Any,
     sizes: Any,
+    anew: Any,
     slot: Any,
     raised: Any,
     raising: Any,
@@ -59,28 +71,32 @@ def walk(
     """Walk along pieces, each the messages from its start up to its stop.
 
     ``is_open``: messages that were sent and of which nothing else is known, ``until``: until which time the input would
-    show it if they had ended (``NOTHING_BEFORE``: it would not). ``top``, ``top_position``, ``has_top``, ``top_time``:
-    of a piece and each of sent, received, acknowledged, the last place before it, and then the last place in it or
-    before. Written are: ``least``, ``least_time``: the first place in it; ``below``: whether a message's event was
-    before that of an earlier message; ``ends``: the first and the last message that was sent; ``gaps``: pairs of sent
-    messages between whose indices some are missing; ``skips``: (the received message before or -1, the next received
-    one, the first of the open ones in between, how many, the least ``until`` of them) where there is one before in the
-    piece; ``lead``: (the first open one, how many, the first received message, the least ``until``) before any is
-    received, ``tail``: the same after the last, with the last received message; ``sizes``: how many gaps and skips. Of
-    a piece with a ``slot`` (others: -1) ``raising`` has the first rows of each event that are not before that of an
-    earlier message, ``raised`` how many.
+    show it if they had ended (``NOTHING_BEFORE``: it would not). Of a piece and each of sent, received, acknowledged,
+    the last places before it, and then in it or before: ``top`` with ``top_position`` and the time ``top_at``: the
+    greatest height (``has_top``: whether there is any); ``last_at`` with the height ``last``: the latest time of a row
+    with a height; ``top_time``: the latest time of rows without height. Of pieces ``anew`` a row is behind a place of
+    greater height only unless its time is later: then heights began anew in between (``is_behind``). Written are:
+    ``least``, ``least_time``: the first place in it; ``below``: whether a message's event was before that of an earlier
+    message; ``ends``: the first and the last message that was sent; ``gaps``: pairs of sent messages between whose
+    indices some are missing; ``skips``: (the received message before or -1, the next received one, the first of the
+    open ones in between, how many, the least ``until`` of them) where there is one before in the piece; ``lead``: (the
+    first open one, how many, the first received message, the least ``until``) before any is received, ``tail``: the
+    same after the last, with the last received message; ``sizes``: how many gaps and skips. Of a piece with a ``slot``
+    (others: -1) ``raising`` has the first rows of each event that are not before that of an earlier message, ``raised``
+    how many.
     """
     gap_count, skip_count = 0, 0
     for piece in range(len(starts)):
         own = slot[piece]
         for each in range(3):
             rows = sent if each == 0 else (received if each == 1 else acknowledged)
-            has, high, high_position, late = (
+            has, high, high_position, high_at = (
                 has_top[piece, each],
                 top[piece, each],
                 top_position[piece, each],
-                top_time[piece, each],
+                top_at[piece, each],
             )
+            latest, latest_height, late = last_at[piece, each], last[piece, each], top_time[piece, each]
             low, early = least[piece, each], least_time[piece, each]
             kept = 0
             for message in range(starts[piece], stops[piece]):
@@ -92,14 +108,22 @@ def walk(
                 if at != NO_HEIGHT:
                     low = min(low, at)
                     if not has or at > high:
-                        has, high, high_position = 1, at, position[row]
+                        has, high, high_position, high_at = 1, at, position[row], time[row]
                     elif at < high:
-                        behind = True
+                        behind = not anew[piece] or (
+                            is_behind(at, time[row], high, high_at) or is_behind(at, time[row], latest_height, latest)
+                        )
                     elif position[row] != NO_HEIGHT:
                         if high_position == NO_HEIGHT or position[row] > high_position:
-                            high_position = position[row]
+                            high_position, high_at = position[row], time[row]
                         elif position[row] < high_position:
                             behind = True
+                    if (
+                        anew[piece]
+                        and time[row] != NO_TIME
+                        and (time[row] > latest or (time[row] == latest and at > latest_height))
+                    ):
+                        latest, latest_height = time[row], at
                 elif time[row] != NO_TIME:
                     early = min(early, time[row])
                     if time[row] < late:
@@ -114,6 +138,7 @@ def walk(
             if own >= 0:
                 raised[own, each] = kept
             has_top[piece, each], top[piece, each], top_position[piece, each] = has, high, high_position
+            top_at[piece, each], last_at[piece, each], last[piece, each] = high_at, latest, latest_height
             top_time[piece, each], least[piece, each], least_time[piece, each] = late, low, early
         before_sent, last_received = -1, -1
         waiting, first_waiting, shown = 0, -1, NO_TIME

@@ -9,27 +9,29 @@ from typing import Any
 
 import pyarrow as pa
 
-from causeway.audit.bucket import final_after
 from causeway.audit.columns import Columns, Messages
 from causeway.audit.parts import READ, Run, TablePart
 from causeway.audit.windows import Promises
 from causeway.ledger.limbs import amount_texts
 from causeway.ledger.order import EVENTS
+from causeway.ledger.outcomes import STATE_OF_BITS, State, bit_of
 from causeway.ledger.schema import LANE, LIMBS, PROMISES_SCHEMA, Event
 from causeway.ledger.typed import plain_rows
 
 OTHER_CONTENT, AGAIN, TAKEN_BACK = "another content", "again", "taken back"
 """Notes of a step: what was received is not what was sent; the event happened before; a fork took it back."""
 
-_OUTCOMES = (
-    (Event.ACKNOWLEDGED, "acknowledged"), (Event.TIMED_OUT, "timed out"), (Event.ANSWERED, "answered"),
-    (Event.REJECTED, "rejected"), (Event.DROPPED, "dropped"), (Event.EXECUTED, "executed"),
-    (Event.RECEIVED, "received"),
-)  # fmt: skip
-"""What a message has come to: the first of these that happened to it."""
+_OUTCOMES = {
+    State.PENDING: "pending", State.DELIVERED: "received", State.EXECUTED: "executed",
+    State.FAILED: "failed", State.ANSWERED: "answered", State.REFUSED: "rejected",
+    State.REJECTED: "rejected", State.RETURNED: "refunded", State.REFUNDED: "refunded",
+    State.TIMED_OUT: "timed out", State.DROPPED: "dropped", State.DISCARDED: "dropped after it was received",
+    State.CONTRADICTED: "contradicted: its two chains report different ends",
+}  # fmt: skip
+"""The states of a message, as a person reads them."""
 
-SENT_ONLY, NEVER_SENT, NOTHING = "under way", "never sent, as far as the input shows", "nothing of it counts"
-GIVEN_UP = "given up by who recorded it"
+NEVER_SENT, NOTHING = "never sent, as far as the input shows", "reverted: no event of it counts"
+GIVEN_UP = "the recorder stopped waiting for it"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Life:
     @property
     def is_open(self) -> bool:
         """Return whether nothing says that it came, or that it will not."""
-        return self.outcome in (SENT_ONLY, NEVER_SENT, NOTHING, GIVEN_UP)
+        return self.outcome in (_OUTCOMES[State.PENDING], NEVER_SENT, NOTHING, GIVEN_UP)
 
     @property
     def took(self) -> timedelta | None:
@@ -92,7 +94,7 @@ def lives_of(rows: pa.Table, promises: pa.Table | None = None) -> list[Life]:
         return []
     columns = Columns.of(Run(rows.select(READ).combine_chunks(), ((TablePart(rows), 0, rows.num_rows),)))
     promised = Promises(PROMISES_SCHEMA.empty_table() if promises is None else promises)
-    messages = Messages.of(columns, final_after(columns, promised))
+    messages = Messages.of(columns, promised)
     content = plain_rows(rows)
     for row, amount in zip(content, amount_texts([rows[name] for name in LIMBS]).to_pylist(), strict=True):
         row["amount"] = amount
@@ -156,15 +158,11 @@ def _place(rows: list[dict[str, Any]], number: int) -> tuple[Any, ...]:
 
 def _outcome(counting: list[dict[str, Any]]) -> str:
     events = {row["event"] for row in counting}
-    for event, text in _OUTCOMES:
-        if event in events:
-            sent = Event.SENT in events or Event.COMMITTED in events
-            return text if sent else f"{text}; {NEVER_SENT}"
-    if Event.SENT in events or Event.COMMITTED in events or Event.RELAYED in events:
-        return SENT_ONLY
-    if Event.OBSERVED in events:
-        return GIVEN_UP
-    return NEVER_SENT if events else NOTHING
+    state = STATE_OF_BITS[sum({bit_of(row["event"], row["code"], row["kind"]) for row in counting})]
+    if state == State.UNKNOWN:
+        return GIVEN_UP if Event.OBSERVED in events else NEVER_SENT if events else NOTHING
+    sent = state == State.PENDING or Event.SENT in events or Event.COMMITTED in events
+    return _OUTCOMES[State(state)] if sent else f"{_OUTCOMES[State(state)]}; {NEVER_SENT}"
 
 
 def _first_seen(rows: list[dict[str, Any]], name: str) -> Any:

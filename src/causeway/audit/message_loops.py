@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from causeway.ledger.outcomes import Input
 from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, read, written
 
 SENT, COMMITTED, RECEIVED, EXECUTED, ANSWERED, ACKNOWLEDGED, TIMED_OUT = 0, 1, 3, 4, 5, 6, 8
-REVERTED, OBSERVED = 12, 13
-EVENTS = 14
+REVERTED, OBSERVED, FAILED, REFUNDED = 12, 13, 14, 15
+EVENTS = 18
 """Events by their place in ``schema.Event``, and how many there are."""
 
-NEEDED = (SENT, RECEIVED, ACKNOWLEDGED, TIMED_OUT)
+NEEDED = (SENT, RECEIVED, ACKNOWLEDGED, TIMED_OUT, REFUNDED)
 """Events that have a place among ``firsts``, whether there are any or not."""
 
 SMALL = 16
@@ -35,6 +36,9 @@ AMOUNT_UNSEEN, ASSET_DIFFERS, MORE, LESS, REFUNDED_TOO, FROM_NOWHERE, EVEN = 1, 
 IN, OUT, BACK, PENDING = 0, 1, 2, 3
 """The four sums of a lane and an asset: sent, received, refunded, pending."""
 
+FAILURES = 1 << Input.FAILED | 1 << Input.ERRED
+"""Events, as bits, with which the effects of a message are undone."""
+
 LIMBS = 5
 """Words of a sum: amounts have four, and 2**64 amounts can be added."""
 
@@ -47,25 +51,23 @@ LOW = np.uint64(0xFFFFFFFF)
 
 
 @compiled(allocates=False)
-def earlier(height: Any, time: Any, one: Any, other: Any) -> Any:
-    """Return whether a row was before another one, by height, then by time."""
-    if height[one] != height[other]:
-        return height[one] < height[other]
-    return time[one] < time[other]
-
-
-FINE, TOO_SOON, NO_PLACE = 1, 2, 3
-"""What a pair of rows of a message is: in order, the effect before its cause, not comparable."""
+def restarted(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other: Any) -> Any:
+    """Return whether the times of two rows contradict their heights, on a chain whose heights began anew."""
+    if chain[one] != chain[other] or not restarts[chain[one]]:
+        return False
+    if height[one] == NO_HEIGHT or height[other] == NO_HEIGHT or time[one] == NO_TIME or time[other] == NO_TIME:
+        return False
+    return (height[one] < height[other] and time[one] > time[other]) or (
+        height[one] > height[other] and time[one] < time[other]
+    )
 
 
 @compiled(allocates=False)
-def compare_rows(one: Any, other: Any, chain: Any, height: Any, time: Any) -> Any:
-    """Return whether an effect, ``other``, is before its cause: by height on one chain, else by time."""
-    if chain[one] == chain[other] and chain[one] >= 0 and height[one] != NO_HEIGHT and height[other] != NO_HEIGHT:
-        return TOO_SOON if height[other] < height[one] else FINE
-    if time[one] == NO_TIME or time[other] == NO_TIME:
-        return NO_PLACE
-    return TOO_SOON if time[other] < time[one] else FINE
+def earlier(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other: Any) -> Any:
+    """Return whether a row was before another one: by height, then by time; by time where heights began anew."""
+    if height[one] != height[other] and not restarted(chain, height, time, restarts, one, other):
+        return height[one] < height[other]
+    return time[one] < time[other]
 
 
 @compiled(allocates=False)
@@ -80,9 +82,40 @@ def is_sooner(one: Any, other: Any, least: Any, time: Any) -> Any:
     return between < least
 
 
+FINE, TOO_SOON, NO_PLACE = 1, 2, 3
+"""What a pair of rows of a message is: in order, the effect before its cause, not comparable."""
+
+
+@compiled(allocates=False)
+def compare_rows(one: Any, other: Any, chain: Any, height: Any, time: Any, restarts: Any, tolerance: Any) -> Any:
+    """Return whether an effect, ``other``, is before its cause: by height on one chain, unless its heights began anew
+    in between, else by time, give or take the tolerances of the two chains."""
+    if chain[one] == chain[other] and chain[one] >= 0 and height[one] != NO_HEIGHT and height[other] != NO_HEIGHT:
+        below = height[other] < height[one] and not restarted(chain, height, time, restarts, one, other)
+        return TOO_SOON if below else FINE
+    if time[one] == NO_TIME or time[other] == NO_TIME:
+        return NO_PLACE
+    if chain[one] != chain[other] or chain[one] < 0:
+        # The entry of a chain that was not seen, -1, is the last one.
+        slack = tolerance[chain[one]] + tolerance[chain[other]]
+        return FINE if is_sooner(other, one, slack + 1, time) else TOO_SOON
+    return TOO_SOON if time[other] < time[one] else FINE
+
+
 @compiled()
 def receipt_of(
-    low: Any, high: Any, sent: Any, least: Any, alive: Any, event: Any, status: Any, chain: Any, height: Any, time: Any
+    low: Any,
+    high: Any,
+    sent: Any,
+    least: Any,
+    alive: Any,
+    event: Any,
+    status: Any,
+    chain: Any,
+    height: Any,
+    time: Any,
+    restarts: Any,
+    tolerance: Any,
 ) -> Any:
     """Return the first received row of the rows from ``low`` up to ``high`` whose content does not differ and that is
     not before the first ``sent`` row, rather one that is not sooner after it than ``least`` (-1: none is), or -1."""
@@ -90,11 +123,15 @@ def receipt_of(
     for row in range(low, high):
         if not alive[row] or event[row] != RECEIVED or status[row] == DIFFERS:
             continue
-        if compare_rows(sent, row, chain, height, time) == TOO_SOON:
+        if compare_rows(sent, row, chain, height, time, restarts, tolerance) == TOO_SOON:
             continue
-        if found < 0 or earlier(height, time, row, found):
+        if found < 0 or earlier(chain, height, time, restarts, row, found):
             found = row
-        if least >= 0 and not is_sooner(sent, row, least, time) and (final < 0 or earlier(height, time, row, final)):
+        if (
+            least >= 0
+            and not is_sooner(sent, row, least, time)
+            and (final < 0 or earlier(chain, height, time, restarts, row, final))
+        ):
             final = row
     return found if final < 0 else final
 
@@ -144,9 +181,9 @@ def difference(more: Any, less: Any) -> Any:
 
 
 _JUDGE = [
-    *(CODES, ROWS, ROWS, BYTES, CODES, CODES, WORDS, ROWS, ROWS, BYTES, WORD_ROWS),
-    *(CODES, BYTES, WORDS, WORDS, WORDS, WORDS, BYTES, ROWS, written("int64", 2)),
-    *(BYTES_OUT, BYTES_OUT, CODES_OUT, written("int32", 2), CODES_OUT, BYTES_OUT, CODES_OUT),
+    *(CODES, ROWS, BYTES, BYTES, ROWS, ROWS, BYTES, CODES, CODES, WORDS, ROWS, ROWS, BYTES, WORD_ROWS),
+    *(CODES, BYTES, WORDS, WORDS, WORDS, WORDS, BYTES, BYTES, read("int32", 2), ROWS, written("int64", 2)),
+    *(BYTES_OUT, BYTES_OUT, CODES_OUT, written("int32", 2), CODES_OUT, CODES_OUT, BYTES_OUT, BYTES_OUT, CODES_OUT),
     *(BYTES_OUT, written("float64"), CODES_OUT),
     *(ROWS_OUT, ROWS_OUT, ROWS_OUT, ROWS_OUT, written("uint64", 3)),
 ]
@@ -156,6 +193,9 @@ _JUDGE = [
 def judge(
     lane: Any,
     final_after: Any,
+    undoes: Any,
+    restarts: Any,
+    tolerance: Any,
     starts: Any,
     alive: Any,
     event: Any,
@@ -172,6 +212,8 @@ def judge(
     limb_2: Any,
     limb_3: Any,
     stopped_waiting: Any,
+    errors: Any,
+    event_bits: Any,
     place: Any,
     first: Any,
     again: Any,
@@ -179,6 +221,8 @@ def judge(
     receives: Any,
     firsts: Any,
     earliest: Any,
+    bits: Any,
+    undone: Any,
     flags: Any,
     contents: Any,
     value: Any,
@@ -192,16 +236,19 @@ def judge(
 ) -> Any:
     """Find what each message comes to; return how many pairs of lane and asset have sums.
 
-    ``final_after``: of lanes, how many microseconds they promise (-1: none); ``codes``: of rows of messages of more
-    than ``SMALL`` rows the number of (message, content), of others not read; from ``SMALL`` on; ``stopped_waiting``:
-    empty where no row does; ``place``: of each event the row of ``firsts`` that it has; ``first``: scratch of a row a
-    number with -1 in it. Written are, of rows: ``again`` (another row of the same event with the same content was
-    before it, or is the receipt; or, where it is not seen with what content the message was sent, a received one with
-    whatever content) and ``status`` (of received rows); of messages: how many received rows there are, the first row of
-    every event (-1: none; of received ones the receipt), the ``earliest`` received row whose content does not differ,
-    ``flags``, of one whose number was given to several contents how many (``contents``), ``value`` with the amount
-    ``value_by`` which it is wrong and the row ``value_row`` that shows it. ``stamps``, ``slots``: scratch of an entry
-    an asset, with -1 in ``stamps``; ``slot_lane``, ``slot_asset``, ``sums``: one a pair of lane and asset.
+    ``final_after``: of lanes, how many microseconds they promise (-1: none); ``undoes``: of lanes, whether a failure
+    gives the value of a message back; ``restarts``: of chains, whether their heights began anew; ``tolerance``: of
+    chains, how many microseconds their clocks may be wrong; ``codes``: of rows of messages of more than ``SMALL`` rows
+    the number of (message, content), of others not read; from ``SMALL`` on; ``stopped_waiting``, ``errors`` (rows with
+    an error code): empty where no row is one; ``event_bits``: ``outcomes.EVENT_BITS``; ``place``: of each event the row
+    of ``firsts`` that it has; ``first``: scratch of a row a number with -1 in it. Written are, of rows: ``again``
+    (another row of the same event with the same content was before it, or is the receipt; or, where it is not seen with
+    what content the message was sent, a received one with whatever content) and ``status`` (of received rows); of
+    messages: how many received rows there are, the first row of every event (-1: none; of received ones the receipt),
+    the ``earliest`` received row whose content does not differ, the events that count as ``bits``, ``flags``, of one
+    whose number was given to several contents how many (``contents``), ``value`` with the amount ``value_by`` which it
+    is wrong and the row ``value_row`` that shows it. ``stamps``, ``slots``: scratch of an entry an asset, with -1 in
+    ``stamps``; ``slot_lane``, ``slot_asset``, ``sums``: one a pair of lane and asset.
     """
     local = np.empty(SMALL, dtype=np.int64)
     sent_total, received_total, nothing = (
@@ -209,7 +256,7 @@ def judge(
         np.zeros(LIMBS, dtype=np.uint64),
         np.zeros(LIMBS, dtype=np.uint64),
     )
-    sent_at, received_at, timed_out_at = place[SENT], place[RECEIVED], place[TIMED_OUT]
+    sent_at, received_at, timed_out_at, refunded_at = place[SENT], place[RECEIVED], place[TIMED_OUT], place[REFUNDED]
     pairs = 0
     for message in range(len(starts) - 1):
         low, high = starts[message], starts[message + 1]
@@ -242,7 +289,7 @@ def judge(
             best = first[code, kind]
             if best < 0:
                 first[code, kind] = row
-            elif earlier(height, time, row, best):
+            elif earlier(chain, height, time, restarts, row, best):
                 first[code, kind] = row
                 again[best] = 1
             else:
@@ -252,7 +299,7 @@ def judge(
                 unseen_sent |= not has_content[row]
             elif len(stopped_waiting) and stopped_waiting[row]:
                 flags[message] |= U8(TIMEOUT_OBSERVED)
-        sent_contents, received_contents, received_rows, first_received, alike = 0, 0, 0, -1, 0
+        sent_contents, received_contents, received_rows, first_received, alike, known = 0, 0, 0, -1, 0, 0
         for row in range(low, high):
             if not alive[row]:
                 continue
@@ -270,22 +317,24 @@ def judge(
                     status[row] = UNSEEN if unseen_sent else DIFFERS
                 if has_content[row] and not again[row]:
                     received_contents += 1
-                    if first_received < 0 or earlier(height, time, row, first_received):
+                    if first_received < 0 or earlier(chain, height, time, restarts, row, first_received):
                         first_received = row
                 if status[row] == DIFFERS:
                     continue
                 alike += 1
             elif kind == SENT and has_content[row] and not again[row]:
                 sent_contents += 1
+            known |= event_bits[kind, 1 if len(errors) and errors[row] else 0]
             best = firsts[place[kind], message]
-            if best < 0 or earlier(height, time, row, best):
+            if best < 0 or earlier(chain, height, time, restarts, row, best):
                 firsts[place[kind], message] = row
+        bits[message] = known
         receives[message] = received_rows
         receipt = firsts[received_at, message]
         earliest[message] = receipt
         if alike > 1 and has_sent:
             sent, least = firsts[sent_at, message], final_after[lane[low]]
-            chosen = receipt_of(low, high, sent, least, alive, event, status, chain, height, time)
+            chosen = receipt_of(low, high, sent, least, alive, event, status, chain, height, time, restarts, tolerance)
             if chosen >= 0 and chosen != receipt:
                 receipt = chosen
                 firsts[received_at, message] = receipt
@@ -305,7 +354,12 @@ def judge(
         value_row[message] = -1
         if not has_sent and received_rows == 0:
             continue
-        timed_out = firsts[timed_out_at, message]
+        back = firsts[timed_out_at, message]
+        if back < 0:
+            back = firsts[refunded_at, message]
+        failed = undoes[lane[low]] and known & FAILURES != 0
+        undone[message] = failed
+        came = receipt >= 0 and not failed
         for limb in range(LIMBS):
             sent_total[limb] = 0
             received_total[limb] = 0
@@ -319,6 +373,8 @@ def judge(
                 continue
             if event[row] == RECEIVED and (shown == base or row != receipt):
                 shown = row
+            if failed and event[row] == RECEIVED:
+                continue
             if not has_amount[row] or asset[row] < 0:
                 unseen = True
                 continue
@@ -335,9 +391,9 @@ def judge(
             if event[row] == SENT:
                 add(sent_total, limb_0, limb_1, limb_2, limb_3, row)
                 add(sums[slot, IN], limb_0, limb_1, limb_2, limb_3, row)
-                if receipt < 0 and timed_out >= 0:
+                if not came and (back >= 0 or failed):
                     add(sums[slot, BACK], limb_0, limb_1, limb_2, limb_3, row)
-                elif receipt < 0:
+                elif not came:
                     add(sums[slot, PENDING], limb_0, limb_1, limb_2, limb_3, row)
             else:
                 add(received_total, limb_0, limb_1, limb_2, limb_3, row)
@@ -351,7 +407,7 @@ def judge(
             value[message] = FROM_NOWHERE
             value_by[message] = difference(received_total, nothing)
         else:
-            expected = sent_total if receipt >= 0 else nothing
+            expected = sent_total if came else nothing
             order = compare(received_total, expected)
             value[message] = EVEN
             if order > 0:
@@ -360,17 +416,22 @@ def judge(
             elif order < 0:
                 value[message] = LESS
                 value_by[message] = difference(expected, received_total)
-            elif receipt >= 0 and timed_out >= 0:
+            elif came and back >= 0:
                 value[message] = REFUNDED_TOO
                 value_by[message] = difference(received_total, nothing)
-                value_row[message] = timed_out
+                value_row[message] = back
     return pairs
 
 
-@compiled(NOTHING, [CODES, CODES, CODES, WORDS, ROWS, BYTES_OUT], allocates=False)
-def compare_pairs(cause: Any, effect: Any, chain: Any, height: Any, time: Any, found: Any) -> None:
+@compiled(NOTHING, [CODES, CODES, CODES, WORDS, ROWS, BYTES, ROWS, BYTES_OUT], allocates=False)
+def compare_pairs(
+    cause: Any, effect: Any, chain: Any, height: Any, time: Any, restarts: Any, tolerance: Any, found: Any
+) -> None:
     """Write of each message whether its effect is before its cause (``compare_rows``); 0 where one of the two rows is
     -1."""
     for message in range(len(cause)):
         one, other = cause[message], effect[message]
-        found[message] = 0 if one < 0 or other < 0 else compare_rows(one, other, chain, height, time)
+        if one < 0 or other < 0:
+            found[message] = 0
+        else:
+            found[message] = compare_rows(one, other, chain, height, time, restarts, tolerance)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway.ledger.schema import LANE
 
 READ = (
-    *(*LANE, "index", "kind", "event", "chain", "height", "position", "time", "payload_hash", "asset"),
+    *(*LANE, "index", "kind", "event", "chain", "revision", "height", "position", "time", "payload_hash", "asset"),
     *("amount_0", "amount_1", "amount_2", "amount_3"),
 )
 """Columns that a pass reads of every row. Others are read where a part needs them, and of rows that are named."""

@@ -154,7 +154,6 @@ def settled(bucket: Bucket, paid: Paid) -> pa.Table:
 
     columns, messages = bucket.columns, bucket.messages
     own = find(bucket, paid)
-    sent, received, timed_out = (bucket.first(event) for event in (Event.SENT, Event.RECEIVED, Event.TIMED_OUT))
     codes = {name: code for code, name in enumerate(columns.assets)}
     # An asset that no row of the run has is none of its codes.
     table = np.array([*(codes.get(name, -2) for name in paid.assets), -2], np.int32)
@@ -163,7 +162,8 @@ def settled(bucket: Bucket, paid: Paid) -> pa.Table:
         *(own, paid.begins, paid.ends, asset, paid.unseen.view(np.uint8), paid.paid, paid.given),
         *(columns.starts, columns.alive, columns.event, messages.again, columns.asset, columns.has_amount),
         *columns.limbs,
-        *(sent, received, timed_out, messages.value, messages.value_by, messages.value_row),
+        *(bucket.first(Event.SENT), bucket.counted_receipts, bucket.refunds, messages.undone),
+        *(messages.value, messages.value_by, messages.value_row),
     )
     return _taken_from(bucket, paid, own, asset)
 
@@ -216,12 +216,13 @@ def _taken_from(bucket: Bucket, paid: Paid, own: Ints, asset: Codes) -> pa.Table
     taken = np.zeros_like(paid.paid)
     take_from(
         *(message, asset, paid.paid, paid.given, columns.starts, columns.alive, columns.event, bucket.messages.again),
-        *(columns.asset, columns.has_amount, *columns.limbs, bucket.first(Event.RECEIVED), taken),
+        *(columns.asset, columns.has_amount, *columns.limbs, bucket.counted_receipts, taken),
     )
     counts = taken.any(axis=1)
     if not counts.any():
         return FEES_SCHEMA.empty_table()
-    refunded = bucket.first(Event.TIMED_OUT)[np.maximum(message, 0)] >= 0
+    back = (bucket.refunds >= 0) | (bucket.messages.undone > 0)
+    refunded = back[np.maximum(message, 0)] if len(back) else np.zeros(len(message), bool)
     each = ((counts & refunded, "refunded"), (counts & ~refunded, "pending"))
     return pa.concat_tables([_fees(paid, which, of, (taken, np.zeros_like(taken))) for which, of in each])
 

@@ -117,7 +117,7 @@ def take_from(
 _SETTLE = [
     *(ROWS, ROWS, ROWS, CODES, BYTES, SUMS, SUMS),
     *(ROWS, BYTES, CODES, BYTES, CODES, BYTES, WORDS, WORDS, WORDS, WORDS),
-    *(CODES, CODES, CODES, BYTES_OUT, written("float64"), CODES_OUT),
+    *(CODES, CODES, CODES, BYTES, BYTES_OUT, written("float64"), CODES_OUT),
 ]
 
 
@@ -142,7 +142,8 @@ def settle(
     limb_3: Any,
     first_sent: Any,
     first_received: Any,
-    first_timed_out: Any,
+    given_back: Any,
+    undone: Any,
     value: Any,
     value_by: Any,
     value_row: Any,
@@ -150,8 +151,10 @@ def settle(
     """Say anew what the value of those ``messages`` (-1: none) comes to of which something was paid out.
 
     Of each: its groups are from ``begins`` to ``ends``, one an asset (``group_asset``, by the codes of the rows), with
-    what was ``paid`` out and what was ``given`` back; ``unseen``: an amount or asset of these was not seen. The rest is
-    as of ``message_loops.judge``, which has said what they come to without that.
+    what was ``paid`` out and what was ``given`` back; ``unseen``: an amount or asset of these was not seen;
+    ``first_received``: receipts that count, ``undone``: messages whose receipts do not; ``given_back``: the row that
+    gives the value of each message back. The rest is as of ``message_loops.judge``, which has said what they come to
+    without that.
     """
     received, came = np.zeros(LIMBS, dtype=np.uint64), np.zeros(LIMBS, dtype=np.uint64)
     sent, nothing = np.zeros(LIMBS, dtype=np.uint64), np.zeros(LIMBS, dtype=np.uint64)
@@ -190,7 +193,7 @@ def settle(
                 continue
             if event[row] == SENT and not again[row]:
                 add(sent, limb_0, limb_1, limb_2, limb_3, row)
-            elif event[row] == RECEIVED:
+            elif event[row] == RECEIVED and not undone[message]:
                 if shown == base or row != receipt:
                     shown = row
                 add(received, limb_0, limb_1, limb_2, limb_3, row)
@@ -210,7 +213,7 @@ def settle(
         elif receipt >= 0 and order < 0:
             value[message] = LESS if compare(paid[own], given[own]) >= 0 else LESS_UNSEEN
             value_by[message] = difference(sent, received)
-        elif receipt >= 0 and first_timed_out[message] >= 0:
+        elif receipt >= 0 and given_back[message] >= 0:
             value[message] = REFUNDED_TOO
             value_by[message] = difference(came, nothing)
-            value_row[message] = first_timed_out[message]
+            value_row[message] = given_back[message]

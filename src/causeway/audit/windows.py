@@ -10,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.ledger.schema import CLOCK_TOLERANCE, DECLARED, INFERRED, MAY_DROP, RESTARTED, REVISION_SHIFT
+
 Lane = tuple[str | None, str | None, str | None, str | None]
 Bools = npt.NDArray[np.bool_]
 EVERY: Lane = (None, None, None, None)
+_MOST_TOLERANCE = 1 << 60
 _GENESIS = 1
 """A window that begins at this height or before has all of a chain's blocks, unless another one shows that the chain
 has a block 0."""
@@ -97,6 +100,7 @@ class Windows:
     def __init__(self, observed: pa.Table) -> None:
         self._of: dict[tuple[str | None, Lane], list[dict[str, Any]]] = {}
         self._from_0: set[str] = set()
+        self._ends: dict[str, int] = {}
         rows = observed.set_column(
             observed.schema.get_field_index("first_time"), "first_time", observed["first_time"].cast(pa.int64())
         )
@@ -104,28 +108,53 @@ class Windows:
             rows.schema.get_field_index("last_time"), "last_time", rows["last_time"].cast(pa.int64())
         )
         for row in rows.to_pylist():
-            self._of.setdefault((row["chain"], lane_of(row)), []).append(row)
             if row["first_height"] == 0:
                 self._from_0.add(row["chain"])
-        self._known: dict[tuple[str | None, Lane, str], Spans] = {}
+            # The first block of a chain is one of its first revision.
+            row["begins_at"] = None if (row["revision"] or 0) > 1 else row["first_height"]
+            if row["revision"]:
+                for name in ("first_height", "last_height"):
+                    row[name] = None if row[name] is None else row["revision"] << REVISION_SHIFT | row[name]
+            self._of.setdefault((row["chain"], lane_of(row)), []).append(row)
+            if row["last_time"] is not None:
+                self._ends[row["chain"]] = max(row["last_time"], self._ends.get(row["chain"], row["last_time"]))
+        self._known: dict[tuple[str | None, Lane, str, bool], Spans] = {}
 
-    def of(self, chain: str | None, lane: Lane, event: str) -> Spans:
-        """Return the windows of a chain that have a lane's event; none of a chain that was not seen."""
+    def of(self, chain: str | None, lane: Lane, event: str, *, closing: bool = False) -> Spans:
+        """Return the windows of a chain that have a lane's event; none of a chain that was not seen.
+
+        Args:
+            chain, lane, event: of which event of which lane, on which chain.
+            closing: whether inferred windows count that have no such event: the input had it if it had happened.
+        """
         # Where no window is the lane's own, all lanes of the chain have the same.
-        key = (chain, lane if (chain, lane) in self._of else EVERY, event)
+        key = (chain, lane if (chain, lane) in self._of else EVERY, event, closing)
         if key not in self._known:
             self._known[key] = self._spans(*key)
         return self._known[key]
 
-    def _spans(self, chain: str | None, lane: Lane, event: str) -> Spans:
+    def end_of(self, chain: str | None) -> int | None:
+        """Return the last time of any window of a chain, in microseconds, None if no window has times."""
+        return None if chain is None else self._ends.get(chain)
+
+    def declares(self, chain: str | None, lane: Lane, event: str) -> bool:
+        """Return whether a window that was declared, not inferred, has a lane's event."""
+        rows = [*self._of.get((chain, EVERY), ()), *(self._of.get((chain, lane), ()) if lane != EVERY else ())]
+        return any(row["how"] == DECLARED and (row["events"] is None or event in row["events"]) for row in rows)
+
+    def _spans(self, chain: str | None, lane: Lane, event: str, closing: bool) -> Spans:
         own = self._of.get((chain, lane), []) if lane != EVERY else []
         every = [*self._of.get((chain, EVERY), ()), *own] if chain is not None else []
-        rows = [row for row in every if row["events"] is None or event in row["events"]]
+        rows = [
+            row
+            for row in every
+            if row["events"] is None or event in row["events"] or (closing and row["how"] == INFERRED)
+        ]
         heights = _joined([(row["first_height"], row["last_height"]) for row in rows], 1)
         times = _joined([(row["first_time"], row["last_time"]) for row in rows] + _between(rows), 0)
         until = None
         genesis = 0 if chain in self._from_0 else _GENESIS
-        begun = [row for row in rows if row["first_height"] is not None and row["first_height"] <= genesis]
+        begun = [row for row in rows if row["begins_at"] is not None and row["begins_at"] <= genesis]
         ends = [row["last_time"] for row in begun if row["last_time"] is not None]
         if ends:
             reached = max(ends)
@@ -185,6 +214,31 @@ class Promises:
             found = self._found(lane)
             # Many lanes promise the same, and are told the same object.
             found = self._known[lane] = self._same.setdefault(tuple(found.items()), found)
+        return found
+
+    def restarts(self, chain: str | None) -> bool:
+        """Return whether the heights of a chain began anew, so that they say nothing where times contradict them."""
+        rows = [] if chain is None else self._of.get((None, chain, None, None), ())
+        return any(row["promise"] == RESTARTED for row in rows)
+
+    def is_anew(self, lane: Lane) -> bool:
+        """Return whether heights of a chain at an end of a lane began anew, or those of any where the end is unseen."""
+        if None in lane[1:3]:
+            return any(row["promise"] == RESTARTED for rows in self._of.values() for row in rows)
+        return self.restarts(lane[1]) or self.restarts(lane[2])
+
+    def tolerance(self, chain: str | None) -> int:
+        """Return by how many microseconds the clock of a chain may be wrong."""
+        rows = [row for lane in ((None, chain, None, None), EVERY) for row in self._of.get(lane, ())]
+        numbers = [row["number"] or 0 for row in rows if row["promise"] == CLOCK_TOLERANCE]
+        return min(max(numbers, default=0), _MOST_TOLERANCE)
+
+    def causes(self, lane: Lane) -> frozenset[str]:
+        """Return the causes for which the protocol of a lane drops messages."""
+        found = frozenset[str]()
+        for names, rows in self._of.items():
+            if all(name in (None, own) for name, own in zip(names, lane, strict=True)):
+                found |= {row["detail"] for row in rows if row["promise"] == MAY_DROP and row["detail"] is not None}
         return found
 
     def _found(self, lane: Lane) -> dict[str, int | None]:

@@ -254,7 +254,7 @@ def _show(lake: str, found: Figures) -> None:
     from causeway.cli.rows import lane_text
     from causeway.cli.tables import show_pairs
     from causeway.cli.watch import results
-    from causeway.figures.outcomes import Outcome as Ended
+    from causeway.ledger.outcomes import Outcome as Ended
     from causeway.ledger.typed import plain_rows
     from causeway.model.text import name_of
 

@@ -35,7 +35,7 @@ def _kinds() -> list[str]:
 
 
 def _outcomes() -> list[str]:
-    from causeway.figures.outcomes import Outcome
+    from causeway.ledger.outcomes import Outcome
 
     return [*map(str, Outcome)]
 

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.columns import KINDS
-from causeway.figures.outcomes import OUTCOMES, Outcomes, strings
+from causeway.figures.outcomes import Outcomes, strings
 from causeway.ledger.codes import name_ranks
+from causeway.ledger.outcomes import OUTCOMES
 from causeway.model.order import U64, groups_of, stable_order
 
 _OF = ("protocol", "kind", "outcome", "code", "detail")

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, REQUEST, Bools
-from causeway.figures.outcomes import OUTCOMES, PENDING, Outcomes
+from causeway.figures.outcomes import PENDING, Outcomes
 from causeway.figures.places import NO_TICK
 from causeway.ledger.codes import name_ranks
+from causeway.ledger.outcomes import OUTCOMES
 from causeway.ledger.schema import LANE
 from causeway.model.order import groups_of, stable_order
 

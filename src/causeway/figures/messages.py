@@ -8,9 +8,10 @@ import pyarrow as pa
 
 from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME
 from causeway.figures.delays import MEASURES, MICROSECONDS, SECONDS, delays_of
-from causeway.figures.outcomes import OUTCOMES, Outcomes, strings
+from causeway.figures.outcomes import Outcomes, strings
 from causeway.figures.places import NO_TICK, Places
 from causeway.ledger.limbs import amount_texts
+from causeway.ledger.outcomes import OUTCOMES
 from causeway.ledger.schema import LANE, LIMBS
 
 STEPS = ("sent", "received", "executed", "ended")

@@ -1,9 +1,8 @@
-"""What became of each message of a run: its steps with their places, and its outcome."""
+"""The messages of a run with their steps and outcomes, as columns (``ledger.outcomes`` has the model)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -17,32 +16,17 @@ from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, REQUEST, Bools, co
 from causeway.figures.places import NO_TICK, Places, nowhere
 from causeway.figures.replies import Answers, Replies
 from causeway.ledger.codes import Names
+from causeway.ledger.outcomes import AFTER, OUTCOMES, Input, Outcome, call_outcomes
 from causeway.ledger.schema import Event, Kind
 
-
-class Outcome(StrEnum):
-    """What became of a message.
-
-    A request is ``ANSWERED`` or ``REJECTED`` when the chain that it comes from has the answer (``acknowledged``, or a
-    message that names it in ``answers`` came), or where it goes to says so; ``REFUNDED`` when that message is a refund.
-    ``TIMED_OUT``, ``DROPPED``: it is said, and no answer came. ``DELIVERED``: it came, and no more is said, of a
-    request in a lane that promises no answers, or of what is no request. ``PENDING``: it was sent, and none of these.
-    ``UNKNOWN``: none of these, and nothing says that it was sent.
-    """
-
-    ANSWERED = "answered"
-    REJECTED = "rejected"
-    REFUNDED = "refunded"
-    TIMED_OUT = "timed_out"
-    DROPPED = "dropped"
-    DELIVERED = "delivered"
-    PENDING = "pending"
-    UNKNOWN = "unknown"
-
-
-OUTCOMES = [outcome.value for outcome in Outcome]
-ANSWERED, REJECTED, REFUNDED, TIMED_OUT, DROPPED, DELIVERED, PENDING, UNKNOWN = range(len(OUTCOMES))
-REJECT, REFUND = KINDS.index(Kind.REJECT), KINDS.index(Kind.REFUND)
+PENDING, REFUNDED = (OUTCOMES.index(each) for each in (Outcome.PENDING, Outcome.REFUNDED))
+DELIVERED, ANSWERED = (OUTCOMES.index(each) for each in (Outcome.DELIVERED, Outcome.ANSWERED))
+DROPPED, TIMED_OUT, CONTRADICTED = (
+    OUTCOMES.index(each) for each in (Outcome.DROPPED, Outcome.TIMED_OUT, Outcome.CONTRADICTED)
+)
+_TOLD = [OUTCOMES.index(each) for each in (Outcome.ANSWERED, Outcome.REJECTED, Outcome.FAILED, Outcome.REFUNDED)]
+_REPLY_OF_KIND = {Kind.RESPONSE: Input.ANSWERED, Kind.REJECT: Input.ERRED, Kind.REFUND: Input.REFUNDED}
+"""What an answer over another lane is to its request."""
 
 _CALLED = (
     *(Event.SENT, Event.COMMITTED, Event.RELAYED, Event.RECEIVED, Event.ANSWERED, Event.ACKNOWLEDGED),
@@ -155,7 +139,7 @@ class Outcomes:
     def landed(self) -> Places:
         """Where each was no longer on its way: it came, or it will not."""
         found = self.received
-        for event in (Event.EXECUTED, Event.ANSWERED, Event.REJECTED, Event.DROPPED, Event.TIMED_OUT):
+        for event in _LANDED:
             found = found.then(self.places(self.row(event)))
         return found.then(self.ended)
 
@@ -167,45 +151,42 @@ class Outcomes:
         return found
 
     @cached_property
-    def outcome(self) -> npt.NDArray[np.int8]:
-        """What became of each (``OUTCOMES``)."""
-        requests, came = self.kind == REQUEST, self.has(Event.RECEIVED, Event.EXECUTED)
-        promised = self.bucket.promised("answered")
-        awaited = requests & self.is_sent & (promised[self.lane] if len(promised) else False)
-        has_code, code = self._said_code
-        refused = np.where(has_code, code != 0, self.has(Event.REJECTED))
-        refunded = np.zeros(len(self), bool)
+    def state(self) -> npt.NDArray[np.int8]:
+        """The state of each message, of a request with its answer over another lane (``ledger.outcomes.State``)."""
+        found = self.bucket.messages.state[self.message]
         if self._replied is not None:
-            own = self._replied.places.happened
-            refused = np.where(own, refused | (self._replied.kind == REJECT), refused)
-            refunded = own & (self._replied.kind == REFUND)
-        told = requests & (self.replied.happened | self.has(Event.ANSWERED))
-        others = ~requests & self.has(Event.ANSWERED, Event.ACKNOWLEDGED)
-        rules = (
-            (told & refunded, REFUNDED),
-            (told & refused, REJECTED),
-            (told, ANSWERED),
-            (self.has(Event.TIMED_OUT), TIMED_OUT),
-            (self.has(Event.REJECTED), REJECTED),
-            (others, DELIVERED),
-            (came & ~requests, DELIVERED),
-            (self.has(Event.DROPPED), DROPPED),
-            (came & ~awaited, DELIVERED),
-            (self.is_sent, PENDING),
-        )
-        return np.select([rule for rule, _ in rules], [code for _, code in rules], UNKNOWN).astype(np.int8)
+            came, code = self._replied.places.happened, np.where(self._replied.has_code, self._replied.code, 0)
+            for kind, reply in _REPLY_OF_KIND.items():
+                own = came & (self._replied.kind == KINDS.index(kind))
+                each = np.where(own & (code != 0) & (reply == Input.ANSWERED), Input.ERRED, reply)
+                found = np.where(own, AFTER[found, each], found)
+        return found.astype(np.int8)
+
+    @cached_property
+    def outcome(self) -> npt.NDArray[np.int8]:
+        """What became of each (codes of ``ledger.outcomes.OUTCOMES``)."""
+        requests = self.kind == REQUEST
+        promised = self.bucket.promised("answered")
+        awaits = requests & self.is_sent & (promised[self.lane] if len(promised) else False)
+        lost = np.zeros(len(self), bool) if self._replied is None else self._replied.lost
+        found = call_outcomes(self.state, awaits, lost)
+        # What is no request needs no answer: an acknowledgement says that it came.
+        return np.where(~requests & (found == ANSWERED), np.int8(DELIVERED), found)
 
     @cached_property
     def over(self) -> Places:
         """Where each came to its outcome; nowhere for what is pending or unknown."""
         outcome = self.outcome
-        told = self.replied.then(self.places(self.row(Event.ANSWERED)))
-        answered = told.then(self.places(self.row(Event.REJECTED))).of(outcome <= REFUNDED)
+        told = self.replied
+        for event in (Event.ANSWERED, Event.REJECTED, Event.FAILED, Event.REFUNDED, Event.EXECUTED):
+            told = told.then(self.places(self.row(event)))
         delivered = self.received
         for event in (Event.EXECUTED, Event.ANSWERED, Event.ACKNOWLEDGED):
             delivered = delivered.then(self.places(self.row(event)))
+        timed_out = np.isin(outcome, (TIMED_OUT, CONTRADICTED))
         return (
-            answered.then(self.places(self.row(Event.TIMED_OUT)).of(outcome == TIMED_OUT))
+            told.of(np.isin(outcome, _TOLD))
+            .then(self.places(self.row(Event.TIMED_OUT)).of(timed_out))
             .then(self.places(self.row(Event.DROPPED)).of(outcome == DROPPED))
             .then(delivered.of(outcome == DELIVERED))
         )
@@ -214,13 +195,9 @@ class Outcomes:
     def codes(self) -> tuple[Bools, Ints]:
         """Which have a code, and the code: of the answer, else of the refusal, else of what else was said."""
         return self._coded(
-            (Event.ACKNOWLEDGED, Event.ANSWERED, Event.REJECTED, Event.DROPPED, Event.TIMED_OUT),
+            (Event.ACKNOWLEDGED, Event.ANSWERED, Event.REJECTED, Event.FAILED, Event.DROPPED, Event.TIMED_OUT),
             (Event.RECEIVED, Event.EXECUTED, Event.OBSERVED),
         )
-
-    @cached_property
-    def _said_code(self) -> tuple[Bools, Ints]:
-        return self._coded((Event.ACKNOWLEDGED, Event.ANSWERED), ())
 
     @cached_property
     def _code_column(self) -> tuple[Bools, Ints]:
@@ -284,8 +261,15 @@ class Outcomes:
 
 _NONE = np.zeros(0, np.int64)
 
+_LANDED = (
+    *(Event.EXECUTED, Event.FAILED, Event.ANSWERED, Event.REJECTED, Event.DROPPED, Event.TIMED_OUT),
+    Event.REFUNDED,
+)
+"""With what a message is no longer on its way, besides its receipt."""
+
 _DETAILED = (
-    *(Event.REJECTED, Event.DROPPED, Event.TIMED_OUT, Event.ACKNOWLEDGED, Event.ANSWERED, Event.EXECUTED),
+    *(Event.REJECTED, Event.DROPPED, Event.TIMED_OUT, Event.FAILED, Event.REFUNDED),
+    *(Event.ACKNOWLEDGED, Event.ANSWERED, Event.EXECUTED),
     *(Event.RECEIVED, Event.OBSERVED, Event.RELAYED, Event.SENT),
 )
 """Which row's ``detail`` a message has: that of the first of these that has one."""
@@ -296,4 +280,4 @@ def strings(names: Sequence[Any], codes: Array) -> pa.Array:
     return pa.array([*names, None], pa.string()).take(pa.array(np.where(codes < 0, len(names), codes)))
 
 
-__all__ = ["OUTCOMES", "Outcome", "Outcomes", "strings"]
+__all__ = ["Outcomes", "strings"]

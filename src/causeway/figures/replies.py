@@ -18,13 +18,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.answering import response_rows
+from causeway.audit.answering import IS_RESPONSE, response_rows
 from causeway.audit.arrays import Array, Ints, Words, time_places
 from causeway.audit.bucket import Bucket
-from causeway.audit.columns import Bools, Columns
+from causeway.audit.columns import Bools, Columns, code_of
 from causeway.audit.naming import digests_of
 from causeway.figures.places import NO_TICK, Places, nowhere
 from causeway.ledger.codes import Names, name_ranks
+from causeway.ledger.outcomes import State
+from causeway.ledger.schema import Event
 from causeway.model.order import groups_of, stable_order
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -33,10 +35,11 @@ REPLIES_SCHEMA = pa.schema(
     [
         *(("id_0", pa.uint64()), ("id_1", pa.uint64()), ("protocol", _NAME), ("caller", _NAME)),
         *(("kind", pa.int8()), ("code", pa.int64()), ("height", pa.uint64()), ("tick", pa.uint64())),
-        ("time", pa.int64()),
+        *(("time", pa.int64()), ("lost", pa.bool_())),
     ]
 )
-"""An answer that came. ``id_0``, ``id_1``: half of the SHA-256 of the name of what it answers."""
+"""An answer that came, or is ``lost``: it was dropped. ``id_0``, ``id_1``: half of the SHA-256 of the name of what it
+answers."""
 
 _WHO = ("protocol", "caller")
 
@@ -46,17 +49,19 @@ OPEN_SCHEMA = pa.schema([REPLIES_SCHEMA.field(name) for name in ("id_0", "id_1",
 
 @dataclass(frozen=True)
 class Replied:
-    """What answers over other lanes say of some messages. ``chains``: the names that ``places`` has codes of."""
+    """What answers over other lanes say of some messages. ``chains``: the names that ``places`` has codes of;
+    ``lost``: whether the answer was dropped, of which the rest says nothing then."""
 
     places: Places
     kind: npt.NDArray[np.int8]
     has_code: Bools
     code: Ints
+    lost: Bools
     chains: list[str]
 
     def at(self, chosen: Array) -> Replied:
         """Return what they say of some of these messages."""
-        arrays = (self.kind[chosen], self.has_code[chosen], self.code[chosen])
+        arrays = (self.kind[chosen], self.has_code[chosen], self.code[chosen], self.lost[chosen])
         return Replied(self.places.at(chosen), *arrays, self.chains)
 
 
@@ -134,8 +139,8 @@ def open_in(columns: Columns, base: Ints, open_: Ints) -> pa.Table:
 
 
 def naming_in(bucket: Bucket) -> Ints:
-    """Return the rows of a run that are the receipts of responses which name what they answer."""
-    rows = response_rows(bucket)
+    """Return the rows of a run with which responses came, or were dropped, that name what they answer."""
+    rows = np.concatenate((response_rows(bucket), lost_responses(bucket)))
     if not len(rows):
         return rows
     named = bucket.columns.rows.take(("answers",), rows)["answers"].is_valid()
@@ -143,13 +148,23 @@ def naming_in(bucket: Bucket) -> Ints:
     return found
 
 
+def lost_responses(bucket: Bucket) -> Ints:
+    """Return the rows with which responses, rejects and refunds were dropped that did not come."""
+    columns, dropped = bucket.columns, bucket.first(Event.DROPPED)
+    lost = np.isin(bucket.messages.state, (State.DROPPED, State.DISCARDED))
+    rows = dropped[lost & (dropped >= 0)].astype(np.int64)
+    found: Ints = rows[IS_RESPONSE[columns.kind[rows]]]
+    return found
+
+
 def replies_in(bucket: Bucket, asked: Words) -> pa.Table:
     """Return the answers of a run (``REPLIES_SCHEMA``), each request once. ``asked``: ``id_0`` of the requests that are
     looked for, ascending."""
     columns, rows = bucket.columns, naming_in(bucket)
+    lost = columns.event[rows] == code_of(Event.DROPPED)
     digests, _ = digests_of(columns, rows, "answers")
     likely = np.isin(digests[:, 0], asked)
-    rows, digests = rows[likely], digests[likely]
+    rows, digests, lost = rows[likely], digests[likely], lost[likely]
     lanes = pa.array(columns.lane[rows])
     said = columns.rows.take(("code", "tick"), rows)
     content = {
@@ -162,13 +177,14 @@ def replies_in(bucket: Bucket, asked: Words) -> pa.Table:
         "height": pa.array(columns.height[rows]),
         "tick": said["tick"].fill_null(int(NO_TICK)),
         "time": pa.array(columns.time[rows]),
+        "lost": pa.array(lost),
     }
     return first_of(pa.table([content[name] for name in REPLIES_SCHEMA.names], REPLIES_SCHEMA))
 
 
 def first_of(rows: pa.Table) -> pa.Table:
     """Return the first answer to each request, among rows of ``REPLIES_SCHEMA``: by height, then time; what differs in
-    neither is told apart by what it says."""
+    neither is told apart by what it says. One that is lost counts where none came."""
     rows = rows.filter(pc.is_valid(rows["caller"])).unify_dictionaries().combine_chunks()
     if not rows.num_rows:
         return rows
@@ -177,6 +193,7 @@ def first_of(rows: pa.Table) -> pa.Table:
     code = rows["code"]
     order = stable_order(
         *keys,
+        rows["lost"].to_numpy().astype(np.uint64),
         *(rows["height"].to_numpy(), time_places(rows["time"].to_numpy()), rows["tick"].to_numpy()),
         rows["kind"].to_numpy().astype(np.uint64),
         *(np.asarray(code.is_null()).astype(np.uint64), time_places(code.fill_null(0).to_numpy())),
@@ -185,6 +202,10 @@ def first_of(rows: pa.Table) -> pa.Table:
 
 
 def _replied(own: pa.Table, hits: Ints, count: int, chains: list[str]) -> Replied:
+    lost = np.zeros(count, bool)
+    dropped = own["lost"].to_numpy()
+    lost[hits[dropped]] = True
+    own, hits = own.filter(pa.array(~dropped)), hits[~dropped]
     found = nowhere(count)
     codes = {name: code for code, name in enumerate(chains)}
     for name in own["caller"].to_pylist():
@@ -197,7 +218,7 @@ def _replied(own: pa.Table, hits: Ints, count: int, chains: list[str]) -> Replie
     kinds, has_code, code = np.full(count, -1, np.int8), np.zeros(count, bool), np.zeros(count, np.int64)
     kinds[hits], has_code[hits] = own["kind"].to_numpy(), np.asarray(own["code"].is_valid())
     code[hits] = own["code"].fill_null(0).to_numpy()
-    return Replied(found, kinds, has_code, code, chains)
+    return Replied(found, kinds, has_code, code, lost, chains)
 
 
 __all__ = [

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from causeway.audit.arrays import Array
 from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, Bools
 from causeway.audit.parts import Part, TablePart
-from causeway.figures.outcomes import OUTCOMES, Outcomes
+from causeway.figures.outcomes import Outcomes
+from causeway.ledger.outcomes import OUTCOMES
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.model.text import in_utc, readable, shown

@@ -14,14 +14,13 @@ from causeway.ingest.fields import constant
 from causeway.ingest.mapping import MappingDocument
 from causeway.ledger.codes import Names
 from causeway.ledger.limbs import valid_rows
-from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE
+from causeway.ledger.schema import DECLARED, INFERRED, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE
 from causeway.model.errors import InvalidInput
 from causeway.model.order import distinct, groups_of, stable_order
 
 Spans = npt.NDArray[np.int64]
 """First and last of windows that do not touch, ascending: shape (n, 2)."""
 
-DECLARED, INFERRED = "declared", "inferred"
 _FIRST = -(1 << 62)
 _NOTHING: Spans = np.array([[1, 0]], dtype=np.int64)
 _NONE: Spans = np.zeros((0, 2), dtype=np.int64)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -97,7 +98,8 @@ def sorted_order(rows: pa.Table) -> Rows:
     """Return the order of rows in a bucket of the ledger, as row numbers.
 
     By lane (its four names by their bytes, null first), index (null last), of rows without index ``message_id`` (null
-    first), event (in the order of ``Event``), chain, height, position (null first), and then as the rows stand.
+    first), event (in the order of ``Event``), chain, revision, height, position (null first), and then as the rows
+    stand.
     Raises ``InvalidInput`` for an event that is none.
     """
     return stable_order(*_keys(rows))
@@ -133,9 +135,11 @@ def without_repeats(rows: pa.Table) -> pa.Table:
     """Return rows in the order of ``sorted_order``, of those that say the same of the same event only one.
 
     The place of an event is named by its transaction, or by chain and height. Rows that name one and agree in all
-    columns but ``STATEMENT`` are one event, recorded more than once; rows that name none all stay. Of one event the row
-    stays whose statement comes first by its names and row (null first), and rows that do not differ in what they are
-    sorted by are in the order of their statements: which files they came from, in how many parts, makes no difference.
+    columns but ``STATEMENT`` are one event, recorded more than once; rows that name none all stay. An event that a fork
+    took back may have happened again at the same place: so many rows more stay as rows of the message take such an
+    event back. Of one event the row stays whose statement comes first by its names and row (null first), and rows that
+    do not differ in what they are sorted by are in the order of their statements: which files they came from, in how
+    many parts, makes no difference.
     """
     rows = whole(rows)
     keys = _keys(rows)
@@ -157,9 +161,39 @@ def without_repeats(rows: pa.Table) -> pa.Table:
     again[firsts] = False
     if not again.any():
         return ordered
+    _keep_repeated(ordered, alike, again)
     kept = np.ones(rows.num_rows, dtype=bool)
     kept[alike[again]] = False
     return ordered.filter(pa.array(kept))
+
+
+def _keep_repeated(rows: pa.Table, alike: Rows, again: npt.NDArray[np.bool_]) -> None:
+    """Clear ``again`` of rows of events that forks took back, as many of each as there are such forks.
+
+    Args:
+        rows: in their order.
+        alike: the numbers of rows that may be repeats, ascending.
+        again: which of these repeat one before them.
+    """
+    reverted = np.asarray(pc.fill_null(pc.equal(rows["event"].cast(pa.string()), Event.REVERTED.value), False)).copy()
+    reverted[alike[again]] = False
+    if not reverted.any():
+        return
+    names = (*LANE, "index", "message_id", "chain")
+    back = rows.filter(pa.array(reverted))
+    forks = Counter(_tuples(back, (*names, "detail")))
+    repeats = np.flatnonzero(again)
+    some = rows.select([*names, "event"]).take(pa.array(alike[repeats]))
+    touched = np.asarray(pc.is_in(some["index"], value_set=back["index"].combine_chunks()))
+    repeats, some = repeats[touched], some.filter(pa.array(touched))
+    for place, key in zip(repeats.tolist(), _tuples(some, (*names, "event")), strict=True):
+        if forks[key] > 0:
+            forks[key] -= 1
+            again[place] = False
+
+
+def _tuples(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    return zip(*(rows[name].to_pylist() for name in names), strict=True)
 
 
 def whole(rows: pa.Table) -> pa.Table:
@@ -204,8 +238,9 @@ def _keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
     if not indexed.all():
         keys.append(_id_ranks(_whole(rows["message_id"]), ~indexed))
     keys += [event.astype(np.uint32), name_ranks(rows["chain"])]
-    for name in ("height", "position"):
-        keys += _nulls_first(rows[name])
+    for name in ("revision", "height", "position"):
+        if name in rows.schema.names:
+            keys += _nulls_first(rows[name])
     return [np.ascontiguousarray(key) for key in keys]
 
 

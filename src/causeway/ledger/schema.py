@@ -24,12 +24,14 @@ class Kind(StrEnum):
 class Event(StrEnum):
     """What happened to a message.
 
-    On the chain that it comes from: ``SENT``, ``COMMITTED`` (a root of that chain covers it), ``ACKNOWLEDGED`` (that it
-    arrived, or its answer, was shown there), ``TIMED_OUT`` (that it never arrives was shown there), ``COLLECTED``
-    (it was removed there). On the way: ``RELAYED``. On the chain that it goes to: ``RECEIVED``, ``EXECUTED``,
-    ``ANSWERED``, ``REJECTED``. On either: ``DROPPED``, ``FINAL`` (the block of an earlier event cannot be taken back
-    any more), ``REVERTED`` (a fork took back the event that ``detail`` names). ``OBSERVED``: who recorded it says
-    something that no chain did, such as that they stopped waiting; ``detail`` says what.
+    On the source: ``SENT``, ``COMMITTED`` (a root of that chain covers it), ``ACKNOWLEDGED`` (that it arrived, or its
+    answer, was proved there), ``TIMED_OUT`` (that it never arrives was proved there), ``REFUNDED`` (its value was given
+    back), ``COLLECTED`` (it was removed there). On the way: ``RELAYED``. On the destination: ``RECEIVED``,
+    ``EXECUTED``, ``FAILED`` (executed, and its effects were undone), ``ANSWERED``, ``REJECTED``. On either:
+    ``DROPPED``, ``FINAL`` (the block of an earlier event cannot be reverted any more), ``REVERTED`` (a fork undid the
+    event that ``detail`` names), ``REDUNDANT`` (a relay that changed nothing), ``UPGRADED`` (the chain was upgraded:
+    ``revision`` counts from there). ``OBSERVED``: the recorder reports something that no chain did, such as that it
+    stopped waiting; ``detail`` says what.
     """
 
     SENT = "sent"
@@ -46,6 +48,10 @@ class Event(StrEnum):
     FINAL = "final"
     REVERTED = "reverted"
     OBSERVED = "observed"
+    FAILED = "failed"
+    REFUNDED = "refunded"
+    REDUNDANT = "redundant"
+    UPGRADED = "upgraded"
 
 
 LIMBS = ("amount_0", "amount_1", "amount_2", "amount_3")
@@ -57,10 +63,13 @@ LANE = ("protocol", "source", "destination", "lane")
 STATEMENT = ("stated_by", "source_file", "source_row")
 """Who says what a row says, and where: no part of what happened."""
 
-DELTAS = ("index", "height", "position", "tick", "time", "source_row")
+DELTAS = ("index", "revision", "height", "position", "tick", "time", "timeout_height", "timeout_time", "source_row")
 """Columns of the tables of which neighbours in a bucket lie close together."""
 
-BOUNDED = (*LANE, "index", "answers", "journey", "chain", "height", "time")
+SPARSE = ("revision", "block", "continues", "code", "timeout_revision", "timeout_height", "timeout_time")
+"""Columns that most ledgers do not fill: a row group states that it has none, and they are not read."""
+
+BOUNDED = (*LANE, "index", "answers", "journey", "chain", "height", "time", *SPARSE)
 """Columns of the tables of which each row group of a file states the least and the largest value."""
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -74,6 +83,7 @@ def _seen(name: str, kind: pa.DataType) -> pa.Field:
 
 _WHERE = [
     pa.field("chain", _NAME),
+    pa.field("revision", pa.uint64()),
     pa.field("height", pa.uint64()),
     pa.field("position", pa.uint64()),
     pa.field("tick", pa.uint64()),
@@ -93,9 +103,11 @@ LEDGER_SCHEMA = pa.schema(
         pa.field("message_id", pa.string()),
         pa.field("answers", pa.string()),
         pa.field("journey", pa.string()),
+        pa.field("continues", pa.string()),
         _seen("kind", _NAME),
         _seen("event", _NAME),
         *_WHERE,
+        pa.field("block", pa.string()),
         pa.field("transaction", pa.string()),
         pa.field("sender", pa.string()),
         pa.field("receiver", pa.string()),
@@ -103,6 +115,9 @@ LEDGER_SCHEMA = pa.schema(
         *_AMOUNT,
         pa.field("code", pa.int64()),
         pa.field("detail", _NAME),
+        pa.field("timeout_revision", pa.uint64()),
+        pa.field("timeout_height", pa.uint64()),
+        pa.field("timeout_time", _TIME),
         *_STATED,
     ]
 )
@@ -112,15 +127,18 @@ LEDGER_SCHEMA = pa.schema(
 its ends and of the channel, stream or queue between them. ``index``: its number in the lane. A message is its lane and
 index; where there is no index, its lane and ``message_id``. ``message_id``: the name by which its protocol, or who
 recorded it, calls it; ``answers``: the ``message_id`` of the request that a response answers, ``journey``: what the
-messages of one journey over several hops have in common. ``kind``: ``Kind``, ``event``: ``Event``.
+messages of one journey over several hops have in common, ``continues``: the ``message_id`` of the message that this one
+carries on under a new id. ``kind``: ``Kind``, ``event``: ``Event``.
 
-``chain``, ``height``, ``position``: where it happened: the position of the event in its block. ``tick``: of a run.
-``time``: by the clock of that chain; of a run, since 1970-01-01 as if that were its first tick. ``transaction``: the
-hash or name of the transaction that did it. ``payload_hash``: SHA-256 of what the message carries, or of those fields
-of it that were recorded: equal on all events of a message, or its content differs. ``asset`` and ``amount_0`` to
-``amount_3`` (``LIMBS``): the value that the message carries. ``code``: of an answer or a refusal, 0: good. ``detail``:
-the name of a reason. ``stated_by``: whose statement the row is; ``source_file``, ``source_row``: where it stood there,
-rows from 1."""
+``chain``, ``revision``, ``height``, ``position``: where it happened: the position of the event in its block; heights
+begin anew in a new ``revision`` of the chain; ``block``: the hash of the block. ``tick``: of a run. ``time``: by the
+clock of that chain; of a run, since 1970-01-01 as if that were its first tick. ``transaction``: the hash or name of the
+transaction that did it. ``payload_hash``: SHA-256 of what the message carries, or of those fields of it that were
+recorded: equal on all events of a message, or its content differs. ``asset`` and ``amount_0`` to ``amount_3``
+(``LIMBS``): the value that the message carries. ``code``: of an answer or a refusal, 0: good. ``detail``: the name of a
+reason. ``timeout_revision``, ``timeout_height``, ``timeout_time``: from this block or time of the destination on the
+message may no longer be received. ``stated_by``: whose statement the row is; ``source_file``, ``source_row``: where it
+stood there, rows from 1."""
 
 VALUE_SCHEMA = pa.schema(
     [
@@ -143,6 +161,7 @@ OBSERVED_SCHEMA = pa.schema(
         _seen("chain", _NAME),
         *(pa.field(name, _NAME) for name in LANE),
         pa.field("events", pa.list_(pa.string())),
+        pa.field("revision", pa.uint64()),
         pa.field("first_height", pa.uint64()),
         pa.field("last_height", pa.uint64()),
         pa.field("first_time", _TIME),
@@ -153,14 +172,15 @@ OBSERVED_SCHEMA = pa.schema(
 )
 """One row a window of ``chain`` that the input covers: from ``first`` to ``last``, both included, in heights or in
 time. A lane (all four null: every lane) and ``events`` (null: every event, headers and movements of value; ``HEADER``
-and ``VALUE`` mean these) narrow it. ``how``: ``declared``, or ``inferred`` from the rows. What happened inside the
-windows of its chain is in the ledger; outside of them nothing is known."""
+and ``VALUE`` mean these) narrow it; heights are those of a ``revision``. ``how``: ``declared``, or ``inferred`` from
+the rows. What happened inside the windows of its chain is in the ledger; outside of them nothing is known."""
 
 PROMISES_SCHEMA = pa.schema(
     [
         *(pa.field(name, _NAME) for name in LANE),
         _seen("promise", _NAME),
         pa.field("number", pa.uint64()),
+        pa.field("detail", _NAME),
         _seen("stated_by", _NAME),
     ]
 )
@@ -168,7 +188,29 @@ PROMISES_SCHEMA = pa.schema(
 without holes), ``ordered_sends``, ``ordered_receives``, ``ordered_acknowledgements``, ``answered`` (each request gets
 one answer; ``number``: microseconds until then, null: at some time), ``final_after`` (``number``: microseconds between
 sending and receiving at least), ``capacity`` (``number``: messages sent and not yet acknowledged, at most),
-``conserved`` (what is received of an asset is what was sent of it)."""
+``conserved`` (what is received of an asset is what was sent of it), ``received`` (``number``: microseconds until a
+message arrives or ends at most), ``expected`` (the same as a default that nobody promised: an open message is a
+violation then, a late one is not), ``settled`` (nothing more will happen: an open message is lost), ``causal`` (the
+lane keeps the causal order of the zones it joins), ``may_drop`` (``detail``: a cause for which the protocol drops
+messages), ``refund_messages`` (value of a failed message comes back in a message of its own), ``refunds_recorded``
+(each refund is an event), ``restarted`` (the heights of the chain ``source`` began anew, with no revision that tells),
+``clock_tolerance`` (``number``: microseconds by which the clock of the chain ``source`` may
+be wrong)."""
+
+RECEIVED_WITHIN, EXPECTED_WITHIN, ANSWERED_WITHIN = "received", "expected", "answered"
+SETTLED, CAUSAL, MAY_DROP = "settled", "causal", "may_drop"
+REFUND_MESSAGES, REFUNDS_RECORDED = "refund_messages", "refunds_recorded"
+RESTARTED, CLOCK_TOLERANCE = "restarted", "clock_tolerance"
+"""Promises by name."""
+
+REVISION_SHIFT = 38
+"""Heights of several revisions of a chain are compared as ``revision << 38 | height``."""
+
+MOST_HEIGHT, MOST_REVISION = (1 << REVISION_SHIFT) - 1, (1 << (64 - REVISION_SHIFT)) - 2
+"""The greatest height beside a revision, and the greatest revision."""
+
+DECLARED, INFERRED = "declared", "inferred"
+"""How a window is known."""
 
 REVERTED = "reverted"
 """The ``status`` of a header or watermark that a fork took back."""
@@ -188,6 +230,7 @@ HEADER = "header"
 HEADERS_SCHEMA = pa.schema(
     [
         _seen("chain", _NAME),
+        pa.field("revision", pa.uint64()),
         pa.field("height", pa.uint64()),
         pa.field("time", _TIME),
         pa.field("tick", pa.uint64()),

@@ -41,6 +41,16 @@ def table_of(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
     return as_table(rows, schema, what)
 
 
+def with_columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with the columns of a schema, in its types; null in those that a file of an earlier format lacks."""
+    there = set(rows.column_names)
+    columns = [
+        rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
 def as_table(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
     """Return a table with the columns of a schema, in its types; columns that are not there are null.
 

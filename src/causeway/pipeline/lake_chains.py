@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from causeway.ingest.run_chains import MARKS_SCHEMA, header_rows, log_watermarks, marks, watermark_rows
 from causeway.ingest.run_names import STATED_BY, RunNames
-from causeway.ingest.windows import DECLARED
-from causeway.ledger.schema import HEADER
+from causeway.ledger.schema import DECLARED, HEADER
 from causeway.model.frame import Frame
 from causeway.model.joins import codes
 from causeway.model.ledger import REVERTED

@@ -22,9 +22,8 @@ import pyarrow.compute as pc
 
 from causeway.ingest.run_names import STATED_BY, lane_name, waiting_drafts
 from causeway.ingest.run_value import LOG
-from causeway.ingest.windows import DECLARED
 from causeway.ledger.order import EVENTS, sorted_rows, without_repeats
-from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE
+from causeway.ledger.schema import DECLARED, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.aside import Aside
 from causeway.pipeline.lake import Lake, LakeError

@@ -52,7 +52,7 @@ def row_order() -> list[Column]:
 
     named = F.when(F.col("index").isNull(), F.col("message_id"))
     first = list(LANE)
-    then = ["event_rank", "chain", "height", "position", *STATEMENT]
+    then = ["event_rank", "chain", "revision", "height", "position", *STATEMENT]
     rest = [name for name in LEDGER_SCHEMA.names if name not in (*first, *then, "index", "event")]
     return [
         *(F.col("bucket"), F.col("error").asc_nulls_last(), (F.col("event_rank") != OF_VALUE).asc_nulls_last()),

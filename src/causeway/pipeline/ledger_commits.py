@@ -17,7 +17,9 @@ from causeway.pipeline.storage import Storage
 
 LEDGER_FILE = "ledger.json"
 MANIFESTS, CHECKPOINTS, STAGING = "manifests", "checkpoints", "staging"
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, 2)
+"""The format that is written, and those that are read: format 1 lacks revisions, blocks and time-outs."""
 
 INPUTS = "inputs"
 """The table of what was taken, by files of which no commit says it: only who ingests reads it."""

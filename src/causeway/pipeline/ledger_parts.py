@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from causeway.audit.parts import Part, TablePart
 from causeway.audit.windows import Lane
 from causeway.ledger.order import sorted_rows, without_repeats
-from causeway.ledger.schema import LANE, LEDGER_SCHEMA
+from causeway.ledger.schema import LANE, LEDGER_SCHEMA, SPARSE
+from causeway.ledger.typed import with_columns_of
 from causeway.pipeline.ledger_commits import schema_of
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
 from causeway.pipeline.sealed import FileDamaged
@@ -163,10 +164,31 @@ def _read(
 ) -> pa.Table:
     wanted = pa.schema([schema.field(name) for name in names])
     try:
-        found = file.read_row_groups([*groups], columns=[*names], use_threads=False)
+        found = file.read_row_groups([*groups], columns=_with_values(file, names, groups), use_threads=False)
     except (FileDamaged, FileNotFoundError) as error:
         raise LedgerDamaged(str(error)) from None
-    return found.select(wanted.names).cast(wanted)
+    return with_columns_of(found, wanted)
+
+
+def _with_values(file: pq.ParquetFile, names: Sequence[str], groups: Sequence[int]) -> list[str]:
+    """Return those columns that have a value in some row groups, by what the file says of them: others need not be
+    read, and a file of an earlier format lacks some. At least one is read, which tells how many rows there are."""
+    metadata = file.metadata
+    places = {metadata.row_group(0).column(number).path_in_schema: number for number in range(metadata.num_columns)}
+    found = []
+    for name in names:
+        if name in places and name in SPARSE:
+            stated = [metadata.row_group(group).column(places[name]) for group in groups]
+            if all(
+                each.statistics is not None
+                and each.statistics.has_null_count
+                and each.statistics.null_count == each.num_values
+                for each in stated
+            ):
+                continue
+        if name in places:
+            found.append(name)
+    return found or [name for name in LANE if name in places][:1]
 
 
 Ranges = tuple[dict[Lane, list[tuple[int, int]]], set[Lane]]

@@ -23,10 +23,12 @@ from causeway.ledger.chain_order import LAYOUTS
 from causeway.ledger.limbs import slices_of
 from causeway.ledger.order import MOST_BUCKETS, buckets_of, without_repeats
 from causeway.ledger.schema import BOUNDED, DELTAS
+from causeway.ledger.typed import with_columns_of
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_commits import (
     CHECKPOINTS,
     FORMAT,
+    FORMATS,
     INPUTS,
     LEDGER_FILE,
     MANIFESTS,
@@ -161,8 +163,9 @@ class Ledger:
             raise LedgerDamaged(f"{file.path} is missing") from None
         except FileDamaged as error:
             raise LedgerDamaged(str(error)) from None
-        wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-        return found.select(wanted.names).cast(wanted)
+        return with_columns_of(
+            found, schema if columns is None else pa.schema([schema.field(name) for name in columns])
+        )
 
     def after(self, commit: LedgerCommit) -> Ledger:
         """Return the ledger as of a commit that follows on this one's last. Raises ``LedgerDamaged`` for another."""
@@ -238,8 +241,9 @@ def open_ledger(uri: str) -> Ledger:
         head = read_content(storage, LEDGER_FILE)
     except FileNotFoundError:
         raise InvalidInput(f"{uri}: no ledger is there (no {LEDGER_FILE}); causeway ingest makes one") from None
-    if head.get("format") != FORMAT:
-        raise InvalidInput(f"{uri}: a ledger of format {head.get('format')}; this Causeway reads format {FORMAT}")
+    if head.get("format") not in FORMATS:
+        known = ", ".join(map(str, FORMATS))
+        raise InvalidInput(f"{uri}: a ledger of format {head.get('format')}: must be one of {known}")
     ledger = _from_checkpoint(Ledger(storage, int(head["buckets"]), str(head["digest"])))
     names = [name for name in storage.list(MANIFESTS) if name.endswith(".json")]
     for number in [number_of(name) for name in names]:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tests.spec.audit.answering import asked, earlier, first_answers, names_asked, responses
-from tests.spec.audit.ledger import EVERY, Finding, Lane, Ledger, Message, Row, before, lane_of, place
+from tests.spec.audit.ledger import (
+    EVERY,
+    Finding,
+    Lane,
+    Ledger,
+    Message,
+    Row,
+    before,
+    first_of,
+    lane_of,
+    place,
+)
 from tests.spec.audit.stated import headers, watermarks
 from tests.spec.audit.value import Paid, backing, key_of_message, paid_of_unsent, payments, payments_covered
 
@@ -49,7 +60,7 @@ def exactly_once(ledger: Ledger) -> Checked:
 
 def all_but_one(message: Message, rows: list[Row]) -> list[Row]:
     """These rows without the receipt, or without the first of them where it is not among them."""
-    receipt, first = message.receipt, min(rows, key=place, default=None)
+    receipt, first = message.receipt, first_of(rows, message.restarts)
     kept = receipt if any(row is receipt for row in rows) else first
     return [row for row in rows if row is not kept]
 
@@ -104,20 +115,35 @@ def order(ledger: Ledger) -> Checked:
 def out_of_order(ledger: Ledger, lane: Lane, event: str) -> list[Row]:
     """The rows of an event, one a message, that are before one of a message with a lower index.
 
-    Rows with height are compared with rows with height (at one height those with position by position), others by time.
+    Rows with height are compared with the one of the greatest height, and with the latest one, of the lower indices: a
+    row is before that if it is lower, and where heights began anew not later, or at one height by position. Rows
+    without height are compared by time with others without.
     """
     rows = [row for message in ledger.numbered(lane) if (row := message.first(event))]
 
-    def before(row: Row, lower: Row) -> bool:
-        if row["height"] is not None and lower["height"] is not None:
-            positions = row["position"] is not None and lower["position"] is not None
-            same = row["height"] == lower["height"]
-            return row["height"] < lower["height"] or (same and positions and row["position"] < lower["position"])
-        if row["height"] is None and lower["height"] is None and row["time"] is not None and lower["time"] is not None:
-            return bool(row["time"] < lower["time"])
-        return False
+    def behind(row: Row, other: Row) -> bool:
+        later = ledger.is_anew(lane) and None not in (row["time"], other["time"]) and row["time"] > other["time"]
+        return row["height"] < other["height"] and not later
 
-    return [row for number, row in enumerate(rows) if any(before(row, lower) for lower in rows[:number])]
+    def is_before(row: Row, lower: list[Row]) -> bool:
+        if row["height"] is None:
+            times = [each["time"] for each in lower if each["height"] is None and each["time"] is not None]
+            return row["time"] is not None and any(row["time"] < time for time in times)
+        placed = [each for each in lower if each["height"] is not None]
+        if not placed:
+            return False
+        greatest = max(each["height"] for each in placed)
+        top = [each for each in placed if each["height"] == greatest]
+        positions = [each["position"] for each in top if each["position"] is not None]
+        if row["height"] == greatest:
+            return row["position"] is not None and any(row["position"] < position for position in positions)
+        last = max(positions, default=None)
+        at = [each for each in top if each["position"] == last]
+        timed = [each for each in placed if each["time"] is not None]
+        latest = max(timed, key=lambda each: (each["time"], each["height"]), default=None)
+        return behind(row, at[0]) or (latest is not None and behind(row, latest))
+
+    return [row for number, row in enumerate(rows) if is_before(row, rows[:number])]
 
 
 ENDED_AT_SOURCE = ("timed_out", "dropped", "rejected")
@@ -179,7 +205,7 @@ def causality(ledger: Ledger) -> Checked:
             examined += 1
             delay = None if one["time"] is None or other["time"] is None else other["time"] - one["time"]
             magnitude = None if delay is None else max(0, -delay)
-            wrong = before(other, one)
+            wrong = before(other, one, message.tolerance(other, one), message.restarts)
             if wrong is None:
                 found.append(named("causality", "unknown", "place_unseen", other))
             elif wrong:
@@ -277,10 +303,11 @@ def conservation(ledger: Ledger) -> Checked:
 
 def conserved(ledger: Ledger, message: Message, paid: Paid | None) -> list[Finding]:
     """What is wrong with the value of a message, if anything is."""
-    received, base = message.all("received"), message.first("sent")
-    receipt, timed_out = message.first("received"), message.first("timed_out")
-    extra = [row for row in received if row is not receipt]
-    shown = max(extra, key=lambda row: row["at"], default=receipt or base)
+    every, base = message.all("received"), message.first("sent")
+    receipt, refund = message.counted_receipt, message.refund
+    extra = [row for row in every if row is not message.receipt]
+    shown = max(extra, key=lambda row: row["at"], default=message.receipt or base)
+    received = [] if message.undone else every
     rows = [*message.sendings, *received]
     sent = sum(row["amount"] or 0 for row in message.sendings)
     came = sum(row["amount"] or 0 for row in received)
@@ -309,8 +336,8 @@ def conserved(ledger: Ledger, message: Message, paid: Paid | None) -> list[Findi
         covered = out >= 0 and payments_covered(ledger, base, receipt)
         verdict, reason = ("violated", "less_received") if covered else ("unknown", "payments_not_covered")
         return said(verdict, reason, row, -difference)
-    if receipt and timed_out:
-        return said("violated", "received_and_refunded", timed_out, came)
+    if receipt and refund:
+        return said("violated", "received_and_refunded", refund, came)
     return []
 
 

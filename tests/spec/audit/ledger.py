@@ -6,8 +6,10 @@ the row stands in the order of the ledger, so that of two rows at one place one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
+
+from tests.spec.audit.outcomes import state_of
 
 Row = dict[str, Any]
 Lane = tuple[str | None, ...]
@@ -33,6 +35,22 @@ def lane_of(row: Row) -> Lane:
     return tuple(row[name] for name in NAMES)
 
 
+def with_revision(row: Row) -> Row:
+    """A row whose height is above all heights of earlier revisions of its chain."""
+    if row["height"] is None or not row.get("revision"):
+        return row
+    return {**row, "height": row["revision"] << 38 | row["height"]}
+
+
+def restarted(one: Row, other: Row, restarts: Collection[str]) -> bool:
+    """Whether the times of two rows contradict their heights, on a chain whose heights began anew."""
+    if one["chain"] != other["chain"] or one["chain"] not in restarts:
+        return False
+    if None in (one["height"], other["height"], one["time"], other["time"]):
+        return False
+    return bool((one["height"] - other["height"]) * (one["time"] - other["time"]) < 0)
+
+
 def place(row: Row) -> tuple[float, float, int]:
     """Order of rows of one message: by height, then by time, what was not seen last, then as they stand."""
     return (
@@ -42,19 +60,33 @@ def place(row: Row) -> tuple[float, float, int]:
     )
 
 
+def first_of(rows: Iterable[Row], restarts: Collection[str] = ()) -> Any:
+    """The first row as ``place`` orders them, by time where heights began anew; None of none."""
+    found: Row | None = None
+    for row in sorted(rows, key=lambda row: row["at"]):
+        if found is None:
+            found = row
+        elif restarted(row, found, restarts):
+            found = row if row["time"] < found["time"] else found
+        elif place(row)[:2] < place(found)[:2]:
+            found = row
+    return found
+
+
 def moment(row: Row) -> tuple[float, float, int]:
     """Order of reverted rows: by time, then by height, what was not seen last, then as they stand."""
     height, time, at = place(row)
     return time, height, at
 
 
-def before(effect: Row, cause: Row) -> bool | None:
-    """Whether a row is before another: by height where both are on one chain and have one, else by time. None: it is
-    not seen."""
+def before(effect: Row, cause: Row, tolerance: int = 0, restarts: Collection[str] = ()) -> bool | None:
+    """Whether a row is before another: by height where both are on one chain and have one, unless its heights began
+    anew in between, else by time. None: it is not seen. ``tolerance``: of the clocks of two chains."""
     chain = cause["chain"] is not None and cause["chain"] == effect["chain"]
-    for kind in ("height", "time") if chain else ("time",):
-        if cause[kind] is not None and effect[kind] is not None:
-            return bool(effect[kind] < cause[kind])
+    if chain and None not in (cause["height"], effect["height"]):
+        return bool(effect["height"] < cause["height"] and not restarted(effect, cause, restarts))
+    if cause["time"] is not None and effect["time"] is not None:
+        return bool(effect["time"] + (0 if chain else tolerance) < cause["time"])
     return None
 
 
@@ -65,10 +97,20 @@ def after(event: Row, back: Row) -> bool:
 
 
 class Message:
-    """The rows of one message that were not taken back. ``final_after``: how long it must be under way at least."""
+    """The rows of one message that were not taken back. ``final_after``: how long it must be under way at least;
+    ``tolerances``: by how much the clocks of chains may be wrong; ``undoes``: whether a failure gives its value
+    back."""
 
-    def __init__(self, rows: Iterable[Row], final_after: int | None = None) -> None:
-        rows, self.final_after = list(rows), final_after
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        final_after: int | None = None,
+        tolerances: Sequence[tuple[str | None, int]] = (),
+        undoes: bool = True,
+        restarts: Collection[str] = (),
+    ) -> None:
+        rows, self.final_after, self.tolerances = list(rows), final_after, tolerances
+        self.undoes, self.restarts = undoes, restarts
         self.lane, self.index, self.message_id = lane_of(rows[0]), rows[0]["index"], rows[0]["message_id"]
         left = sorted((row for row in rows if row["event"] != "reverted"), key=place)
         for back in sorted((row for row in rows if row["event"] == "reverted"), key=moment):
@@ -76,6 +118,13 @@ class Message:
             own = next((row for row in same if not after(row, back)), None)
             left = [row for row in left if row is not own]
         self.rows = left
+
+    def tolerance(self, one: Row, other: Row) -> int:
+        """By how much the clocks of the chains of two rows may differ."""
+        return sum(
+            max([number for chain, number in self.tolerances if chain in (None, row["chain"])], default=0)
+            for row in (one, other)
+        )
 
     def all(self, event: str) -> list[Row]:
         return [row for row in self.rows if row["event"] == event]
@@ -88,8 +137,9 @@ class Message:
     @property
     def sendings(self) -> list[Row]:
         """The first row of each content with which it was sent."""
-        rows = sorted(self.all("sent"), key=place, reverse=True)
-        return list({row["payload_hash"]: row for row in rows}.values())
+        contents = dict.fromkeys(row["payload_hash"] for row in sorted(self.all("sent"), key=place))
+        same = [[row for row in self.all("sent") if row["payload_hash"] == each] for each in contents]
+        return [first_of(rows, self.restarts) for rows in same]
 
     def forged(self, row: Row) -> bool:
         """Whether a received row has surely another content than every sent one."""
@@ -99,7 +149,7 @@ class Message:
     def earliest(self, event: str) -> Any:
         """The first row of an event; a forged one is none."""
         rows = [row for row in self.all(event) if event != "received" or not self.forged(row)]
-        return min(rows, key=place, default=None)
+        return first_of(rows, self.restarts)
 
     def first(self, event: str) -> Any:
         """The first row of an event, and of those received the receipt."""
@@ -109,12 +159,12 @@ class Message:
     def receipt(self) -> Any:
         """The first received row that is not forged: of those that are not before the sending, if there are any, and of
         these of those that are not too early for the lane, if there are any."""
-        rows = sorted((row for row in self.all("received") if not self.forged(row)), key=place)
+        every = [row for row in self.all("received") if not self.forged(row)]
         sent = self.earliest("sent")
-        if sent:
-            rows = [row for row in rows if not before(row, sent)] or rows[:1]
-            rows = [row for row in rows if not self.too_early(row, sent)] or rows
-        return rows[0] if rows else None
+        if not sent:
+            return first_of(every, self.restarts)
+        rows = [row for row in every if not before(row, sent, self.tolerance(row, sent), self.restarts)]
+        return first_of([row for row in rows if not self.too_early(row, sent)] or rows or every, self.restarts)
 
     def too_early(self, row: Row, sent: Row) -> bool:
         """Whether a row is seen to be sooner after the sending than the lane promises."""
@@ -125,10 +175,34 @@ class Message:
         return any(self.first(event) for event in events)
 
     @property
+    def undone(self) -> bool:
+        """Whether it failed, and its value was given back with that."""
+        erring = ("executed", "answered", "acknowledged")
+        return self.undoes and any(
+            row["event"] == "failed" or (row["event"] in erring and row["code"] and row["kind"] == "request")
+            for row in self.rows
+        )
+
+    @property
+    def counted_receipt(self) -> Any:
+        """The receipt, if it counts as received value."""
+        return None if self.undone else self.receipt
+
+    @property
+    def refund(self) -> Any:
+        """The row that gives its value back."""
+        return self.first("timed_out") or self.first("refunded")
+
+    @property
     def is_open(self) -> bool:
         """Sent, and nothing says that it came or will not come."""
-        over = ("received", "executed", "answered", "acknowledged", "rejected", "timed_out", "dropped")
-        return self.has("sent") and not self.has(*over)
+        return self.has("sent") and self.state == "pending"
+
+    @property
+    def state(self) -> str:
+        """What became of it by itself, by the events that count."""
+        counting = [row for row in self.rows if row["event"] != "received" or not self.forged(row)]
+        return state_of((row["event"], bool(row["code"]) and row["kind"] == "request") for row in counting)
 
 
 class Ledger:
@@ -143,7 +217,7 @@ class Ledger:
         headers: Iterable[Row] = (),
         value: Iterable[Row] = (),
     ) -> None:
-        self.rows, self.observed, self.promises = list(rows), list(observed), list(promises)
+        self.rows, self.observed, self.promises = list(map(with_revision, rows)), list(observed), list(promises)
         self.watermarks, self.headers, self.value = list(watermarks), list(headers), list(value)
         found: dict[Any, list[Row]] = {}
         for row in self.rows:
@@ -151,8 +225,31 @@ class Ledger:
                 found.setdefault((lane_of(row), 0, row["index"]), []).append(row)
             elif row["message_id"] is not None:
                 found.setdefault((lane_of(row), 1, row["message_id"]), []).append(row)
-        self.messages = [Message(each, self.number(key[0], "final_after")) for key, each in found.items()]
+        tolerances = [
+            (row["source"], row["number"] or 0)
+            for row in self.promises
+            if row["promise"] == "clock_tolerance" and (row["protocol"], row["destination"], row["lane"]) == (None,) * 3
+        ]
+        self.restarts = {
+            row["source"]
+            for row in self.promises
+            if row["promise"] == "restarted" and (row["protocol"], row["destination"], row["lane"]) == (None,) * 3
+        }
+        self.messages = [
+            Message(
+                each,
+                self.number(key[0], "final_after"),
+                tolerances,
+                not self.promised(key[0], "refund_messages"),
+                self.restarts,
+            )
+            for key, each in found.items()
+        ]
         self.lanes = {message.lane for message in self.messages}
+
+    def is_anew(self, lane: Lane) -> bool:
+        """Whether heights at an end of a lane began anew, or those of any chain where an end is not known."""
+        return bool(self.restarts) and (None in lane[1:3] or not self.restarts.isdisjoint(lane[1:3]))
 
     def numbered(self, lane: Lane) -> list[Message]:
         """The messages of a lane that have an index, in its order."""

@@ -198,9 +198,9 @@ def sums(ledger: Ledger) -> dict[Lane, tuple[int, int, int, int, int]]:
     totals: dict[Lane, list[int]] = {}
     paid_out = payments(ledger)
     for message in ledger.messages:
-        receipt, timed_out = message.first("received"), message.first("timed_out")
+        receipt, refund = message.counted_receipt, message.refund
         left: dict[str, int] = {}
-        for row in [*message.sendings, *message.all("received")]:
+        for row in [*message.sendings, *(message.all("received") if not message.undone else [])]:
             if row["amount"] is None or row["asset"] is None:
                 continue
             total = totals.setdefault((*message.lane, row["asset"]), [0, 0, 0, 0])
@@ -210,7 +210,7 @@ def sums(ledger: Ledger) -> dict[Lane, tuple[int, int, int, int, int]]:
         paid = paid_out.get(key_of_message(message))
         for asset, amount in left.items():
             out = paid.of(asset) if paid else 0
-            totals[*message.lane, asset][2 if timed_out else 3] += amount - min(max(out, 0), amount)
+            totals[*message.lane, asset][2 if refund or message.undone else 3] += amount - min(max(out, 0), amount)
     out_of = fees(ledger)
     keys = {**totals, **out_of}
     return {key: (*totals.get(key, [0, 0, 0, 0]), out_of.get(key, 0)) for key in keys}  # type: ignore[misc]
