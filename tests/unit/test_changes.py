@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import causeway as cw
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
@@ -197,6 +198,32 @@ def test_a_mistake_is_one_line_that_names_the_key(folder: Path, change: str, lin
     with pytest.raises(InvalidInput) as caught, Network.from_scenario(path):
         pass
     assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_plan_that_a_change_makes_impossible_names_the_change(folder: Path) -> None:
+    forks = """
+[[faults]]
+kind = "fork"
+tick = 3
+until = 20
+[[faults]]
+kind = "fork"
+tick = 9
+until = 15
+of = 1
+[[changes]]
+tick = 6
+heal = [0]
+"""
+    path = written(folder, "wrong", beginning("icmp") + forks + sends())
+    with pytest.raises(InvalidInput, match=r'wrong.toml: changes\[0\]: faults: kind = "fork": tick = 9: of = 1: '):
+        Network.from_scenario(path)
+    net = cw.Network.in_memory(written(folder, "plain", beginning("icmp")))
+    outer = net.inject("fork", until=20)
+    net.inject("fork", tick=9, until=15, of=1)
+    net.tick(3)
+    with pytest.raises(InvalidInput, match=r'^heal: faults: kind = "fork": tick = 9: of = 1: '):
+        net.heal(outer)
 
 
 CLASSES = [

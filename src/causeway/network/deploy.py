@@ -132,14 +132,15 @@ def kernel_of_stages(
     options = validated(scenario.protocol.load_options(), scenario.options, str(scenario.path), ("options",))
     kernels: list[AnyKernel] = list(known)
     programs: Programs | None = kernels[-1].programs if kernels else None  # type: ignore[attr-defined]
-    for stage in stages[len(kernels) :]:
+    for number, stage in enumerate(stages[len(kernels) :], len(kernels)):
         try:
             programs = runner(stage.topology, scenario.protocol.portable_code(), programs)
             kernels.append(_kernel(scenario, stage, programs, options, secrets))
         except InvalidInput as error:
             if type(error) is not InvalidInput:
                 raise
-            raise InvalidInput(f"{scenario.path}: {error}") from error
+            change = f"changes[{number - 1}]: " if number else ""
+            raise InvalidInput(f"{scenario.path}: {change}{error}") from error
     if len(kernels) == 1:
         return kernels[0]
     return cast(AnyKernel, ChangingKernel(tuple(stage.tick for stage in stages), tuple(kernels)))

@@ -100,5 +100,5 @@ def _about(what: str, path: str) -> Iterator[None]:
     try:
         yield
     except CausewayError as error:
-        text = re.sub(rf"^changes\[\d+\]\.{what}(\[\d+\])?[.:]? *", "", str(error).removeprefix(f"{path}: "))
+        text = re.sub(rf"^changes\[\d+\](\.{what}(\[\d+\])?)?[.:]? *", "", str(error).removeprefix(f"{path}: "))
         raise type(error)(f"{what}: {text}") from None
