@@ -12,6 +12,7 @@ import pytest
 
 from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame
+from causeway.network.carriers import carrier_summary
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
 from causeway.network.scenario import load_scenario
@@ -54,6 +55,19 @@ def test_a_run_says_for_whom_queues_wait(cli: Run) -> None:
     found = json.loads(out)
     assert (code, found["holds"], found["pending"], found["waiting_queues"]) == (0, True, 0, {})
     assert (found["sent"], found["answered"], found["rejected"]) == (37, 36, 1)
+
+
+@pytest.mark.parametrize("channels", ["egress", "hrmp"])
+def test_a_run_counts_messages_of_users_that_wait_for_a_halted_parachain(tmp_path: Path, channels: str) -> None:
+    halt = '[{kind = "halt", chain = "archive", from = 0}]'
+    send = '[{tick = 2, to = "vault", method = "a", count = 3}, {tick = 3, to = "shop", method = "b"}]'
+    keys = {"faults": halt, "traffic": f'{{source = "script", send = {send}}}', "options.channels": f'"{channels}"'}
+    keys |= {"network.executor": '"in_process"'}
+    with Network.from_scenario(EXAMPLES / "parachains.toml", keys) as net:
+        net.run(12)
+        found = carrier_summary(net.lake, net.manifest)
+    assert found.content["ingress_waiting"] == 3
+    assert "Messages from users that wait for the next block: 3 for archive." in found.lines
 
 
 def test_a_run_that_ends_in_a_fork_says_what_is_so_at_the_best_leaf(cli: Run, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +16,7 @@ MOST_CLOSED = 1_000
 """Channels that are not open that a program is told of."""
 
 SHOWN = 4
-"""Parachains for which queues wait that a person is shown."""
+"""Parachains for which queues or messages from users wait that a person is shown."""
 
 
 def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
@@ -36,28 +38,34 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     # A network has egress queues or channels, and the tables of one of them.
     sent = [row["recipient"] for row in _rows(lake, manifest, "contents", ["recipient"])]
     what = "Messages that are in channels" if sent else "Queues that are posted"
-    waiting: dict[int, int] = {}
-    for to in [*sent, *listed]:
-        waiting[to] = waiting.get(to, 0) + 1
+    waiting = Counter([*sent, *listed])
+    ingress = Counter(row["chain"] for row in _rows(lake, manifest, "pool", ["chain"]))
     content: dict[str, Any] = {
         "relay_blocks": relay,
         "included_blocks": sum(blocks.values()),
         "waiting_queues": {names[para]: count for para, count in sorted(waiting.items())},
+        "ingress_waiting": ingress.total(),
     }
     lines = [f"{relay:,} relay blocks included {sum(blocks.values()):,} blocks of {len(blocks):,} parachains."]
     if len(blocks_of) > 1:
         lines[0] += f" This is the best of {len(blocks_of)} leaves, block {best['hash'].hex()}."
     if waiting:
-        most = sorted(waiting.items(), key=lambda item: (-item[1], item[0]))
-        told = ", ".join(f"{count:,} for {names[para]}" for para, count in most[:SHOWN])
-        more = f", and for {len(most) - SHOWN:,} more" if len(most) > SHOWN else ""
-        lines.append(f"{what} and not consumed: {told}{more}.")
+        lines.append(f"{what} and not consumed: {_by_chain(waiting, names)}.")
+    if ingress:
+        lines.append(f"Messages from users that wait for the next block: {_by_chain(ingress, names)}.")
     options = about["scenario"]["options"]
     if options.get("channels") == "hrmp":
         closed = closed_channels(lake, manifest, names, options)
         content["closed_channels"] = [asdict(one) for one in closed[:MOST_CLOSED]]
         lines += lines_on(closed)
     return CarrierSummary(content, lines)
+
+
+def _by_chain(counts: Mapping[int, int], names: Sequence[str]) -> str:
+    """Return counts by parachain in words, the largest first."""
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{count:,} for {names[para]}" for para, count in most[:SHOWN])
+    return shown + (f", and for {len(most) - SHOWN:,} more" if len(most) > SHOWN else "")
 
 
 def _rows(lake: Lake, manifest: Manifest, table: str, columns: list[str]) -> list[dict[str, Any]]:
