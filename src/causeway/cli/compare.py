@@ -156,7 +156,7 @@ def _require_folder(place: Path) -> None:
 
 def _compared(path: Path, planned: Sequence[Planned], folder: str, resume: bool, faults: str) -> Comparison:
     from causeway.comparing.column import guarantees_of
-    from causeway.comparing.comparison import Comparison
+    from causeway.comparing.comparison import Comparison, same_ingress
     from causeway.comparing.faults import FEW, try_faults
     from causeway.scenarios import scenario_file
 
@@ -166,11 +166,10 @@ def _compared(path: Path, planned: Sequence[Planned], folder: str, resume: bool,
         _require_free(planned, folder)
     # Else the first column alone would compile, and the time would be its own.
     compile_first()
-    columns = [_column(one, folder, resume) for one in planned]
+    columns = same_ingress([_column(one, folder, resume) for one in planned])
     guarantees = {one.protocol: guarantees_of(one) for one in planned}
     seconds = planned[0].scenario.network.seconds_per_tick
     about = {"machine": platform.machine(), "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
-    # Raises where columns did not take in the same, before anything else is tried.
     whole = Comparison(path.name, seconds, columns, guarantees, about=about)
     if faults == NONE:
         return whole
@@ -202,6 +201,7 @@ def _require_same(planned: Sequence[Planned], folder: str) -> None:
 def _column(one: Planned, folder: str, resume: bool) -> Column:
     """Run a column, unless it has run as far as is asked; return it, with the reason where it failed."""
     from causeway.comparing.column import Column, column
+    from causeway.comparing.ingress import IngressDiffers
     from causeway.comparing.running import keep_outcome, kept_outcome, run_column
     from causeway.pipeline.lake import Lake
 
@@ -217,10 +217,15 @@ def _column(one: Planned, folder: str, resume: bool) -> Column:
     try:
         with _said() as said:
             return column(one, place, content, lambda text: said(f"{one.protocol}: {text}"))
+    except IngressDiffers as error:
+        return Column(one.protocol, str(error))
     except CausewayError as error:
-        if type(error).__name__ == "IngressDiffers":
-            raise
         return Column(one.protocol, f"its lake cannot be read: {error}")
+    except Exception as error:
+        # An internal error of one column must not hide the others.
+        if shell.debugging() or shell.was_interrupted(error):
+            raise
+        return Column(one.protocol, shell.unexpected(error))
 
 
 @contextmanager

@@ -38,9 +38,8 @@ def show(found: Mapping[str, Any], console: Console) -> None:
             console.print(Text(readable(f"{name} failed: {column['failed']}"), style="red"), soft_wrap=True)
         elif column["note"]:
             console.print(Text(readable(f"{name} {column['note']}")), soft_wrap=True)
-    shown = [name for name in found["protocols"] if found["columns"][name]["failed"] is None]
-    if shown:
-        console.print(_figures(found, shown))
+    if any(column["failed"] is None for column in found["columns"].values()):
+        console.print(_figures(found))
     console.print("\n[bold]What is guaranteed[/bold], and where the protocol's reference says so")
     console.print(_guarantees(found, console.width >= WIDE))
     if found["faults"] is not None:
@@ -60,8 +59,13 @@ def _table(names: list[str]) -> Table:
     return table
 
 
-def _figures(found: Mapping[str, Any], names: list[str]) -> Table:
+def _figures(found: Mapping[str, Any]) -> Table:
+    names = found["protocols"]
     table = _table(names)
+    failed = {name: found["columns"][name]["failed"] is not None for name in names}
+    if any(failed.values()):
+        cells = (Text("failed", style="bold red") if failed[name] else Text("done") for name in names)
+        table.add_row(Text("Run", style="bold"), *cells)
     for group, rows in groups(rows_of(found)):
         style = "bold" if group != MEASURED else "bold italic"
         table.add_row(Text(group[0].upper() + group[1:], style=style))

@@ -67,7 +67,7 @@ def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]]
         tell(str(error) or "interrupted")
         return INTERRUPTED
     except Exception as error:
-        if _was_interrupted(error):
+        if was_interrupted(error):
             tell("interrupted")
             return INTERRUPTED
         code = _failed(error, arguments)
@@ -83,7 +83,7 @@ def interruptible(text: str) -> Iterator[None]:
         with _no_lost_interrupts(text):
             yield
     except BaseException as error:
-        if not _was_interrupted(error):
+        if not was_interrupted(error):
             raise
         raise Interrupted(text) from None
 
@@ -107,7 +107,7 @@ def _no_lost_interrupts(text: str = "interrupted") -> Iterator[None]:
         sys.unraisablehook = before
 
 
-def _was_interrupted(error: BaseException | None) -> bool:
+def was_interrupted(error: BaseException | None) -> bool:
     """Return whether an error came of an interrupt: packages make errors of their own of one in their imports."""
     seen = 0
     while error is not None and seen < _MOST_CAUSES:
@@ -175,8 +175,13 @@ def _failed(error: Exception, arguments: Sequence[str]) -> int:
     if place is not None:
         tell(printable(place))
         return BAD_INPUT
-    tell(f"unexpected {type(error).__name__}: {one_line(error)} ({DEBUG}=1 shows the trace)")
+    tell(unexpected(error))
     return UNEXPECTED
+
+
+def unexpected(error: BaseException) -> str:
+    """Return the line about an internal error."""
+    return f"unexpected {type(error).__name__}: {one_line(error)} ({DEBUG}=1 shows the trace)"
 
 
 def debugging() -> bool:

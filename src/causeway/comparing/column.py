@@ -70,7 +70,7 @@ def column(planned: Planned, place: str, ran: Mapping[str, Any], said: Said = la
     Raises ``InvalidInput``, ``LakeError``, ``LedgerDamaged``.
     """
     said("messages of users")
-    taken = taken_in(planned.protocol, place, planned.scenario.path, complete=ran["finished"])
+    taken = taken_in(planned.protocol, place, planned.scenario.path)
     lake = Lake.at(place)
     manifest = lake.last_manifest()
     sent = ran["sent"]
@@ -87,6 +87,7 @@ def column(planned: Planned, place: str, ran: Mapping[str, Any], said: Said = la
         "note": planned.note,
         "options": dict(planned.scenario.options),
         "chains": ran["chains"],
+        "ingress": {name: getattr(taken, name) for name in INGRESS},
         "calls": {name: ran[name] for name in CALLS},
         "latency": _latency(figures),
         "distribution": distribution,
@@ -112,6 +113,10 @@ def column(planned: Planned, place: str, ran: Mapping[str, Any], said: Said = la
 
 CALLS = ("sent", "delivered", "answered", "rejected", "pending", "lost", "duplicates", "out_of_order")
 """The counts of calls that are compared."""
+
+
+INGRESS = ("received", "refused", "waiting")
+"""The counts of messages from users that are compared."""
 
 
 def _share(count: int, of: int) -> float | None:
@@ -200,4 +205,4 @@ def guarantees_of(planned: Planned) -> list[dict[str, str]]:
     ]
 
 
-__all__ = ["CALLS", "MEASURES", "QUANTILES", "Column", "Measured", "column", "guarantees_of"]
+__all__ = ["CALLS", "INGRESS", "MEASURES", "QUANTILES", "Column", "Measured", "column", "guarantees_of"]

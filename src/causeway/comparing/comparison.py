@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from causeway.comparing.column import Column
-from causeway.comparing.ingress import ensure_equal
+from causeway.comparing.ingress import difference
 from causeway.protocols.guarantees import TOPICS
 
 
@@ -24,16 +24,13 @@ class Comparison:
     tried: str | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Raise ``IngressDiffers`` where two columns did not take in the same messages of users."""
-        taken = [column.taken for column in self.columns if column.taken is not None]
-        if taken:
-            ensure_equal(taken)
-
     @property
     def holds(self) -> bool:
-        """Return whether every column ran, and nothing that its protocol guarantees is violated in any."""
-        return all(
+        """Return whether every column and trial ran, and no column violates what its protocol guarantees."""
+        tried = (
+            [] if self.faults is None else [one for found in self.faults["found"].values() for one in found.values()]
+        )
+        return not any(one.get("internal_error") for one in tried) and all(
             column.failed is None and column.content["run_holds"] and column.content["audit"]["verdict"] != "violated"
             for column in self.columns
         )
@@ -62,3 +59,13 @@ class Comparison:
                 "columns": {column.protocol: asdict(column.measured) for column in self.columns},
             },
         }
+
+
+def same_ingress(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns; one that took in other messages of users than the first one has failed."""
+    first = next((column.taken for column in columns if column.taken is not None), None)
+    found = []
+    for column in columns:
+        reason = None if first is None or column.taken is None else difference(first, column.taken)
+        found.append(column if reason is None else Column(column.protocol, reason))
+    return found

@@ -78,8 +78,8 @@ def try_faults(
                 before, programs = _run(one, path, "[]", str(Path(folder) / "none"))
                 ends = ends or _busiest(str(Path(folder) / "none"))
                 where = None if ends is None else _where(str(Path(folder) / "none"), ends, programs)
-            except CausewayError as error:
-                found[one.protocol] = {name: {"text": f"not tried: {error}", "failed": True} for name in tries}
+            except Exception as error:
+                found[one.protocol] = {name: _not_tried(error) for name in tries}
                 continue
             for place, name in enumerate(tries):
                 said(f"{one.protocol}: {name}")
@@ -94,9 +94,16 @@ def _tried(one: Planned, path: str, name: str, where: Between | None, before: Sh
         return {"text": "not tried: no call goes from one chain to another", "failed": True}
     try:
         after, _ = _run(one, path, f"[{fault}]", lake, PATIENCE * before.heights + COMMIT)
-    except CausewayError as error:
-        return {"text": f"not tried: {error}", "failed": True}
+    except Exception as error:
+        return _not_tried(error)
     return effect(before, after)
+
+
+def _not_tried(error: Exception) -> dict[str, Any]:
+    """Return what is reported of a trial that failed; ``internal_error``: for a reason that is no input's."""
+    if isinstance(error, CausewayError):
+        return {"text": f"not tried: {error}", "failed": True}
+    return {"text": f"failed: unexpected {type(error).__name__}: {error}", "failed": True, "internal_error": True}
 
 
 def _run(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.reverted import reverted
 from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_values
+from causeway.protocols.registry import protocol as registered_protocol
 
 _NUMBERS = ("receiver", "sender")
 _TEXTS = ("chain", "method", "payload")
@@ -32,25 +33,32 @@ _SHOWN_BYTES = 24
 
 
 class IngressDiffers(InvalidInput):
-    """Two columns did not take in the same messages of users: they cannot be compared."""
+    """A run did not take in the messages of users that it was given."""
 
 
 @dataclass(frozen=True)
 class TakenIn:
-    """The messages of users that a run took in. ``digest``: of all, hexadecimal; ``count``: how many; ``ticks``: how
-    many by tick, and their digest; ``lake``: where they come from; ``scenario``: the file of the run."""
+    """The messages of users that a run took in. ``digest``: of all, hexadecimal; ``received``, ``refused``,
+    ``waiting``: how many programs received, how many chains refused, and how many wait for a block of their chain;
+    ``ticks``: how many by tick, and their digest; ``lake``: where they come from; ``scenario``: the file of the run."""
 
     protocol: str
     digest: str
-    count: int
+    received: int
+    refused: int
+    waiting: int
     ticks: Mapping[int, tuple[int, bytes]]
     lake: str
     scenario: str | None = None
 
+    @property
+    def count(self) -> int:
+        """Return the number of messages."""
+        return self.received + self.refused + self.waiting
 
-def taken_in(protocol: str, place: str, scenario: str | None = None, *, complete: bool = True) -> TakenIn:
-    """Return what the run in a lake took in. ``scenario``: the file beside which its programs lie; ``complete``: the
-    run came to its end, so that no message still waits for its chain.
+
+def taken_in(protocol: str, place: str, scenario: str | None = None) -> TakenIn:
+    """Return what the run in a lake took in. ``scenario``: the file beside which its programs lie.
 
     Raises ``IngressDiffers`` where the chains logged other messages than they were given, ``InvalidInput``.
     """
@@ -61,12 +69,11 @@ def taken_in(protocol: str, place: str, scenario: str | None = None, *, complete
     for tick, rows in _given(lake, deployment):
         ticks[tick] = rows.num_rows, hashlib.sha256(_digests(rows).tobytes()).digest()
         given.update(_pairs(rows))
-    _require_logged(protocol, lake, given, complete)
+    counts = _require_logged(protocol, lake, given)
     whole = hashlib.sha256()
     for tick, (count, digest) in sorted(ticks.items()):
         whole.update(b"%d/%d/" % (tick, count) + digest)
-    count = sum(many for many, _ in ticks.values())
-    return TakenIn(protocol, whole.hexdigest(), count, ticks, place, scenario)
+    return TakenIn(protocol, whole.hexdigest(), *counts, ticks, place, scenario)
 
 
 def _given(lake: Lake, deployment: Deployment) -> Any:
@@ -112,9 +119,11 @@ def _pairs(rows: pa.Table) -> dict[tuple[int, int], int]:
     return dict(zip(pairs, counted["count_all"].to_pylist(), strict=True))
 
 
-def _require_logged(protocol: str, lake: Lake, given: Mapping[tuple[int, int], int], complete: bool) -> None:
-    """Raise ``IngressDiffers`` where chains did not log what they were given: received more of a pair of user and
-    program than there was, or, of a run that has ended, received and refused fewer."""
+def _require_logged(protocol: str, lake: Lake, given: Mapping[tuple[int, int], int]) -> tuple[int, int, int]:
+    """Return how many messages of users were received, were refused and wait for a block of their chain.
+
+    Raises ``IngressDiffers`` where these are not the messages that the chains were given, by user and program.
+    """
     received: Counter[tuple[int, int]] = Counter()
     refused: Counter[tuple[int, int]] = Counter()
     columns = ["height", "chain", "events", "kind", "via", *_NUMBERS]
@@ -129,22 +138,31 @@ def _require_logged(protocol: str, lake: Lake, given: Mapping[tuple[int, int], i
         came = bits & np.uint16(Event.RECEIVED) > 0
         received.update(_pairs(rows.filter(pa.array(came))))
         refused.update(_pairs(rows.filter(pa.array(~came & (bits & np.uint16(Event.REJECTED) > 0)))))
-    for pair in sorted({*given, *received, *refused}):
-        many, came = given.get(pair, 0), received[pair]
-        if came > many or (complete and came + refused[pair] < many):
+    waiting = _waiting(lake)
+    for pair in sorted({*given, *received, *refused, *waiting}):
+        counts = received[pair], refused[pair], waiting[pair]
+        if sum(counts) != given.get(pair, 0):
             receiver, sender = pair
             raise IngressDiffers(
-                f"ingress: {protocol}: its chains were given {many} messages of user {sender} to program {receiver}, "
-                f"and logged that they received {came} and refused {refused[pair]}"
+                f"ingress: {protocol}: its chains were given {given.get(pair, 0)} messages of user {sender} to program "
+                f"{receiver}, and logged that they received {counts[0]} and refused {counts[1]}; {counts[2]} wait"
             )
+    return received.total(), refused.total(), waiting.total()
 
 
-def ensure_equal(columns: Sequence[TakenIn]) -> None:
-    """Raise ``IngressDiffers``, which names the first message in which two columns differ, if any do."""
-    first, *others = columns
-    for other in others:
-        if other.digest != first.digest:
-            raise IngressDiffers(f"ingress: {_first_difference(first, other)}")
+def _waiting(lake: Lake) -> Counter[tuple[int, int]]:
+    """Return how many messages of users wait for a block of their chain at the last height, by program and user."""
+    found: Counter[tuple[int, int]] = Counter()
+    table = registered_protocol(lake.about()["protocol"]).pool
+    if table is not None:
+        for rows in lake.state(lake.last_manifest(), table, list(_NUMBERS)):
+            found.update(_pairs(rows))
+    return found
+
+
+def difference(one: TakenIn, other: TakenIn) -> str | None:
+    """Return in words what the first message is in which two runs differ, None where they took in the same."""
+    return None if one.digest == other.digest else f"ingress: {_first_difference(one, other)}"
 
 
 def _first_difference(one: TakenIn, other: TakenIn) -> str:
@@ -182,4 +200,4 @@ def _in_words(row: Mapping[str, Any]) -> str:
     return f"{shown(row['method'])} of user {row['sender']} to program {row['receiver']} on {row['chain']} ({content})"
 
 
-__all__ = ["IngressDiffers", "TakenIn", "ensure_equal", "taken_in"]
+__all__ = ["IngressDiffers", "TakenIn", "difference", "taken_in"]

@@ -11,7 +11,7 @@ from causeway.comparing.column import MEASURES, QUANTILES
 COUNT, TICKS, SECONDS, BYTES, TEXT = "count", "ticks", "seconds", "bytes", "text"
 """Units of a row."""
 
-CALLS, DELAYS_TICKS, DELAYS_SECONDS = "calls", "{0}, blocks", "{0}, seconds"
+USERS, CALLS, DELAYS_TICKS, DELAYS_SECONDS = "messages of users", "calls", "{0}, blocks", "{0}, seconds"
 CARRIED, FEES, REST, AUDIT, MEASURED = "carried", "fees", "until rest", "checked", "measured on this machine"
 """Groups of rows."""
 
@@ -41,7 +41,12 @@ def _row(group: str, what: str, unit: str, columns: _Content, value: Callable[[A
     return Row(group, what, unit, {name: value(column) for name, column in columns.items()}, better)
 
 
+_OF_USERS = {"received": "received", "refused": "refused at ingress", "waiting": "waiting at ingress"}
+
+
 def _of_columns(columns: _Content) -> Iterator[Row]:
+    for name, words in _OF_USERS.items():
+        yield _row(USERS, words, COUNT, columns, lambda one, key=name: one.get("ingress", {}).get(key), None)  # type: ignore[misc]
     of_calls = {"sent": None, "answered": "more", "rejected": None, "pending": "less", "lost": "less"}
     for name, better in of_calls.items():
         yield _row(CALLS, name, COUNT, columns, lambda one, key=name: one["calls"][key], better)  # type: ignore[misc]

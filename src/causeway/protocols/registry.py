@@ -93,6 +93,7 @@ class ProtocolInfo:
     guarantees: str | None = None
     trial: str = "causeway.protocols.trials:usual"
     watermarks: str | None = None
+    pool: str | None = None
     expired: tuple[int, ...] = ()
     paired: str | None = None
 
@@ -198,6 +199,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             guarantees="causeway.protocols.xdm.guarantees:guarantees",
             trial="causeway.protocols.xdm.trials:trial",
             watermarks="causeway.protocols.xdm.watermarks:WATERMARKS",
+            pool="pool",
             paired="causeway.protocols.xdm.promises:paired",
             asset="units",
             reject_codes="causeway.protocols.xdm.portable:portable",
@@ -234,6 +236,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             guarantees="causeway.protocols.icmp.guarantees:guarantees",
             trial="causeway.protocols.icmp.trials:trial",
             watermarks="causeway.protocols.icmp.watermarks:WATERMARKS",
+            pool="pool",
             asset="units",
             reject_codes="causeway.protocols.icmp.portable:portable",
             changes_programs=True,
