@@ -71,31 +71,26 @@ class Rows:
         if field.text is not None:
             return constant(field.text, self.count)
         origin, column = self.column(field)
-        column = column if _is_text(column.type) else as_text(column)
-        column = _without_empty(column)
-        if field.split is None and not field.values and field.otherwise is None:
-            self._check(column, name, origin, needed)
-            return column
+        column = _without_empty(column if _is_text(column.type) else as_text(column))
+        found = self._ruled(column, name, origin, field) if field.has_rules else column
+        self._check(found, name, origin, needed)
+        return found
+
+    def _ruled(self, column: pa.Array, name: str, origin: str, field: FieldSection) -> pa.DictionaryArray:
+        """Apply the rules of a field to texts; rows with a value that it may not have are refused."""
         coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        found: list[str | None] = []
-        refused = []
+        codes: dict[str, int] = {}
+        other = -1 if field.otherwise is None else codes.setdefault(field.otherwise, 0)
+        of_value, refused = [], []
         for place, value in enumerate(coded.dictionary.to_pylist()):
             text, good = _ruled(value, field)
-            found.append(text)
+            of_value.append(other if text is None else codes.setdefault(text, len(codes)))
             if not good:
                 refused.append(place)
         if refused:
             self.refuse(np.isin(_indices(coded), refused), "not_allowed", name, origin)
-        names = [*dict.fromkeys(text for text in found if text is not None)]
-        if field.otherwise is not None and field.otherwise not in names:
-            names.append(field.otherwise)
-        other = -1 if field.otherwise is None else names.index(field.otherwise)
-        codes = np.array([other if text is None else names.index(text) for text in found] + [other], dtype=np.int32)
-        rows = codes[_indices(coded)]
-        indices = pa.array(rows, mask=rows < 0)
-        made = pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
-        self._check(made, name, origin, needed)
-        return made
+        rows = np.array([*of_value, other], dtype=np.int32)[_indices(coded)]
+        return pa.DictionaryArray.from_arrays(pa.array(rows, mask=rows < 0), pa.array([*codes], pa.string()))
 
     def _check(self, column: pa.Array, name: str, origin: str, needed: bool) -> None:
         coded = pa.types.is_dictionary(column.type)
@@ -106,12 +101,28 @@ class Rows:
         if needed and column.null_count:
             self.refuse(~valid_rows(column), "missing", name, origin)
 
+    def _values(self, name: str, field: FieldSection) -> tuple[str, pa.Array]:
+        """Return the name of the column that a number or a time reads, and its values by the rules of the field."""
+        if field.text is not None:
+            return "text", pa.array([field.text] * self.count, pa.string())
+        origin, column = self.column(field)
+        if not field.has_rules:
+            return origin, column
+        texts = column if _is_text(column.type) else as_text(column)
+        return origin, self._ruled(self._without_nulls(texts), name, origin, field).cast(pa.string())
+
+    def _without_nulls(self, column: pa.Array) -> pa.Array:
+        """Return texts with nulls for those that say that nothing is there."""
+        empty = is_one_of(column, ["", *self.nulls])
+        if not empty.any():
+            return column
+        return pc.if_else(pa.array(empty), pa.scalar(None, pa.string()), column.cast(pa.string()))
+
     def numbers(self, name: str, field: FieldSection) -> Numbers:
         """Return a field as whole numbers of up to 256 bits."""
-        if field.text is not None:
-            origin, column = "text", pa.array([field.text] * self.count, pa.string())
-        else:
-            origin, column = self.column(field)
+        return self._numbers(*self._values(name, field), name)
+
+    def _numbers(self, origin: str, column: pa.Array, name: str) -> Numbers:
         found = _numbers_of(column)
         if self.nulls and (found.found == Digits.NO_NUMBER).any():
             found.found[(found.found == Digits.NO_NUMBER) & is_one_of(column, self.nulls)] = Digits.EMPTY
@@ -121,14 +132,38 @@ class Rows:
 
     def u64(self, name: str, field: FieldSection) -> pa.Array:
         """Return a field as whole numbers of 64 bits."""
-        if field.text is None:
-            origin, column = self.column(field)
-            if pa.types.is_integer(column.type):
-                return self._whole(column, name, origin)
-        words, found = self.numbers(name, field).u64()
-        self.refuse(found == Digits.TOO_LARGE, "too_large", name, (field.column or ["text"])[0])
+        return self._u64(*self._values(name, field), name)
+
+    def _u64(self, origin: str, column: pa.Array, name: str) -> pa.Array:
+        if pa.types.is_integer(column.type):
+            return self._whole(column, name, origin)
+        words, found = self._numbers(origin, column, name).u64()
+        self.refuse(found == Digits.TOO_LARGE, "too_large", name, origin)
         missing = found != Digits.GOOD
         return pa.array(words, mask=missing if missing.any() else None)
+
+    def heights(self, name: str, field: FieldSection) -> tuple[pa.Array, pa.Array | None]:
+        """Read a field as heights of blocks.
+
+        Args:
+            name: The column of the ledger.
+            field: Where its values come from: a number, or a revision, ``-`` and a number (``1-2241421``).
+
+        Returns:
+            The heights and the revisions that stand before them, uint64; None if no height has one.
+        """
+        origin, column = self._values(name, field)
+        if not _is_text(column.type):
+            return self._u64(origin, column, name), None
+        texts = column.cast(pa.string())
+        odd = read_numbers(texts).found == Digits.NO_NUMBER
+        parts = pc.extract_regex(pc.if_else(pa.array(odd), texts, pa.scalar(None, pa.string())), _REVISED)
+        revised = valid_rows(parts)
+        if not revised.any():
+            return self._u64(origin, column, name), None
+        revision = pc.if_else(pa.array(revised), parts.field(0), pa.scalar(None, pa.string()))
+        height = pc.if_else(pa.array(revised), parts.field(1), texts)
+        return self._u64(origin, height, name), self._u64(origin, revision, name.replace("height", "revision"))
 
     def _whole(self, column: pa.Array, name: str, origin: str) -> pa.Array:
         """Return whole numbers of at most 64 bits as those without a sign."""
@@ -149,16 +184,14 @@ class Rows:
         """Return a field as the four columns of an amount."""
         return limb_columns(self.numbers("amount", field))
 
-    def time(self, field: TimeSection) -> pa.Array:
+    def time(self, name: str, field: TimeSection) -> pa.Array:
         """Return a field as times in UTC."""
-        origin, column = self.column(field)
-        if field.text is not None:
-            column = pa.array([field.text] * self.count, pa.string())
-        elif pa.types.is_dictionary(column.type):
+        origin, column = self._values(name, field)
+        if pa.types.is_dictionary(column.type):
             column = as_text(column)
-        if self.nulls and pa.types.is_string(column.type) and (empty := is_one_of(column, self.nulls)).any():
-            column = pc.if_else(pa.array(empty), pa.scalar(None, pa.string()), column)
-        return times_of(column, field, lambda bad, reason: self.refuse(bad, reason, "time", origin))
+        if self.nulls and pa.types.is_string(column.type):
+            column = self._without_nulls(column)
+        return times_of(column, field, lambda bad, reason: self.refuse(bad, reason, name, origin))
 
     def payload_hash(self, content: Sequence[Sequence[str]], numbers: set[str]) -> pa.Array:
         """Return the digest of what the columns ``content`` say (of each list that which is there), null where one of
@@ -242,12 +275,12 @@ def _ruled(value: str | None, field: FieldSection) -> tuple[str | None, bool]:
         by = next((each for each in field.split if each in value), field.split[0])
         parts = value.split(by)
         if field.part >= len(parts):
-            return None, False
+            return None, field.others == "null"
         value = parts[field.part]
     value = value.strip()
-    known = value.lower() if field.ignore_case else value
-    if known in field.values:
-        return field.values[known], True
+    value = value.lower() if field.ignore_case else value
+    if value in field.values:
+        return field.values[value], True
     if field.values and field.others != "keep":
         return None, field.others == "null"
     return value or None, True
@@ -261,6 +294,9 @@ def _indices(coded: pa.DictionaryArray) -> Any:
 def _mask(found: pa.Array) -> Mask:
     return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
 
+
+_REVISED = r"^[ \t]*(?P<revision>[0-9]{1,20})-(?P<height>[0-9]{1,20})[ \t]*$"
+"""A height with the revision of its chain before it."""
 
 _ZEROS = r"^([ \t]*\+?[0-9]+)\.0+([ \t]*)$"
 """A whole number with a fraction of nothing: what writes columns with gaps makes such of whole numbers."""

@@ -5,6 +5,7 @@ Built in are those in ``mappings/``; a user's own file has the same form. ``docs
 
 from __future__ import annotations
 
+import re
 import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,10 +16,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from causeway.ingest.chunks import unpacked_name
 from causeway.ingest.kinds import folder, kinds
-from causeway.ledger.schema import VALUE, Event, Kind
+from causeway.ledger.schema import MOST_HEIGHT, MOST_REVISION, VALUE, Event, Kind
 from causeway.model.document import read_document, validated
 from causeway.model.errors import InvalidInput
-from causeway.model.section import U64, Section
+from causeway.model.section import U64_MAX, Section
 from causeway.model.text import unknown
 
 ENDINGS = {"csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json"), "parquet": (".parquet",)}
@@ -40,6 +41,10 @@ def _short(value: object) -> object:
 
 def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 def _timezone(value: str) -> str:
@@ -77,12 +82,31 @@ Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Moment = Annotated[str, BeforeValidator(_moment)]
 
 
+_REVISED = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
+
+
+def _height(value: object) -> object:
+    """Accept a whole number, or a height as IBC writes it: its revision, ``-`` and the height."""
+    if isinstance(value, str) and _REVISED.fullmatch(value) and max(map(int, value.split("-"))) <= U64_MAX:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX:
+        return value
+    raise ValueError("must be a height such as 2241421, or 1-2241421 with its revision")
+
+
+Height = Annotated[Any, BeforeValidator(_height)]
+
+
 Format = Literal["csv", "jsonl", "parquet"]
 
 
 def is_of(formats: Sequence[str], file: str) -> bool:
     """Return whether a file is of one of some formats, by its name."""
     return unpacked_name(file).lower().endswith(tuple(ending for each in formats for ending in ENDINGS[each]))
+
+
+_RULES = ("split", "values", "ignore_case", "others", "otherwise", "optional")
+"""Options of a field that change what a column says."""
 
 
 class FieldSection(Section):
@@ -93,10 +117,15 @@ class FieldSection(Section):
     split: Columns | None = Field(None, description="What the value is cut at, or several; with part.")
     part: Annotated[int, Field(ge=0, le=99)] | None = Field(None, description="Which part is taken, from 0.")
     values: Values = Field(default_factory=dict, description="Other texts for some values.")
-    ignore_case: bool = Field(False, description="Whether values are looked up in small letters.")
+    ignore_case: bool = Field(False, description="Whether values are in lower case, and looked up so.")
     others: Literal["keep", "refuse", "null"] = Field("keep", description="What becomes of a value not in values.")
     otherwise: Text | None = Field(None, description="What stands where the value is missing; {file}: the file.")
     optional: bool = Field(False, description="Whether the column may be missing; the field is then not seen.")
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether what a column says is not taken as it is."""
+        return self.split is not None or bool(self.values) or self.ignore_case or self.otherwise is not None
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -104,12 +133,29 @@ class FieldSection(Section):
             raise ValueError("give either column or text")
         if (self.split is None) != (self.part is None):
             raise ValueError("give split and part together")
+        idle = [name for name in _RULES if getattr(self, name) not in (None, {}, False, "keep")]
+        if self.text is not None and idle:
+            raise ValueError(f"{idle[0]}: has no effect with text")
+        if self.others != "keep" and not self.values:
+            raise ValueError("others: has no effect without values")
         if self.ignore_case and any(value != value.lower() for value in self.values):
             raise ValueError("with ignore_case, values stand in small letters")
         return self
 
 
-class TimeSection(FieldSection):
+class _Caseless(FieldSection):
+    @model_validator(mode="after")
+    def _has_no_case(self) -> Self:
+        if self.ignore_case and not self.values:
+            raise ValueError("ignore_case: has no effect on numbers and times without values")
+        return self
+
+
+class NumberSection(_Caseless):
+    """A whole number."""
+
+
+class TimeSection(_Caseless):
     """A time: of which unit, by which clock."""
 
     unit: Literal["iso", "s", "ms", "us", "ns", "any"] = Field(
@@ -119,6 +165,7 @@ class TimeSection(FieldSection):
 
 
 AField = Annotated[FieldSection, BeforeValidator(_short)]
+ANumber = Annotated[NumberSection, BeforeValidator(_short)]
 ATime = Annotated[TimeSection, BeforeValidator(_short)]
 Condition = Annotated[list[str], BeforeValidator(_listed)]
 
@@ -130,16 +177,19 @@ class FieldsSection(Section):
     source: AField | None = None
     destination: AField | None = None
     lane: AField | None = None
-    index: AField | None = None
+    index: ANumber | None = None
     message_id: AField | None = None
     answers: AField | None = None
     journey: AField | None = None
+    continues: AField | None = Field(None, exclude_if=_is_none)
     kind: AField | None = None
     event: AField | None = None
     chain: AField | None = None
-    height: AField | None = None
-    position: AField | None = None
+    revision: ANumber | None = Field(None, exclude_if=_is_none)
+    height: ANumber | None = None
+    position: ANumber | None = None
     time: ATime | None = None
+    block: AField | None = Field(None, exclude_if=_is_none)
     transaction: AField | None = None
     sender: AField | None = None
     receiver: AField | None = None
@@ -147,9 +197,12 @@ class FieldsSection(Section):
         default_factory=list, description="Columns that make up what a message carries; of a list in it, one of them."
     )
     asset: AField | None = None
-    amount: AField | None = None
-    code: AField | None = None
+    amount: ANumber | None = None
+    code: ANumber | None = None
     detail: AField | None = None
+    timeout_revision: ANumber | None = Field(None, exclude_if=_is_none)
+    timeout_height: ANumber | None = Field(None, exclude_if=_is_none)
+    timeout_time: ATime | None = Field(None, exclude_if=_is_none)
 
 
 class EventSection(FieldsSection):
@@ -196,25 +249,50 @@ class WindowSection(Section):
 
     chain: Text
     events: list[EventName] = Field(default_factory=list)
-    first_height: U64 | None = None
-    last_height: U64 | None = None
+    revision: Annotated[int, Field(ge=0, le=MOST_REVISION)] | None = Field(None, exclude_if=_is_none)
+    first_height: Height | None = None
+    last_height: Height | None = None
     first_time: Moment | None = None
     last_time: Moment | None = None
 
+    @property
+    def heights(self) -> tuple[int | None, int | None, int | None]:
+        """The revision and the first and last height."""
+        (first_revision, first), (last_revision, last) = map(revised_height, (self.first_height, self.last_height))
+        if self.revision is not None:
+            return self.revision, first, last
+        if first_revision != last_revision:
+            raise ValueError(f"last_height: {self.last_height}: is of another revision than first_height")
+        return first_revision, first, last
+
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for first, last in ((self.first_height, self.last_height), (self.first_time, self.last_time)):
-            if (first is None) != (last is None):
+        for start, end in ((self.first_height, self.last_height), (self.first_time, self.last_time)):
+            if (start is None) != (end is None):
                 raise ValueError("give first and last of heights or of times together")
-        if self.first_height is not None and self.last_height is not None and self.first_height > self.last_height:
-            raise ValueError(f"last_height: {self.last_height}: lies before first_height ({self.first_height})")
+        revision, first, last = self.heights
+        if revision is not None and (first is None or last is None):
+            raise ValueError("revision: has no effect without first_height and last_height")
+        if first is not None and last is not None:
+            if first > last:
+                raise ValueError(f"last_height: {last}: lies before first_height ({first})")
+            if revision is not None and (revision > MOST_REVISION or last > MOST_HEIGHT):
+                raise ValueError(f"last_height: a revision is {MOST_REVISION} and a height in it {MOST_HEIGHT} at most")
         if self.first_time is not None and self.last_time is not None:
             first_time, last_time = map(datetime.fromisoformat, (self.first_time, self.last_time))
             if first_time > last_time:
                 raise ValueError(f"last_time: {self.last_time}: lies before first_time ({self.first_time})")
-        if self.first_height is None and self.first_time is None:
+        if first is None and self.first_time is None:
             raise ValueError("give first_height and last_height, or first_time and last_time")
         return self
+
+
+def revised_height(height: int | str | None) -> tuple[int | None, int | None]:
+    """Return the revision and the height of ``1-2241421``; None where one is not given."""
+    if not isinstance(height, str):
+        return None, height
+    revision, _, number = height.partition("-")
+    return int(revision), int(number)
 
 
 class PromiseSection(Section):
@@ -241,7 +319,8 @@ class PromiseSection(Section):
 
 
 _OF_VALUE = (
-    *("protocol", "source", "destination", "lane", "index", "message_id", "chain", "height", "position", "time"),
+    *("protocol", "source", "destination", "lane", "index", "message_id"),
+    *("chain", "revision", "height", "position", "time"),
     *("asset", "amount", "why", "from_", "to"),
 )
 _CHOOSE = ("where", "present", "optional", "file")
@@ -348,6 +427,6 @@ def fields_of(event: FieldsSection) -> Iterator[tuple[str, FieldSection]]:
 
 
 __all__ = [
-    "ENDINGS", "FILE", "EventSection", "FieldSection", "MappingDocument", "TimeSection", "ValueSection", "fields_of",
-    "is_of", "load_mapping",
+    "ENDINGS", "FILE", "EventSection", "FieldSection", "MappingDocument", "NumberSection", "TimeSection",
+    "ValueSection", "fields_of", "is_of", "load_mapping",
 ]  # fmt: skip

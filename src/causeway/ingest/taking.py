@@ -16,12 +16,30 @@ import pyarrow.compute as pc
 from causeway.ingest.chunks import SHOWN, BadFile, unpacked_name
 from causeway.ingest.columns import Broken, Columns
 from causeway.ingest.fields import Rows, constant, is_one_of
-from causeway.ingest.mapping import FILE, EventSection, MappingDocument, TimeSection, ValueSection, fields_of
+from causeway.ingest.mapping import (
+    FILE,
+    EventSection,
+    MappingDocument,
+    NumberSection,
+    TimeSection,
+    ValueSection,
+    fields_of,
+)
 from causeway.ledger.limbs import valid_rows
-from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, QUARANTINE_SCHEMA, VALUE_SCHEMA, Event
+from causeway.ledger.schema import (
+    LEDGER_SCHEMA,
+    LIMBS,
+    MOST_HEIGHT,
+    MOST_REVISION,
+    QUARANTINE_SCHEMA,
+    VALUE_SCHEMA,
+    Event,
+)
 from causeway.model.text import unknown
 
-_NUMBERS = ("index", "height", "position")
+_OF_HEIGHTS = {"height": "revision", "timeout_height": "timeout_revision"}
+"""Columns of heights, and of the revisions that may stand before them."""
+
 _NEEDED = {"protocol", "kind", "event", "why"}
 
 
@@ -240,15 +258,22 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
     made: dict[str, pa.Array] = {}
     for name, section in fields_of(event):
         if isinstance(section, TimeSection):
-            made[name] = rows.time(section)
-        elif name in _NUMBERS:
-            made[name] = rows.u64(name, section)
+            made[name] = rows.time(name, section)
+        elif name in _OF_HEIGHTS:
+            made[name], read = rows.heights(name, section)
+            if read is not None:
+                revision = _OF_HEIGHTS[name]
+                made[revision] = pc.coalesce(made[revision], read) if revision in made else read
         elif name == "amount":
             made.update(zip(LIMBS, rows.amount(section), strict=True))
         elif name == "code":
             made[name] = rows.code(name, section)
+        elif isinstance(section, NumberSection):
+            made[name] = rows.u64(name, section)
         else:
             made[name] = rows.texts(name, section, needed=name in _NEEDED)
+    _check_revisions(rows, event, made)
+    _drop_no_timeouts(made)
     if "event" in made:
         _check_events(rows, made["event"], event)
     if not isinstance(event, ValueSection):
@@ -275,6 +300,30 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
     # What may not be null is so in no row that stays: those are set aside.
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     return pa.table(columns, schema=nullable)
+
+
+def _check_revisions(rows: Rows, event: EventSection, made: Mapping[str, pa.Array]) -> None:
+    """Refuse rows whose height or revision is too large to be compared over the revisions of a chain."""
+    for name, revision in _OF_HEIGHTS.items():
+        if revision not in made:
+            continue
+        given = valid_rows(made[revision])
+        for column, most in ((name, MOST_HEIGHT), (revision, MOST_REVISION)):
+            if column in made:
+                large = pc.fill_null(pc.greater(made[column], pa.scalar(most, pa.uint64())), False)
+                section = getattr(event, column) or getattr(event, name)
+                rows.refuse(given & np.asarray(large), "too_large", column, (section.column or ["text"])[0])
+
+
+def _drop_no_timeouts(made: dict[str, pa.Array]) -> None:
+    """Let no time-out be null: height 0 of revision 0, and the time 0."""
+    for names in (("timeout_height", "timeout_revision"), ("timeout_time",)):
+        columns = {name: made[name] for name in names if name in made}
+        zeros = [pc.fill_null(pc.equal(each, pa.scalar(0, each.type)), True) for each in columns.values()]
+        zero = np.logical_and.reduce([np.asarray(each) for each in zeros]) if zeros else np.zeros(0, dtype=bool)
+        if zero.any():
+            for name, column in columns.items():
+                made[name] = pc.if_else(pa.array(zero), pa.scalar(None, column.type), column)
 
 
 def _check_events(rows: Rows, column: pa.Array, event: EventSection) -> None:

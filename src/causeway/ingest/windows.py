@@ -18,6 +18,9 @@ from causeway.ledger.schema import DECLARED, INFERRED, OBSERVED_SCHEMA, PROMISES
 from causeway.model.errors import InvalidInput
 from causeway.model.order import distinct, groups_of, stable_order
 
+Place = tuple[str, int | None]
+"""A chain, and the revision of which heights are."""
+
 Spans = npt.NDArray[np.int64]
 """First and last of windows that do not touch, ascending: shape (n, 2)."""
 
@@ -39,7 +42,7 @@ class Seen:
     def __init__(self, mapping: MappingDocument, *, of_value: bool = False) -> None:
         self._inferred, self._by = mapping.windows, mapping.stated_by
         self._mapping = mapping
-        self._spans: dict[str, Spans] = {}
+        self._spans: dict[Place, Spans] = {}
         self._events: dict[str, set[str]] = {}
         self._between: set[tuple[str, str]] = set()
         self._value = None if of_value or not mapping.value else Seen(mapping, of_value=True)
@@ -73,17 +76,31 @@ class Seen:
             self._between |= _between(ledger)
         # A height beyond 63 bits begins no window.
         mine = np.flatnonzero((chains >= 0) & valid_rows(places) & showing[happened] & (values >= _FIRST))
-        mine = mine[~self._inside(known, chains[mine], values[mine])]
-        for code, spans in _spans_by(chains[mine], values[mine], self._gap):
-            self.merge(known[code], spans)
+        of_rows, numbers = self._places(known, chains, ledger["revision"], mine)
+        values = values[mine]
+        outside = ~self._inside(of_rows, numbers, values)
+        for code, spans in _spans_by(numbers[outside], values[outside], self._gap):
+            self.merge(*of_rows[code], spans)
         self._check()
 
+    def _places(
+        self, known: list[str], chains: npt.NDArray[np.int32], revision: pa.ChunkedArray, rows: npt.NDArray[np.int64]
+    ) -> tuple[list[Place], npt.NDArray[np.int32]]:
+        """Return the chains, and the revisions of heights, of some rows, and which of them each row has."""
+        by_time = self._inferred is not None and self._inferred.by == "time"
+        if by_time or revision.null_count == len(revision):
+            return [(name, None) for name in known], chains[rows]
+        revisions, at = np.unique(revision.cast(pa.int64()).fill_null(-1).to_numpy()[rows], return_inverse=True)
+        count = len(revisions)
+        of_revision = [None if each < 0 else each for each in revisions.tolist()]
+        return [(name, each) for name in known for each in of_revision], (chains[rows] * count + at).astype(np.int32)
+
     def _inside(
-        self, known: list[str], chains: npt.NDArray[np.int32], values: npt.NDArray[np.int64]
+        self, of_rows: list[Place], numbers: npt.NDArray[np.int32], values: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Return which rows lie in the first window of their chain, so that they show nothing new."""
-        bounds = np.array([(1, 0), *(self._spans.get(name, _NOTHING)[0] for name in known)], dtype=np.int64)
-        found: npt.NDArray[np.bool_] = (values >= bounds[chains + 1, 0]) & (values <= bounds[chains + 1, 1])
+        """Return which values lie in the first window of their chain, so that they show nothing new."""
+        bounds = np.array([self._spans.get(place, _NOTHING)[0] for place in of_rows], dtype=np.int64).reshape(-1, 2)
+        found: npt.NDArray[np.bool_] = (values >= bounds[numbers, 0]) & (values <= bounds[numbers, 1])
         return found
 
     def _check(self) -> None:
@@ -97,16 +114,17 @@ class Seen:
             return None
         return inferred.gap if inferred.by == "height" else inferred.gap * 1_000_000
 
-    def merge(self, chain: str, spans: Spans) -> None:
+    def merge(self, chain: str, revision: int | None, spans: Spans) -> None:
         """Add windows to those of a chain."""
-        self._spans[chain] = joined(np.concatenate([self._spans.get(chain, _NONE), spans]), self._gap)
+        place = chain, revision
+        self._spans[place] = joined(np.concatenate([self._spans.get(place, _NONE), spans]), self._gap)
 
     def add_seen(self, other: Seen) -> None:
         """Take notice of what another one has seen, of the same mapping."""
         for chain, events in other._events.items():
             self._events.setdefault(chain, set()).update(events)
-        for chain, spans in other._spans.items():
-            self.merge(chain, spans)
+        for place, spans in other._spans.items():
+            self.merge(*place, spans)
         self._between |= other._between
         if self._value is not None and other._value is not None:
             self._value.add_seen(other._value)
@@ -124,7 +142,7 @@ class Seen:
                     continue
                 ends = [_micros(row[name]) if self._inferred.by == "time" else row[name] for name in names]
                 self._events.setdefault(row["chain"], set()).update(row["events"])
-                self.merge(row["chain"], np.array([ends], dtype=np.int64))
+                self.merge(row["chain"], row["revision"], np.array([ends], dtype=np.int64))
 
     def observed(self, before: pa.Table) -> pa.Table:
         """Return all windows: those of others that were known ``before``, declared ones, and inferred ones."""
@@ -140,9 +158,9 @@ class Seen:
         """Return the windows that are inferred."""
         inferred, rows = self._inferred, list[dict[str, Any]]()
         self._join()
-        for chain in sorted(self._spans):
-            for first, last in self._spans[chain].tolist():
-                row = _row(chain, sorted(self._events[chain]), INFERRED, self._by)
+        for chain, revision in sorted(self._spans, key=lambda place: (place[0], place[1] is not None, place[1] or 0)):
+            for first, last in self._spans[chain, revision].tolist():
+                row = _row(chain, sorted(self._events[chain]), INFERRED, self._by) | {"revision": revision}
                 if inferred is not None and inferred.by == "height":
                     row |= {"first_height": first, "last_height": last}
                 else:
@@ -152,22 +170,25 @@ class Seen:
 
     def _join(self) -> None:
         """Give the chains that messages pass between, over any number of them, the windows of all of them."""
-        groups = {chain: {chain} for chain in self._spans}
+        groups = {chain: {chain} for chain, _ in self._spans}
         for one, other in sorted(self._between):
             if one in groups and other in groups and groups[one] is not groups[other]:
                 both = groups[one] | groups[other]
                 groups.update(dict.fromkeys(both, both))
         of_group = {
-            id(group): joined(np.concatenate([self._spans[chain] for chain in sorted(group)]), self._gap)
+            id(group): joined(np.concatenate([self._spans[chain, None] for chain in sorted(group)]), self._gap)
             for group in groups.values()
+            if len(group) > 1
         }
-        self._spans = {chain: of_group[id(group)] for chain, group in groups.items()}
+        for chain, group in groups.items():
+            if len(group) > 1:
+                self._spans[chain, None] = of_group[id(group)]
 
     def _declared(self) -> list[dict[str, Any]]:
         rows = []
         for window in self._mapping.observed:
             row = _row(window.chain, window.events or None, DECLARED, self._by)
-            row |= {"first_height": window.first_height, "last_height": window.last_height}
+            row |= dict(zip(("revision", "first_height", "last_height"), window.heights, strict=True))
             for name in ("first_time", "last_time"):
                 text = getattr(window, name)
                 row[name] = None if text is None else datetime.fromisoformat(text)
