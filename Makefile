@@ -11,13 +11,21 @@ ARGS ?=
 WORKERS ?= $(shell $(VENV)/bin/python -c \
 	'import os, psutil; print(2 if os.cpu_count() > 1 and psutil.virtual_memory().total > 7 << 30 else 0)')
 
-.PHONY: demo test bench check format proto setup clean
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+.PHONY: demo quick test soak bench check format proto setup clean
 
 demo: $(READY) ## run a generated network and show the outcome of its calls
 	@$(VENV)/bin/causeway demo $(ARGS)
 
+quick: $(READY) ## run a fast part of the tests of every package, in about a minute
+	@CAUSEWAY_TIER=quick $(VENV)/bin/python -m pytest $(PARALLEL) @tests/quick.txt $(ARGS)
+
 test: $(READY) ## run the tests; make test ARGS="-m slow" for the heavy ones; WORKERS=0 for all in one process
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@CAUSEWAY_TIER=$${CAUSEWAY_TIER:-test} $(VENV)/bin/python -m pytest $(PARALLEL) $(ARGS)
+
+soak: $(READY) ## run everything that takes hours, by hand; make soak ARGS="--list" lists the steps
+	@WORKERS=$(WORKERS) $(VENV)/bin/python -m tests.soak $(ARGS)
 
 bench: $(READY) ## measure this machine; make bench ARGS="rounds --messages 1e6", or ARGS="--help"
 	@$(VENV)/bin/python -m benchmarks $(ARGS)

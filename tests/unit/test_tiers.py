@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests import tiers
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(("tier", "lakes"), [("quick", 10), ("test", 40), ("ci", 200), ("soak", 5_000)])
@@ -25,3 +30,26 @@ def test_unknown_tier_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(tiers.VARIABLE, "fast")
     with pytest.raises(ValueError, match=r"unknown tier 'fast' \(allowed: quick, test, ci, soak\)"):
         tiers.generated_lakes()
+
+
+QUICK = (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").splitlines()
+PACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "causeway").glob("*/__init__.py"))
+INDIRECT = {"scenarios": r"causeway\.cli\.compared", "testing": r"cw\.Network\("}
+"""What stands in a test of a package that no test imports by its name."""
+
+
+def test_quick_names_existing_files_in_order() -> None:
+    assert sorted(set(QUICK)) == QUICK
+    assert [name for name in QUICK if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_quick_has_a_test_of_every_package(package: str) -> None:
+    used = re.compile(INDIRECT.get(package, rf"^ *(?:from|import) causeway\.{package}\b"), re.MULTILINE)
+    assert any(used.search((ROOT / name).read_text(encoding="utf-8")) for name in QUICK)
+
+
+def test_the_page_states_the_generated_lakes_of_every_tier() -> None:
+    page = (ROOT / "docs" / "verification.md").read_text(encoding="utf-8")
+    stated = re.findall(r"^\| `(?:make |\.)(\w+)(?:/run)?` \| .* \| ([\d,]+) \| [^|]+ \|$", page, re.MULTILINE)
+    assert {tier: int(lakes.replace(",", "")) for tier, lakes in stated} == tiers.LAKES
