@@ -105,7 +105,8 @@ def test_windows_and_promises_go_on_over_commits(folder: Folder) -> None:
     ledger = open_ledger(folder.lake)
     (window,) = ledger.table("observed").to_pylist()
     assert [window[f"{end}_time"].timestamp() for end in ("first", "last")] == [1_000_000, 1_000_024]
-    assert len(ledger.table("promises")) == 1 and len(ledger.files("promises")) == 1
+    assert ledger.table("promises")["promise"].to_pylist() == ["numbered", "expected"]
+    assert len(ledger.files("promises")) == 1
 
 
 def test_what_is_no_file_of_the_format_is_left_alone_and_odd_names_are_shown_safely(folder: Folder) -> None:

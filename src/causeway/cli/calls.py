@@ -20,6 +20,7 @@ from causeway.cli.counting import (
     Place,
 )
 from causeway.cli.filters import FILTERS, Filters, filtered
+from causeway.model.durations import seconds_of
 from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ BAR, LEAST_BAR = 30, 5
 
 _BESIDE_BAR = len("    ") + len("  ") + len("100.0 %  ")
 
-_THRESHOLD = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|min|h|d|ticks?)?")
-_SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_TICKS = re.compile(r"(\d{1,18}(?:\.\d+)?) ?ticks?")
 
 
 @filtered("--event", "--kind")
@@ -151,12 +151,12 @@ def command(
 
 def threshold_of(text: str) -> tuple[float, str]:
     """Return a time as a user writes it: how much, of ``ticks`` or ``seconds``. Raises ``InvalidInput``."""
-    found = _THRESHOLD.fullmatch(text.strip())
-    if found is None or found[2] is None or len(found[1]) > 18:
+    ticks, seconds = _TICKS.fullmatch(text.strip()), seconds_of(text)
+    if ticks is not None:
+        return float(ticks[1]), "ticks"
+    if seconds is None:
         raise InvalidInput(f"--slower-than {text}: is no time; write 90s, 5min, 2h or 30ticks")
-    if found[2].startswith("tick"):
-        return float(found[1]), "ticks"
-    return float(found[1]) * _SECONDS[found[2]], "seconds"
+    return seconds, "seconds"
 
 
 def _slower(parts: Iterable[pa.Table], least: float, unit: str) -> Iterator[pa.Table]:

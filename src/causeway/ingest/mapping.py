@@ -18,6 +18,7 @@ from causeway.ingest.chunks import unpacked_name
 from causeway.ingest.kinds import folder, kinds
 from causeway.ledger.schema import MOST_HEIGHT, MOST_REVISION, VALUE, Event, Kind
 from causeway.model.document import read_document, validated
+from causeway.model.durations import seconds_of
 from causeway.model.errors import InvalidInput
 from causeway.model.section import U64_MAX, Section
 from causeway.model.text import unknown
@@ -30,6 +31,9 @@ FILE = "{file}"
 
 MOST_COUNT = 9_000_000_000_000
 """Seconds, blocks or messages that a promise or a gap has at most: as microseconds they are a number of 63 bits."""
+
+DEADLINE = 86_400
+"""Seconds until a message is expected to have ended, unless a mapping says otherwise."""
 
 LISTED = 64
 """Events, windows and promises of a mapping, each."""
@@ -94,7 +98,16 @@ def _height(value: object) -> object:
     raise ValueError("must be a height such as 2241421, or 1-2241421 with its revision")
 
 
+def _seconds(value: object) -> object:
+    """Return a number of seconds, or a duration such as ``1500ms``, as seconds: whole ones as an integer."""
+    seconds = seconds_of(value) if isinstance(value, str) else value
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= MOST_COUNT:
+        return int(seconds) if seconds == int(seconds) else float(seconds)
+    raise ValueError(f"must be seconds from 0 to {MOST_COUNT}, or a duration such as 1500ms, 90s, 5min, 2h or 2d")
+
+
 Height = Annotated[Any, BeforeValidator(_height)]
+Seconds = Annotated[Any, BeforeValidator(_seconds)]
 
 
 Format = Literal["csv", "jsonl", "parquet"]
@@ -295,26 +308,35 @@ def revised_height(height: int | str | None) -> tuple[int | None, int | None]:
     return int(revision), int(number)
 
 
+_OPTION_OF = {
+    "answered": "seconds", "final_after": "seconds", "received": "seconds", "capacity": "number", "may_drop": "cause",
+}  # fmt: skip
+"""The option that goes with a promise."""
+
+
 class PromiseSection(Section):
     """``[[promises]]``: what lanes promise; of names that are left out, all."""
 
     promise: Literal[
         "numbered", "ordered_sends", "ordered_receives", "ordered_acknowledgements", "answered", "final_after",
-        "capacity", "conserved",
+        "capacity", "conserved", "received", "settled", "causal", "may_drop", "refund_messages", "refunds_recorded",
     ]  # fmt: skip
     protocol: Text | None = None
     source: Text | None = None
     destination: Text | None = None
     lane: Text | None = None
-    seconds: Count | None = None
+    seconds: Seconds | None = None
     number: Count | None = None
+    cause: Text | None = Field(None, exclude_if=_is_none)
 
     @model_validator(mode="after")
-    def _number(self) -> Self:
-        if self.promise == "final_after" and self.seconds is None:
-            raise ValueError("final_after needs seconds")
-        if self.promise == "capacity" and self.number is None:
-            raise ValueError("capacity needs number")
+    def _options(self) -> Self:
+        own = _OPTION_OF.get(self.promise)
+        if own is not None and self.promise != "answered" and getattr(self, own) is None:
+            raise ValueError(f"{self.promise} needs {own}")
+        for name in ("seconds", "number", "cause"):
+            if name != own and getattr(self, name) is not None:
+                raise ValueError(f"{name}: has no effect on {self.promise}")
         return self
 
 
@@ -352,6 +374,16 @@ class MappingDocument(Section):
     windows: InferredSection | None = None
     observed: Annotated[list[WindowSection], Field(max_length=LISTED)] = Field(default_factory=list)
     promises: Annotated[list[PromiseSection], Field(max_length=LISTED)] = Field(default_factory=list)
+    deadline: Seconds = Field(
+        DEADLINE,
+        description="Seconds until a message is expected to have ended; 0: no time.",
+        exclude_if=lambda seconds: seconds == DEADLINE,
+    )
+    clocks: Annotated[dict[Text, Seconds], Field(max_length=LISTED)] = Field(
+        default_factory=dict,
+        description="By how many seconds the clock of a chain may be wrong; *: of every chain.",
+        exclude_if=lambda clocks: not clocks,
+    )
 
     def format_of(self, file: str) -> str:
         """Return the format of a file, by its name."""
@@ -390,6 +422,12 @@ class MappingDocument(Section):
                     if text not in known:
                         raise ValueError(f"events[{place}].{name}: {unknown(name, text, known)}")
         return self
+
+    @property
+    def protocols(self) -> list[str] | None:
+        """The protocols of its messages, ascending; None if columns name them."""
+        texts = {field.text for event in map(self.of, self.events) if (field := event.protocol) is not None}
+        return sorted(text for text in texts if text is not None) if None not in texts else None
 
     def columns(self) -> set[str]:
         """Return the names of all columns that it speaks of."""

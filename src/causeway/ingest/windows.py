@@ -14,7 +14,16 @@ from causeway.ingest.fields import constant
 from causeway.ingest.mapping import MappingDocument
 from causeway.ledger.codes import Names
 from causeway.ledger.limbs import valid_rows
-from causeway.ledger.schema import DECLARED, INFERRED, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE
+from causeway.ledger.schema import (
+    CLOCK_TOLERANCE,
+    DECLARED,
+    EXPECTED_WITHIN,
+    INFERRED,
+    LANE,
+    OBSERVED_SCHEMA,
+    PROMISES_SCHEMA,
+    VALUE,
+)
 from causeway.model.errors import InvalidInput
 from causeway.model.order import distinct, groups_of, stable_order
 
@@ -28,6 +37,9 @@ _FIRST = -(1 << 62)
 _NOTHING: Spans = np.array([[1, 0]], dtype=np.int64)
 _NONE: Spans = np.zeros((0, 2), dtype=np.int64)
 
+
+EVERY_CHAIN = "*"
+"""The name that stands for every chain in ``[clocks]``."""
 
 MOST_WINDOWS = 1 << 20
 """Windows that are inferred at most: more of them show that ``gap`` is too small."""
@@ -112,7 +124,7 @@ class Seen:
         inferred = self._inferred
         if inferred is None or inferred.gap is None:
             return None
-        return inferred.gap if inferred.by == "height" else inferred.gap * 1_000_000
+        return inferred.gap if inferred.by == "height" else _from_seconds(inferred.gap)
 
     def merge(self, chain: str, revision: int | None, spans: Spans) -> None:
         """Add windows to those of a chain."""
@@ -197,13 +209,32 @@ class Seen:
 
 
 def promises(mapping: MappingDocument, before: pa.Table) -> pa.Table:
-    """Return the promises of lanes: those known ``before`` by others, and those of the mapping."""
+    """Return the promises of lanes.
+
+    Args:
+        mapping: Whose promises are added: its own ones, its deadline, its clocks.
+        before: The promises so far (``PROMISES_SCHEMA``).
+
+    Returns:
+        The promises that others stated before, and those of the mapping (``PROMISES_SCHEMA``).
+    """
     rows = [row for row in before.to_pylist() if row["stated_by"] != mapping.stated_by]
-    for promise in mapping.promises:
-        number = promise.number if promise.seconds is None else promise.seconds * 1_000_000
-        names = {name: getattr(promise, name) for name in ("protocol", "source", "destination", "lane")}
-        rows.append({**names, "promise": promise.promise, "number": number, "stated_by": mapping.stated_by})
-    return _table(rows, PROMISES_SCHEMA)
+    own: list[dict[str, Any]] = []
+    for each in mapping.promises:
+        number = each.number if each.seconds is None else _from_seconds(each.seconds)
+        names = {name: getattr(each, name) for name in LANE}
+        own.append({**names, "promise": each.promise, "number": number, "detail": each.cause})
+    if mapping.deadline and mapping.events:
+        expected = {"promise": EXPECTED_WITHIN, "number": _from_seconds(mapping.deadline)}
+        own += [{"protocol": each, **expected} for each in mapping.protocols or (None,)]
+    for chain, seconds in sorted(mapping.clocks.items()):
+        source = None if chain == EVERY_CHAIN else chain
+        own.append({"source": source, "promise": CLOCK_TOLERANCE, "number": _from_seconds(seconds)})
+    return _table([*rows, *({**row, "stated_by": mapping.stated_by} for row in own)], PROMISES_SCHEMA)
+
+
+def _from_seconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
 
 
 def _between(ledger: pa.Table) -> set[tuple[str, str]]:
