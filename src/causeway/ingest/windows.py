@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from causeway.ingest.fields import constant
 from causeway.ingest.mapping import MappingDocument
 from causeway.ledger.codes import Names
 from causeway.ledger.limbs import valid_rows
+from causeway.ledger.restarts import HeightBounds
 from causeway.ledger.schema import (
     CLOCK_TOLERANCE,
     DECLARED,
@@ -22,6 +23,7 @@ from causeway.ledger.schema import (
     LANE,
     OBSERVED_SCHEMA,
     PROMISES_SCHEMA,
+    RESTARTED,
     VALUE,
 )
 from causeway.model.errors import InvalidInput
@@ -48,7 +50,8 @@ MOST_WINDOWS = 1 << 20
 class Seen:
     """What rows show of the chains they happened on; it grows with the windows, not with the rows.
 
-    Movements of value show windows of their own: those of events are not longer by them.
+    Movements of value show windows of their own: those of events are not longer by them. ``bounds``: the earliest and
+    the latest block of each chain.
     """
 
     def __init__(self, mapping: MappingDocument, *, of_value: bool = False) -> None:
@@ -57,6 +60,7 @@ class Seen:
         self._spans: dict[Place, Spans] = {}
         self._events: dict[str, set[str]] = {}
         self._between: set[tuple[str, str]] = set()
+        self.bounds = HeightBounds()
         self._value = None if of_value or not mapping.value else Seen(mapping, of_value=True)
 
     def add_value(self, value: pa.Table) -> None:
@@ -66,7 +70,10 @@ class Seen:
 
     def add(self, ledger: pa.Table) -> None:
         """Take notice of rows of the ledger."""
-        if self._inferred is None or not ledger.num_rows:
+        if not ledger.num_rows:
+            return
+        self.bounds.add(ledger)
+        if self._inferred is None:
             return
         places = ledger["height" if self._inferred.by == "height" else "time"].combine_chunks()
         kind = pa.uint64() if self._inferred.by == "height" else pa.int64()
@@ -138,6 +145,7 @@ class Seen:
         for place, spans in other._spans.items():
             self.merge(*place, spans)
         self._between |= other._between
+        self.bounds.merge(other.bounds)
         if self._value is not None and other._value is not None:
             self._value.add_seen(other._value)
         self._check()
@@ -208,17 +216,21 @@ class Seen:
         return rows
 
 
-def promises(mapping: MappingDocument, before: pa.Table) -> pa.Table:
+def promises(mapping: MappingDocument, before: pa.Table, restarted: Iterable[str] = ()) -> pa.Table:
     """Return the promises of lanes.
 
     Args:
         mapping: Whose promises are added: its own ones, its deadline, its clocks.
         before: The promises so far (``PROMISES_SCHEMA``).
+        restarted: Chains whose heights began anew. What was stated of others before stays.
 
     Returns:
         The promises that others stated before, and those of the mapping (``PROMISES_SCHEMA``).
     """
-    rows = [row for row in before.to_pylist() if row["stated_by"] != mapping.stated_by]
+    known = before.to_pylist()
+    rows = [row for row in known if row["stated_by"] != mapping.stated_by]
+    of_others = {row["source"] for row in rows if row["promise"] == RESTARTED}
+    anew = {row["source"] for row in known if row["promise"] == RESTARTED}.union(restarted) - of_others
     own: list[dict[str, Any]] = []
     for each in mapping.promises:
         number = each.number if each.seconds is None else _from_seconds(each.seconds)
@@ -230,6 +242,7 @@ def promises(mapping: MappingDocument, before: pa.Table) -> pa.Table:
     for chain, seconds in sorted(mapping.clocks.items()):
         source = None if chain == EVERY_CHAIN else chain
         own.append({"source": source, "promise": CLOCK_TOLERANCE, "number": _from_seconds(seconds)})
+    own += [{"source": chain, "promise": RESTARTED} for chain in sorted(anew)]
     return _table([*rows, *({**row, "stated_by": mapping.stated_by} for row in own)], PROMISES_SCHEMA)
 
 

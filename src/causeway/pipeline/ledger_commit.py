@@ -14,7 +14,7 @@ from causeway.ingest.reader import Part, is_divisible, is_text
 from causeway.ingest.windows import Seen, promises
 from causeway.ledger.schema import QUARANTINE_SCHEMA
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.ledger_commits import STAGING, Input, LedgerCommit
+from causeway.pipeline.ledger_commits import STAGING, STATE, Input, LedgerCommit, bounds_of, state_table
 from causeway.pipeline.ledger_runners import Runner
 from causeway.pipeline.ledger_runs import Run, filled, in_order, rows_of
 from causeway.pipeline.ledger_sources import Source, Take
@@ -204,6 +204,8 @@ class _Committing:
         seen = Seen(self.job.mapping)
         observed, promised = ledger.table("observed"), ledger.table("promises")
         seen.resume(observed)
+        state = ledger.table(STATE)
+        seen.bounds.merge(bounds_of(state))
         aside = [table for part in staged for table in part.aside]
         for part in staged:
             seen.add_seen(part.seen)
@@ -217,9 +219,12 @@ class _Committing:
         now = seen.observed(observed)
         if not now.equals(observed):
             writer.write("observed", now)
-        now = promises(self.job.mapping, promised)
+        now = promises(self.job.mapping, promised, seen.bounds.restarted())
         if not now.equals(promised):
             writer.write("promises", now)
+        now = state_table(seen.bounds)
+        if not now.equals(state):
+            writer.write(STATE, now)
         counts = {
             **done.counts,
             "rows": done.rows,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from causeway.ledger.restarts import HeightBounds
 from causeway.ledger.schema import TABLES
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.manifests import decoded, encoded
@@ -37,7 +38,23 @@ INPUTS_SCHEMA = pa.schema(
     ]
 )
 
-WHOLE = ("observed", "promises", "waiting")
+STATE = "state"
+"""The table of what ingestion has to know of earlier commits: only who ingests reads it."""
+
+STATE_SCHEMA = pa.schema(
+    [
+        pa.field("what", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("time", pa.int64()),
+        pa.field("height", pa.uint64()),
+    ]
+)
+"""``what``: ``first_block`` or ``last_block`` of the chain ``key``, by its ``time`` (microseconds since 1970)."""
+
+INTERNAL = {INPUTS: INPUTS_SCHEMA, STATE: STATE_SCHEMA}
+"""The tables beside ``TABLES``."""
+
+WHOLE = ("observed", "promises", "waiting", STATE)
 """Tables of which each commit that changes them writes all rows anew."""
 
 
@@ -152,8 +169,8 @@ def number_of(name: str) -> int | None:
 
 def schema_of(table: str) -> pa.Schema:
     """Return the columns of a table. Raises ``InvalidInput`` for one that there is not."""
-    if table == INPUTS:
-        return INPUTS_SCHEMA
+    if table in INTERNAL:
+        return INTERNAL[table]
     if table not in TABLES:
         raise InvalidInput(f"table {table}: a ledger has {', '.join(TABLES)}")
     return TABLES[table]
@@ -213,6 +230,21 @@ def inputs_table(inputs: Iterable[Input]) -> pa.Table:
 def inputs_of(table: pa.Table) -> list[Input]:
     """Return what a table says was taken."""
     return [Input(*row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+
+
+def state_table(bounds: HeightBounds) -> pa.Table:
+    """Return what later commits have to know of the chains (``STATE_SCHEMA``)."""
+    rows = [(what, chain, *blocks[chain]) for what, blocks in
+            (("first_block", bounds.first), ("last_block", bounds.last)) for chain in sorted(blocks)]  # fmt: skip
+    return pa.table([[row[at] for row in rows] for at in range(len(STATE_SCHEMA))], schema=STATE_SCHEMA)
+
+
+def bounds_of(state: pa.Table) -> HeightBounds:
+    """Return the earliest and the latest block of each chain, as earlier commits have seen them."""
+    blocks: dict[str, dict[str, tuple[int, int]]] = {"first_block": {}, "last_block": {}}
+    for row in state.to_pylist():
+        blocks[row["what"]][row["key"]] = row["time"], row["height"]
+    return HeightBounds(blocks["first_block"], blocks["last_block"])
 
 
 def _file_content(file: StoredFile) -> dict[str, Any]:

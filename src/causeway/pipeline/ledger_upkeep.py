@@ -22,6 +22,7 @@ from causeway.ledger.schema import TABLES
 from causeway.pipeline.ledger_commits import (
     CHECKPOINTS,
     INPUTS,
+    INTERNAL,
     MANIFESTS,
     STAGING,
     WHOLE,
@@ -220,7 +221,7 @@ def sweep(ledger: Ledger, kept: float = KEPT_SECONDS) -> None:
 
 def _written(ledger: Ledger) -> Iterable[str]:
     """Yield the paths of all files of tables, whether they count or not."""
-    for table in (*TABLES, INPUTS):
+    for table in (*TABLES, *INTERNAL):
         for name in ledger.storage.list(table):
             if name.startswith("bucket="):
                 yield from (f"{table}/{name}/{each}" for each in ledger.storage.list(f"{table}/{name}"))
