@@ -376,6 +376,23 @@ def test_an_altered_proof_is_refused_and_harms_nothing(tmp_path):
     assert effect["late"] > 0
 
 
+def test_a_trial_leaves_out_the_faults_that_changes_inject_and_heal(tmp_path):
+    changes = """
+[[changes]]
+tick = 2
+heal = [0]
+inject = [{ kind = "drop", from = 2 }]
+[[changes]]
+tick = 3
+heal = true
+upgrade = [{ program = "idle", to = "echo" }]
+"""
+    idle = '[[programs]]\nname = "idle"\nchain = "chain-0"\nprogram = "echo"\n'
+    path = written(tmp_path, SCENARIO + idle + HALTED + changes)
+    trial = try_faults(plan(path, ["ibc"], {}), path, ["late"])["found"]["ibc"]["late"]
+    assert not trial["failed"] and trial["calls"]["answered"] == 40
+
+
 @pytest.mark.slow
 def test_no_fault_violates_anything_and_each_is_refused_by_its_rule(tmp_path):
     path = written(tmp_path)

@@ -25,6 +25,7 @@ from causeway.model.document import quoted
 from causeway.model.errors import CausewayError
 from causeway.model.ledger import Event, Kind
 from causeway.network.network import Network
+from causeway.network.scenario import document_of
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.lake_taking import ledger_of
 from causeway.pipeline.ledger_audit import audit_ledger
@@ -118,7 +119,7 @@ def _run(
         "faults": faults,
     }
     if path == one.scenario.path:
-        overrides = {**one.overrides, **overrides}
+        overrides = {**one.overrides, **overrides, **_changes_without_faults(one)}
     with Network.from_scenario(path, overrides, lake=lake) as network:
         _to_rest(network, most)
         at_rest = network.next_tick() is None
@@ -136,6 +137,13 @@ def _run(
         checks = audit_ledger(ledger, executor="in_process").checks
     violated = tuple(name for name, check in checks.items() if check.violated)
     return Shown(calls, delays, _refused(lake), violated, heights, at_rest), programs
+
+
+def _changes_without_faults(one: Planned) -> dict[str, str]:
+    """Return the override for the changes of a scenario that neither inject nor heal faults."""
+    changes = document_of(one.scenario.path, one.overrides).get("changes", [])
+    rest = [{key: each[key] for key in each if key not in ("inject", "heal")} for each in changes]
+    return {"changes": toml([each for each in rest if each.keys() > {"tick"}])} if changes else {}
 
 
 class _Enough(Exception):
