@@ -219,6 +219,15 @@ def test_what_cannot_be_read_is_bad_input(
     assert code == 2 and said in (out + err)
 
 
+def test_a_wrong_fault_does_not_make_changes_wrong_that_heal_others(cli: Run, place: Path) -> None:
+    faults = "".join(f'[[faults]]\nkind = "halt"\nchain = "{chain}"\n' for chain in ("c-9", "c-0", "c-8"))
+    changes = "[[changes]]\ntick = 2\nheal = [0, 1]\n[[changes]]\ntick = 3\nheal = [2]\n"
+    place.write_text(f'[[chains]]\ncount = 2\nprefix = "c-"\n{faults}{changes}')
+    code, out, _ = cli(place.name, "--json")
+    assert code == 2
+    assert [each["key"] for each in json.loads(out)["wrong"]] == ["faults[0].chain", "faults[2].chain"]
+
+
 def test_names_from_a_file_cannot_act_on_a_terminal(cli: Run, place: Path) -> None:
     place.write_text('"a\\u001b[31mb" = 1\n[[chains]]\nname = "x\\u001b[31m"\n')
     code, out, _ = cli(place.name)

@@ -194,6 +194,8 @@ class _Examination:
                     for step in listed:
                         node = node[step]
                     del node[number], places[number]
+                    if listed == ("faults",):
+                        self._renumber_healed(number)
                 return True
         if any(isinstance(step, int) for step in steps) and not needless:
             return False  # of a chain or program without it something else would be wrong
@@ -208,6 +210,14 @@ class _Examination:
         self._gone.add(steps)
         del parent[steps[-1]]
         return True
+
+    def _renumber_healed(self, removed: int) -> None:
+        """Let changes heal the same faults as before one was left out."""
+        changes = self.document.get("changes")
+        for change in changes if isinstance(changes, list) else []:
+            healed = change.get("heal") if isinstance(change, dict) else None
+            if isinstance(healed, list) and all(isinstance(each, int) for each in healed):
+                change["heal"] = [each - (each > removed) for each in healed if each != removed] or True
 
     def _note(self, text: str) -> tuple[Key, ...] | None:
         """Take notice of what is wrong; return the steps to it in the document as it is now, None where it was named
