@@ -21,6 +21,7 @@ from causeway.pipeline import ledger_upkeep
 from causeway.pipeline.ledger_commits import CommitLost, Input, LedgerDamaged
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger, write_file
 from causeway.pipeline.ledger_upkeep import in_buckets, keep_up, sweep
+from causeway.pipeline.manifests import encoded
 from causeway.pipeline.places import LocalPlace
 from tests.property.audit_ledgers import table
 
@@ -136,7 +137,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int | None], N
 
         return call
 
-    for name in ("create", "remove", "remove_folder", "sync", "writer", "make_folder"):
+    for name in ("create", "put", "remove", "remove_folder", "sync", "writer", "make_folder"):
         monkeypatch.setattr(LocalPlace, name, wrapped(getattr(LocalPlace, name)))
 
     def kill(number: int | None) -> None:
@@ -207,6 +208,62 @@ def test_a_damaged_checkpoint_is_passed_over_and_a_missing_commit_is_named(tmp_p
     manifests[-2].unlink()
     with pytest.raises(LedgerDamaged, match=f"{manifests[-2].name} is missing"):
         open_ledger(str(tmp_path))
+
+
+def test_a_ledger_without_its_last_commits_is_damaged(tmp_path: Path) -> None:
+    ledger, every = create_ledger(str(tmp_path), BUCKETS), []
+    for number in range(3):
+        every.append(rows_for(Random(number), number))
+        ledger = taken(ledger, every[-1], number)
+    manifests = sorted((tmp_path / "manifests").iterdir())
+    last = manifests[-1].read_bytes()
+    manifests[-1].unlink()
+    with pytest.raises(LedgerDamaged, match=r"^manifests/0000000002\.json is missing: ledger\.head names commit 2$"):
+        open_ledger(str(tmp_path))
+    manifests[-2].unlink()
+    with pytest.raises(LedgerDamaged, match=r"^manifests/0000000001\.json is missing"):
+        open_ledger(str(tmp_path))
+    # Another commit of the same number is not the one that was committed.
+    other = create_ledger(str(tmp_path / "other"), BUCKETS)
+    for number in range(3):
+        other = taken(other, rows_for(Random(9), number), number)
+    head = (tmp_path / "other" / "ledger.head").read_bytes()
+    manifests[-2].write_bytes((tmp_path / "other" / "manifests" / manifests[-2].name).read_bytes())
+    with pytest.raises(LedgerDamaged, match=r"0000000001\.json does not follow on the commit before it"):
+        open_ledger(str(tmp_path))
+    (tmp_path / "other" / "ledger.head").write_bytes((tmp_path / "ledger.head").read_bytes())
+    with pytest.raises(LedgerDamaged, match=r"^manifests/0000000002\.json is not the commit that ledger\.head names$"):
+        open_ledger(str(tmp_path / "other"))
+    assert len(head) == 512 and last
+
+
+def test_the_head_is_a_lower_bound_and_must_be_there(tmp_path: Path) -> None:
+    ledger, head = create_ledger(str(tmp_path), BUCKETS), tmp_path / "ledger.head"
+    first = rows_for(Random(1), 0)
+    before = head.read_bytes()
+    ledger = taken(ledger, first, 0)
+    head.write_bytes(before)  # killed between the manifest and the head
+    check(open_ledger(str(tmp_path)), [first])
+    taken(open_ledger(str(tmp_path)), first, 1)
+    check(open_ledger(str(tmp_path)), [first, first])
+    damaged = bytearray(head.read_bytes())
+    damaged[20] ^= 1
+    head.write_bytes(bytes(damaged))
+    with pytest.raises(LedgerDamaged, match=r"^ledger\.head is not what was written"):
+        open_ledger(str(tmp_path))
+    head.unlink()
+    with pytest.raises(LedgerDamaged, match=r"^ledger\.head is missing$"):
+        open_ledger(str(tmp_path))
+    # Ledgers of format 1 have none until their next commit.
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "manifests").mkdir()
+    (tmp_path / "old" / "ledger.json").write_bytes(encoded({"format": 1, "buckets": BUCKETS}, in_lines=True))
+    old = open_ledger(str(tmp_path / "old"))
+    taken(old, first, 0)
+    check(open_ledger(str(tmp_path / "old")), [first])
+    (tmp_path / "old" / "manifests" / "0000000000.json").unlink()
+    with pytest.raises(LedgerDamaged, match="is missing"):
+        open_ledger(str(tmp_path / "old"))
 
 
 def test_texts_that_become_no_smaller_are_not_compressed_and_read_the_same(tmp_path: Path) -> None:

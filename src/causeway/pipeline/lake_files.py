@@ -27,14 +27,11 @@ from causeway.pipeline.layout import (
     manifest_path,
     whole_before,
 )
-from causeway.pipeline.manifests import decoded
+from causeway.pipeline.manifests import decoded, read_head
 from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from
 from causeway.pipeline.storage import Storage, first_line
 from causeway.pipeline.vacuumed import FOLDER as VACUUMED
 from causeway.pipeline.vacuumed import freed_by
-
-_TRIES = 5
-"""How often ``head`` is read before it counts as damaged: it may just be being written."""
 
 
 @dataclass(frozen=True)
@@ -120,15 +117,15 @@ class LakeFiles:
 
     def head(self) -> Head:
         """Return how far the lake has come, as the last commit said."""
-        for left in reversed(range(_TRIES)):
+
+        def read() -> bytes:
             with self.reading(HEAD_FILE):
-                content = self.storage.read_bytes(HEAD_FILE)
-            try:
-                return Head.of(content)
-            except ValueError:
-                if not left:
-                    raise self.damaged(HEAD_FILE, "is not what was written") from None
-        raise AssertionError
+                return self.storage.read_bytes(HEAD_FILE)
+
+        try:
+            return read_head(read, Head.of)
+        except ValueError:
+            raise self.damaged(HEAD_FILE, "is not what was written") from None
 
     # ---- files
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.manifests import decoded, encoded
+from causeway.pipeline.manifests import encoded, head_content, head_fields
 from causeway.pipeline.sealed import Seal
 
 FORMAT = 7
@@ -32,10 +32,6 @@ RUN = 32
 
 VOLUME = 32
 """So many runs later, all records of compactions are written together as one."""
-
-_HEAD_BYTES = 512
-"""The length of ``head``: it is written in place, which no disk tears at this size."""
-
 
 _FIRST_HEIGHT = re.compile(rf"{HEIGHTS}/(\d{{10}})/|{COMPACTED}/.*-(\d{{10}})-\d{{10}}\.parquet$")
 
@@ -77,14 +73,12 @@ class Head:
 
     def content(self) -> bytes:
         """Return the head as its file has it."""
-        return encoded(self.__dict__).ljust(_HEAD_BYTES)
+        return head_content(self.__dict__)
 
     @classmethod
     def of(cls, content: bytes) -> Head:
         """Return the head in a file. Raises ``ValueError`` when the file is not what was written."""
-        if len(content) != _HEAD_BYTES:
-            raise ValueError(f"{len(content)} bytes, not {_HEAD_BYTES}")
-        found = decoded(content.rstrip(b" "))
+        found = head_fields(content)
         return cls(found["height"], found["number"], found["manifest"], found["tidied"], found["tidying"])
 
 

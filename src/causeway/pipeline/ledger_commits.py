@@ -12,15 +12,18 @@ import pyarrow as pa
 from causeway.ledger.restarts import HeightBounds
 from causeway.ledger.schema import TABLES
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.manifests import decoded, encoded
+from causeway.pipeline.manifests import decoded, encoded, head_content, head_fields, read_head
 from causeway.pipeline.sealed import Seal, seal_from
 from causeway.pipeline.storage import Storage
 
-LEDGER_FILE = "ledger.json"
+LEDGER_FILE, LEDGER_HEAD = "ledger.json", "ledger.head"
 MANIFESTS, CHECKPOINTS, STAGING = "manifests", "checkpoints", "staging"
 FORMAT = 2
 FORMATS = (1, 2)
 """The format that is written, and those that are read: format 1 lacks revisions, blocks and time-outs."""
+
+HEADLESS = (1,)
+"""Formats of ledgers that may be without ``ledger.head``."""
 
 INPUTS = "inputs"
 """The table of what was taken, by files of which no commit says it: only who ingests reads it."""
@@ -154,6 +157,34 @@ class Checkpoint:
                 "counts": dict(self.counts),
             }
         )
+
+
+@dataclass(frozen=True)
+class LedgerHead:
+    """A commit that there must be, by its ``number`` and ``digest``; -1: none yet."""
+
+    number: int = -1
+    digest: str = ""
+
+    def content(self) -> bytes:
+        """Return the head as its file has it."""
+        return head_content({"number": self.number, "commit": self.digest})
+
+    @classmethod
+    def of(cls, content: bytes) -> LedgerHead:
+        """Return the head in a file. Raises ``ValueError`` when the file is not what was written."""
+        found = head_fields(content)
+        return cls(found["number"], found["commit"])
+
+
+def read_ledger_head(storage: Storage) -> LedgerHead | None:
+    """Return the head of a ledger, None if it has none. Raises ``LedgerDamaged``."""
+    try:
+        return read_head(lambda: storage.read_bytes(LEDGER_HEAD), LedgerHead.of)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise LedgerDamaged(f"{LEDGER_HEAD} is not what was written: {error}") from None
 
 
 def numbered_path(folder: str, number: int) -> str:

@@ -2,13 +2,15 @@
 
 ``ledger.json`` says what the folder is and how many buckets it has. A commit is one file of ``manifests/``, created
 last, whole and only if absent: it names the files that it adds with their seals, those that no longer count, and which
-rows of which input were taken. What no manifest names does not count. Now and then a file of ``checkpoints/`` says all
+rows of which input were taken. What no manifest names does not count. After each commit ``ledger.head`` names it: a
+ledger whose last manifests are gone is damaged, and not a shorter one. Now and then a file of ``checkpoints/`` says all
 that counts by then, so that opening a ledger reads that one and the manifests after it (``ledger_upkeep``).
 ``docs/ledger.md`` is the page about the layout.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,8 +31,10 @@ from causeway.pipeline.ledger_commits import (
     CHECKPOINTS,
     FORMAT,
     FORMATS,
+    HEADLESS,
     INPUTS,
     LEDGER_FILE,
+    LEDGER_HEAD,
     MANIFESTS,
     WHOLE,
     CommitLost,
@@ -38,6 +42,7 @@ from causeway.pipeline.ledger_commits import (
     Input,
     LedgerCommit,
     LedgerDamaged,
+    LedgerHead,
     StoredFile,
     inputs_of,
     inputs_table,
@@ -46,6 +51,7 @@ from causeway.pipeline.ledger_commits import (
     read_checkpoint,
     read_commit,
     read_content,
+    read_ledger_head,
     schema_of,
 )
 from causeway.pipeline.manifests import encoded
@@ -238,13 +244,16 @@ def open_ledger(uri: str) -> Ledger:
     """Return the ledger at a folder or URI. Raises ``InvalidInput`` where there is none, ``LedgerDamaged``."""
     storage = Storage(uri)
     try:
-        head = read_content(storage, LEDGER_FILE)
+        about = read_content(storage, LEDGER_FILE)
     except FileNotFoundError:
         raise InvalidInput(f"{uri}: no ledger is there (no {LEDGER_FILE}); causeway ingest makes one") from None
-    if head.get("format") not in FORMATS:
+    if about.get("format") not in FORMATS:
         known = ", ".join(map(str, FORMATS))
-        raise InvalidInput(f"{uri}: a ledger of format {head.get('format')}: must be one of {known}")
-    ledger = _from_checkpoint(Ledger(storage, int(head["buckets"]), str(head["digest"])))
+        raise InvalidInput(f"{uri}: a ledger of format {about.get('format')}: must be one of {known}")
+    head = read_ledger_head(storage)  # before the manifests are listed: by then there are at least as many
+    if head is None and about["format"] not in HEADLESS:
+        raise LedgerDamaged(f"{LEDGER_HEAD} is missing")
+    ledger = _from_checkpoint(Ledger(storage, int(about["buckets"]), str(about["digest"])))
     names = [name for name in storage.list(MANIFESTS) if name.endswith(".json")]
     for number in [number_of(name) for name in names]:
         if number is None or number > ledger.number:
@@ -252,6 +261,12 @@ def open_ledger(uri: str) -> Ledger:
             if number != expected:
                 raise LedgerDamaged(f"{numbered_path(MANIFESTS, expected)} is missing")
             ledger = ledger.after(read_commit(storage, expected))
+    if head is not None and head.number > ledger.number:
+        raise LedgerDamaged(
+            f"{numbered_path(MANIFESTS, ledger.number + 1)} is missing: {LEDGER_HEAD} names commit {head.number}"
+        )
+    if head is not None and head.number == ledger.number and head.digest != ledger.last:
+        raise LedgerDamaged(f"{numbered_path(MANIFESTS, head.number)} is not the commit that {LEDGER_HEAD} names")
     return ledger
 
 
@@ -289,6 +304,8 @@ def create_ledger(uri: str, buckets: int) -> Ledger:
     storage.make_folder(MANIFESTS)
     if storage.exists("lake.json"):
         raise InvalidInput(f"{uri}: a lake of a run is there; give ingest a folder of its own")
+    with contextlib.suppress(AlreadyExists):  # another process is making a ledger there
+        storage.create(LEDGER_HEAD, LedgerHead().content())
     try:
         storage.create(LEDGER_FILE, encoded({"format": FORMAT, "buckets": buckets}, in_lines=True))
     except AlreadyExists:
@@ -355,7 +372,9 @@ class LedgerWriter:
                     storage.remove(name)
                 text = "another process committed to this ledger meanwhile; run again"
                 raise CommitLost(f"{storage.uri}: {text}") from None
-        return read_commit(storage, number)
+        written = read_commit(storage, number)
+        storage.put(LEDGER_HEAD, LedgerHead(number, written.digest).content())
+        return written
 
     def abandon(self) -> None:
         """Remove what was written and is part of no commit."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from causeway.model.json_text import loads
 from causeway.pipeline.sealed import Seal, seal_from
@@ -35,6 +36,49 @@ def decoded(content: bytes) -> dict[str, Any]:
             found: dict[str, Any] = loads(content)
             return found
     raise ValueError("its content does not fit its digest")
+
+
+Head = TypeVar("Head")
+
+HEAD_BYTES = 512
+"""The length of a head: it is written in place, which no disk tears at this size."""
+
+_HEAD_TRIES = 5
+"""How often a head is read before it counts as damaged: it may just be being written."""
+
+
+def head_content(fields: Mapping[str, Any]) -> bytes:
+    """Return the content of a head: a small file that says how far the commits beside it have come.
+
+    It is written after the commit that it names, so it is a lower bound.
+    """
+    return encoded(fields).ljust(HEAD_BYTES)
+
+
+def head_fields(content: bytes) -> dict[str, Any]:
+    """Return what a head says. Raises ``ValueError`` when it is not what was written."""
+    if len(content) != HEAD_BYTES:
+        raise ValueError(f"{len(content)} bytes, not {HEAD_BYTES}")
+    return decoded(content.rstrip(b" "))
+
+
+def read_head(read: Callable[[], bytes], parse: Callable[[bytes], Head]) -> Head:
+    """Read a head, which may just be being written.
+
+    Args:
+        read: Reads the file.
+        parse: Makes a head of its content. Raises ``ValueError``.
+
+    Returns:
+        What ``parse`` makes of it.
+
+    Raises:
+        ValueError: It is not what was written.
+    """
+    for _ in range(_HEAD_TRIES - 1):
+        with contextlib.suppress(ValueError):
+            return parse(read())
+    return parse(read())
 
 
 @dataclass(frozen=True)
