@@ -170,6 +170,8 @@ def _failed(error: Exception, arguments: Sequence[str]) -> int:
                 return BAD_INPUT
     if isinstance(error, InvalidInput):
         tell(escaped(str(error).strip())[:_MOST_CHARACTERS])
+        if error.hint is not None:
+            tell(escaped(error.hint), "hint")
         return BAD_INPUT
     place = bad_place(error)
     if place is not None:
@@ -189,12 +191,12 @@ def debugging() -> bool:
     return os.environ.get(DEBUG, "") not in ("", "0")
 
 
-def tell(text: str) -> None:
+def tell(text: str, label: str = "causeway") -> None:
     """Write one line to the user, apart from the results; of a long one its beginning and its end."""
     if len(text) > _MOST_CHARACTERS + 2 * _END_CHARACTERS:
         text = f"{text[:_MOST_CHARACTERS]} ... {text[-_END_CHARACTERS:]}"
     with contextlib.suppress(OSError):
-        print(f"causeway: {text}", file=sys.stderr, flush=True)
+        print(f"{label}: {text}", file=sys.stderr, flush=True)
 
 
 def one_line(error: BaseException) -> str:

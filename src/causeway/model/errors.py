@@ -26,7 +26,12 @@ class CausewayError(Exception):
 
 
 class InvalidInput(CausewayError):
-    """Something a user gave is wrong: the message names the field, the value and what is allowed."""
+    """Something a user gave is wrong: the message names the field, the value and what is allowed.
+
+    ``hint``: what the user may try, shown on a line of its own.
+    """
+
+    hint: str | None = None
 
 
 def bad_place(error: BaseException) -> str | None:

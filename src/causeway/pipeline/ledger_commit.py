@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.ingest.chunks import BadFile
+from causeway.ingest.hints import hint_for
 from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import Part, is_divisible, is_text
 from causeway.ingest.windows import Seen, promises
 from causeway.ledger.schema import QUARANTINE_SCHEMA
 from causeway.model.errors import InvalidInput
+from causeway.model.text import shown
 from causeway.pipeline.ledger_commits import STAGING, STATE, Input, LedgerCommit, bounds_of, state_table
 from causeway.pipeline.ledger_runners import Runner
 from causeway.pipeline.ledger_runs import Run, filled, in_order, rows_of
@@ -24,6 +27,21 @@ from causeway.pipeline.ledger_upkeep import in_buckets
 
 LOOSE_ROWS = 1 << 10
 """A commit of fewer rows a bucket writes one file for all buckets."""
+
+
+class NothingTaken(InvalidInput):
+    """No record of the input could be taken; nothing is committed.
+
+    Args:
+        text: The first record with the commonest reason.
+        hint: What may be wrong with its file, if that is known.
+        reasons: How many records were refused for each reason.
+    """
+
+    def __init__(self, text: str, hint: str | None, reasons: Mapping[str, int]) -> None:
+        super().__init__(text)
+        self.hint, self.reasons = hint, dict(reasons)
+
 
 CHANGED = ("changed", "gone")
 """Reasons that a file is not read as it was: nothing is known of what it holds."""
@@ -115,7 +133,34 @@ class _Committing:
         inputs += [each for take in takes if (each := self._bad_input(take, bad)) is not None]
         if not inputs and not bad:
             return Done(None, 0, failed=failed)
+        if strict:
+            self._require_taken(staged, left)
         return self._committed(staged, inputs, failed, bad)
+
+    def _require_taken(self, staged: list[Staged], takes: list[Take]) -> None:
+        """Raise ``NothingTaken`` if records were refused, and none was taken."""
+        counts, reasons = Counter[str](), Counter[str]()
+        for part in staged:
+            counts.update(part.counts)
+            reasons.update(part.reasons)
+        if counts["taken"] or not reasons:
+            return
+        most = max(reasons.values())
+        reason = min(each for each, count in reasons.items() if count == most)
+        aside = [table for part in staged for table in part.aside]
+        for file in (file for part in staged for file in part.quarantine):
+            aside.append(self.writer.ledger.read(file))
+            self.job.lake.remove(file.path)
+        rows = [row for table in aside for row in table.filter(pc.equal(table["reason"], reason)).to_pylist()]
+        first = min(rows, key=lambda row: (row["source_file"], row["source_row"]))
+        where = [first["source_file"], f"record {first['source_row']}", *([first["field"]] if first["field"] else [])]
+        value = "" if first["value"] is None else f" {shown(first['value'])}"
+        counted = ", ".join(f"{each} {count:,}" for each, count in sorted(reasons.items()))
+        text = f"{': '.join(where)}: {reason}{value}; 0 of {counts['records']:,} records taken ({counted})"
+        source = next(take.source for take in takes if take.source.name == first["source_file"])
+        with source.open() as stream, source.said():
+            hint = hint_for(stream, source.name, source.size, self.job.mapping)
+        raise NothingTaken(text, hint, reasons)
 
     def _staged(self, takes: list[Take]) -> tuple[list[Staged], dict[str, str], dict[str, tuple[str, str]]]:
         """Return what was made of files, their digests, and those that cannot be read."""
@@ -277,4 +322,4 @@ def _bad_files(bad: dict[str, tuple[str, str]]) -> pa.Table:
     return pa.table(columns, schema=QUARANTINE_SCHEMA)
 
 
-__all__ = ["Done", "commit_files"]
+__all__ = ["Done", "NothingTaken", "commit_files"]
