@@ -6,16 +6,22 @@ import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
 
-from causeway.ingest.mapping import load_mapping
+from causeway.ingest.mapping import MappingDocument, load_mapping
 from causeway.ingest.reader import Part, take_file
 from causeway.ingest.windows import Seen
+from causeway.ledger.outcomes import STATE_OF_BITS, State, bit_of
 from causeway.ledger.schema import OBSERVED_SCHEMA
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_ingest import ingest
+from causeway.pipeline.ledger_store import open_ledger
 from tests.unit.test_ingest import HEAD, ROW, rows_of, taken, why
 
 
@@ -177,3 +183,115 @@ def test_a_time_beyond_the_calendar_is_shown_in_quarantine() -> None:
     found = taken(out.getvalue(), "ibc-packets", "f.parquet")
     assert why(found) == [(1, "not_a_time", "time")] and str(2**62) in found.quarantine["value"][0].as_py()
     assert len(rows_of(found)) == 1
+
+
+PACKETS = """
+source_chain,destination_chain,channel_id,sequence,send_height,send_time,recv_height,recv_time,ack_height,ack_success,ack_error,timed_out_height,timeout_height,timeout_timestamp,amount,denom,sender
+a-1,b-1,channel-0,1,10,100,20,110,30,true,,,1-500,0,7,uatom,x
+a-1,b-1,channel-0,2,11,101,21,111,31,False,,,0-0,1641902381000000000,8,uatom,y
+a-1,b-1,channel-0,3,12,102,22,112,32,,ABCI code: 5,,0-0,0,9,uatom,z
+a-1,b-1,channel-0,4,13,103,,,,,,33,0-0,1641902381000000000,10,uatom,x
+a-1,b-1,channel-0,5,14,104,24,114,34,,,,,,11,uatom,x
+""".strip()
+
+
+def test_packets_have_both_sides_time_outs_and_errors() -> None:
+    rows = rows_of(taken(PACKETS, "ibc-packets", "packets.csv"))
+    events = {
+        index: [(row["event"], row["chain"], row["height"], row["code"], row["detail"]) for row in rows
+                if row["index"] == index] for index in range(1, 6)
+    }  # fmt: skip
+    failed = "ABCI code: 5"
+    assert events == {
+        1: [("sent", "a-1", 10, None, None), ("acknowledged", "a-1", 30, 0, None), ("received", "b-1", 20, None, None)],
+        2: [("sent", "a-1", 11, None, None), ("acknowledged", "a-1", 31, 1, None), ("refunded", "a-1", 31, None, None),
+            ("received", "b-1", 21, None, None), ("failed", "b-1", 21, None, None)],
+        3: [("sent", "a-1", 12, None, None), ("acknowledged", "a-1", 32, 1, failed),
+            ("refunded", "a-1", 32, None, None), ("received", "b-1", 22, None, None),
+            ("failed", "b-1", 22, None, failed)],
+        4: [("sent", "a-1", 13, None, None), ("timed_out", "a-1", 33, None, None)],
+        5: [("sent", "a-1", 14, None, None), ("acknowledged", "a-1", 34, None, None),
+            ("received", "b-1", 24, None, None)],
+    }  # fmt: skip
+    sent = {row["index"]: row for row in rows if row["event"] == "sent"}
+    assert [(sent[n]["timeout_revision"], sent[n]["timeout_height"]) for n in (1, 2, 5)] == [
+        (1, 500), (None, None), (None, None),
+    ]  # fmt: skip
+    assert sent[1]["timeout_time"] is None and sent[2]["timeout_time"] == datetime(2022, 1, 11, 11, 59, 41, tzinfo=UTC)
+    assert (sent[3]["amount_0"], sent[3]["asset"], sent[3]["sender"]) == (9, "uatom", "z")
+    # Where the acknowledgement was written, the packet was executed.
+    written = PACKETS.replace("recv_height", "write_ack_height").splitlines()
+    found = rows_of(taken("\n".join(written), "ibc-packets", "packets.csv"))
+    assert [(row["event"], row["height"]) for row in found if row["chain"] == "b-1"] == [
+        ("executed", 20), ("failed", 21), ("failed", 22),
+    ]  # fmt: skip
+
+
+def test_outcomes_of_packets_are_those_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "packets.csv").write_text(PACKETS)
+    ingest(str(tmp_path / "packets.csv"), str(tmp_path / "ledger"), load_mapping("ibc-packets"))
+    ledger = open_ledger(str(tmp_path / "ledger"))
+    rows = pa.concat_tables([ledger.rows(bucket) for bucket in range(ledger.buckets)]).to_pylist()
+    inputs: dict[int, int] = {}
+    for row in rows:
+        inputs[row["index"]] = inputs.get(row["index"], 0) | bit_of(row["event"], row["code"], row["kind"])
+    states = {index: State(int(STATE_OF_BITS[bits])) for index, bits in inputs.items()}
+    assert states == {
+        1: State.ANSWERED, 2: State.REFUNDED, 3: State.REFUNDED, 4: State.TIMED_OUT, 5: State.ANSWERED,
+    }  # fmt: skip
+    assert audit_ledger(ledger).holds
+
+
+def test_parts_are_joined_to_one_name() -> None:
+    lane = {"join": [{"column": "port", "optional": True}, "channel", {"text": "x", "optional": False}], "by": "|"}
+    names = {"column": "id", "join": ["hash", {"column": "chain", "split": "-", "part": 0}], "optional": True}
+    given = {
+        "format": "csv", "stated_by": "t", "events": [{"event": {"text": "sent"}}],
+        "fields": {"protocol": {"text": "p"}, "index": "n", "lane": lane, "message_id": names},
+    }  # fmt: skip
+    of = MappingDocument.model_validate(given)
+
+    def read(text: str) -> list[tuple[str | None, str | None]]:
+        data = text.encode()
+        parts = list(take_file(io.BytesIO(data), "f.csv", len(data), of))
+        return [(row["lane"], row["message_id"]) for part in parts for row in part.ledger.to_pylist()]
+
+    assert read("n,port,channel,id,hash,chain\n1,p,c,,h,a-1\n2,,c,i,h,a-1\n3,p,,,,a-1\n") == [
+        ("p|c|x", "h/a"), ("c|x", "i"), (None, None),
+    ]  # fmt: skip
+    assert read("n,channel,hash,chain\n1,c,h,a\n") == [("c|x", "h/a")]
+    with pytest.raises(InvalidInput, match="for lane"):
+        read("n,hash,chain\n1,h,a\n")
+    for wrong, text in (
+        ({"column": "a", "by": "-"}, "by: has no effect without join"),
+        ({"text": "a", "join": ["b"]}, "give either column or text, or join"),
+        ({"join": [{"column": "a", "otherwise": "{file}"}]}, "a part cannot have otherwise"),
+    ):
+        with pytest.raises(ValidationError, match=text):
+            MappingDocument.model_validate({**given, "fields": {**FIELDS, "lane": wrong}})
+    with pytest.raises(ValidationError, match="join: joins texts, not numbers"):
+        MappingDocument.model_validate({**given, "fields": {**FIELDS, "height": {"join": ["a"]}}})
+
+
+FIELDS = {"protocol": {"text": "p"}, "index": "n"}
+
+
+def test_events_may_need_columns_to_be_empty_or_missing() -> None:
+    events = [{"event": {"text": "sent"}, "absent": ["a", ["b", "c"]]}, {"event": {"text": "failed"}, "present": ["a"]}]
+    given = {"format": "csv", "stated_by": "t", "fields": FIELDS, "events": events, "nulls": ["nan"]}
+    of = MappingDocument.model_validate(given)
+    data = b"n,a,c\n1,,\n2,x,\n3,nan,nan\n4,,y\n"
+    parts = list(take_file(io.BytesIO(data), "f.csv", len(data), of))
+    assert [(row["index"], row["event"]) for part in parts for row in part.ledger.to_pylist()] == [
+        (1, "sent"), (3, "sent"), (2, "failed"),
+    ]  # fmt: skip
+    assert [reason for part in parts for reason in part.reasons()] == ["no_event"]
+
+
+def test_an_optional_event_may_lack_the_columns_that_tell_it() -> None:
+    events = [{"event": {"text": "sent"}}, {"event": {"text": "failed"}, "where": {"ok": "0"}, "optional": True}]
+    given = {"format": "csv", "stated_by": "t", "fields": FIELDS, "events": events}
+    of = MappingDocument.model_validate(given)
+    for data, expected in ((b"n\n1\n", ["sent"]), (b"n,ok\n1,0\n", ["sent", "failed"])):
+        (found,) = take_file(io.BytesIO(data), "f.csv", len(data), of)
+        assert found.ledger["event"].to_pylist() == expected

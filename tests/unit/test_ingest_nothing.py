@@ -46,7 +46,7 @@ def test_ignored_records_and_records_set_aside_on_purpose_are_no_error(folder: F
     events = [{"where": {"what": "s"}, "event": {"text": "sent"}}]
     assert folder.ingest(mapping(events=events, ignore=[{"what": "i"}])).ignored == 1
     folder.write("b.csv", HEAD + "x,s,w,1\n")
-    assert folder.ingest(set_aside=True).quarantined == {"not_a_number": 1}
+    assert folder.ingest(set_aside=True).quarantined == {"not_a_number": 1, "not_allowed": 1}
 
 
 def hint(text: str | bytes, of: MappingDocument = OF, file: str = "f.json") -> str | None:

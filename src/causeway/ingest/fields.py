@@ -72,9 +72,19 @@ class Rows:
             return constant(field.text, self.count)
         origin, column = self.column(field)
         column = _without_empty(column if _is_text(column.type) else as_text(column))
+        if field.join:
+            column = pc.coalesce(column.cast(pa.string()), self._joined(name, field))
         found = self._ruled(column, name, origin, field) if field.has_rules else column
         self._check(found, name, origin, needed)
         return found
+
+    def _joined(self, name: str, field: FieldSection) -> pa.Array:
+        """Return the parts of a field as one text each, null where one that is not optional is missing."""
+        parts = [self.texts(name, part).cast(pa.string()) for part in field.join]
+        needed = [valid_rows(column) for column, part in zip(parts, field.join, strict=True) if not part.optional]
+        whole = pc.binary_join_element_wise(*parts, field.by, null_handling="skip")
+        missing = ~np.logical_and.reduce(needed) if needed else _mask(pc.equal(whole, ""))
+        return pc.if_else(pa.array(missing), pa.scalar(None, pa.string()), whole) if missing.any() else whole
 
     def _ruled(self, column: pa.Array, name: str, origin: str, field: FieldSection) -> pa.DictionaryArray:
         """Apply the rules of a field to texts; rows with a value that it may not have are refused."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from causeway.ingest.chunks import Stream, unpacked
-from causeway.ingest.mapping import EventSection, MappingDocument, fields_of
+from causeway.ingest.mapping import EventSection, MappingDocument, fields_of, parts_of
 from causeway.ingest.naming import folded
 from causeway.model.text import name_of, shown
 
@@ -114,8 +114,9 @@ def _columns(event: EventSection) -> Iterator[tuple[str, list[str]]]:
     for column in event.where:
         yield "where", [column]
     for name, field in fields_of(event):
-        if field.column and not field.optional and field.otherwise is None:
-            yield name, field.column
+        for part in parts_of(field):
+            if part.column and not (part.optional or part.join or part.otherwise is not None):
+                yield name, part.column
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -51,6 +51,10 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
+def _is_empty(value: object) -> bool:
+    return not value
+
+
 def _timezone(value: str) -> str:
     if value not in zoneinfo.available_timezones():
         raise ValueError("must be the name of a timezone, such as UTC or Europe/Berlin")
@@ -127,6 +131,12 @@ class FieldSection(Section):
 
     column: Columns = Field(default_factory=list, description="The column, or several: the first that is there.")
     text: Text | None = Field(None, description="A text that stands for every row.")
+    join: Annotated[list[Annotated[FieldSection, BeforeValidator(_short)]], Field(max_length=LISTED)] = Field(
+        default_factory=list,
+        description="Parts that are joined to one text where column has no value; those that are optional may miss.",
+        exclude_if=_is_empty,
+    )
+    by: Text = Field("/", description="What stands between the parts of join.", exclude_if=lambda by: by == "/")
     split: Columns | None = Field(None, description="What the value is cut at, or several; with part.")
     part: Annotated[int, Field(ge=0, le=99)] | None = Field(None, description="Which part is taken, from 0.")
     values: Values = Field(default_factory=dict, description="Other texts for some values.")
@@ -142,8 +152,12 @@ class FieldSection(Section):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if bool(self.column) == (self.text is not None):
-            raise ValueError("give either column or text")
+        if bool(self.column or self.join) == (self.text is not None):
+            raise ValueError("give either column or text, or join")
+        if self.by != "/" and not self.join:
+            raise ValueError("by: has no effect without join")
+        if any(part.otherwise == FILE for part in self.join):
+            raise ValueError(f"join: a part cannot have otherwise = {FILE}")
         if (self.split is None) != (self.part is None):
             raise ValueError("give split and part together")
         idle = [name for name in _RULES if getattr(self, name) not in (None, {}, False, "keep")]
@@ -161,6 +175,8 @@ class _Caseless(FieldSection):
     def _has_no_case(self) -> Self:
         if self.ignore_case and not self.values:
             raise ValueError("ignore_case: has no effect on numbers and times without values")
+        if self.join:
+            raise ValueError("join: joins texts, not numbers or times")
         return self
 
 
@@ -225,8 +241,11 @@ class EventSection(FieldsSection):
     present: list[Columns] = Field(
         default_factory=list, description="Columns that must not be empty; of a list in it, one of them."
     )
+    absent: list[Columns] = Field(
+        default_factory=list, description="Columns that must be empty or missing.", exclude_if=_is_empty
+    )
     optional: bool = Field(
-        False, description="Whether columns of present may be missing: there are no such events then."
+        False, description="Whether columns of where and present may be missing: there are no such events then."
     )
     file: Text = Field("*", description="Names of files that have such rows, with * and ?, in any case.")
 
@@ -345,7 +364,7 @@ _OF_VALUE = (
     *("chain", "revision", "height", "position", "time"),
     *("asset", "amount", "why", "from_", "to"),
 )
-_CHOOSE = ("where", "present", "optional", "file")
+_CHOOSE = ("where", "present", "absent", "optional", "file")
 
 Rows = TypeVar("Rows", bound=EventSection)
 
@@ -417,9 +436,8 @@ class MappingDocument(Section):
                 known = [each.value for each in allowed]
                 if found is None:
                     continue
-                said = [found.text] if found.text is not None else list(found.values.values())
-                for text in said:
-                    if text not in known:
+                for text in (found.text, found.otherwise, *found.values.values()):
+                    if text is not None and text not in known:
                         raise ValueError(f"events[{place}].{name}: {unknown(name, text, known)}")
         return self
 
@@ -432,9 +450,10 @@ class MappingDocument(Section):
     def columns(self) -> set[str]:
         """Return the names of all columns that it speaks of."""
         found = {column for condition in self.ignore for column in condition}
-        for event in map(self.of, [*self.events, *self.value]):
-            found.update(*(section.column for _, section in fields_of(event)), *event.present, *event.content)
+        for event in (self.of(each) for each in (*self.events, *self.value)):
             found.update(event.where)
+            found.update(column for several in (*event.present, *event.absent, *event.content) for column in several)
+            found.update(column for _, field in fields_of(event) for part in parts_of(field) for column in part.column)
         return found
 
     def of(self, event: Rows) -> Rows:
@@ -464,7 +483,14 @@ def fields_of(event: FieldsSection) -> Iterator[tuple[str, FieldSection]]:
             yield name.removesuffix("_"), value
 
 
+def parts_of(field: FieldSection) -> Iterator[FieldSection]:
+    """Yield a field, and the parts that it joins."""
+    yield field
+    for part in field.join:
+        yield from parts_of(part)
+
+
 __all__ = [
     "ENDINGS", "FILE", "EventSection", "FieldSection", "MappingDocument", "NumberSection", "TimeSection",
-    "ValueSection", "fields_of", "is_of", "load_mapping",
+    "ValueSection", "fields_of", "is_of", "load_mapping", "parts_of",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ from causeway.ingest.mapping import (
     TimeSection,
     ValueSection,
     fields_of,
+    parts_of,
 )
 from causeway.ledger.limbs import valid_rows
 from causeway.ledger.schema import (
@@ -108,15 +109,18 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
         text = f"{file}: the mapping has no event for a file of this name; it has for: {allowed}"
         raise BadFile(text, "no_event")
     if names is not None:
-        events = tuple(event for event in events if not event.optional or all(_any_of(event, names))) or events
+        events = tuple(event for event in events if not event.optional or _has_columns(event, names)) or events
     events = tuple(_named_by_file(event, name, names or ()) for event in events)
     columns: set[str] = set()
     for event in events:
         for field, section in fields_of(event):
-            there = [column for column in section.column if names is None or column in names]
-            if section.column and not there and not section.optional and section.otherwise is None:
-                raise _missing(file, section.column, names or (), f"for {field}")
-            columns.update(there)
+            for part in parts_of(section):
+                there = [column for column in part.column if names is None or column in names]
+                needless = part.optional or part.otherwise is not None or bool(part.join)
+                if part.column and not there and not needless:
+                    raise _missing(file, part.column, names or (), f"for {field}")
+                columns.update(there)
+        columns.update(column for several in event.absent for column in several if names is None or column in names)
         for wanted in ([[each] for each in event.where], event.present):
             for several in wanted:
                 if names is not None and not any(column in names for column in several):
@@ -135,9 +139,11 @@ def _is_named(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name.lower(), pattern.lower())
 
 
-def _any_of(event: EventSection, names: Collection[str]) -> list[bool]:
-    """Return of each of the columns that must not be empty whether it is there."""
-    return [any(column in names for column in several) for several in event.present]
+def _has_columns(event: EventSection, names: Collection[str]) -> bool:
+    """Return whether the columns are there by which an event is told."""
+    return all(
+        any(column in names for column in several) for several in (*event.present, *([each] for each in event.where))
+    )
 
 
 def _named_by_file(event: EventSection, name: str, names: Collection[str]) -> EventSection:
@@ -165,7 +171,8 @@ def named_columns(mapping: MappingDocument) -> frozenset[str]:
         for field, section in fields_of(whole):
             schema = _schema(whole)
             kind = schema.field(field).type if field in schema.names else None
-            (names if kind is not None and pa.types.is_dictionary(kind) else others).update(section.column)
+            columns = (column for part in parts_of(section) for column in part.column)
+            (names if kind is not None and pa.types.is_dictionary(kind) else others).update(columns)
     names.update(column for condition in mapping.ignore for column in condition)
     return frozenset(names - others)
 
@@ -180,12 +187,14 @@ def _taken(plan: Plan, records: Columns) -> Taken:
     count = len(records.rows)
     why = np.zeros(count, dtype=np.uint16)
     reasons: list[tuple[str, str, str]] = []
-    known = np.zeros(count, dtype=bool)
+    known, every = np.zeros(count, dtype=bool), np.ones(count, dtype=bool)
     tables: list[tuple[np.ndarray, pa.Table]] = []
     moved: list[tuple[np.ndarray, pa.Table]] = []
     for event in plan.events:
         chosen = np.flatnonzero(
-            _where(event.where, records.values, count) & _present(event, plan.mapping.nulls, records.values, count)
+            _where(event.where, records.values, count)
+            & np.logical_and.reduce([_has_value(several, plan, records) for several in event.present] or [every])
+            & ~np.logical_or.reduce([_has_value(several, plan, records) for several in event.absent] or [~every])
         )
         if not len(chosen):
             continue
@@ -235,14 +244,13 @@ def _where(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], c
     return found
 
 
-def _present(event: EventSection, nulls: list[str], values: Mapping[str, pa.Array], count: int) -> np.ndarray:
-    found = np.ones(count, dtype=bool)
-    for several in event.present:
-        one = np.zeros(count, dtype=bool)
-        for name in several:
-            if name in values:
-                one |= valid_rows(values[name]) & ~_is_empty(values[name], nulls)
-        found &= one
+def _has_value(names: Iterable[str], plan: Plan, records: Columns) -> np.ndarray:
+    """Return which records have a value in one of some columns."""
+    found = np.zeros(len(records.rows), dtype=bool)
+    for name in names:
+        if name in records.values:
+            column = records.values[name]
+            found |= valid_rows(column) & ~_is_empty(column, plan.mapping.nulls)
     return found
 
 
