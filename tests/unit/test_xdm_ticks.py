@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from causeway.model.errors import InvalidInput
+from causeway.network.carriers import carrier_summary
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
 from causeway.protocols.block_numbers import LAST_NUMBER, LAST_TICK, MOST_BLOCKS
@@ -104,3 +105,21 @@ def test_the_last_number_of_a_block() -> None:
     assert net.headers["number"].tolist() == [LAST_NUMBER] * 2
     with pytest.raises(InvalidInput, match=f"tick {LAST_NUMBER}"):
         net.block()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        'kind = "halt"\nchain = "right"',
+        'kind = "drop"\nsource = "left"',
+        'kind = "delay"\nsource = "left"\nblocks = 60\n[[faults]]\nkind = "tamper"\nsource = "left"',
+    ],
+    ids=["halted", "dropped", "delayed and altered"],
+)
+def test_a_run_ends_although_a_message_is_proved_again_for_ever(tmp_path: Path, fault: str) -> None:
+    options = "challenge_period = 3\nresubmit_after = 100"
+    with network(tmp_path, options=options, more=f"[[faults]]\n{fault}\n") as net:
+        net.run(3_000)
+        assert net.next_tick() is None and 1_000 < net.tick < 1_300
+        assert (net.summary()["sent"], net.summary()["on_the_way"]) == (1, 1)
+        assert carrier_summary(net.lake, net.manifest).content["proved_again"] > 5

@@ -23,6 +23,7 @@ class Said(NamedTuple):
     needs: int | None
     gives_up: int | None
     rows: Mapping[str, int]
+    upkeep: Sequence[str] = ()
 
 
 def line_of(tick: Tick, said: Sequence[Said]) -> Line:
@@ -34,7 +35,8 @@ def line_of(tick: Tick, said: Sequence[Said]) -> Line:
     for one in said:
         for table, count in one.rows.items():
             rows[table] = rows.get(table, 0) + count
-    quiet = not moved(rows)
+    upkeep = {table for one in said for table in one.upkeep}
+    quiet = not moved({table: count for table, count in rows.items() if table not in upkeep})
     ends = tick.tick if quiet and tick.coming is None else -1
     wakes = [one.wake for one in said if one.wake is not None and (one.gives_up is None or one.gives_up > ends)]
     needs = [one.needs for one in said if one.needs is not None]

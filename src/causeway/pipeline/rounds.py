@@ -66,7 +66,7 @@ def said_of(result: RoundResult[Any]) -> Said:
     rows = {name: len(frame) for name, frame in frames.items() if len(frame)}
     if "events" in rows and (of_carriers := _of_carriers(result.logs["events"])):
         rows["of_carriers"] = of_carriers
-    return Said(result.wake, result.needs, result.gives_up, rows)
+    return Said(result.wake, result.needs, result.gives_up, rows, result.upkeep)
 
 
 def _of_carriers(events: Frame) -> int:

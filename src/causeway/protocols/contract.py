@@ -225,8 +225,8 @@ class RoundResult(Generic[State_co]):
     will before something comes from outside. ``needs``: the lowest height whose outbound entries may still be read,
     None when none may. ``gives_up``: the tick from which on a round that moves nothing on any chain, with nothing known
     to come from outside, is the last, whatever ``wake`` says; None for never. Whether anything moved on the others no
-    call can know, so that it is the driver who ends the run. ``work``: what was counted while it was made
-    (``proofs.work``); who runs the round notes it.
+    call can know, so that it is the driver who ends the run. ``upkeep``: log tables whose rows come with every block,
+    and are no movement. ``work``: what was counted while it was made (``proofs.work``); who runs the round notes it.
     """
 
     state: State_co
@@ -236,6 +236,7 @@ class RoundResult(Generic[State_co]):
     wake: int | None = None
     needs: int | None = None
     gives_up: int | None = None
+    upkeep: tuple[str, ...] = ()
     work: Mapping[str, int] = field(default_factory=dict)
 
 

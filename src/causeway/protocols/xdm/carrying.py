@@ -108,6 +108,11 @@ class CarrierInterference(Interference):
         """Return after how many blocks the last fraud is found, at most."""
         return max((fault.args.get(FOUND_AFTER, 0) for fault in self._faults.rows if fault.kind == FRAUD), default=0)
 
+    @property
+    def longest_delay(self) -> int:
+        """Return by how many blocks carriers delay what they bring, at most."""
+        return max((int(fault.args.get(BLOCKS, fault.args.get(OF, 0))) for fault in self._faults.rows), default=0)
+
     def frauds(self, chains: Chains, tick: int, height: int) -> list[tuple[int, Fault]]:
         """Return the frauds that begin with a block of ``chains``, with the position of the chain, in the order of the
         scenario."""

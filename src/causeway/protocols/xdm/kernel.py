@@ -37,7 +37,7 @@ from causeway.protocols.partition import part, union
 from causeway.protocols.secrets import NONE, Secrets
 from causeway.protocols.segments import located, oldest
 from causeway.protocols.tabled_state import with_changed_programs
-from causeway.protocols.waking import earliest, gives_up
+from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up
 from causeway.protocols.xdm.allowlists import is_pending
 from causeway.protocols.xdm.apart import require_served, to_own, waits_outside
 from causeway.protocols.xdm.block import process_block
@@ -365,11 +365,13 @@ class XdmKernel(HostedForGood):
     ) -> RoundResult[State]:
         empty = {name: empty_frame(schema) for name, schema in self.logs.items()}
         every = {**empty, **logs, "storage": made.storage}
-        return RoundResult(made.state, outbound, every, made.headers, wake, oldest(made.state["runs"]), end)
+        needs = oldest(made.state["runs"])
+        return RoundResult(made.state, outbound, every, made.headers, wake, needs, end, upkeep=("storage", "receipts"))
 
     def _gives_up(self, tick: Tick) -> int:
         """Return the tick from which on a round in which nothing moves is the last."""
-        limit = 1_000 + 2 * (self.options.archiving_depth + self.options.challenge_period)
+        waits = 2 * (self.options.archiving_depth + self.options.challenge_period) + self.options.resubmit_after
+        limit = QUIET_TICKS + waits + self.interference.longest_delay
         settled = max(self.interference.last_change, self.planned.last_tick)
         return gives_up(tick, settled=settled, idle_limit=limit)
 
