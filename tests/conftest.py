@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +33,12 @@ TALLIES = ("tests.property.ibc_tally", "tests.property.tried")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch how many tests the run skips, in the process that sees the reports of all others."""
+    """Watch how many tests the run skips, in the process that sees the reports of all others.
+
+    A shell starts background commands with interrupts ignored. Tests interrupt commands, so restore the handler.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipLimit(), "skip-limit")
 
