@@ -51,6 +51,7 @@ def quoted(recordings: Recordings, folder: Path) -> MappingDocument:
         file.write('5,"open\n' + lines(5000, 5100) + "x\n\n")
     for number in range(5):
         (folder / f"small-{number}.csv").write_text(HEAD + lines(9_000 + number, 9_002 + number))
+    (folder / "some.csv").write_text(HEAD + lines(20_000, 20_010))
     return mapping(promises=[{"promise": "numbered"}])
 
 

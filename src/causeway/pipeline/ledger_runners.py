@@ -189,10 +189,10 @@ class OnSpark:
         total = sum(each.bytes for each in slices)
         least = TASKS_A_CORE * self._session.sparkContext.defaultParallelism
         most = max(min(TASK_BYTES, total // max(least, 1)), 1)
-        items: list[Source | list[Slice]] = [*sorted(digests, key=lambda each: -each.size)]
-        items += _grouped(slices, most)
-        found = self._run(job, _stage, items)
-        return found[len(digests) :], found[: len(digests)]
+        largest = sorted(range(len(digests)), key=lambda at: -digests[at].size)
+        found = self._run(job, _stage, [*(digests[at] for at in largest), *_grouped(slices, most)])
+        of_source = dict(zip(largest, found, strict=False))
+        return found[len(digests) :], [of_source[at] for at in range(len(digests))]
 
     def sorted(self, job: Job, buckets: Sequence[int], runs: Sequence[Run]) -> list[StoredFile]:
         """Write the rows of buckets as files of the ledger."""
