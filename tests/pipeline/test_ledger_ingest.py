@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from causeway.pipeline.ledger_ingest import ingest
 from causeway.pipeline.ledger_store import open_ledger
 from causeway.pipeline.ledger_taking import Job
 from tests.recordings import Recordings
+from tests.unit.test_ingest_links import JOURNEYS, two_chains
 from tests.unit.test_ledger_ingest import HEAD, lines, mapping
 
 
@@ -30,7 +32,7 @@ def contents(lake: str) -> dict[str, Any]:
     """Return what is in a ledger."""
     ledger = open_ledger(lake)
     found: dict[str, Any] = {f"bucket {bucket}": ledger.rows(bucket).to_pylist() for bucket in range(ledger.buckets)}
-    for table in ("quarantine", "observed", "promises"):
+    for table in ("quarantine", "observed", "promises", "state"):
         found[table] = sorted(ledger.table(table).to_pylist(), key=str)
     inputs = sorted((each.file, each.bytes, each.sha256, each.records, each.ends_record) for each in ledger.taken())
     return {**found, "inputs": inputs, "counts": dict(ledger.counts)}
@@ -55,7 +57,27 @@ def quoted(recordings: Recordings, folder: Path) -> MappingDocument:
     return mapping(promises=[{"promise": "numbered"}])
 
 
-@pytest.mark.parametrize("made", [packets, quoted])
+def events(_: Recordings, folder: Path) -> MappingDocument:
+    two_chains(folder, 90)
+    return load_mapping("ibc-events")
+
+
+def journeys(_: Recordings, folder: Path) -> MappingDocument:
+    for number in range(3):
+        text = "".join(json.dumps(each) + "\n" for each in JOURNEYS[number::3])
+        (folder / f"{number}.jsonl").write_text(text)
+    return load_mapping("xcm-journeys")
+
+
+def upgraded(_: Recordings, folder: Path) -> MappingDocument:
+    for name, text in (("a", "1,s,x,5,100\n2,s,x,6,2-7\n"), ("b", "3,s,y,7,100\n"), ("c", "4,s,y,9,3\n5,r,y,8,2-9\n")):
+        (folder / f"{name}.csv").write_text("n,what,who,at,h\n" + text)
+    fields = {"protocol": {"text": "p"}, "chain": "who", "index": "n", "height": "h",
+              "time": {"column": "at", "unit": "s"}}  # fmt: skip
+    return mapping(fields=fields, windows={"by": "height"}, clocks={"*": "2s"})
+
+
+@pytest.mark.parametrize("made", [packets, quoted, events, journeys, upgraded])
 def test_spark_makes_the_same_ledger_as_threads(
     spark: SparkSession,
     recordings: Recordings,

@@ -84,7 +84,7 @@ def test_bash_completes_names_and_files(tmp_path: Path) -> None:
         (["audit", "place", "--check", "ex"], ["exactly_once"]),
         (["run", "--protocol", "x"], ["xdm"]),
         (["ledger", "place", "--table", "wat"], ["watermarks"]),
-        (["ingest", "ibc"], ["ibc-packets"]),
+        (["ingest", "ibc"], ["ibc-events", "ibc-packets"]),
         (["ledg"], ["ledger"]),
         (["run", "--prot"], ["--protocol"]),
     ],

@@ -351,7 +351,7 @@ def test_a_wrong_mapping_names_key_value_and_what_is_allowed(tmp_path: Path, old
 
 
 def test_built_in_mappings_are_right_and_others_unknown() -> None:
-    assert kinds() == ["bridge-events", "ibc-packets", "two-tables", "xcm-journeys"]
+    assert kinds() == ["bridge-events", "ibc-events", "ibc-packets", "two-tables", "xcm-journeys"]
     assert all(load_mapping(kind).about for kind in kinds())
     with pytest.raises(InvalidInput, match="did you mean ibc-packets"):
         load_mapping("ibc-packet")

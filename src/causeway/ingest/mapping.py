@@ -115,6 +115,9 @@ Seconds = Annotated[Any, BeforeValidator(_seconds)]
 
 
 Format = Literal["csv", "jsonl", "parquet"]
+Link = Literal["counterparty", "redundant", "errors", "order", "continues"]
+"""What is found in other records: the ``counterparty`` of a chain; relays that changed nothing (``redundant``);
+acknowledgements of ``errors``; receipts of messages without an id, by ``order``; the message that one ``continues``."""
 
 
 def is_of(formats: Sequence[str], file: str) -> bool:
@@ -390,6 +393,9 @@ class MappingDocument(Section):
     ignore: Annotated[list[dict[Text, Condition]], Field(max_length=LISTED)] = Field(
         default_factory=list, description="Rows that are no event of a message, by columns and their values."
     )
+    links: list[Link] = Field(
+        default_factory=list, description="What is found in other records of the input.", exclude_if=_is_empty
+    )
     windows: InferredSection | None = None
     observed: Annotated[list[WindowSection], Field(max_length=LISTED)] = Field(default_factory=list)
     promises: Annotated[list[PromiseSection], Field(max_length=LISTED)] = Field(default_factory=list)
@@ -491,6 +497,6 @@ def parts_of(field: FieldSection) -> Iterator[FieldSection]:
 
 
 __all__ = [
-    "ENDINGS", "FILE", "EventSection", "FieldSection", "MappingDocument", "NumberSection", "TimeSection",
+    "ENDINGS", "FILE", "EventSection", "FieldSection", "Link", "MappingDocument", "NumberSection", "TimeSection",
     "ValueSection", "fields_of", "is_of", "load_mapping", "parts_of",
 ]  # fmt: skip

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.ingest.chunks import BadFile
 from causeway.ingest.hints import hint_for
+from causeway.ingest.links import End, resolve
 from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import Part, is_divisible, is_text
 from causeway.ingest.windows import Seen, promises
 from causeway.ledger.schema import QUARANTINE_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.model.text import shown
-from causeway.pipeline.ledger_commits import STAGING, STATE, Input, LedgerCommit, bounds_of, state_table
+from causeway.pipeline.ledger_commits import STAGING, STATE, Input, LedgerCommit
 from causeway.pipeline.ledger_runners import Runner
 from causeway.pipeline.ledger_runs import Run, filled, in_order, rows_of
 from causeway.pipeline.ledger_sources import Source, Take
+from causeway.pipeline.ledger_state import State
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter
 from causeway.pipeline.ledger_taking import Job, Slice, Staged
 from causeway.pipeline.ledger_upkeep import in_buckets
@@ -114,6 +116,7 @@ class _Committing:
     patient: frozenset[str]
     progress: Progress | None
     digest: Callable[[Take, int], str] | None
+    counterparties: Mapping[End, str | None] = field(default_factory=dict)
 
     def run(self, takes: list[Take], strict: bool) -> Done:
         failed: dict[str, tuple[str, str]] = {}
@@ -175,7 +178,7 @@ class _Committing:
                     part = Part()
                 slices.append(Slice(take.source, part, take.source.size - take.begin))
         wanted = [take.source for take in takes if take.digest is None and (take.final or self.digest is None)]
-        staged, found = self.runner.staged(self.job, slices, wanted, self._told(slices))
+        staged, found = self.runner.staged(self._linked(slices), slices, wanted, self._told(slices))
         for made in staged:
             wrong.update({name: (reason, text) for name, reason, text in sorted(made.failed)})
         digests = {}
@@ -190,6 +193,16 @@ class _Committing:
             except BadFile as error:
                 wrong.setdefault(take.source.name, (error.reason, str(error)))
         return staged, digests, wrong
+
+    def _linked(self, slices: list[Slice]) -> Job:
+        """Return the job with what the records of all slices tell of each other, if the mapping asks for it."""
+        before = self.counterparties = State.of(self.writer.ledger.table(STATE)).counterparties
+        wanted = self.job.mapping.links
+        if not wanted:
+            return self.job
+        links = resolve(wanted, self.runner.indexed(self.job, slices), before)
+        self.counterparties = {**before, **links.counterparties}
+        return replace(self.job, links=links)
 
     def _is_cut(self, source: Source) -> bool:
         return source.size > self.job.part_bytes and is_divisible(source.path)
@@ -249,8 +262,8 @@ class _Committing:
         seen = Seen(self.job.mapping)
         observed, promised = ledger.table("observed"), ledger.table("promises")
         seen.resume(observed)
-        state = ledger.table(STATE)
-        seen.bounds.merge(bounds_of(state))
+        before = ledger.table(STATE)
+        seen.bounds.merge(State.of(before).bounds)
         aside = [table for part in staged for table in part.aside]
         for part in staged:
             seen.add_seen(part.seen)
@@ -267,8 +280,8 @@ class _Committing:
         now = promises(self.job.mapping, promised, seen.bounds.restarted())
         if not now.equals(promised):
             writer.write("promises", now)
-        now = state_table(seen.bounds)
-        if not now.equals(state):
+        now = State(seen.bounds, self.counterparties).table()
+        if not now.equals(before):
             writer.write(STATE, now)
         counts = {
             **done.counts,

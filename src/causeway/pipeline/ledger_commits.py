@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from causeway.ledger.restarts import HeightBounds
 from causeway.ledger.schema import TABLES
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.manifests import decoded, encoded, head_content, head_fields, read_head
@@ -50,9 +49,12 @@ STATE_SCHEMA = pa.schema(
         pa.field("key", pa.string(), nullable=False),
         pa.field("time", pa.int64()),
         pa.field("height", pa.uint64()),
+        pa.field("value", pa.string()),
     ]
 )
-"""``what``: ``first_block`` or ``last_block`` of the chain ``key``, by its ``time`` (microseconds since 1970)."""
+"""``what``: ``first_block`` or ``last_block`` of the chain ``key``, by its ``time`` (microseconds since 1970);
+``counterparty``: the chain (``value``, null: unknown) at the other end of a lane's end, a JSON list of four names
+(``links.End``)."""
 
 INTERNAL = {INPUTS: INPUTS_SCHEMA, STATE: STATE_SCHEMA}
 """The tables beside ``TABLES``."""
@@ -261,21 +263,6 @@ def inputs_table(inputs: Iterable[Input]) -> pa.Table:
 def inputs_of(table: pa.Table) -> list[Input]:
     """Return what a table says was taken."""
     return [Input(*row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
-
-
-def state_table(bounds: HeightBounds) -> pa.Table:
-    """Return what later commits have to know of the chains (``STATE_SCHEMA``)."""
-    rows = [(what, chain, *blocks[chain]) for what, blocks in
-            (("first_block", bounds.first), ("last_block", bounds.last)) for chain in sorted(blocks)]  # fmt: skip
-    return pa.table([[row[at] for row in rows] for at in range(len(STATE_SCHEMA))], schema=STATE_SCHEMA)
-
-
-def bounds_of(state: pa.Table) -> HeightBounds:
-    """Return the earliest and the latest block of each chain, as earlier commits have seen them."""
-    blocks: dict[str, dict[str, tuple[int, int]]] = {"first_block": {}, "last_block": {}}
-    for row in state.to_pylist():
-        blocks[row["what"]][row["key"]] = row["time"], row["height"]
-    return HeightBounds(blocks["first_block"], blocks["last_block"])
 
 
 def _file_content(file: StoredFile) -> dict[str, Any]:

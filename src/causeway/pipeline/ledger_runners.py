@@ -19,7 +19,7 @@ from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_runs import Run
 from causeway.pipeline.ledger_sources import Source
 from causeway.pipeline.ledger_store import StoredFile
-from causeway.pipeline.ledger_taking import Job, Progress, Slice, Staged, digest, sort, stage, survey
+from causeway.pipeline.ledger_taking import Job, Progress, Slice, Staged, digest, index, sort, stage, survey
 from causeway.pipeline.masters import cores_here
 from causeway.pipeline.task_errors import TaskFailed, python_error
 
@@ -52,6 +52,10 @@ class Runner(Protocol):
         """Return the parts that files are read in."""
         ...
 
+    def indexed(self, job: Job, slices: Sequence[Slice]) -> list[pa.Table]:
+        """Return the index of the records of files, in parts."""
+        ...
+
     def staged(
         self, job: Job, slices: Sequence[Slice], digests: Sequence[Source], progress: Progress | None
     ) -> tuple[list[Staged], list[Digest]]:
@@ -78,6 +82,14 @@ class InThreads:
             else:
                 found.append(whole_slice(job, source))
         return found
+
+    def indexed(self, job: Job, slices: Sequence[Slice]) -> list[pa.Table]:
+        """Return the index of the records of files, in parts."""
+        left = _Shared(slices)
+        workers = max(min(self.threads, len(slices)), 1)
+        with _Pool(workers, left.stop) as pool:
+            return [table for found in pool.results([pool.submit(index, job, left) for _ in range(workers)])
+                    for table in found]  # fmt: skip
 
     def staged(
         self, job: Job, slices: Sequence[Slice], digests: Sequence[Source], progress: Progress | None
@@ -182,15 +194,22 @@ class OnSpark:
         cut = {source.path: parts for source, parts in zip(large, self._run(job, _survey, large), strict=True)}
         return [each for source in sources for each in cut.get(source.path) or [whole_slice(job, source)]]
 
+    def indexed(self, job: Job, slices: Sequence[Slice]) -> list[pa.Table]:
+        """Return the index of the records of files, in parts."""
+        return [table for found in self._run(job, index, self._tasks(slices)) for table in found]
+
+    def _tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
+        """Return the slices that a task reads, of each."""
+        total = sum(each.bytes for each in slices)
+        least = TASKS_A_CORE * self._session.sparkContext.defaultParallelism
+        return _grouped(slices, max(min(TASK_BYTES, total // max(least, 1)), 1))
+
     def staged(
         self, job: Job, slices: Sequence[Slice], digests: Sequence[Source], progress: Progress | None
     ) -> tuple[list[Staged], list[Digest]]:
         """Set the rows of files aside, all in files."""
-        total = sum(each.bytes for each in slices)
-        least = TASKS_A_CORE * self._session.sparkContext.defaultParallelism
-        most = max(min(TASK_BYTES, total // max(least, 1)), 1)
         largest = sorted(range(len(digests)), key=lambda at: -digests[at].size)
-        found = self._run(job, _stage, [*(digests[at] for at in largest), *_grouped(slices, most)])
+        found = self._run(job, _stage, [*(digests[at] for at in largest), *self._tasks(slices)])
         of_source = dict(zip(largest, found, strict=False))
         return found[len(digests) :], [of_source[at] for at in range(len(digests))]
 

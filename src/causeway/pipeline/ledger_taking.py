@@ -3,6 +3,7 @@ rows of a bucket. They may run in threads, or as Spark tasks; what a task wrote 
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from causeway.ingest.chunks import BadFile
+from causeway.ingest.links import Links, index_rows
 from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import Part, parts_of, take_file
 from causeway.ingest.taking import Taken
@@ -39,7 +41,7 @@ Progress = Callable[[int], None]
 class Job:
     """What the tasks of a commit share. ``lake``: the ledger, with so many ``buckets``; ``prefix``: what the names of
     the commit's files begin with; ``run_bytes``: of rows that are set aside together; ``part_bytes``: that a file is
-    cut into."""
+    cut into; ``links``: what other records tell of each row."""
 
     lake: Storage
     mapping: MappingDocument
@@ -47,6 +49,7 @@ class Job:
     prefix: str
     run_bytes: int = RUN_BYTES
     part_bytes: int = PART_BYTES
+    links: Links | None = None
 
     @property
     def folder(self) -> str:
@@ -99,6 +102,22 @@ def survey(job: Job, source: Source) -> list[Slice]:
     return [Slice(source, part, source.size // len(parts)) for part in parts]
 
 
+def index(job: Job, slices: Iterable[Slice]) -> list[pa.Table]:
+    """Return the index of the records of some parts of files (``links.index_rows``). Files that cannot be read have
+    none: who stages them says why."""
+    found: list[pa.Table] = []
+
+    def indexed(taken: Taken) -> Taken:
+        return replace(taken, ledger=index_rows(taken.ledger, job.mapping.links))
+
+    for each in slices:
+        source = each.source
+        with contextlib.suppress(BadFile), source.open() as stream, source.said():
+            parts = take_file(stream, source.name, source.size, job.mapping, part=each.part, threads=1, then=indexed)
+            found += [taken.ledger for taken in parts]
+    return found
+
+
 def stage(
     job: Job, slices: Iterable[Slice], threads: int = 1, *, keep: bool = False, progress: Progress | None = None
 ) -> Staged:
@@ -135,7 +154,7 @@ class _Staging:
         with source.open() as stream, source.said():
             text = self._job.mapping.format_of(source.path) != "parquet"
             for taken in take_file(
-                stream, source.name, source.size, self._job.mapping, part=part, threads=threads, then=self._spread
+                stream, source.name, source.size, self._job.mapping, part=part, threads=threads, then=self._completed
             ):
                 self._count(taken)
                 records, last = records + taken.records, taken
@@ -153,9 +172,12 @@ class _Staging:
             staged.ends[source.name] = last.end
             staged.whole[source.name] = _ends_whole(last)
 
-    def _spread(self, taken: Taken) -> Taken:
-        """Return records with their rows in the order of the buckets, where each has many of them."""
+    def _completed(self, taken: Taken) -> Taken:
+        """Return records with their rows completed by other records, and in the order of the buckets, where each has
+        many of them."""
         buckets = self._job.buckets
+        if self._job.links is not None:
+            taken = replace(taken, ledger=self._job.links.apply(taken.ledger))
         if taken.ledger.num_rows < MANY * buckets:
             return taken
         rows, found = spread(taken.ledger, buckets)
@@ -213,4 +235,4 @@ def digest(source: Source) -> str | tuple[str, str]:
         return error.reason, str(error)
 
 
-__all__ = ["PART_BYTES", "Job", "Progress", "Slice", "Staged", "digest", "sort", "stage", "survey"]
+__all__ = ["PART_BYTES", "Job", "Progress", "Slice", "Staged", "digest", "index", "sort", "stage", "survey"]
