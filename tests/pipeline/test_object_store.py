@@ -27,12 +27,16 @@ from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
 from causeway.pipeline.claim import CLAIM_FILE, WriterClaim, claim
 from causeway.pipeline.lake import Lake, LakeDamaged, LakeError
+from causeway.pipeline.ledger_commits import LedgerDamaged
+from causeway.pipeline.ledger_ingest import ingest
+from causeway.pipeline.ledger_store import open_ledger
 from causeway.pipeline.places import AlreadyExists, ObjectPlace, place_at
 from causeway.pipeline.reach import check_reachable, check_readable
 from causeway.pipeline.roots import root_of
 from causeway.pipeline.storage import Storage
 from causeway.pipeline.summary import summary_in_process
 from causeway.pipeline.vacuum import vacuum
+from tests.unit.test_ledger_ingest import HEAD, lines, mapping
 
 BUCKET = "lakes"
 HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.5.0"
@@ -118,6 +122,17 @@ def test_a_lake_in_a_store_is_the_lake_in_a_folder(tmp_path: Path) -> None:
     lake.storage.put(path, bytes(content))
     with pytest.raises(LakeDamaged, match="has other bytes than were written"):
         network(tmp_path, uri, resume=True)
+
+
+def test_a_ledger_in_a_store_notices_that_its_last_commit_is_missing(tmp_path: Path) -> None:
+    uri = f"s3://{BUCKET}/ledger"
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text(HEAD + lines(number, number + 2))
+        ingest(str(tmp_path / f"{number}.csv"), uri, mapping())
+    assert open_ledger(uri).number == 2
+    Storage(uri).remove("manifests/0000000002.json")
+    with pytest.raises(LedgerDamaged, match=r"^manifests/0000000002\.json is missing: ledger\.head names commit 2$"):
+        open_ledger(uri)
 
 
 def test_of_two_that_create_a_file_one_does(store: str) -> None:
