@@ -110,7 +110,7 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
         raise BadFile(text, "no_event")
     if names is not None:
         events = tuple(event for event in events if not event.optional or _has_columns(event, names)) or events
-    events = tuple(_named_by_file(event, name, names or ()) for event in events)
+    events = tuple(_of_columns(_named_by_file(event, name, names or ()), names) for event in events)
     columns: set[str] = set()
     for event in events:
         for field, section in fields_of(event):
@@ -159,6 +159,19 @@ def _named_by_file(event: EventSection, name: str, names: Collection[str]) -> Ev
         if section.otherwise == FILE
     }
     return event.model_copy(update=changed) if changed else event
+
+
+def _of_columns(event: EventSection, names: Collection[str] | None) -> EventSection:
+    """Return an event without the fields of which a file has no column."""
+    if names is None:
+        return event
+    idle = [
+        "from_" if field == "from" else field
+        for field, section in fields_of(event)
+        if section.optional and not section.join and section.otherwise is None and field not in _NEEDED
+        if not any(column in names for column in section.column)
+    ]
+    return event.model_copy(update=dict.fromkeys(idle)) if idle else event
 
 
 def named_columns(mapping: MappingDocument) -> frozenset[str]:
