@@ -355,3 +355,12 @@ def test_messages_without_a_topic_are_told_apart_and_failures_are_no_receipts(tm
         ("same/2004/140", "received", "2034", 340), ("same/2004/140", "sent", "2004", 140),
     ]  # fmt: skip
     assert [each[:2] for each in found[0] if each[0] == "t4"] == [("t4", "failed"), ("t4", "received"), ("t4", "sent")]
+
+
+def test_parts_without_rows_are_no_trouble() -> None:
+    none = LEDGER_SCHEMA.empty_table()
+    links = resolve(ALL, [index_rows(none, ALL), index_rows(table([sent("a", 1, "x")], LEDGER_SCHEMA), ALL)])
+    assert links.apply(none).num_rows == 0 and resolve(ALL, []).apply(none).num_rows == 0
+    rows = [relayed("failed", 5, "T1"), relayed("received", 5, "T1"), relayed("received", 6, "T2")]
+    links = resolve(ALL, [index_rows(table(rows, LEDGER_SCHEMA), ALL)])
+    assert len(links.redundant) == 1 and links.apply(none).equals(none)

@@ -56,7 +56,14 @@ class Links:
     continues: Mapping[tuple[int, str], str] = field(default_factory=dict)
 
     def apply(self, rows: pa.Table) -> pa.Table:
-        """Complete rows of the ledger (``LEDGER_SCHEMA``); a refund of a failed message is a row more, at the end."""
+        """Complete rows of the ledger.
+
+        Args:
+            rows: Rows as the mapping makes them (``LEDGER_SCHEMA``).
+
+        Returns:
+            The same rows with what is known of them; refunds of failed messages are further rows, at the end.
+        """
         rows = _with_ends(rows, self.counterparties)
         if len(self.redundant) or len(self.failed):
             rows = self._with_events(rows)
@@ -98,7 +105,15 @@ class Links:
 
 
 def index_rows(rows: pa.Table, links: Collection[Link]) -> pa.Table:
-    """Return what ``resolve`` has to know of rows of the ledger, as small columns."""
+    """Reduce rows of the ledger to what ``resolve`` has to know of them.
+
+    Args:
+        rows: Rows as the mapping makes them (``LEDGER_SCHEMA``).
+        links: What is searched for.
+
+    Returns:
+        An index row for each row that may matter: names, numbers and words.
+    """
     requests = pc.equal(rows["kind"].cast(pa.string()), Kind.REQUEST.value)
     if "counterparty" not in links:
         events = {Event.SENT.value, Event.RELAYED.value, *_ARRIVALS, *_EFFECTS, *_ENDS_AT_SOURCE}
