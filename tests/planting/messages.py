@@ -239,6 +239,8 @@ def timed_out_too(net: Traffic, random: Random) -> Planted | None:
         found = [named("exactly_once", "timed_out_and_received", message)]
         if watched(net, message):
             found.append(named("conservation", "received_and_refunded", message))
+        if message.has("acknowledged"):
+            found.append(named("agreement", "acknowledged_and_timed_out", message))
         net.take(message)
         extra = net.add(sent, event="timed_out", **later(sent), payload_hash=None)
         return Planted("timed_out_too", frozenset(found), spans(sent, row, extra))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from causeway.audit.auditing import Audit, audit
+from causeway.audit.auditing import Audit, audit, last_time
 from causeway.ledger.chain_order import (
     header_buckets,
     sorted_headers,
@@ -84,7 +84,7 @@ class Case:
         value: Iterable[Row] = (),
     ) -> None:
         self.rows = stated(rows, LEDGER_SCHEMA)
-        self.observed = [{**dict.fromkeys(OBSERVED_SCHEMA.names), **row} for row in observed]
+        self.observed = [{**dict.fromkeys(OBSERVED_SCHEMA.names), "how": "declared", **row} for row in observed]
         self.promises = [{**dict.fromkeys(PROMISES_SCHEMA.names), **row} for row in promises]
         self.watermarks, self.headers = stated(watermarks, WATERMARKS_SCHEMA), stated(headers, HEADERS_SCHEMA)
         self.value = [{"amount": None, **row} for row in stated(value, VALUE_SCHEMA)]
@@ -105,10 +105,11 @@ class Case:
             own = sorted_rows(rows.filter(pa.array(numbers == bucket)))
             pieces = pa.Table.from_batches(own.to_batches(max_chunksize=3 + bucket), own.schema)
             readers.append(lambda pieces=pieces: pieces)  # type: ignore[misc]
-        windows = [{**row, "how": "declared", "stated_by": "test"} for row in self.observed]
+        windows = [{**row, "stated_by": "test"} for row in self.observed]
         promised = [{**row, "stated_by": "test"} for row in self.promises]
         observed, promises = table(windows, OBSERVED_SCHEMA), table(promised, PROMISES_SCHEMA)
-        return audit(readers, observed, promises, limit, self.stated(buckets), self.movements(buckets))
+        end = last_time(rows["time"])
+        return audit(readers, observed, promises, limit, self.stated(buckets), self.movements(buckets), end)
 
     def movements(self, buckets: int) -> list[Callable[[], pa.Table]]:
         """Rows of value of so many buckets."""
@@ -154,8 +155,8 @@ def compare(case: Case, found: Audit) -> None:
         assert findings(found, name) == expected, name
         own = found.checks[name]
         assert own.examined == examined, name
-        counts = [sum(f.verdict == verdict for f in expected) for verdict in ("violated", "unknown")]
-        assert [own.violated, own.unknown] == counts, name
+        counts = [sum(f.verdict == verdict for f in expected) for verdict in ("violated", "unknown", "noted")]
+        assert [own.violated, own.unknown, own.noted] == counts, name
     totals = {
         tuple(row[name] for name in ("protocol", "source", "destination", "lane", "asset")): tuple(
             int(row[name]) for name in ("sent", "received", "refunded", "pending", "fees")
@@ -190,6 +191,7 @@ AMOUNTS = (0, 1, 7, 2**64 - 1, 2**128, 2**256 - 1, None)
 PROMISES = (
     *("numbered", "ordered_sends", "ordered_receives", "ordered_acknowledgements"),
     *("answered", "final_after", "conserved", "capacity", "refund_messages"),
+    *("received", "expected", "settled", "refunds_recorded", "may_drop"),
 )
 
 
@@ -201,6 +203,8 @@ def by_chance(random: Random) -> Case:
         for source, target, lane in (("a", "b", "x"), ("b", "a", None), ("a", None, "x"))
     ]
     busy = random.random() < 0.2  # many rows of one message
+    timeouts = random.choice(((None,), (None, 2, 5), (3, 6)))
+    how = random.choice(("declared", "declared", "inferred"))
     revisions = random.choice(((None,), (None,), (None,), (1,), (1, 1, 2), (None, 0, 1)))
 
     def row() -> Row:
@@ -224,6 +228,10 @@ def by_chance(random: Random) -> Case:
             "detail": random.choice(("timeout", "sent", "received", None)),
             "code": random.choice((None, None, None, 0, 5)),
             "revision": random.choice(revisions),
+            "transaction": random.choice(("t", "u", None)),
+            "timeout_revision": random.choice(revisions),
+            "timeout_height": random.choice(timeouts),
+            "timeout_time": random.choice(timeouts),
         }
 
     def span(top: int) -> tuple[int | None, int | None]:
@@ -239,6 +247,7 @@ def by_chance(random: Random) -> Case:
             {
                 **own,
                 "chain": random.choice(("a", "b")),
+                "how": how,
                 "events": random.choice((None, None, ["sent", "value"], ["received", "acknowledged"])),
                 **{
                     "first_height": heights[0],
@@ -253,6 +262,7 @@ def by_chance(random: Random) -> Case:
             **(random.choice(lanes) if random.random() < 0.5 else {}),
             "promise": promise,
             "number": random.choice((None, 0, 1, 3)),
+            "detail": random.choice(("timeout", "sent", None)) if promise == "may_drop" else None,
         }
         for promise in random.sample(PROMISES, random.randrange(len(PROMISES) + 1))
     ]

@@ -70,7 +70,7 @@ def test_what_is_decided_late_or_in_a_second_look_is_the_same(seed: int, raising
 @given(seed=st.integers(0, 2**32))
 def test_an_honest_ledger_holds_in_every_check(seed: int) -> None:
     found = Network(Random(seed)).case().audit(3)
-    assert {check.verdict for check in found.checks.values()} == {"holds"}
+    assert {check.verdict for check in found.checks.values()} <= {"PASSED", "NOT APPLICABLE"}
     assert not found.violations.num_rows and {row["difference"] for row in found.sums.to_pylist()} == {"0"}
     assert {row["difference"] for row in found.abroad.to_pylist()} == {"0"}
 

@@ -115,7 +115,7 @@ def test_lines_and_metrics_follow_what_others_commit_until_ctrl_c(tmp_path: Path
     with Following(place, "--metrics-port", "0") as following:
         where = following.line(lambda line: "metrics at" in line).split("metrics at ")[1].split(";")[0]
         line = following.line(lambda line: line.startswith("commit 0: "))
-        assert "3 rows; nothing is violated" in line and line.endswith("1 open, the oldest for 0 s")
+        assert "3 rows; INCONCLUSIVE" in line and line.endswith("1 open, the oldest for 0 s")
 
         def scraped() -> dict[tuple[str, Labels], float]:
             with urllib.request.urlopen(where, timeout=ENOUGH) as answer:
@@ -124,7 +124,7 @@ def test_lines_and_metrics_follow_what_others_commit_until_ctrl_c(tmp_path: Path
         lane = (("destination", "moonbeam"), ("lane", "eth->moonbeam"), ("protocol", "bridge"), ("source", "ethereum"))
         # A message more is sent; by the time that the ledger shows, the second waits since 400 seconds.
         ingest(tmp_path, place, "b.csv", [("send", 3, 20_500, 5)])
-        following.line(lambda line: line.startswith("commit 1: 4 rows (+1); nothing is violated"))
+        following.line(lambda line: line.startswith("commit 1: 4 rows (+1); INCONCLUSIVE"))
         found = scraped()
         assert found["lane_open_messages", lane] == 2 and found["lane_open_oldest_seconds", lane] == 400
         assert found["overdue_seconds", ()] == 0  # where it is to come, nothing has been seen since
@@ -134,7 +134,7 @@ def test_lines_and_metrics_follow_what_others_commit_until_ctrl_c(tmp_path: Path
         # Somebody delivers both, one of them altered.
         ingest(tmp_path, place, "c.csv", [("recv", 2, 23_000, 5), ("recv", 3, 23_500, 6)])
         line = following.line(lambda line: line.startswith("commit 2: "))
-        assert "violated: authenticity 1 (+1)" in line
+        assert "FAILED: authenticity 1 (+1)" in line
         following.line(lambda line: line.startswith("  authenticity: first eth->moonbeam 3 "))
         found = scraped()
         assert found["violated", (("check", "authenticity"),)] == 1
@@ -149,7 +149,9 @@ def test_lines_and_metrics_follow_what_others_commit_until_ctrl_c(tmp_path: Path
         (tmp_path / "away").rename(place)
         following.line(lambda line: line == "can be read again")
         assert following.end() == BROKEN
-        following.line(lambda line: line == "causeway: stopped at commit 2: violated: authenticity 1")
+        following.line(
+            lambda line: line == "causeway: stopped at commit 2: FAILED: 1 violation of authenticity; 1 message pending"
+        )
     assert not any("Traceback" in line for line in following.said)
 
 
@@ -259,7 +261,7 @@ def test_what_is_damaged_after_it_was_read_stops_nothing_either(
         found = watch.look()
         assert found is not None and damaged.name in found.unread[2]
         # Requests in that bucket may well have been sent.
-        violated = {name for name, check in found.audit.checks.items() if check.verdict == "violated"}
+        violated = {name for name, check in found.audit.checks.items() if check.verdict == "FAILED"}
         assert violated == {"exactly_once"} and found.audit.checks["answers_without_request"].unknown > 0
         damaged.write_bytes(content)
         for _ in range(16):

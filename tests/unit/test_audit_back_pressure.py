@@ -29,7 +29,7 @@ def case(rows: list[Row], last: int, capacity: int) -> Case:
 def test_one_too_many_is_named_and_an_end_at_the_same_height_makes_room() -> None:
     rows = [row("sent", number, 9 + number) for number in (1, 2, 3)]
     found = case([*rows, row("acknowledged", 1, 12)], 20, 2).audit()
-    assert found.checks["back_pressure"].verdict == "holds"
+    assert found.checks["back_pressure"].verdict == "PASSED"
     found = case([*rows, row("acknowledged", 1, 13)], 20, 2).audit()
     (named,) = [each for each in found.violations.to_pylist() if each["check"] == "back_pressure"]
     assert (named["reason"], named["index"], named["magnitude"], named["event"]) == ("over_capacity", 3, 1.0, "sent")
@@ -37,7 +37,7 @@ def test_one_too_many_is_named_and_an_end_at_the_same_height_makes_room() -> Non
 
 
 def test_a_promise_of_any_number_is_one() -> None:
-    assert case([row("sent", 1, 9)], 20, 2**64 - 1).audit().checks["back_pressure"].verdict == "holds"
+    assert case([row("sent", 1, 9)], 20, 2**64 - 1).audit().checks["back_pressure"].verdict == "PASSED"
     assert case([row("sent", 1, 9)], 20, 0).audit().checks["back_pressure"].violated == 1
 
 
@@ -113,7 +113,7 @@ def test_where_there_is_room_no_message_is_kept(monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("messages were kept")
 
     monkeypatch.setattr(meeting.Meeting, "pieces", none)
-    assert case(rows, 4000, 8).audit(2).checks["back_pressure"].verdict == "holds"
+    assert case(rows, 4000, 8).audit(2).checks["back_pressure"].verdict == "PASSED"
     with pytest.raises(AssertionError, match="were kept"):
         case(rows, 4000, 2).audit(2)
 

@@ -34,10 +34,11 @@ def test_an_altered_message_is_named_and_breaks_the_command(
     assert execute(["audit", lake, "--json", "--out", str(tmp_path / "found")], build, "causeway") == BROKEN
     said = json.loads(capsys.readouterr().out)
     checks = {check["check"]: check for check in said["checks"]}
-    assert not said["holds"] and checks["authenticity"]["verdict"] == "violated"
+    assert not said["holds"] and checks["authenticity"]["verdict"] == "FAILED"
     assert (checks["authenticity"]["first"]["index"], checks["authenticity"]["first"]["source_row"]) == (3, 8)
     found = pq.read_table(tmp_path / "found" / "violations.parquet").to_pylist()
     assert [(row["check"], row["verdict"], row["index"]) for row in found] == [
+        ("delivery", "noted", 3),
         ("exactly_once", "unknown", 3),
         ("authenticity", "violated", 3),
     ]
@@ -49,12 +50,12 @@ def test_an_altered_message_is_named_and_breaks_the_command(
 def test_one_check_alone_decides_and_a_person_reads_why(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["audit", lake, "--check", "finality", "--check", "answers"], build, "causeway") == OK
     out = capsys.readouterr().out
-    assert "finality" in out and "holds" in out and "no lane promises it" in out and "authenticity" not in out
+    assert "finality" in out and "PASSED" in out and "no lane promises it" in out and "authenticity" not in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
-    [(["--check", "honesty"], "--check honesty: must be one of exactly_once"), (["--named", "0"], "--named")],
+    [(["--check", "honesty"], "--check honesty: must be one of delivery"), (["--named", "0"], "--named")],
 )
 def test_bad_arguments_end_in_one_line(
     lake: str, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
@@ -75,6 +76,6 @@ def test_a_lake_is_executed_again_and_a_ledger_cannot_be(
     assert execute(["audit", place, "--reexecute", "--scenario", str(scenario), "--json"], build, "causeway") == OK
     said = json.loads(capsys.readouterr().out)
     headers = next(check for check in said["checks"] if check["check"] == "headers")
-    assert said["holds"] and headers["verdict"] == "holds" and headers["examined"] > 100
+    assert said["holds"] and headers["verdict"] == "PASSED" and headers["examined"] > 100
     assert execute(["audit", lake, "--reexecute"], build, "causeway") == BAD_INPUT
     assert "only such a lake is executed again" in capsys.readouterr().err

@@ -88,6 +88,10 @@ def test_a_time_of_no_year_is_one_that_was_not_seen(tmp_path: Path, capsys: pyte
     writer = LedgerWriter(create_ledger(place, 1))
     writer.write("ledger", sorted_rows(far), 0)
     writer.commit([], {})
-    for arguments in (["trace", place, "x/1"], ["trace", place, "x/1", "--json"], ["audit", place, "--check", "order"]):
+    for arguments in (
+        ["trace", place, "x/1"],
+        ["trace", place, "x/1", "--json"],
+        ["audit", place, "--check", "exactly_once"],
+    ):
         assert execute(arguments, build, "causeway") == OK
         assert "sent" in capsys.readouterr().out or arguments[0] == "audit"

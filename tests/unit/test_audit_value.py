@@ -87,7 +87,7 @@ def test_what_is_received_and_paid_is_what_was_sent() -> None:
     found = audited([SENT, GOT], [paid(1, 9, 2), paid(1, 9, 1), paid(1, 9, 50, **{"from": "account:one"})])
     assert said(found) == []
     assert fees(found) == [("100", "97", "3", "0", "0", "0")]
-    assert found.checks["conservation"].examined == 1 and found.checks["conservation"].verdict == "holds"
+    assert found.checks["conservation"].examined == 1 and found.checks["conservation"].verdict == "PASSED"
     less = ("violated", "less_received", 1, "received", 3.0, 2)
     assert said(audited([SENT, GOT], [])) == [less]
     assert said(audited([SENT, GOT], [paid(1, 9, 5)])) == [("violated", "more_received", 1, "received", 2.0, 2)]

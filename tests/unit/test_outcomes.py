@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from causeway.ledger.outcomes import (
 )
 from causeway.ledger.schema import Event
 from tests.spec.audit.outcomes import state_of as plain_state_of
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 WORDS = {
     Input.SENT: ("sent", False),
@@ -100,3 +103,16 @@ def test_calls_wait_for_their_answers_and_are_lost_with_them() -> None:
     lost = np.array([False, False, True, False, True])
     found = [OUTCOMES[each] for each in call_outcomes(states, awaits, lost)]
     assert found == ["pending", "pending", "dropped", "delivered", "answered"]
+
+
+def test_the_page_has_the_table() -> None:
+    lines = (DOCS / "outcomes.md").read_text().splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("| state | sent"))
+    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[begin : begin + 2 + len(State)]]
+    assert shown[0] == ["state", *(each.name.lower().replace("_", " ") for each in Input)]
+    named = [[f"**{state.name.lower().replace('_', ' ')}**", *_cells(state)] for state in State]
+    assert shown[2:] == named
+
+
+def _cells(state: State) -> list[str]:
+    return ["" if after is state else after.name.lower().replace("_", " ") for after in TRANSITIONS[state]]

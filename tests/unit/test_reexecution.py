@@ -202,7 +202,7 @@ def test_an_audit_says_what_comes_out_differently() -> None:
         ("violated", "root_differs"): 2,
         ("unknown", "not_executed"): 1,
     }
-    assert (found.verdict, found.violated, found.unknown) == ("violated", 3, 1) and not after.holds
+    assert (found.verdict, found.violated, found.unknown) == ("FAILED", 3, 1) and not after.holds
     named = [(row["reason"], row["chain"], row["height"], row["event"]) for row in after.violations.to_pylist()]
     assert named == [
         ("root_differs", "a", 5, "root"),

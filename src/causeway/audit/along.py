@@ -12,17 +12,28 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from causeway.audit.arrays import Array
+from causeway.audit.arrays import Array, Ints
 from causeway.audit.bucket import ENDED_AT_DESTINATION, ORDERED, Bucket
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools, Columns
-from causeway.audit.delays import NEVER
+from causeway.audit.delays import MOST, NEVER, microseconds
 from causeway.audit.findings import UNKNOWN, VIOLATED, Checked, Finding
+from causeway.audit.known import Known
 from causeway.audit.windows import Lane
 from causeway.ledger.schema import Event
 
 Three = tuple[int, int, int]
 PieceKey = tuple[Lane, int]
 """A lane and the index of the first message of a piece of it."""
+
+
+def is_overdue(known: Known, lane: Lane, times: Ints) -> Bools:
+    """Return which messages of a lane, sent at some times, are missing beyond its deadline."""
+    limit, _ = known.promises.deadline(lane)
+    if limit is None:
+        return np.zeros(len(times), bool)
+    end = known.windows.arrivals_until(lane, times).end
+    age, seen = microseconds(times, end)
+    return np.asarray(seen & (end != NEVER) & (age > limit))
 
 
 @dataclass(frozen=True)
@@ -159,10 +170,11 @@ class Along:
         ordered = bucket.promised("ordered_receives")
         skips = self.skips[ordered[bucket.lane[self.skips[:, 0]]]]
         came = columns.time[received[skips[:, 1]]]
-        covered = (came != NO_TIME) & (skips[:, 4] > NEVER) & (skips[:, 4] >= came)
+        covered = (skips[:, 4] == MOST) | ((came != NO_TIME) & (skips[:, 4] > NEVER) & (skips[:, 4] >= came))
         for event in ENDED_AT_DESTINATION:
-            covered &= bucket.together(received[skips[:, 0]], received[skips[:, 1]], event)
-        rows, many = sent[skips[:, 2]], skips[:, 3]
+            covered &= bucket.together(received[skips[:, 0]], received[skips[:, 1]], event, closing=True)
+        rows, many = sent[skips[:, 2]].astype(np.int64), skips[:, 3]
+        covered |= self._overdue(rows)
         found = []
         for reason, chosen in (("missing_inside_window", inside), ("missing_outside_windows", ~inside)):
             run = missing[chosen]
@@ -172,6 +184,13 @@ class Along:
             found.append(Finding("gaps", verdict, reason, rows[chosen], many[chosen], "messages", first, False))
         asked = bucket.promised("numbered") | ordered
         return Checked("gaps", np.where(asked, bucket.count(bucket.has(Event.SENT, Event.RECEIVED)), 0), found)
+
+    def _overdue(self, rows: Ints) -> Bools:
+        """Return which sent messages are missing beyond the deadline of their lane."""
+        columns, known, found = self.bucket.columns, self.bucket.known, np.zeros(len(rows), bool)
+        for lane, own in self.bucket.by_lane(rows):
+            found[own] = is_overdue(known, lane, columns.time[rows[own]])
+        return found
 
     def summary(self) -> pa.Table:
         """Return one row a piece: what the other pieces of its lane need to know of it."""

@@ -18,7 +18,7 @@ from causeway.audit.arrays import Array, Ints, Words
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import KINDS, NO_HEIGHT, NO_TIME, REQUEST, Bools, code_of
 from causeway.audit.naming import digests_of, own_names
-from causeway.audit.replies import NO_FINDING, OPEN, UNANSWERED, age_until, own_replies
+from causeway.audit.replies import NO_FINDING, age_until, own_replies, waiting_outcome
 from causeway.audit.windows import EVERY, Lane, Windows
 from causeway.ledger.order import EVENTS
 from causeway.ledger.schema import Event, Kind
@@ -254,20 +254,17 @@ def with_windows(
     """Return records as they are with other windows. ``requests``: of messages that their own source says were sent;
     ``lanes``, ``callers``: what the numbers in them stand for."""
     limit, outcome = requests["limit"].to_numpy(), requests["outcome"].to_numpy().copy()
-    waiting = np.flatnonzero((limit >= 0) & (outcome < HAS_REPLY))
+    waiting = np.flatnonzero((outcome != NO_FINDING) & (outcome < HAS_REPLY))
     if len(waiting):
         lane, sent = requests["lane"].to_numpy()[waiting], requests["sent"].to_numpy()[waiting]
-        ends = np.full(len(waiting), NO_TIME)
+        ends, declared = np.full(len(waiting), NO_TIME), np.zeros(len(waiting), bool)
         for code in np.unique(lane).tolist():
             places, own = np.flatnonzero(lane == code), lanes[code]
-            shown_by = [(own, Event.ACKNOWLEDGED), (own, Event.TIMED_OUT)]
-            if (own[0] or "", own[1] or "") in callers:
-                shown_by.append((EVERY, Event.RECEIVED))
-            for of, event in shown_by:
-                spans = windows.of(own[1], of, event.value)
-                ends[places] = np.minimum(ends[places], spans.ends_of(sent[places]))
+            over_lanes = (own[0] or "", own[1] or "") in callers
+            until = windows.replies_until(own[1], own, sent[places], over_lanes)
+            ends[places], declared[places] = until.end, until.to_the_end
         age = age_until(sent, ends)
-        outcome[waiting] = np.where(age > limit[waiting], UNANSWERED, OPEN)
+        outcome[waiting] = waiting_outcome(age, limit[waiting], declared)
         magnitude = requests["magnitude"].to_numpy().copy()
         magnitude[waiting] = np.where(age < 0, np.nan, age)
         content = {**dict(zip(requests.column_names, requests.columns, strict=True)), "outcome": outcome}

@@ -80,7 +80,7 @@ def _replies(asked: Records, given: Records, response: Ints) -> list[Group]:
     outcome, has_own = asked["outcome"] & (HAS_REPLY - 1), asked["outcome"] >= HAS_REPLY
     over_lanes = (response >= 0) & (~has_own | _earlier(given, response, asked))
     groups = []
-    for code, reason in OUTCOMES.items():
+    for code, (_, reason) in OUTCOMES.items():
         which = np.flatnonzero(~over_lanes & (outcome == code))
         sized = code in (LATE, UNANSWERED)
         groups.append(Group("answers", reason, asked, which, asked["magnitude"][which] if sized else None))
@@ -89,8 +89,8 @@ def _replies(asked: Records, given: Records, response: Ints) -> list[Group]:
     sent, time = asked["sent"][limited], given["time"][came]
     delay, seen = microseconds(sent, time)
     late = seen & (delay > asked["limit"][limited])
-    groups.append(Group("answers", OUTCOMES[LATE], given, came[late], delay[late].astype(np.float64)))
-    groups.append(Group("answers", OUTCOMES[WITHOUT_TIME], given, came[~seen]))
+    groups.append(Group("answers", OUTCOMES[LATE][1], given, came[late], delay[late].astype(np.float64)))
+    groups.append(Group("answers", OUTCOMES[WITHOUT_TIME][1], given, came[~seen]))
     return groups
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,14 +19,23 @@ from causeway.audit.backing import backing
 from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
 from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
-from causeway.audit.gathered import CHECK_NAMES, Gathered, shown_findings
+from causeway.audit.gathered import CHECK_NAMES, VERDICTS, Gathered, shown_findings
 from causeway.audit.joining import Joined, join
-from causeway.audit.known import PAID_NOT_SENT, UNDECIDED, UNDECIDED_PAID, Known, verdict_of_unsent, why_unsent
+from causeway.audit.known import (
+    OVERDUE_UNDECIDED,
+    PAID_NOT_SENT,
+    UNDECIDED,
+    UNDECIDED_PAID,
+    Known,
+    verdict_of_unsent,
+    why_unsent,
+)
 from causeway.audit.meeting import Here, Meet, Together, meeting_of
 from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import COUNTS_SCHEMA
+from causeway.audit.verdict import Check, Verdict, sentence, unknown_lanes, verdict_of
 from causeway.audit.windows import Lane, Promises, Windows, lane_of
 from causeway.ledger.order import SEGMENT_BITS, lane_numbers, stated_rows
 from causeway.ledger.schema import (
@@ -37,10 +46,10 @@ from causeway.ledger.schema import (
     PROMISES_SCHEMA,
     VALUE_SCHEMA,
     WATERMARKS_SCHEMA,
+    Event,
 )
 from causeway.ledger.typed import plain_rows, table_of
-
-HOLDS = "holds"
+from causeway.model.text import lane_text
 
 THREADS = 2
 """Buckets that are checked at once: most of a pass runs without the interpreter's lock."""
@@ -60,34 +69,6 @@ SHOWN_SUMS = ("sent", "received", "fees", "refunded", "pending")
 
 
 @dataclass(frozen=True)
-class Check:
-    """What came of one check.
-
-    ``examined``: messages (``authenticity``: received rows; ``causality``: pairs of events; ``watermarks``,
-    ``headers``: rows) that it looked at, in so many ``lanes`` (``headers``: chains); ``violated``, ``unknown``:
-    findings, counted exactly; ``reasons``: (verdict, reason) -> findings; ``first``, ``worst``: rows of the table of
-    findings, violated ones where there are any.
-    """
-
-    name: str
-    examined: int
-    lanes: int
-    violated: int
-    unknown: int
-    reasons: dict[tuple[str, str], int] = field(default_factory=dict)
-    first: dict[str, Any] | None = None
-    worst: dict[str, Any] | None = None
-
-    @property
-    def verdict(self) -> str:
-        """Return ``violated`` where something is, ``unknown`` where something is or nothing was looked at, else
-        ``holds``."""
-        if self.violated:
-            return VIOLATED
-        return UNKNOWN if self.unknown or not self.examined else HOLDS
-
-
-@dataclass(frozen=True)
 class Audit:
     """What came of an audit: the checks by name, and tables.
 
@@ -95,7 +76,8 @@ class Audit:
     figures of each lane; ``sums``: what was sent, received, paid out of messages (``fees``), refunded and is pending of
     each lane and asset, and ``difference``: sent - received - fees - refunded - pending, as decimal digits; ``abroad``:
     what left a chain for another one and came back, of each asset; ``counts`` (``COUNTS_SCHEMA``): how many findings
-    each lane has of a check, verdict and reason, also of those that are not named.
+    each lane has of a check, verdict and reason, also of those that are not named. ``remarks``: sentences on how it was
+    judged.
     """
 
     checks: dict[str, Check]
@@ -105,11 +87,23 @@ class Audit:
     sums: pa.Table
     abroad: pa.Table
     counts: pa.Table
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict of all checks together."""
+        return verdict_of(self.checks.values())
 
     @property
     def holds(self) -> bool:
         """Return whether no check is violated."""
-        return not any(check.verdict == VIOLATED for check in self.checks.values())
+        return self.verdict is not Verdict.FAILED
+
+    def sentence(self, *names: str) -> str:
+        """Return the verdict as a sentence; ``names``: of these checks alone."""
+        chosen = [self.checks[name] for name in names or self.checks]
+        rows = self.counts.filter(pc.is_in(self.counts["check"], pa.array([check.name for check in chosen])))
+        return sentence(chosen, [lane_text(lane) or "no lane" for lane in unknown_lanes(rows.to_pylist())])
 
 
 Runs = Mapping[int, Collection[int]]
@@ -130,6 +124,7 @@ def audit(
     limit: int = LIMIT,
     stated: Sequence[Callable[[], tuple[pa.Table, pa.Table]]] = (),
     value: Sequence[Callable[[], pa.Table]] = (),
+    end: int | None = None,
 ) -> Audit:
     """Check a ledger.
 
@@ -142,6 +137,8 @@ def audit(
         stated: what reads the headers and the watermarks of each bucket (``HEADERS_SCHEMA``, ``WATERMARKS_SCHEMA``).
         value: what reads the movements of value of each bucket (``VALUE_SCHEMA``), if there are any: those of a message
             are in the bucket of its rows.
+        end: the last time of any row, in microseconds, None: none has a time. Where no window is declared, deadlines
+            are judged by it.
 
     Raises:
         InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
@@ -160,7 +157,8 @@ def audit(
         with ThreadPoolExecutor(THREADS) as threads:
             return [*threads.map(partial(_stated_of, windows=windows, limit=limit), stated)]
 
-    return audit_by(look, observed, promises, limit, look_at_chains, Here(lambda bucket: buckets[bucket](), _threads))
+    meet = Here(lambda bucket: buckets[bucket](), _threads)
+    return audit_by(look, observed, promises, limit, look_at_chains, meet, end=end)
 
 
 def _threads() -> ThreadPoolExecutor:
@@ -195,7 +193,14 @@ def audit_rows(
     moved = VALUE_SCHEMA.empty_table() if value is None else table_of(value, VALUE_SCHEMA, "value")
     observed = table_of(observed, OBSERVED_SCHEMA, "observed")
     promises = table_of(promises, PROMISES_SCHEMA, "promises")
-    return audit([lambda: in_order], observed, promises, limit, [lambda: (chains, marks)], [lambda: moved])
+    end = last_time(in_order["time"])
+    return audit([lambda: in_order], observed, promises, limit, [lambda: (chains, marks)], [lambda: moved], end)
+
+
+def last_time(times: pa.ChunkedArray) -> int | None:
+    """Return the last of some times, in microseconds, None if none is seen."""
+    found: int | None = pc.max(times.cast(pa.int64())).as_py()
+    return found
 
 
 def audit_by(
@@ -206,11 +211,13 @@ def audit_by(
     look_at_chains: LookAtChains | None = None,
     meet: Meet | None = None,
     bits: int = SEGMENT_BITS,
+    end: int | None = None,
 ) -> Audit:
     """Check a ledger of which ``look`` passes over the buckets, and ``look_at_chains`` over their headers and
     watermarks, wherever they are; ``meet``: lets rows of different buckets meet (None: nothing is answered over lanes,
-    and ``back_pressure`` finds nothing); ``bits``: of segments of headers and watermarks; otherwise as ``audit``."""
-    known = Known(Windows(observed), Promises(promises))
+    and ``back_pressure`` finds nothing); ``bits``: of segments of headers and watermarks; ``end``: the last time of any
+    row, in microseconds (None: none has a time); otherwise as ``audit``."""
+    known = Known(Windows(observed, end), Promises(promises))
     parts = () if look_at_chains is None else look_at_chains(known.windows)
     stated = stated_together([*parts], known.windows, limit, bits)
     passed = dict(sorted(look(known, {}, None).items())) or {(0, 0): pass_nothing(known)}
@@ -258,6 +265,8 @@ def _result(
     findings, counts = _decided(
         pa.concat_tables([each.findings for each in passed]), pa.concat_tables([each.counts for each in passed]), known
     )
+    ending = _ending(pa.concat_tables([each.lanes for each in passed]))
+    findings, counts = _overdue(findings, ending), _overdue(counts, ending)
     findings, counts = met.without(findings), met.without(counts)
     away = backing(pa.concat_tables([each.abroad for each in passed]), known.windows)
     every = [findings, joined.findings, stated.findings, met.findings, away.findings]
@@ -277,7 +286,26 @@ def _result(
         _sums(pa.concat_tables([each.sums for each in passed]), pa.concat_tables([each.fees for each in passed])),
         away.abroad,
         _added_up(counts),
+        _remarks(lanes, known),
     )
+
+
+def _remarks(lanes: pa.Table, known: Known) -> tuple[str, ...]:
+    """Return how deadlines were judged where no window is declared."""
+    found = set()
+    for row in lanes.select(LANE).to_pylist():
+        lane = lane_of(row)
+        limit, _ = known.promises.deadline(lane)
+        if limit is not None and not known.windows.declares(lane[2], lane, Event.RECEIVED):
+            ends = [known.windows.end_of(lane[2]), known.windows.end_of(lane[1]), known.windows.end]
+            found |= {next((end for end in ends if end is not None), None)}
+    times = sorted(end for end in found if end is not None)
+    if not times:
+        return ()
+    ends = pa.table({"time": pa.array([times[0], times[-1]], pa.timestamp("us", "UTC"))})
+    first, last = (row["time"] for row in plain_rows(ends))
+    span = f"{first:%Y-%m-%d %H:%M:%S}" + (f" to {last:%Y-%m-%d %H:%M:%S}" if last != first else "")
+    return (f"Deadlines are judged by the last time of the input ({span} UTC): no window is declared.",)
 
 
 def _added_up(counts: pa.Table) -> pa.Table:
@@ -312,6 +340,29 @@ def _decided(findings: pa.Table, counts: pa.Table, known: Known) -> tuple[pa.Tab
     return pa.concat_tables([kept, waiting]), pa.concat_tables([counted, found])
 
 
+def _ending(lanes: pa.Table) -> set[Lane]:
+    """Return the lanes of which the input shows an end of any message."""
+    found = lanes.filter(pc.greater(pc.add(lanes["received"], lanes["acknowledged"]), 0))
+    return {(a, b, c, d) for a, b, c, d in zip(*(found[name].to_pylist() for name in LANE), strict=True)}
+
+
+def _overdue(found: pa.Table, ending: set[Lane]) -> pa.Table:
+    """Return findings or counts in which it is decided of overdue messages whether their lane has any end at all:
+    without one, its other side was not recorded."""
+    undecided = pc.equal(found["reason"], OVERDUE_UNDECIDED)
+    if not pc.any(undecided).as_py():
+        return found
+    lanes, codes = lane_numbers(found)
+    ends = np.array([lane in ending for lane in lanes], bool)[codes]
+    own = np.asarray(undecided)
+    for name, yes, no in (("reason", "overdue", "ends_not_recorded"), ("verdict", VIOLATED, UNKNOWN)):
+        column = np.array(found[name].to_pylist(), object)
+        column[own] = np.where(ends[own], yes, no)
+        place = found.schema.get_field_index(name)
+        found = found.set_column(place, found.schema.field(place), pa.array(column.tolist(), pa.string()))
+    return found
+
+
 def _check(name: str, counts: pa.Table, examined: pa.Table, violations: pa.Table) -> Check:
     own = counts.filter(pc.equal(counts["check"], name)).group_by(["verdict", "reason"]).aggregate([("count", "sum")])
     reasons = {(row["verdict"], row["reason"]): row["count_sum"] for row in own.to_pylist()}
@@ -322,19 +373,29 @@ def _check(name: str, counts: pa.Table, examined: pa.Table, violations: pa.Table
 
 def _with_reasons(check: Check, reasons: Mapping[tuple[str, str], int], violations: pa.Table) -> Check:
     named = violations.filter(pc.equal(violations["check"], check.name))
-    for verdict in (VIOLATED, UNKNOWN):
+    for verdict in VERDICTS:
         rows = named.filter(pc.equal(named["verdict"], verdict))
         if rows.num_rows:
             break
-    first = plain_rows(rows.slice(0, 1))
+    first = earliest(rows)
     sizes = rows["magnitude"]
     worst = None
     if sizes.null_count < rows.num_rows:
         worst = plain_rows(rows.slice(int(np.nanargmax(sizes.to_numpy())), 1))[0]
-    violated, unknown = (sum(n for (of, _), n in reasons.items() if of == each) for each in (VIOLATED, UNKNOWN))
-    in_order = dict(sorted(reasons.items(), reverse=True))
-    example = first[0] if first else None
-    return replace(check, violated=violated, unknown=unknown, reasons=in_order, first=example, worst=worst)
+    violated, unknown, noted = (sum(n for (of, _), n in reasons.items() if of == each) for each in VERDICTS)
+    in_order = dict(sorted(reasons.items(), key=lambda item: (VERDICTS.index(item[0][0]), item[0][1])))
+    check = replace(check, violated=violated, unknown=unknown, noted=noted)
+    return replace(check, reasons=in_order, first=first, worst=worst)
+
+
+def earliest(rows: pa.Table) -> dict[str, Any] | None:
+    """Return the earliest of some findings: by time, then by height, then in their order; None of none."""
+    if not rows.num_rows:
+        return None
+    keys = rows.select(["time", "height"]).append_column("row", pa.array(np.arange(rows.num_rows)))
+    order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])  # nulls last
+    found: dict[str, Any] = plain_rows(rows.slice(order[0].as_py(), 1))[0]
+    return found
 
 
 def with_findings(found: Audit, more: pa.Table, limit: int = LIMIT) -> Audit:
@@ -405,6 +466,6 @@ def _sums(tables: pa.Table, fees: pa.Table) -> pa.Table:
 
 
 __all__ = [
-    "CHECK_NAMES", "HOLDS", "PROMISED", "THREADS", "Audit", "Check", "Look", "LookAtChains", "Runs", "audit",
-    "audit_by", "audit_rows", "numbered_runs", "with_findings",
+    "CHECK_NAMES", "PROMISED", "THREADS", "Audit", "Check", "Look", "LookAtChains", "Runs", "audit",
+    "audit_by", "audit_rows", "last_time", "numbered_runs", "with_findings",
 ]  # fmt: skip

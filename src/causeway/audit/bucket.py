@@ -12,7 +12,7 @@ from causeway.audit.columns import NO_HEIGHT, Bools, Columns, Messages, code_of,
 from causeway.audit.delays import MOST, NEVER, NO_TIME, microseconds
 from causeway.audit.findings import UNKNOWN, VIOLATED, Finding
 from causeway.audit.known import NOT_SENT_YET, UNDECIDED, Known, verdict_of_unsent, why_unsent
-from causeway.audit.windows import EVERY, Lane, Spans
+from causeway.audit.windows import Lane, Spans
 from causeway.ledger.outcomes import State
 from causeway.ledger.schema import Event
 
@@ -67,6 +67,14 @@ class Bucket:
             if code_of(event) in self.messages.firsts:
                 found |= self.first(event) >= 0
         return found
+
+    @cached_property
+    def deadlines(self) -> tuple[Ints, Bools]:
+        """In how many microseconds the messages of each lane arrive (-1: no deadline), and whether that is promised,
+        not a default."""
+        found = [self.known.promises.deadline(lane) for lane in self.columns.lanes]
+        limits = np.array([-1 if limit is None else min(limit, int(MOST)) for limit, _ in found], np.int64)
+        return limits, np.array([promised for _, promised in found], bool)
 
     @cached_property
     def counted_receipts(self) -> Codes:
@@ -124,14 +132,16 @@ class Bucket:
     @cached_property
     def open_until(self) -> Ints:
         """Until which time it is sure of open messages of lanes with ordered receives that they ended nowhere on the
-        chain that sent them, ``NEVER`` of others: the last window of each event that would say so has their sending,
-        in heights and in times, and the first of these ends then."""
+        chain that sent them, ``NEVER`` of others: the last window of each event that would say so has their sending, in
+        heights and in times, and the first of these ends then (``MOST``: no window of the chain is declared)."""
         chosen = np.flatnonzero(self.is_open & self.promised("ordered_receives")[self.lane])
         found = np.full(len(self.lane), NEVER)
         found[chosen] = MOST
         rows = self.first(Event.SENT)[chosen]
         for event in ENDED_AT_SOURCE if len(rows) else ():
-            for places, spans, _ in self.spans(rows, self.columns.chain[rows], event):
+            for places, spans, lane in self.spans(rows, self.columns.chain[rows], event):
+                if not self.known.windows.declares(self._chain_of(rows[places[0]]), lane):
+                    continue
                 height, time = self.columns.height[rows[places]], self.columns.time[rows[places]]
                 by_height = (height != NO_HEIGHT) & bool(len(spans.heights[0]))
                 by_time = (time != NO_TIME) & spans.in_last_time(time)
@@ -140,11 +150,25 @@ class Bucket:
                 found[chosen[places]] = np.where(has & by_time, np.minimum(found[chosen[places]], last), NEVER)
         return found
 
+    def by_lane(self, rows: Array) -> Iterator[tuple[Lane, Array]]:
+        """Yield each lane of some rows, and where its rows stand among these."""
+        if not len(rows):
+            return
+        lanes = self.columns.lane[rows]
+        order = np.argsort(lanes, kind="stable")
+        starts = np.flatnonzero(np.diff(lanes[order], prepend=-1))
+        for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
+            yield self.columns.lanes[lanes[order[begin]]], order[begin:end]
+
+    def _chain_of(self, row: int) -> str | None:
+        code = int(self.columns.chain[row])
+        return self.columns.chains[code] if code >= 0 else None
+
     def spans(
-        self, rows: Array, chains: Array | None, event: Event | str, *, every: bool = False
+        self, rows: Array, chains: Array | None, event: Event | str, *, closing: bool = False
     ) -> Iterator[tuple[Array, Spans, Lane]]:
         """Yield where rows stand that have one lane and chain (``chains``: codes; None: the lane's source), and the
-        windows of that chain; ``every``: those of all lanes."""
+        windows of that chain (``closing``: as of ``Windows.of``)."""
         columns = self.columns
         lanes = columns.lane[rows]
         codes = np.zeros(len(rows), np.int64) if chains is None else chains.astype(np.int64)
@@ -155,20 +179,20 @@ class Bucket:
             lane = columns.lanes[lane_code]
             chain = lane[1] if chains is None else (columns.chains[code] if code >= 0 else None)
             places = order[bounds[number] : bounds[number + 1]]
-            yield places, self.known.windows.of(chain, EVERY if every else lane, str(event)), lane
+            yield places, self.known.windows.of(chain, lane, str(event), closing=closing), lane
 
-    def together(self, one: Array, other: Array, event: Event) -> Bools:
-        """Return whether pairs of rows are on one chain and in one of its windows."""
+    def together(self, one: Array, other: Array, event: Event, *, closing: bool = False) -> Bools:
+        """Return whether pairs of rows are on one chain and in one of its windows, in heights or in times."""
         columns = self.columns
         covered = np.zeros(len(one), dtype=bool)
         same = columns.chain[one] == columns.chain[other]
         heights = (columns.height[one] != NO_HEIGHT) & (columns.height[other] != NO_HEIGHT)
         times = (columns.time[one] != NO_TIME) & (columns.time[other] != NO_TIME)
-        for places, spans, _ in self.spans(one, columns.chain[one], event):
+        for places, spans, _ in self.spans(one, columns.chain[one], event, closing=closing):
             a, b = one[places], other[places]
             by_height = spans.together_in_heights(columns.height[a], columns.height[b])
             by_time = spans.together_in_times(columns.time[a], columns.time[b])
-            covered[places] = np.where(heights[places], by_height, times[places] & by_time)
+            covered[places] = (heights[places] & by_height) | (times[places] & by_time)
         return np.asarray(covered & same)
 
     def unsent(self, check: str, rows: Ints) -> list[Finding]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway.audit import back_pressure
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.delays import MICROSECONDS
-from causeway.audit.findings import UNKNOWN, VIOLATED, as_findings
+from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, as_findings
 from causeway.audit.passing import OF_MESSAGE, OF_ROW
 from causeway.audit.windows import Lane
 from causeway.ledger.schema import LANE
@@ -25,6 +25,7 @@ REASONS = (
     ("answers", UNKNOWN, "time_unseen", None),
     ("answers", VIOLATED, "unanswered", MICROSECONDS),
     ("answers", UNKNOWN, "open", None),
+    ("answers", NOTED, "pending", None),
     ("answers_without_request", VIOLATED, "no_request", None),
     ("answers_without_request", UNKNOWN, "request_not_covered", None),
     (back_pressure.CHECK, VIOLATED, back_pressure.OVER, "messages"),

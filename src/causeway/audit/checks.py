@@ -13,17 +13,21 @@ from causeway.audit.arrays import Array, Ints
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import code_of
 from causeway.audit.delays import MICROSECONDS, microseconds
-from causeway.audit.findings import UNKNOWN, VIOLATED, Checked, Finding
-from causeway.audit.replies import LATE, OUTCOMES, UNANSWERED, own_replies
+from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, Checked, Finding
+from causeway.audit.repeats import repeats
+from causeway.audit.replies import OUTCOMES, own_replies
 from causeway.ledger.schema import Event
 
-ONCE = (Event.SENT, Event.RECEIVED, Event.EXECUTED, Event.ANSWERED, Event.ACKNOWLEDGED, Event.TIMED_OUT)
+ONCE = (
+    *(Event.SENT, Event.RECEIVED, Event.EXECUTED, Event.FAILED, Event.ANSWERED, Event.ACKNOWLEDGED, Event.TIMED_OUT),
+    Event.REFUNDED,
+)
 """What happens to a message at most once."""
 
 BEFORE = (
     (Event.SENT, Event.COMMITTED), (Event.SENT, Event.RECEIVED), (Event.SENT, Event.ACKNOWLEDGED),
-    (Event.SENT, Event.TIMED_OUT), (Event.RECEIVED, Event.EXECUTED), (Event.RECEIVED, Event.ANSWERED),
-    (Event.RECEIVED, Event.ACKNOWLEDGED),
+    (Event.SENT, Event.TIMED_OUT), (Event.SENT, Event.REFUNDED), (Event.RECEIVED, Event.EXECUTED),
+    (Event.RECEIVED, Event.FAILED), (Event.RECEIVED, Event.ANSWERED), (Event.RECEIVED, Event.ACKNOWLEDGED),
 )  # fmt: skip
 """What cannot happen before what."""
 
@@ -32,17 +36,25 @@ def exactly_once(bucket: Bucket) -> Checked:
     """Every message is received once, and nothing happens to it twice."""
     columns, messages = bucket.columns, bucket.messages
     found = []
-    again = np.flatnonzero(messages.again)
+    repeated = repeats(bucket)
     for event in ONCE:
-        rows = again[columns.event[again] == code_of(event)]
+        rows = repeated.again[columns.event[repeated.again] == code_of(event)]
         found.append(Finding("exactly_once", VIOLATED, f"{event.value}_again", rows))
+    relays = np.flatnonzero((columns.event == code_of(Event.REDUNDANT)) & (columns.alive > 0))
+    found.append(Finding("exactly_once", NOTED, "redundant_relay", np.union1d(repeated.redundant, relays)))
+    found.append(Finding("exactly_once", NOTED, "partial_receipt", repeated.partial))
     received, timed_out = bucket.has(Event.RECEIVED), bucket.has(Event.TIMED_OUT)
     both = bucket.first(Event.TIMED_OUT)[received & timed_out]
     found.append(Finding("exactly_once", VIOLATED, "timed_out_and_received", both))
     observed = (messages.flags & 2) > 0
     late = bucket.first(Event.RECEIVED)[received & observed]
     found.append(Finding("exactly_once", UNKNOWN, "timeout_observed_and_received", late))
-    found.append(Finding("exactly_once", UNKNOWN, "not_received", bucket.first(Event.SENT)[bucket.is_open]))
+    waiting = bucket.first(Event.SENT)[bucket.is_open]
+    seen = np.zeros(len(waiting), bool)
+    for lane, own in bucket.by_lane(waiting):
+        seen[own] = bucket.known.windows.arrivals_until(lane, columns.time[waiting[own]]).to_the_end
+    found.append(Finding("exactly_once", UNKNOWN, "not_received", waiting[~seen]))
+    found.append(Finding("exactly_once", NOTED, "pending", waiting[seen]))
     happened = bucket.has(*ONCE)
     given_up = bucket.first(Event.OBSERVED)[observed & ~happened]
     found.append(Finding("exactly_once", UNKNOWN, "timeout_observed", given_up))
@@ -126,9 +138,8 @@ def answers(bucket: Bucket) -> Checked:
     """Every request of a lane that promises it gets its answer, within the time promised."""
     own = own_replies(bucket)
     found = []
-    for code, reason in OUTCOMES.items():
+    for code, (verdict, reason) in OUTCOMES.items():
         chosen = own.outcome == code
-        verdict = VIOLATED if code in (LATE, UNANSWERED) else UNKNOWN
         size = (own.magnitude[chosen], MICROSECONDS) if verdict == VIOLATED else (None, None)
         found.append(Finding("answers", verdict, reason, own.row[chosen], *size))
     return Checked("answers", bucket.count(own.asked), found)

@@ -10,7 +10,8 @@ import pyarrow as pa
 from causeway.audit.arrays import Array, Ints
 from causeway.ledger.schema import LANE
 
-VIOLATED, UNKNOWN = "violated", "unknown"
+VIOLATED, UNKNOWN, NOTED = "violated", "unknown", "noted"
+"""The verdict of a finding: something is wrong; the input does not show enough; a fact that breaks no guarantee."""
 
 VIOLATIONS_SCHEMA = pa.schema(
     [
@@ -25,6 +26,7 @@ VIOLATIONS_SCHEMA = pa.schema(
         pa.field("height", pa.uint64()),
         pa.field("time", pa.timestamp("us", "UTC")),
         pa.field("transaction", pa.string()),
+        pa.field("detail", pa.string()),
         pa.field("magnitude", pa.float64()),
         pa.field("size", pa.string()),
         pa.field("unit", pa.string()),
@@ -34,9 +36,9 @@ VIOLATIONS_SCHEMA = pa.schema(
         pa.field("example", pa.string(), nullable=False),
     ]
 )
-"""One row a finding: what a check names, with its ``verdict`` (``violated`` or ``unknown``) and ``reason``.
+"""One row a finding: what a check names, with its ``verdict`` (``VIOLATED``, ``UNKNOWN``, ``NOTED``) and ``reason``.
 
-``index``: of the message, or of the first that is missing. From ``event`` to ``transaction``: the row that is named,
+``index``: of the message, or of the first that is missing. From ``event`` to ``detail``: the row that is named,
 null where the finding is about a message or a run of them. ``magnitude``: how bad it is, in ``unit``
 (``microseconds``, ``messages``, ``units`` of an asset), rounded to a float; null: it has none; ``size``: the same as
 decimal digits, where all of them are known. From ``stated_by`` on: where the
@@ -48,8 +50,9 @@ def as_findings(content: dict[str, pa.Array] | None) -> pa.Table:
     schema = VIOLATIONS_SCHEMA.remove(len(VIOLATIONS_SCHEMA) - 1)
     if content is None:
         return schema.empty_table()
-    if "size" not in content:
-        content = {**content, "size": pa.nulls(len(content["check"]), pa.string())}
+    for name in ("size", "detail"):
+        if name not in content:
+            content = {**content, name: pa.nulls(len(content["check"]), pa.string())}
     return pa.table([content[name].cast(kind) for name, kind in zip(schema.names, schema.types, strict=True)], schema)
 
 
@@ -84,4 +87,4 @@ class Checked(NamedTuple):
     found: list[Finding]
 
 
-__all__ = ["UNKNOWN", "VIOLATED", "VIOLATIONS_SCHEMA", "Checked", "Finding", "as_findings", "sized"]
+__all__ = ["NOTED", "UNKNOWN", "VIOLATED", "VIOLATIONS_SCHEMA", "Checked", "Finding", "as_findings", "sized"]

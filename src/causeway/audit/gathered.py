@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from causeway.audit.arrays import Array, Ints, chosen
 from causeway.audit.columns import Bools
-from causeway.audit.findings import UNKNOWN, VIOLATIONS_SCHEMA
+from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
 from causeway.audit.known import UNDECIDED, UNDECIDED_PAID
 from causeway.audit.passing import LIMIT, Passed
 from causeway.audit.stated_rows import SHOWN_BY
@@ -18,10 +18,13 @@ from causeway.ledger.codes import Names, name_ranks
 from causeway.ledger.order import lane_numbers
 
 CHECK_NAMES = (
-    *("exactly_once", "authenticity", "order", "gaps", "causality", "finality", "answers"),
+    *("delivery", "exactly_once", "authenticity", "agreement", "order", "gaps", "causality", "finality", "answers"),
     *("answers_without_request", "conservation", "back_pressure", "watermarks", "headers"),
 )
 """The checks, in the order in which they are shown."""
+
+VERDICTS = (VIOLATED, UNKNOWN, NOTED)
+"""The verdicts of findings, in the order in which they are shown."""
 
 LEAST_GATHERED = 1 << 18
 """So many findings are gathered before those that cannot be named are left out."""
@@ -79,7 +82,7 @@ def _first_and_worst(findings: pa.Table, limit: int) -> tuple[Ints, Bools, Bools
     check = Names(CHECK_NAMES).codes(findings["check"]).astype(np.int64)
     _, lanes = lane_numbers(findings)
     reason = name_ranks(findings["reason"]).astype(np.int64)
-    violated = np.asarray(pc.equal(findings["verdict"], UNKNOWN)).astype(np.int64)
+    violated = Names(VERDICTS).codes(findings["verdict"]).astype(np.int64)
     keys = pa.table(
         {
             "check": pa.array(check),

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from causeway.audit.along import RAISING, Before, PieceKey, Three
+from causeway.audit.along import RAISING, Before, PieceKey, Three, is_overdue
 from causeway.audit.arrays import Ints
 from causeway.audit.bucket import ENDED_AT_DESTINATION, ORDERED
 from causeway.audit.columns import NO_HEIGHT, NO_TIME
-from causeway.audit.delays import NEVER
+from causeway.audit.delays import MOST, NEVER
 from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA, as_findings
 from causeway.audit.known import Known, SentEnds
 from causeway.audit.windows import Lane, Spans
@@ -122,8 +122,13 @@ def _one_lane(
         if received is not None:
             if many and waiting is not None and "ordered_receives" in promised:
                 came = received["time"]
-                covered = came is not None and int(NEVER) < until >= came
-                covered &= all(_together(known, lane, last_received, received, event) for event in ENDED_AT_DESTINATION)
+                covered = until == int(MOST) or (came is not None and int(NEVER) < until >= came)
+                covered &= all(
+                    _together(known, lane, last_received, received, event, closing=True)
+                    for event in ENDED_AT_DESTINATION
+                )
+                sent_at = int(NO_TIME) if waiting["time"] is None else waiting["time"]
+                covered |= bool(is_overdue(known, lane, np.array([sent_at]))[0])
                 reason = "skipped" if covered else "skipped_not_covered"
                 yield _gap(lane, VIOLATED if covered else UNKNOWN, reason, waiting["index"], many)
             last_received = _end(piece, "last_received")
@@ -146,16 +151,19 @@ def _end(piece: dict[str, Any], name: str) -> dict[str, Any] | None:
     return {part: piece[f"{name}_{part}"] for part in ("index", "chain", "height", "time")}
 
 
-def _together(known: Known, lane: Lane, one: dict[str, Any] | None, other: dict[str, Any], event: Event) -> bool:
-    """Return whether one window has two rows, or one and the first block of its chain."""
-    spans: Spans = known.windows.of(other["chain"], lane, event.value)
+def _together(
+    known: Known, lane: Lane, one: dict[str, Any] | None, other: dict[str, Any], event: Event, *, closing: bool = False
+) -> bool:
+    """Return whether one window has two rows, in heights or in times, or one and the first block of its chain."""
+    spans: Spans = known.windows.of(other["chain"], lane, event.value, closing=closing)
     if one is None:
         return other["height"] is not None and bool(spans.since_genesis(np.array([other["height"]], np.uint64))[0])
     if one["chain"] != other["chain"]:
         return False
     if one["height"] is not None and other["height"] is not None:
         heights = (np.array([row["height"]], np.uint64) for row in (one, other))
-        return bool(spans.together_in_heights(*heights)[0])
+        if spans.together_in_heights(*heights)[0]:
+            return True
     if one["time"] is not None and other["time"] is not None:
         return bool(spans.together_in_times(np.array([one["time"]]), np.array([other["time"]]))[0])
     return False

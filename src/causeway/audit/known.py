@@ -20,6 +20,9 @@ UNDECIDED = "undecided"
 
 NOT_SENT_YET = "not_sent_yet"
 
+OVERDUE_UNDECIDED = "overdue_undecided"
+"""The reason of an overdue message of a lane of which the other end may not have been recorded at all."""
+
 UNDECIDED_PAID = "undecided_paid"
 """The same of what was paid out of messages that no row shows."""
 

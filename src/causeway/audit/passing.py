@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causeway.audit.agreement import agreement
 from causeway.audit.along import Along, Before, PieceKey, lane_columns
 from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
@@ -19,6 +20,7 @@ from causeway.audit.bucket import Bucket
 from causeway.audit.checks import CHECKS
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
 from causeway.audit.conserving import conservation
+from causeway.audit.delivery import delivery
 from causeway.audit.findings import VIOLATIONS_SCHEMA, Checked, Finding, as_findings, sized
 from causeway.audit.known import UNDECIDED, Known
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
@@ -34,7 +36,7 @@ WAITING = 1_000
 has more is looked at again."""
 
 OF_MESSAGE = (*LANE, "index", "message_id")
-OF_ROW = ("event", "chain", "height", "time", "transaction", "stated_by", "source_file", "source_row")
+OF_ROW = ("event", "chain", "height", "time", "transaction", "detail", "stated_by", "source_file", "source_row")
 
 FIGURES = (
     *("messages", "sent", "received", "acknowledged", "matched", "open", "unacknowledged"),
@@ -144,7 +146,10 @@ def pass_run(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int
     bucket = Bucket(columns, known)
     fees = FEES_SCHEMA.empty_table() if paid is None else settled(bucket, paid)
     along = Along(bucket, before)
-    checked = [check(bucket) for check in (*CHECKS, conservation)] + [along.order(), along.gap_check()]
+    checked = [check(bucket) for check in (*CHECKS, conservation, delivery, agreement)] + [
+        along.order(),
+        along.gap_check(),
+    ]
     found = [finding for each in checked for finding in each.found if len(finding.rows)]
     return Passed(
         findings=_named(columns, found, limit),

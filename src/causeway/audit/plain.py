@@ -1,4 +1,4 @@
-"""What came of an audit as JSON: for ``causeway audit``, for those who follow one, and for pages."""
+"""An audit as JSON: for ``causeway audit``, with ``--follow`` too, and for pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from causeway.audit.auditing import Audit, Check
+    from causeway.audit.auditing import Audit
+    from causeway.audit.verdict import Check
 
 
 def plain_row(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -20,11 +21,12 @@ def plain_check(check: Check) -> dict[str, Any]:
     """Return a check as JSON."""
     return {
         "check": check.name,
-        "verdict": check.verdict,
+        "verdict": check.verdict.value,
         "examined": check.examined,
         "lanes": check.lanes,
         "violated": check.violated,
         "unknown": check.unknown,
+        "noted": check.noted,
         "reasons": [
             {"verdict": verdict, "reason": reason, "findings": count}
             for (verdict, reason), count in check.reasons.items()

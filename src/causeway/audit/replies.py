@@ -10,6 +10,7 @@ from causeway.audit.arrays import Array, Ints
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import NO_TIME, REQUEST, Bools
 from causeway.audit.delays import microseconds
+from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED
 from causeway.ledger.schema import Event
 
 
@@ -24,9 +25,18 @@ class Replies(NamedTuple):
     magnitude: Array
 
 
-NO_FINDING, LATE, WITHOUT_TIME, UNANSWERED, OPEN = range(5)
-OUTCOMES = {LATE: "late", WITHOUT_TIME: "time_unseen", UNANSWERED: "unanswered", OPEN: "open"}
-"""What may be found of a request."""
+NO_FINDING, LATE, WITHOUT_TIME, UNANSWERED, OPEN, PENDING = range(6)
+OUTCOMES = {
+    LATE: (VIOLATED, "late"),
+    WITHOUT_TIME: (UNKNOWN, "time_unseen"),
+    UNANSWERED: (VIOLATED, "unanswered"),
+    OPEN: (UNKNOWN, "open"),
+    PENDING: (NOTED, "pending"),
+}
+"""What may be found of a request: verdict and reason."""
+
+
+NO_LIMIT = -1
 
 
 def own_replies(bucket: Bucket, over_lanes: Bools | None = None) -> Replies:
@@ -37,39 +47,51 @@ def own_replies(bucket: Bucket, over_lanes: Bools | None = None) -> Replies:
     asked = bucket.promised("answered")[bucket.lane] & (sent >= 0)
     asked &= columns.kind[np.maximum(sent, 0)] == REQUEST
     has_limit, limits = bucket.numbers("answered")
-    limited, limit = asked & has_limit[bucket.lane], limits[bucket.lane]
+    limited, limit = asked & has_limit[bucket.lane], np.where(has_limit, limits, NO_LIMIT)[bucket.lane]
     acknowledged, timed_out = bucket.first(Event.ACKNOWLEDGED), bucket.first(Event.TIMED_OUT)
     reply = np.where(acknowledged >= 0, acknowledged, timed_out)
-    outcome = np.where(asked & (reply < 0), OPEN, NO_FINDING)
+    outcome = np.full(len(sent), NO_FINDING)
     row, magnitude = np.where(reply >= 0, reply, sent), np.full(len(sent), np.nan)
     came = np.flatnonzero(limited & (reply >= 0))
     delay, seen = bucket.microseconds_between(sent[came], reply[came])
     outcome[came[seen & (delay > limit[came])]] = LATE
     outcome[came[~seen]] = WITHOUT_TIME
     magnitude[came] = np.where(seen, delay, np.nan)
-    waiting = np.flatnonzero(limited & (reply < 0))
-    age = _age(bucket, sent[waiting], None if over_lanes is None else over_lanes[waiting])
-    over = waiting[age > limit[waiting]]
-    outcome[over] = UNANSWERED
+    waiting = np.flatnonzero(asked & (reply < 0))
+    age, declared = _age(bucket, sent[waiting], None if over_lanes is None else over_lanes[waiting])
+    outcome[waiting] = waiting_outcome(age, limit[waiting], declared)
     magnitude[waiting] = np.where(age < 0, np.nan, age)
     return Replies(asked, reply, outcome, row, magnitude)
 
 
-def _age(bucket: Bucket, rows: Array, over_lanes: Bools | None) -> Ints:
-    """Return how old requests without reply are, at the end of the windows that have their sending and would show a
-    reply: microseconds, -1 for one whose reply may have been missed."""
+def waiting_outcome(age: Ints, limit: Ints, declared: Bools) -> Array:
+    """Return what is found of requests without reply.
+
+    Args:
+        age: of each, in microseconds; -1: not known.
+        limit: within which each is answered, in microseconds; ``NO_LIMIT``.
+        declared: whether declared windows show that each waits at their end.
+    """
+    return np.where((limit != NO_LIMIT) & (age > limit), UNANSWERED, np.where(declared & (age >= 0), PENDING, OPEN))
+
+
+def _age(bucket: Bucket, rows: Array, over_lanes: Bools | None) -> tuple[Ints, Bools]:
+    """Return how old requests without reply are, at the end of what the input would show of replies to them
+    (microseconds, -1 for one whose reply may have been missed), and whether declared windows show each until then."""
     columns = bucket.columns
-    times = columns.time[rows]
-    ends = np.full(len(rows), NO_TIME)
-    shown_by = [(Event.ACKNOWLEDGED, np.arange(len(rows))), (Event.TIMED_OUT, np.arange(len(rows)))]
-    if over_lanes is not None:
-        shown_by.append((Event.RECEIVED, np.flatnonzero(over_lanes)))
-    for event, which in shown_by:
-        every = event is Event.RECEIVED
-        for places, spans, _ in bucket.spans(rows[which], columns.chain[rows[which]], event, every=every):
-            own = which[places]
-            ends[own] = np.minimum(ends[own], spans.ends_of(times[own]))
-    return age_until(times, ends)
+    times, ends = columns.time[rows], np.full(len(rows), NO_TIME)
+    declared = np.zeros(len(rows), bool)
+    over = np.zeros(len(rows), bool) if over_lanes is None else over_lanes
+    keys = np.column_stack((columns.lane[rows], columns.chain[rows], over)).astype(np.int64)
+    groups, group = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(group.reshape(-1), kind="stable")
+    bounds = np.searchsorted(group.reshape(-1)[order], np.arange(len(groups) + 1))
+    for number, (lane, chain, over_others) in enumerate(groups.tolist()):
+        own = order[bounds[number] : bounds[number + 1]]
+        name = columns.chains[chain] if chain >= 0 else None
+        until = bucket.known.windows.replies_until(name, columns.lanes[lane], times[own], bool(over_others))
+        ends[own], declared[own] = until.end, until.to_the_end
+    return age_until(times, ends), declared
 
 
 def age_until(times: Ints, ends: Ints) -> Ints:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.ledger.schema import CLOCK_TOLERANCE, DECLARED, INFERRED, MAY_DROP, RESTARTED, REVISION_SHIFT
+from causeway.ledger.schema import (
+    CLOCK_TOLERANCE,
+    DECLARED,
+    EXPECTED_WITHIN,
+    INFERRED,
+    MAY_DROP,
+    RECEIVED_WITHIN,
+    RESTARTED,
+    REVISION_SHIFT,
+    Event,
+)
 
 Lane = tuple[str | None, str | None, str | None, str | None]
 Bools = npt.NDArray[np.bool_]
 EVERY: Lane = (None, None, None, None)
 _MOST_TOLERANCE = 1 << 60
+_NO_TIME = int(np.iinfo(np.int64).min)
 _GENESIS = 1
 """A window that begins at this height or before has all of a chain's blocks, unless another one shows that the chain
 has a block 0."""
@@ -64,12 +75,11 @@ class Spans:
     def ends_of(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the last time of the window that each time is in, the least number where it is in none."""
         firsts, lasts = self.times
-        never = np.iinfo(np.int64).min
         if not len(firsts):
-            return np.full(len(times), never)
+            return np.full(len(times), _NO_TIME)
         at = np.searchsorted(firsts, times, side="right") - 1
         last = lasts[np.maximum(at, 0)]
-        return np.where((at >= 0) & (times <= last), last, never)
+        return np.where((at >= 0) & (times <= last), last, _NO_TIME)
 
     def since_genesis(self, height: npt.NDArray[Any]) -> Bools:
         """Return whether one window has a height and the chain's first block."""
@@ -94,10 +104,44 @@ def _in_last(spans: tuple[npt.NDArray[Any], npt.NDArray[Any]], values: npt.NDArr
     return np.asarray((values >= spans[0][-1]) & (values <= spans[1][-1]))
 
 
-class Windows:
-    """The ``observed`` table, asked by chain, lane and event."""
+class Until(NamedTuple):
+    """Until which time the input would show something, of each of some times.
 
-    def __init__(self, observed: pa.Table) -> None:
+    Attributes:
+        end: int64, in microseconds; the least number: no window has the time.
+        to_the_end: whether declared windows have all from then on until they end.
+        recorded: whether the input says of the chain where it would happen until when it was recorded.
+    """
+
+    end: npt.NDArray[np.int64]
+    to_the_end: Bools
+    recorded: bool
+
+
+def _until(spans: Sequence[Spans], times: npt.NDArray[np.int64]) -> Until:
+    """Return until which time all of some windows go on."""
+    ends = [each.ends_of(times) for each in spans]
+    lasts = [each.times[1][-1] if len(each.times[1]) else _NO_TIME for each in spans]
+    whole = [(end == last) & (end != _NO_TIME) for end, last in zip(ends, lasts, strict=True)]
+    return Until(np.minimum.reduce(ends), np.logical_and.reduce(whole), True)
+
+
+def _until_end(ends: Sequence[int | None], count: int) -> Until:
+    """Return until the first end that is known, of a chain or else of others."""
+    end = next((each for each in ends if each is not None), _NO_TIME)
+    return Until(np.full(count, end), np.zeros(count, bool), ends[0] is not None)
+
+
+class Windows:
+    """The ``observed`` table, asked by chain, lane and event.
+
+    Args:
+        observed: windows that the input covers (``OBSERVED_SCHEMA``).
+        end: the last time of any row of the ledger, in microseconds; None: no row has a time.
+    """
+
+    def __init__(self, observed: pa.Table, end: int | None = None) -> None:
+        self.end = end
         self._of: dict[tuple[str | None, Lane], list[dict[str, Any]]] = {}
         self._from_0: set[str] = set()
         self._ends: dict[str, int] = {}
@@ -137,19 +181,49 @@ class Windows:
         """Return the last time of any window of a chain, in microseconds, None if no window has times."""
         return None if chain is None else self._ends.get(chain)
 
-    def declares(self, chain: str | None, lane: Lane, event: str) -> bool:
-        """Return whether a window that was declared, not inferred, has a lane's event."""
+    def replies_until(self, chain: str | None, lane: Lane, times: npt.NDArray[np.int64], over_lanes: bool) -> Until:
+        """Return until which time the input would show replies to requests of a lane, that a chain sent at some times.
+
+        Where a window is declared that has replies, it is the end of the one that has the sending; else the last time
+        that the input has of the chain, or of the ledger.
+
+        Args:
+            chain, lane, times: of requests.
+            over_lanes: whether responses may come over other lanes.
+        """
+        shown_by = [(lane, Event.ACKNOWLEDGED), (lane, Event.TIMED_OUT), *([(EVERY, Event.RECEIVED)] * over_lanes)]
+        if not any(self.declares(chain, of, event) for of, event in shown_by):
+            return _until_end([self.end_of(chain), self.end], len(times))
+        return _until([self.of(chain, of, event) for of, event in shown_by], times)
+
+    def arrivals_until(self, lane: Lane, times: npt.NDArray[np.int64]) -> Until:
+        """Return until which time the input would show the arrivals of messages of a lane.
+
+        Where a window of the destination is declared, it is the end of the one that has the sending, and of that of the
+        source for time-outs, if there is one. Else it is the last time that the input has of the destination, else of
+        the source, else of the ledger. Where it has none of the destination, its side may not have been recorded.
+
+        Args:
+            lane: of messages.
+            times: when they were sent, in microseconds.
+        """
+        _, source, destination, _ = lane
+        if self.declares(destination, lane, Event.RECEIVED):
+            shown_by = [(destination, Event.RECEIVED)]
+            if self.declares(source, lane, Event.TIMED_OUT):
+                shown_by.append((source, Event.TIMED_OUT))
+            return _until([self.of(chain, lane, event) for chain, event in shown_by], times)
+        return _until_end([self.end_of(destination), self.end_of(source), self.end], len(times))
+
+    def declares(self, chain: str | None, lane: Lane, event: str | None = None) -> bool:
+        """Return whether a window that was declared, not inferred, has a lane's event; None: any."""
         rows = [*self._of.get((chain, EVERY), ()), *(self._of.get((chain, lane), ()) if lane != EVERY else ())]
-        return any(row["how"] == DECLARED and (row["events"] is None or event in row["events"]) for row in rows)
+        return any(row["how"] == DECLARED and (event is None or _shows(row, event)) for row in rows)
 
     def _spans(self, chain: str | None, lane: Lane, event: str, closing: bool) -> Spans:
         own = self._of.get((chain, lane), []) if lane != EVERY else []
         every = [*self._of.get((chain, EVERY), ()), *own] if chain is not None else []
-        rows = [
-            row
-            for row in every
-            if row["events"] is None or event in row["events"] or (closing and row["how"] == INFERRED)
-        ]
+        rows = [row for row in every if _shows(row, event) or (closing and row["how"] == INFERRED)]
         heights = _joined([(row["first_height"], row["last_height"]) for row in rows], 1)
         times = _joined([(row["first_time"], row["last_time"]) for row in rows] + _between(rows), 0)
         until = None
@@ -165,6 +239,10 @@ class Windows:
             until,
             genesis,
         )
+
+
+def _shows(row: dict[str, Any], event: str) -> bool:
+    return row["events"] is None or event in row["events"]
 
 
 def _between(rows: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
@@ -215,6 +293,14 @@ class Promises:
             # Many lanes promise the same, and are told the same object.
             found = self._known[lane] = self._same.setdefault(tuple(found.items()), found)
         return found
+
+    def deadline(self, lane: Lane) -> tuple[int | None, bool]:
+        """Return within how many microseconds messages of a lane arrive, None without a deadline, and whether that is
+        promised, not a default."""
+        promised = self.of(lane)
+        if promised.get(RECEIVED_WITHIN) is not None:
+            return promised[RECEIVED_WITHIN], True
+        return promised.get(EXPECTED_WITHIN), False
 
     def restarts(self, chain: str | None) -> bool:
         """Return whether the heights of a chain began anew, so that they say nothing where times contradict them."""

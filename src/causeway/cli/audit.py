@@ -1,4 +1,4 @@
-"""``causeway audit``: does a ledger, or a lake, hold what its lanes promise, and how much does the input show?"""
+"""``causeway audit``: check a ledger, or a lake, and print the verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from causeway.cli import completion, own_process, shell
-from causeway.cli.audited import figures, holds, plain_check, progress_bar, show, write_tables
+from causeway.cli.audited import audit_data, progress_bar, show, write_tables
 from causeway.cli.compiling import compile_first
 from causeway.cli.places import folder_for, ledger_at, require_place
 from causeway.cli.watch import notes
@@ -63,6 +63,26 @@ def command(
             show_default=False,
         ),
     ] = None,
+    deadline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--deadline",
+            metavar="EVENT=TIME",
+            help="Time until each message is received, or each request answered: received=1h, answered=2h, "
+            "received=none; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    tolerance: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tolerance",
+            metavar="[CHAIN=]TIME",
+            help="How far the clock of a chain, or of every chain, may be off: 2s, para-b=500ms; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 4 when the audit is inconclusive.")] = False,
     executor: Annotated[
         str,
         typer.Option(
@@ -138,16 +158,18 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --follow one a line.")] = False,
 ) -> int:
-    """Check a ledger: was everything sent received once, as it was sent, in order, in time?
+    """Check a ledger: was every message delivered once, unaltered, in order, in time?
 
-    Each check holds, is violated, or is unknown where the input has a hole. docs/audit has a page for each. Of a lake
-    that Causeway ran the ledger is derived first, and nothing is written into it. Exit code 1 when a check is violated.
+    The verdict is PASSED, FAILED, or INCONCLUSIVE where the input does not show enough. docs/audit has a page for each
+    check. Of a lake that Causeway ran the ledger is derived first, and nothing is written into it.
 
     [bold]Example[/bold]: causeway audit my-ledger --check authenticity --out findings
     [bold]Example[/bold]: causeway audit my-ledger --follow --metrics-port 9464
     """
     own_process.begin_small()
     from causeway.audit.auditing import CHECK_NAMES
+    from causeway.audit.promised import Terms
+    from causeway.audit.verdict import verdict_of
     from causeway.pipeline.allocator import keep_memory
     from causeway.pipeline.ledger_audit import EXECUTORS, audit_ledger
 
@@ -159,6 +181,8 @@ def command(
     for option, given, wanted, fits in (
         ("--interval", interval is not None, "only with --follow", follow),
         ("--metrics-port", metrics_port is not None, "only with --follow", follow),
+        ("--deadline", bool(deadline), "not with --follow", not follow),
+        ("--tolerance", bool(tolerance), "not with --follow", not follow),
         ("--out", out is not None, "not with --follow", not follow),
         ("--reexecute", reexecute, "not with --follow", not follow),
         ("--executor", executor != EXECUTORS[0], "not with --follow", not follow),
@@ -188,10 +212,15 @@ def command(
                 seconds=interval or INTERVAL,
                 limit=named or NAMED_FOLLOWING,
                 as_json=as_json,
+                strict=strict,
             )
     limit = named or NAMED
+    terms = Terms.of(deadline or (), tolerance or ())
     with ledger_at(lake), progress_bar() as begin, _ledger(lake, begin("deriving the ledger")) as ledger:
-        found = audit_ledger(ledger, executor=executor, master=master, limit=limit, progress=begin("checking"))
+        found = audit_ledger(
+            ledger, executor=executor, master=master, limit=limit, terms=terms, progress=begin("checking")
+        )
+        quarantined = ledger.quarantined()
         if reexecute:
             done = _executed_again(lake, scenario, processes, begin("executing again"))
             found = done.added_to(found, limit)
@@ -199,13 +228,12 @@ def command(
     if out is not None:
         write_tables(found, out)
     if as_json:
-        said = [plain_check(each) for each in checks]
-        print(json.dumps({"lake": lake, "holds": holds(checks), **figures(found), "checks": said}))
+        print(json.dumps({"lake": lake, **audit_data(found, checks, quarantined)}))
     else:
-        show(lake, checks, found)
+        show(lake, checks, found, quarantined)
         if out is not None:
             notes().print(f"tables written to {escape(escaped(str(out)))}", soft_wrap=True)
-    return shell.OK if holds(checks) else shell.BROKEN
+    return shell.code_of(verdict_of(checks), strict=strict)
 
 
 def _executed_again(

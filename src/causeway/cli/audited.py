@@ -1,8 +1,8 @@
-"""What ``causeway audit`` shows of an audit: on a terminal, as JSON, as files."""
+"""An audit on a terminal, as JSON and as files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from causeway.audit.plain import input_figures as figures
 from causeway.audit.plain import plain_check
+from causeway.audit.verdict import Verdict, counted
 from causeway.cli.tables import show_table
 from causeway.cli.watch import notes, results
 from causeway.model.text import about, name_of, readable
@@ -19,7 +20,8 @@ from causeway.model.text import about, name_of, readable
 if TYPE_CHECKING:
     from causeway.audit.auditing import Audit, Check
 
-COLOURS = {"holds": "bold green", "violated": "bold red", "unknown": "yellow"}
+COLOURS = {"PASSED": "bold green", "FAILED": "bold red", "INCONCLUSIVE": "yellow", "NOT APPLICABLE": "dim"}
+"""The colour of each verdict."""
 
 WIDE = 120
 """A terminal this wide has room for examples beside the figures."""
@@ -48,9 +50,20 @@ def progress_bar() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
             progress.stop()
 
 
-def holds(checks: list[Check]) -> bool:
-    """Return whether none of some checks is violated."""
-    return not any(each.verdict == "violated" for each in checks)
+def audit_data(found: Audit, checks: list[Check], quarantined: Mapping[str, int]) -> dict[str, Any]:
+    """Return an audit as the object that ``--json`` prints."""
+    from causeway.audit.verdict import verdict_of
+
+    verdict = verdict_of(checks)
+    return {
+        "verdict": verdict.value,
+        "sentence": found.sentence(*(check.name for check in checks)),
+        "holds": verdict is not Verdict.FAILED,
+        **figures(found),
+        "quarantined": dict(quarantined),
+        "remarks": list(found.remarks),
+        "checks": [plain_check(check) for check in checks],
+    }
 
 
 def write_tables(found: Audit, folder: Path) -> None:
@@ -62,43 +75,50 @@ def write_tables(found: Audit, folder: Path) -> None:
             pq.write_table(getattr(found, name), file)
 
 
-def show(lake: str, checks: list[Check], found: Audit) -> None:
-    """Print what came of an audit."""
+def show(lake: str, checks: list[Check], found: Audit, quarantined: Mapping[str, int]) -> None:
+    """Print an audit: the verdict, the earliest violation of each check, a table of the checks, then the input."""
     console = results()
-    console.print(f"[bold]{escape(readable(lake))}[/bold]: {_verdict(checks)}", soft_wrap=True)
+    sentence = found.sentence(*(check.name for check in checks))
+    console.print(f"[bold]{escape(readable(lake))}[/bold]: {coloured(sentence)}", soft_wrap=True)
     for each in checks:
         if each.violated and each.first is not None:
             console.print(f"  {each.name}: {escape(earliest(each.first))}", soft_wrap=True)
     narrow = console.width < WIDE
-    titles = ["check", "verdict", "examined", "violated", "unknown", "because", *([] if narrow else ["first", "worst"])]
+    counts = ("examined", "violated", "unknown", "noted")
+    titles = ["check", "verdict", *counts, "reasons", *([] if narrow else ["first", "worst"])]
     rows = []
-    for each in checks:
-        colour = COLOURS[each.verdict]
+    applicable = [each for each in checks if each.verdict is not Verdict.NOT_APPLICABLE]
+    for each in applicable:
         examples = () if narrow else (escape(_example(each.first)), escape(_example(each.worst)))
-        counts = (f"{number:,}" for number in (each.examined, each.violated, each.unknown))
-        verdict = f"[{colour}]{each.verdict}[/{colour}]"
-        rows.append([each.name, verdict, *counts, escape(_because(each)), *examples])
-    texts = ("because", "first", "worst")
-    show_table(console, titles, rows, left=["check", "verdict", *texts], folds=texts)
+        numbers = (f"{getattr(each, name):,}" for name in counts)
+        rows.append([each.name, coloured(each.verdict), *numbers, escape(_because(each)), *examples])
+    texts = ("reasons", "first", "worst")
+    if rows:
+        show_table(console, titles, rows, left=["check", "verdict", *texts], folds=texts)
+    others: dict[str, list[str]] = {}
+    for each in checks:
+        if each not in applicable:
+            others.setdefault(_because(each), []).append(each.name)
+    if others:
+        said = "; ".join(f"{', '.join(names)} ({why})" for why, names in others.items())
+        console.print(f"Not applicable: {escape(said)}", soft_wrap=True)
     lanes, one_sided, missing = figures(found).values()
     console.print(
-        f"{_many(missing, 'message')} missing in the input; {_many(lanes, 'lane')}, "
-        f"{one_sided:,} of which only one end was recorded"
+        f"{counted(lanes, 'lane')}, {one_sided:,} recorded at one end only; "
+        f"{counted(missing, 'message')} missing in the input"
     )
+    if quarantined:
+        total, reasons = sum(quarantined.values()), sorted(quarantined.items(), key=lambda item: (-item[1], item[0]))
+        named = ", ".join(f"{reason} {count:,}" for reason, count in reasons)
+        console.print(f"[yellow]{counted(total, 'record')} in quarantine[/]: {escape(named)}")
+    for remark in found.remarks:
+        console.print(escape(remark), soft_wrap=True)
 
 
-def _verdict(checks: list[Check]) -> str:
-    """Return in a few words what is wrong, or that nothing is known to be."""
-    violated = [each for each in checks if each.verdict == "violated"]
-    if violated:
-        named = ", ".join(f"{each.name} {each.violated:,}" for each in violated)
-        return f"[{COLOURS['violated']}]violated[/]: {named}"
-    unknown = sum(1 for each in checks if each.unknown)
-    if unknown:
-        text = f"[{COLOURS['unknown']}]nothing is violated[/], as far as the input shows"
-        return f"{text}; {_many(unknown, 'check')} met holes in it"
-    held = sum(1 for each in checks if each.verdict == "holds")
-    return f"[{COLOURS['holds']}]holds[/]: {_many(held, 'check')}"
+def coloured(sentence: str) -> str:
+    """Return a sentence that begins with a verdict as markup, the verdict in its colour."""
+    verdict = next(word for word in COLOURS if sentence.startswith(word))
+    return f"[{COLOURS[verdict]}]{verdict}[/]{escape(sentence.removeprefix(verdict))}"
 
 
 def earliest(row: dict[str, Any]) -> str:
@@ -109,14 +129,10 @@ def earliest(row: dict[str, Any]) -> str:
     return " ".join(["first", _example(row), f"({lane})", *when])
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def _because(check: Check) -> str:
     from causeway.audit.auditing import PROMISED
 
-    if not check.examined:
+    if not check.examined and not check.reasons:
         promises = PROMISED.get(check.name)
         return "nothing to examine" if promises is None else "no lane promises it"
     return ", ".join(f"{reason} {count:,}" for (_, reason), count in check.reasons.items())
@@ -136,4 +152,4 @@ def _example(row: dict[str, Any] | None) -> str:
     return f"{text}: {size} {row['unit']}"
 
 
-__all__ = ["earliest", "figures", "holds", "plain_check", "progress_bar", "show", "write_tables"]
+__all__ = ["audit_data", "coloured", "earliest", "figures", "plain_check", "progress_bar", "show", "write_tables"]

@@ -82,11 +82,10 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     from rich.markup import escape
 
     from causeway.cli import plots
-    from causeway.cli.rows import lane_text
     from causeway.cli.tables import show_table
     from causeway.cli.watch import results
     from causeway.ledger.typed import plain_rows
-    from causeway.model.text import name_of
+    from causeway.model.text import lane_text, name_of
 
     console, totals = results(), found.totals
     said = (

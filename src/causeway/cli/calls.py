@@ -251,12 +251,11 @@ def _show(lake: str, found: Figures) -> None:
     from rich.table import Table
 
     from causeway.cli import plots
-    from causeway.cli.rows import lane_text
     from causeway.cli.tables import show_pairs
     from causeway.cli.watch import results
     from causeway.ledger.outcomes import Outcome as Ended
     from causeway.ledger.typed import plain_rows
-    from causeway.model.text import name_of
+    from causeway.model.text import lane_text, name_of
 
     console, totals = results(), found.totals
     count = totals["messages"]

@@ -117,7 +117,7 @@ def _verdict(found: Mapping[str, Any]) -> str:
     columns = found["columns"]
     failed = [name for name, column in columns.items() if column["failed"] is not None]
     ran = {name: column for name, column in columns.items() if name not in failed}
-    bad = [name for name, one in ran.items() if not one["run_holds"] or one["audit"]["verdict"] == "violated"]
+    bad = [name for name, one in ran.items() if not one["run_holds"] or one["audit"]["verdict"] == "FAILED"]
     said = []
     if failed:
         said.append(f"[bold red]Failed[/bold red]: {', '.join(failed)}.")

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from causeway.audit.plain import plain_check
+from causeway.audit.verdict import Verdict, counted, verdict_of
 from causeway.cli import shell
-from causeway.cli.audited import earliest, holds, plain_check, progress_bar
+from causeway.cli.audited import coloured, earliest, progress_bar
 from causeway.cli.interrupts import SIGNALS
 from causeway.cli.shell import one_line
 from causeway.cli.watch import notes, results
@@ -27,19 +29,26 @@ if TYPE_CHECKING:
 
 
 def follow(
-    place: str, names: Collection[str], *, metrics_port: int | None, seconds: float, limit: int, as_json: bool
+    place: str,
+    names: Collection[str],
+    *,
+    metrics_port: int | None,
+    seconds: float,
+    limit: int,
+    as_json: bool,
+    strict: bool,
 ) -> int:
     """Audit a ledger, or a lake that Causeway runs, whenever there is something new, until Ctrl-C.
 
     ``names``: of the checks that are asked for; ``metrics_port``: where Prometheus is answered; ``seconds``: between
-    two looks; ``limit``: findings to name of each lane, check and reason. Returns the exit code: whether one of the
-    checks is violated at the end.
+    two looks; ``limit``: findings to name of each lane, check and reason. Returns the exit code of the verdict at the
+    end. ``strict``: as of ``shell.code_of``.
     """
     from causeway.pipeline.ledger_watch import LedgerWatch, Stopped
     from causeway.service.audit_metrics import AuditCollector, shown_by
     from causeway.service.metrics_port import HOST, serving
 
-    collector, view = AuditCollector(), _View(place, names, seconds, as_json)
+    collector, view = AuditCollector(), _View(place, names, seconds, as_json, strict)
 
     def take(watched: Watched | None) -> None:
         shown = None if watched is None else shown_by(watched, names)
@@ -97,8 +106,9 @@ def _stopping() -> Iterator[threading.Event]:
 class _View:
     """What a person, or a program that reads the lines, is told."""
 
-    def __init__(self, place: str, names: Collection[str], seconds: float, as_json: bool) -> None:
-        self._place, self._names, self._seconds, self._as_json = place, names, seconds, as_json
+    def __init__(self, place: str, names: Collection[str], seconds: float, as_json: bool, strict: bool) -> None:
+        self._place, self._names, self._seconds = place, names, seconds
+        self._as_json, self._strict = as_json, strict
         self._before: Shown | None = None
         self._audit: Audit | None = None
         self._unread: Mapping[int, str] = {}
@@ -143,11 +153,13 @@ class _View:
         if self._audit is None or self._before is None:
             shell.tell("stopped before anything was checked")
             return shell.OK
-        violated = [check for check in self._checks(self._audit) if check.verdict == "violated"]
-        named = ", ".join(f"{check.name} {check.violated:,}" for check in violated)
-        end = f"violated: {named}" if named else "nothing is violated"
-        shell.tell(f"stopped at {_at(self._before)}: {end}")
-        return shell.BROKEN if violated else shell.OK
+        checks = self._checks(self._audit)
+        verdict = verdict_of(checks)
+        if verdict is Verdict.NOT_APPLICABLE and not self._before.rows:
+            shell.tell(f"stopped at {_at(self._before)}: there was nothing to examine")
+            return shell.OK  # a ledger that is yet to grow
+        shell.tell(f"stopped at {_at(self._before)}: {self._audit.sentence(*(check.name for check in checks))}")
+        return shell.code_of(verdict, strict=self._strict)
 
     def _checks(self, audit: Audit) -> list[Check]:
         return [check for name, check in audit.checks.items() if name in self._names]
@@ -162,11 +174,14 @@ class _View:
                 named.append(f"{check.name} {check.violated:,}{_more(check.violated, old)}")
             elif old:
                 over.append(check.name)
-        parts.append(f"[bold red]violated[/]: {', '.join(named)}" if named else "nothing is violated")
+        verdict = coloured(verdict_of(checks).value)
+        parts.append(f"{verdict}: {', '.join(named)}" if named else verdict)
         parts += [f"no longer violated: {', '.join(over)}"] if over else []
-        unknown = sum(check.unknown for check in checks)
-        if unknown:
-            parts.append(f"unknown {unknown:,}")
+        for what in ("unknown", "noted"):
+            total = sum(getattr(check, what) for check in checks)
+            parts += [f"{what} {total:,}"] if total else []
+        if shown.quarantined:
+            parts.append(f"[yellow]{counted(shown.quarantined, 'record')} in quarantine[/]")
         waiting = sum(lane.open for lane in shown.lanes)
         if waiting:
             ages = [lane.open_age for lane in shown.lanes if lane.open_age is not None]
@@ -195,7 +210,8 @@ class _View:
             "commit": shown.commit,
             "height": shown.height,
             "rows": shown.rows,
-            "holds": holds(checks),
+            "verdict": verdict_of(checks).value,
+            "holds": verdict_of(checks) is not Verdict.FAILED,
             "checks": [plain_check(check) for check in checks],
             **backlog,
             "one_sided_lanes": shown.one_sided,

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -24,7 +24,7 @@ from causeway.cli.places import unused, writable
 from causeway.ledger.schema import LANE, LIMBS
 from causeway.ledger.typed import plain_rows
 from causeway.model.errors import InvalidInput
-from causeway.model.text import name_of
+from causeway.model.text import lane_text, name_of
 
 SHOWN = 20
 """Rows of a table that a person sees where no other number is asked for."""
@@ -268,15 +268,6 @@ def _columns(rows: pa.Table, as_stored: bool) -> dict[str, list[Any]]:
     return {name: said[name] for name in (*first, *middle, *(name for name in _LAST if name in said))}
 
 
-def lane_text(lane: Sequence[str | None]) -> str | None:
-    """Return the names of a lane (protocol, source, destination, lane) in a few words."""
-    _, source, destination, name = lane
-    if source is None and destination is None:
-        return name
-    ends = f"{source or '?'} -> {destination or '?'}"
-    return ends if name is None or name == ends.replace(" ", "") else f"{ends} {name}"
-
-
 def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float | Decimal) and not isinstance(value, bool))
 
@@ -299,6 +290,6 @@ def _text(name: str, value: Any) -> str:
 
 
 __all__ = [
-    "SHOWN", "distinct_names", "json_rows", "lane_text", "limited", "one_way", "parquet_place", "plain", "print_csv",
+    "SHOWN", "distinct_names", "json_rows", "limited", "one_way", "parquet_place", "plain", "print_csv",
     "print_json", "show_rows", "write_parquet",
 ]  # fmt: skip

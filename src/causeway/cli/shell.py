@@ -18,6 +18,7 @@ OK = 0
 BROKEN = 1
 BAD_INPUT = 2
 UNEXPECTED = 3
+INCONCLUSIVE = 4
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
@@ -31,10 +32,15 @@ _MOST_CHARACTERS = 500
 _END_CHARACTERS = 200
 
 EPILOG = (
-    "Exit codes: 0 done and all guarantees hold, 1 a guarantee is broken or a proof is false, 2 bad input, "
-    "3 unexpected. "
-    f"{DEBUG}=1 shows the trace of an error."
+    "Exit codes: 0 passed or done, 1 failed, 2 bad input or nothing examined, 3 internal error, 4 inconclusive with "
+    f"--strict, 130 interrupted. {DEBUG}=1 shows the trace of an error."
 )
+
+
+def code_of(verdict: str, *, strict: bool = False) -> int:
+    """Return the exit code of a verdict (``audit.verdict.Verdict``). ``strict``: whether inconclusive is no success."""
+    unsure = INCONCLUSIVE if strict else OK
+    return {"PASSED": OK, "FAILED": BROKEN, "INCONCLUSIVE": unsure, "NOT APPLICABLE": BAD_INPUT}[verdict]
 
 
 class Interrupted(Exception):

@@ -184,13 +184,11 @@ def _fees(ledger: Ledger, lake: Lake) -> list[dict[str, Any]]:
 def _checks(audit: Audit) -> dict[str, Any]:
     """Return the verdicts of an audit: of all together, and of each check that had something to look at."""
     checks = {
-        name: {"verdict": check.verdict, "violated": check.violated, "unknown": check.unknown}
+        name: {"verdict": check.verdict.value, "violated": check.violated, "unknown": check.unknown}
         for name, check in audit.checks.items()
         if check.examined or check.violated or check.unknown
     }
-    verdicts = {check["verdict"] for check in checks.values()}
-    whole = next((verdict for verdict in ("violated", "unknown") if verdict in verdicts), "holds")
-    return {"verdict": whole, "checks": checks}
+    return {"verdict": audit.verdict.value, "sentence": audit.sentence(), "checks": checks}
 
 
 def guarantees_of(planned: Planned) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 _HEAD = 16
@@ -105,3 +105,12 @@ def unknown(kind: str, value: object, known: Collection[str]) -> str:
         return f"{shown(value)}: no such {kind}; did you mean {near[0]}?"
     listed = list(known) if len(known) <= _ALL_LISTED else [*list(known)[:_LISTED_NAMES], "..."]
     return f"{shown(value)}: no such {kind}; there are {len(known)}: {', '.join(listed) or 'none'}"
+
+
+def lane_text(lane: Sequence[str | None]) -> str | None:
+    """Return the names of a lane (protocol, source, destination, lane) as a person reads them."""
+    _, source, destination, name = lane
+    if source is None and destination is None:
+        return name
+    ends = f"{source or '?'} -> {destination or '?'}"
+    return ends if name is None or name == ends.replace(" ", "") else f"{ends} {name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from causeway.audit.auditing import CHECK_NAMES
 from causeway.audit.passing import LIMIT
+from causeway.audit.promised import Terms
 from causeway.figures.where import EVERYTHING
 from causeway.ledger.schema import TABLES
 from causeway.ledger.typed import plain_rows
@@ -177,14 +178,25 @@ class OpenedLedger(Selection):
     def audit(
         self,
         *check: str,
+        deadlines: Iterable[str] = (),
+        tolerances: Iterable[str] = (),
         session: SparkSession | None = None,
         executor: str = "auto",
         limit: int = LIMIT,
     ) -> Findings:
-        """Check it; ``check``: only these checks.
+        """Check it.
 
-        ``session``, ``executor``, ``limit``: as of ``pipeline.ledger_audit.audit_ledger``; without a session the
-        active one is used where there is much to check. Raises ``InvalidInput``, ``LedgerDamaged``.
+        Args:
+            check: the checks that count; none: all.
+            deadlines: ``received=1h``, ``answered=none``, in place of those that the ledger has.
+            tolerances: by how much clocks may be wrong: ``2s``, ``CHAIN=500ms``.
+            session: runs it where there is much to check; None: the active one.
+            executor: as of ``pipeline.ledger_audit.audit_ledger``.
+            limit: findings of each lane, check and reason that are named.
+
+        Raises:
+            InvalidInput: an argument is not allowed.
+            LedgerDamaged: the ledger cannot be read.
         """
         for name in check:
             if name not in CHECK_NAMES:
@@ -192,7 +204,10 @@ class OpenedLedger(Selection):
         if session is None and executor == "auto":
             session = session_for(self._as_of())
         progress = self._begun("checking")
-        found = audit_ledger(self._as_of(), executor=executor, session=session, limit=limit, progress=progress)
+        terms = Terms.of(deadlines, tolerances)
+        found = audit_ledger(
+            self._as_of(), executor=executor, session=session, limit=limit, terms=terms, progress=progress
+        )
         return Findings(found, {name: found.checks[name] for name in check or CHECK_NAMES})
 
     def trace(self, message: str | None = None, **narrowing: str | int | None) -> Traced:

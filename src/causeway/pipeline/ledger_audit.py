@@ -17,9 +17,10 @@ from causeway.audit.gathered import Gathered
 from causeway.audit.known import Known, SentEnds
 from causeway.audit.meeting import Here
 from causeway.audit.passing import LIMIT, Passed, pass_over
+from causeway.audit.promised import Terms
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows
-from causeway.pipeline.ledger_parts import bucket_parts, value_of
+from causeway.pipeline.ledger_parts import bucket_parts, ledger_end, value_of
 from causeway.pipeline.ledger_passes import (
     EXECUTORS,
     SPARK_ROWS,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 Found = Mapping[tuple[int, int], Passed]
 
+NO_TERMS = Terms()
+
 _STATED = ("headers", "watermarks")
 """Tables of what chains state of themselves."""
 
@@ -51,6 +54,7 @@ def audit_ledger(
     master: str = "local[*]",
     settings: Mapping[str, str] = MappingProxyType({}),
     limit: int = LIMIT,
+    terms: Terms = NO_TERMS,
     progress: Progress | None = None,
 ) -> Audit:
     """Check a stored ledger; the result is the same whoever does it.
@@ -63,6 +67,7 @@ def audit_ledger(
             Spark is used.
         master, settings: as of ``open_session``.
         limit: how many findings of one lane, check and reason are named; all are counted.
+        terms: deadlines and clock tolerances beside those that the ledger has.
         progress: is told how far it is, from any thread.
 
     Raises:
@@ -73,16 +78,17 @@ def audit_ledger(
     """
     rows = bucket_rows(ledger)
     on_spark = takes_spark(executor, session, rows)
-    observed, promises = ledger.table("observed"), ledger.table("promises")
+    observed, promises = ledger.table("observed"), terms.applied(ledger.table("promises"))
     told = Told(progress, rows)
     meet = Here(lambda bucket: bucket_parts(ledger, bucket), threads)
+    end = ledger_end(ledger)
     if not on_spark:
         here = _InProcess(ledger, rows, limit, told)
-        return audit_by(here, observed, promises, limit, here.look_at_chains, meet)
+        return audit_by(here, observed, promises, limit, here.look_at_chains, meet, end=end)
     if session is None:
         session = opened_session(master, settings, len(rows))
-    there = _OnSpark(session, ledger, rows, (observed, promises), limit, told)
-    return audit_by(there, observed, promises, limit, there.look_at_chains, meet)
+    there = _OnSpark(session, ledger, rows, (observed, promises), end, limit, told)
+    return audit_by(there, observed, promises, limit, there.look_at_chains, meet, end=end)
 
 
 def _stating(ledger: Ledger) -> list[int]:
@@ -127,6 +133,7 @@ class _OnSpark:
     ledger: Ledger
     rows: list[int]
     tables: tuple[pa.Table, pa.Table]
+    end: int | None
     limit: int
     told: Told
 
@@ -139,6 +146,7 @@ class _OnSpark:
             uuid.uuid4().hex,
             self.ledger,
             *self.tables,
+            self.end,
             known.sent,
             known.complete,
             before,
@@ -176,6 +184,7 @@ class _Look:
     ledger: Ledger
     observed: pa.Table
     promises: pa.Table
+    end: int | None
     sent: dict[Lane, SentEnds]
     complete: bool
     before: dict[PieceKey, Before]
@@ -187,11 +196,15 @@ def _look_at(shared: Shared, bucket: int) -> Iterable[tuple[int, Passed]]:
     from causeway.pipeline.ledger_tasks import once
 
     look: _Look = shared.value
-    known = once(look.key, lambda: Known(Windows(look.observed), Promises(look.promises), look.sent, look.complete))
+    known = once(look.key, lambda: _known(look))
     only = None if look.only is None else look.only[bucket]
     parts = bucket_parts(look.ledger, bucket)
     value = value_of(look.ledger, bucket)
     yield from _numbered(pass_over(parts, known, look.before, look.limit, only, value), only)
+
+
+def _known(look: _Look) -> Known:
+    return Known(Windows(look.observed, look.end), Promises(look.promises), look.sent, look.complete)
 
 
 def _look_at_chains(shared: Shared, bucket: int) -> Iterable[tuple[int, Stated]]:

@@ -5,6 +5,7 @@ Rows go through Spark with their names as strings, and unsigned numbers as signe
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.along import Before, PieceKey
-from causeway.audit.auditing import Audit, Check, Runs, audit_by
+from causeway.audit.auditing import Audit, Check, Runs, audit_by, last_time
 from causeway.audit.candidates import Met
 from causeway.audit.known import Known
 from causeway.audit.meeting import RECORDS, Meeting, Waiting, rows_at
@@ -133,7 +134,8 @@ def audit_frame(
         raise InvalidInput(f"buckets: {buckets}: must be from 1 to {MOST_BUCKETS}")
     windows = given_table(observed, OBSERVED_SCHEMA, "observed")
     promised = given_table(promises, PROMISES_SCHEMA, "promises")
-    carried = chosen_columns(ledger, LEDGER_SCHEMA, "ledger").mapInArrow(carry(buckets), carried_ddl())
+    given = chosen_columns(ledger, LEDGER_SCHEMA, "ledger")
+    carried = given.mapInArrow(carry(buckets), carried_ddl())
 
     moved = None if value is None else chosen_columns(value, VALUE_SCHEMA, "value")
     whole = carried
@@ -159,7 +161,31 @@ def audit_frame(
             yield from _collected(whole.mapInArrow(task, TASK_SCHEMA), Stated).values()
 
     meet = _Meet(carried, buckets)
-    return FrameAudit(audit_by(look, windows, promised, limit, look_at_chains, meet), session)
+    return FrameAudit(audit_by(look, windows, promised, limit, look_at_chains, meet, end=_end_of(given)), session)
+
+
+def _end_of(rows: DataFrame) -> int | None:
+    """Return the last time of any row, in microseconds; None: none has a time."""
+    from pyspark.errors import PySparkException
+
+    if "time" not in rows.columns:
+        return None
+    try:
+        ends = [row["time"] for row in rows.select("time").mapInArrow(_last_times, "time bigint").collect()]
+    except PySparkException as error:
+        raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
+    return max(ends, default=None)
+
+
+def _last_times(batches: Batches) -> Batches:
+    """Yield the last time of each batch, in microseconds; a time that does not fit is an error of the audit's pass."""
+    prepare_worker()
+    schema = pa.schema([LEDGER_SCHEMA.field("time")])
+    for batch in batches:
+        with contextlib.suppress(InvalidInput):
+            end = last_time(as_table(pa.Table.from_batches([batch]), schema, "ledger")["time"])
+            if end is not None:
+                yield pa.RecordBatch.from_pydict({"time": pa.array([end], pa.int64())})
 
 
 def _look(carried: DataFrame, buckets: int, task: _Pass) -> dict[tuple[int, int], Passed]:

@@ -47,6 +47,46 @@ def bucket_parts(ledger: Ledger, bucket: int) -> Iterator[Part]:
         yield from map(TablePart, merged(sources))
 
 
+def ledger_end(ledger: Ledger, known: dict[str, int | None] | None = None) -> int | None:
+    """Return the last time of any row of the table ``ledger``, in microseconds, by what its files state; None: none.
+
+    Args:
+        ledger: as of a commit.
+        known: of files that were asked before, by path; becomes what is known of those that count now, but for those
+            that are damaged, which have no last time then.
+
+    Raises:
+        LedgerDamaged: a file is damaged, and ``known`` is None.
+    """
+    ends: dict[str, int | None] = {}
+    for file in ledger.files("ledger"):
+        try:
+            ends[file.path] = known[file.path] if known and file.path in known else _last_time(ledger, file)
+        except LedgerDamaged:
+            if known is None:
+                raise
+    if known is not None:
+        known.clear()
+        known.update(ends)
+    return max((end for end in ends.values() if end is not None), default=None)
+
+
+def _last_time(ledger: Ledger, file: StoredFile) -> int | None:
+    with _opened(ledger, file) as opened:
+        ends = []
+        for group in range(opened.num_row_groups):
+            metadata = opened.metadata.row_group(group)
+            column = next(
+                column
+                for number in range(metadata.num_columns)
+                if (column := metadata.column(number)).path_in_schema == "time"
+            )
+            if column.statistics is None or not column.statistics.has_min_max:
+                continue
+            ends.append(pa.scalar(column.statistics.max_raw, pa.int64()).as_py())
+    return max(ends, default=None)
+
+
 def value_of(ledger: Ledger, bucket: int) -> pa.Table | None:
     """Return the movements of value of a bucket; None: the ledger has none there. Raises as ``Ledger.rows``."""
     return ledger.rows(bucket, table="value") if ledger.files("value", bucket) else None

@@ -150,6 +150,18 @@ class Ledger:
         parts = [self.read(file) for file in self.files(table)]
         return pa.concat_tables(parts) if parts else schema_of(table).empty_table()
 
+    def quarantined(self) -> dict[str, int]:
+        """Return how many records are in quarantine for each reason. Raises ``LedgerDamaged``."""
+        reasons = pa.chunked_array(
+            [
+                self.read(file, ["reason"])["reason"].cast(pa.string()).combine_chunks()
+                for file in self.files("quarantine")
+            ],
+            pa.string(),
+        )
+        counts = ((each["values"].as_py(), each["counts"].as_py()) for each in reasons.value_counts())
+        return dict(sorted((str(reason), count) for reason, count in counts))
+
     def taken(self) -> Iterator[Input]:
         """Yield what was taken of which files."""
         for file in self.files(INPUTS):

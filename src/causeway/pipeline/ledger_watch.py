@@ -34,6 +34,7 @@ from causeway.pipeline.followed_rows import FollowedRows
 from causeway.pipeline.followed_stated import FollowedStated
 from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_following import follow
+from causeway.pipeline.ledger_parts import ledger_end
 from causeway.pipeline.ledger_store import Ledger
 from causeway.pipeline.masters import cores_here
 
@@ -49,7 +50,8 @@ CROSSING = (
 OF_ROWS = ("causality", "finality", "order")
 OF_ROWS_ALONE = (
     *("content_differs", "content_unseen", "number_reused", "timed_out_and_received", "timeout_observed_and_received"),
-    "wrong_chain",
+    *("wrong_chain", "redundant_relay", "partial_receipt", "dropped", "dropped_as_declared", "failed", "lost"),
+    *("acknowledged_and_timed_out", "timed_out_too_early", "received_after_timeout", "not_refunded"),
     *("asset_differs", "more_received", "more_paid", "received_and_refunded", "amount_unseen"),
     *("time_unseen", "place_unseen", "index_unseen", UNDECIDED, UNDECIDED_PAID),
 )
@@ -104,6 +106,8 @@ class LedgerWatch:
         self._following = follow(uri)
         self._ledger: Ledger | None = None
         self._observed: pa.Table | None = None
+        self._end: int | None = None
+        self._ends: dict[str, int | None] = {}
         self._promised = PROMISES_SCHEMA.empty_table()
         self._promises = Promises(self._promised)
         self._serial = 0
@@ -180,9 +184,10 @@ class LedgerWatch:
                 return not lanes or any(before.of(lane) != now.of(lane) for lane in lanes)
 
             self._promised, self._promises = promises, now
-        if self._observed is None or not observed.equals(self._observed):
+        end = ledger_end(ledger, self._ends)
+        if self._observed is None or end != self._end or not observed.equals(self._observed):
             self._serial += 1
-            self._observed = observed
+            self._observed, self._end = observed, end
         if self._answers.asking != self._asking:
             self._asking = self._answers.asking
             self._passes.open_again()
@@ -199,7 +204,7 @@ class LedgerWatch:
             return self._stated.run(self._parallel, windows)
 
         meet = MetRuns(self._passes, self._answers, self._serial, self._parallel)
-        audit = audit_by(look, observed, promises, self._limit, look_at_chains, meet, self._stated.bits)
+        audit = audit_by(look, observed, promises, self._limit, look_at_chains, meet, self._stated.bits, end)
         unread = {**self._stated.unread(), **self._passes.unread()}
         behind = len(self._passes.behind() | self._stated.behind())
         found = _careful(audit) if unread else audit

@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from causeway.audit.backlog import ChainShown, LaneBacklog, backlogs, chains_shown, lanes_seen, one_sided
+from causeway.audit.gathered import VERDICTS
 from causeway.model.text import escaped
 from causeway.pipeline.ledger_watch import Watched
 
@@ -103,7 +104,7 @@ def shown_by(watched: Watched, checks: Collection[str]) -> Shown:
         sorted(chains, key=lambda chain: -chain.rows),
         *(lanes_seen(audit), one_sided(audit)),
         *(len(watched.unread), watched.behind, watched.counts.get("quarantined", 0)),
-        {(check.name, verdict): getattr(check, verdict) for check in found for verdict in ("violated", "unknown")},
+        {(check.name, verdict): getattr(check, verdict) for check in found for verdict in VERDICTS},
     )
 
 
@@ -171,7 +172,7 @@ def _of_look(shown: Shown) -> Iterable[Metric]:
     yield _gauge("lanes", "Lanes that were seen.", shown.seen)
     yield _gauge("one_sided_lanes", "Lanes of which only one end was recorded.", shown.one_sided)
     yield _labelled("examined", "What a check looked at.", ["check"], {(k,): v for k, v in shown.examined.items()})
-    for verdict in ("violated", "unknown"):
+    for verdict in VERDICTS:
         of = {(check,): count for (check, each), count in shown.totals.items() if each == verdict}
         yield _labelled(verdict, f"Findings of a check that are {verdict}.", ["check"], of)
     labels = ["check", "verdict", "reason"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tests.spec.audit.answering import asked, earlier, first_answers, names_asked, responses
+from tests.spec.audit.delivery import agreement, deadline, delivery
 from tests.spec.audit.ledger import (
-    EVERY,
     Finding,
     Lane,
     Ledger,
@@ -21,7 +21,7 @@ from tests.spec.audit.stated import headers, watermarks
 from tests.spec.audit.value import Paid, backing, key_of_message, paid_of_unsent, payments, payments_covered
 
 Checked = tuple[int, list[Finding]]
-ONCE = ("sent", "received", "executed", "answered", "acknowledged", "timed_out")
+ONCE = ("sent", "received", "executed", "failed", "answered", "acknowledged", "timed_out", "refunded")
 
 
 def named(check: str, verdict: str, reason: str, row: Row, magnitude: float | None = None) -> Finding:
@@ -41,7 +41,14 @@ def exactly_once(ledger: Ledger) -> Checked:
             if event == "received" and not message.contents - {None}:  # which of its contents is right is not known
                 again += all_but_one(message, [r for r in message.all(event) if r["payload_hash"] is not None])
             rows = {row["source_row"]: row for row in again}.values()
-            found += [named("exactly_once", "violated", f"{event}_again", row) for row in rows]
+            for row in rows:
+                if redundant(message, event, row):
+                    found.append(named("exactly_once", "noted", "redundant_relay", row))
+                elif event == "received" and in_parts(message):
+                    found.append(named("exactly_once", "noted", "partial_receipt", row))
+                else:
+                    found.append(named("exactly_once", "violated", f"{event}_again", row))
+        found += [named("exactly_once", "noted", "redundant_relay", row) for row in message.all("redundant")]
         receipt, timed_out = message.first("received"), message.first("timed_out")
         if receipt and timed_out:
             found.append(named("exactly_once", "violated", "timed_out_and_received", timed_out))
@@ -50,12 +57,45 @@ def exactly_once(ledger: Ledger) -> Checked:
         if receipt and given_up:
             found.append(named("exactly_once", "unknown", "timeout_observed_and_received", receipt))
         if message.is_open:
-            found.append(named("exactly_once", "unknown", "not_received", message.first("sent")))
+            if ledger.waits_at_the_end(message.lane, message.first("sent")["time"]):
+                found.append(named("exactly_once", "noted", "pending", message.first("sent")))
+            else:
+                found.append(named("exactly_once", "unknown", "not_received", message.first("sent")))
     answers = sorted(responses(ledger), key=lambda answer: place(answer.row))
     for number, answer in enumerate(answers):
         if any(before.request == answer.request for before in answers[:number]):
             found.append(named("exactly_once", "violated", "answered_twice", answer.row))
     return examined, found
+
+
+def redundant(message: Message, event: str, row: Row) -> bool:
+    """Whether a row is a relay, in a transaction of its own, of a message that was executed once."""
+    executions = [message.all(each) for each in ("executed", "failed", "answered")]
+    once = any(executions) and all(len(message.repeated(each)) == 0 for each in ("executed", "failed", "answered"))
+    first = message.first(event)
+    names = row["transaction"], first["transaction"] if first else None
+    return (
+        event in ("received", "acknowledged")
+        and once
+        and not (event == "received" and message.forged(row))
+        and None not in names
+        and names[0] != names[1]
+    )
+
+
+def in_parts(message: Message) -> bool:
+    """Whether the receipts of a message, none of them of nothing, add up to what was sent of one asset, or less."""
+    rows = [*message.sendings, *message.all("received")]
+    if message.undone or not message.sendings or any(not row["amount"] for row in message.all("received")):
+        return False
+    base = message.first("sent")
+    if any(row["amount"] is None or row["asset"] != base["asset"] or row["asset"] is None for row in rows):
+        return False
+    if message.refund and sum(row["amount"] for row in message.all("received")) == sum(
+        row["amount"] for row in message.sendings
+    ):
+        return False
+    return bool(sum(row["amount"] for row in message.all("received")) <= sum(row["amount"] for row in message.sendings))
 
 
 def all_but_one(message: Message, rows: list[Row]) -> list[Row]:
@@ -172,13 +212,17 @@ def gaps(ledger: Ledger) -> Checked:
             row = message.first("received")
             if row:
                 if waiting:
-                    covered = all(ledger.together(receipt, row, lane, event) for event in ENDED_AT_DESTINATION)
+                    covered = all(
+                        ledger.together(receipt, row, lane, event, closing=True) for event in ENDED_AT_DESTINATION
+                    )
                     covered &= all(
                         ledger.in_last_window(message.first("sent"), lane, event)
                         and ledger.reaches(message.first("sent"), lane, event, row["time"])
                         for message in waiting
                         for event in ENDED_AT_SOURCE
+                        if ledger.declares(message.first("sent")["chain"], lane)
                     )
+                    covered |= overdue(ledger, waiting[0].first("sent"), lane)
                     verdict, reason = ("violated", "skipped") if covered else ("unknown", "skipped_not_covered")
                     first = waiting[0].index
                     found.append(Finding("gaps", verdict, reason, lane, first, None, len(waiting)))
@@ -188,9 +232,16 @@ def gaps(ledger: Ledger) -> Checked:
     return examined, found
 
 
+def overdue(ledger: Ledger, sent: Row, lane: Lane) -> bool:
+    """Whether a message is missing beyond the deadline of its lane."""
+    limit, _ = deadline(ledger, lane)
+    end = None if sent["time"] is None else ledger.arrivals_until(lane, sent["time"])[0]
+    return limit is not None and end is not None and end - sent["time"] > limit
+
+
 BEFORE = (
-    ("sent", "committed"), ("sent", "received"), ("sent", "acknowledged"), ("sent", "timed_out"),
-    ("received", "executed"), ("received", "answered"), ("received", "acknowledged"),
+    ("sent", "committed"), ("sent", "received"), ("sent", "acknowledged"), ("sent", "timed_out"), ("sent", "refunded"),
+    ("received", "executed"), ("received", "failed"), ("received", "answered"), ("received", "acknowledged"),
 )  # fmt: skip
 
 
@@ -254,17 +305,18 @@ def answers(ledger: Ledger) -> Checked:
             age = age_of(ledger, sent, over_lanes=others)
             if limit is not None and age is not None and age > limit:
                 found.append(named("answers", "violated", "unanswered", sent, age))
+            elif ledger.asks_at_the_end(sent, message.lane, others):
+                found.append(named("answers", "noted", "pending", sent))
             else:
                 found.append(named("answers", "unknown", "open", sent))
     return examined, found
 
 
 def age_of(ledger: Ledger, sent: Row, *, over_lanes: bool) -> int | None:
-    """How old a request is at the end of the windows that would show a reply to it."""
+    """How old a request is at the end of what would show a reply to it."""
     lane, time = lane_of(sent), sent["time"]
-    shown_by = [(lane, "acknowledged"), (lane, "timed_out"), *([(EVERY, "received")] if over_lanes else [])]
-    windows = [time is not None and ledger.window(sent["chain"], of, event, time) for of, event in shown_by]
-    return min(window[1] for window in windows) - time if all(windows) else None  # type: ignore[index]
+    end = None if time is None else ledger.replies_until(sent["chain"], lane, time, over_lanes)
+    return None if end is None or end < time else end - time
 
 
 def answers_without_request(ledger: Ledger) -> Checked:
@@ -402,7 +454,7 @@ def behind(message: Message) -> tuple[bool, int, str]:
 CHECKS = {
     check.__name__: check
     for check in (
-        *(exactly_once, authenticity, order, gaps, causality, finality, answers),
+        *(delivery, exactly_once, authenticity, agreement, order, gaps, causality, finality, answers),
         *(answers_without_request, conservation, back_pressure, watermarks, headers),
     )
 }

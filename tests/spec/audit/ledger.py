@@ -37,9 +37,11 @@ def lane_of(row: Row) -> Lane:
 
 def with_revision(row: Row) -> Row:
     """A row whose height is above all heights of earlier revisions of its chain."""
-    if row["height"] is None or not row.get("revision"):
-        return row
-    return {**row, "height": row["revision"] << 38 | row["height"]}
+    found = row
+    for height, revision in (("height", "revision"), ("timeout_height", "timeout_revision")):
+        if row.get(height) is not None and row.get(revision):
+            found = {**found, height: row[revision] << 38 | row[height]}
+    return found
 
 
 def restarted(one: Row, other: Row, restarts: Collection[str]) -> bool:
@@ -174,6 +176,14 @@ class Message:
     def has(self, *events: str) -> bool:
         return any(self.first(event) for event in events)
 
+    def repeated(self, event: str) -> list[Row]:
+        """The rows of an event, with one content, but the first."""
+        found = []
+        for content in {row["payload_hash"] for row in self.all(event)}:
+            rows = [row for row in self.all(event) if row["payload_hash"] == content]
+            found += [row for row in rows if row is not first_of(rows, self.restarts)]
+        return found
+
     @property
     def undone(self) -> bool:
         """Whether it failed, and its value was given back with that."""
@@ -225,7 +235,7 @@ class Ledger:
                 found.setdefault((lane_of(row), 0, row["index"]), []).append(row)
             elif row["message_id"] is not None:
                 found.setdefault((lane_of(row), 1, row["message_id"]), []).append(row)
-        tolerances = [
+        self.tolerances = tolerances = [
             (row["source"], row["number"] or 0)
             for row in self.promises
             if row["promise"] == "clock_tolerance" and (row["protocol"], row["destination"], row["lane"]) == (None,) * 3
@@ -271,15 +281,92 @@ class Ledger:
             and all(row[name] in (None, own) for name, own in zip(NAMES, lane, strict=True))
         ]
 
-    def windows(self, chain: str | None, lane: Lane, event: str, kind: str) -> list[tuple[int, int]]:
-        """The windows of a chain in heights or times, as one where they touch."""
+    def tolerance(self, chain: str | None) -> int:
+        """By how much the clock of a chain may be wrong."""
+        return max([number for of, number in self.tolerances if of in (None, chain)], default=0)
+
+    def causes(self, lane: Lane) -> set[str]:
+        """The causes for which the protocol of a lane drops messages."""
+        return {row["detail"] for row in self._promises(lane, "may_drop") if row["detail"] is not None}
+
+    def shows_ends(self, lane: Lane) -> bool:
+        """Whether any message of a lane was received or acknowledged."""
+        return any(m.lane == lane and (m.all("received") or m.has("acknowledged")) for m in self.messages)
+
+    def declares(self, chain: str | None, lane: Lane, event: str | None = None) -> bool:
+        """Whether a window of a chain that was declared has an event of a lane; None: any."""
+        return any(
+            row["how"] == "declared"
+            and row["chain"] == chain
+            and lane_of(row) in (EVERY, lane)
+            and (event is None or row["events"] is None or event in row["events"])
+            for row in self.observed
+        )
+
+    def end_of(self, chain: str | None) -> int | None:
+        """The last time of any window of a chain."""
+        ends = [row["last_time"] for row in self.observed if chain is not None and row["chain"] == chain]
+        return max((end for end in ends if end is not None), default=None)
+
+    @property
+    def end(self) -> int | None:
+        """The last time of any row."""
+        return max((row["time"] for row in self.rows if row["time"] is not None), default=None)
+
+    def arrivals_until(self, lane: Lane, time: int) -> tuple[int | None, bool]:
+        """Until when the input would show the arrival of a message sent at a time, and whether it shows the
+        destination at all."""
+        _, source, destination, _ = lane
+        if self.declares(destination, lane, "received"):
+            windows = [self.window(*shown, time) for shown in self._arrivals(lane)]
+            return (min(window[1] for window in windows) if all(windows) else None), True  # type: ignore[index]
+        ends = [self.end_of(destination), self.end_of(source), self.end]
+        return next((end for end in ends if end is not None), None), ends[0] is not None
+
+    def _arrivals(self, lane: Lane) -> list[tuple[str | None, Lane, str]]:
+        """What shows arrivals on a lane: chain, lane and event."""
+        shown: list[tuple[str | None, Lane, str]] = [(lane[2], lane, "received")]
+        return [*shown, *([(lane[1], lane, "timed_out")] if self.declares(lane[1], lane, "timed_out") else [])]
+
+    def waits_at_the_end(self, lane: Lane, time: int | None) -> bool:
+        """Whether the last declared windows of what shows arrivals have a message that was sent at a time."""
+        declared = self.declares(lane[2], lane, "received")
+        return declared and all(self.in_last(*shown, time) for shown in self._arrivals(lane))
+
+    def in_last(self, chain: str | None, lane: Lane, event: str, time: int | None) -> bool:
+        """Whether the last window of a chain with an event has a time."""
+        last = max(self.windows(chain, lane, event, "time"), default=None)
+        return time is not None and last is not None and last[0] <= time <= last[1]
+
+    def asks_at_the_end(self, sent: Row, lane: Lane, over_lanes: bool) -> bool:
+        """Whether the last declared windows of what shows replies have a request."""
+        shown = [(sent["chain"], of, event) for of, event in _replies(lane, over_lanes)]
+        declared = self.shows_replies(sent["chain"], lane, over_lanes)
+        return declared and all(self.in_last(*each, sent["time"]) for each in shown)
+
+    def shows_replies(self, chain: str | None, lane: Lane, over_lanes: bool) -> bool:
+        """Whether a window of a chain that was declared shows replies to requests of a lane."""
+        return any(self.declares(chain, of, event) for of, event in _replies(lane, over_lanes))
+
+    def replies_until(self, chain: str | None, lane: Lane, time: int, over_lanes: bool) -> int | None:
+        """Until when the input would show a reply to a request that was sent at a time."""
+        if not self.shows_replies(chain, lane, over_lanes):
+            return self.end_of(chain) if self.end_of(chain) is not None else self.end
+        windows = [self.window(chain, of, event, time) for of, event in _replies(lane, over_lanes)]
+        return min(window[1] for window in windows) if all(windows) else None  # type: ignore[index]
+
+    def windows(
+        self, chain: str | None, lane: Lane, event: str, kind: str, *, closing: bool = False
+    ) -> list[tuple[int, int]]:
+        """The windows of a chain in heights or times, as one where they touch; ``closing``: inferred ones, too, that
+        have no such event."""
         windows = [
             row
             for row in self.observed
             if chain is not None
             and row["chain"] == chain
             and (lane_of(row) == EVERY or lane_of(row) == lane)
-            and (row["events"] is None or event in row["events"])
+            and (row["events"] is None or event in row["events"] or (closing and row["how"] == "inferred"))
         ]
 
         def ends(row: Row, kind: str) -> tuple[int, int] | None:
@@ -315,9 +402,9 @@ class Ledger:
         spans = self.windows(chain, lane, event, "time")
         return next((span for span in spans if span[0] <= time <= span[1]), None)
 
-    def together(self, one: Row | None, other: Row, lane: Lane, event: str) -> bool:
-        """Whether one window of a chain has two rows; None: the first block of the chain."""
-        heights = self.windows(other["chain"], lane, event, "height")
+    def together(self, one: Row | None, other: Row, lane: Lane, event: str, *, closing: bool = False) -> bool:
+        """Whether one window of a chain has two rows, in heights or in times; None: the first block of the chain."""
+        heights = self.windows(other["chain"], lane, event, "height", closing=closing)
         if one is None:
             return other["height"] is not None and any(
                 first <= self.first_block(other["chain"]) and other["height"] <= last for first, last in heights[:1]
@@ -327,8 +414,9 @@ class Ledger:
         for kind in ("height", "time"):
             if one[kind] is not None and other[kind] is not None:
                 low, high = sorted((one[kind], other[kind]))
-                spans = self.windows(other["chain"], lane, event, kind)
-                return any(first <= low and high <= last for first, last in spans)
+                spans = self.windows(other["chain"], lane, event, kind, closing=closing)
+                if any(first <= low and high <= last for first, last in spans):
+                    return True
         return False
 
     def in_last_window(self, row: Row, lane: Lane, event: str) -> bool:
@@ -384,6 +472,10 @@ class Ledger:
         if time is not None and any(end is not None and time <= end for end in ends):
             return "violated", "not_sent"
         return "unknown", "before_first_sent" if below else "sends_not_covered"
+
+
+def _replies(lane: Lane, over_lanes: bool) -> list[tuple[Lane, str]]:
+    return [(lane, "acknowledged"), (lane, "timed_out"), *([(EVERY, "received")] if over_lanes else [])]
 
 
 def joined_spans(spans: list[tuple[int, int]], touching: int) -> list[tuple[int, int]]:

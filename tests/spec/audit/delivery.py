@@ -1,0 +1,148 @@
+"""The checks ``delivery`` and ``agreement``, each as it is stated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.spec.audit.ledger import Finding, Ledger, Message, Row, lane_of
+
+Checked = tuple[int, list[Finding]]
+
+
+def named(check: str, verdict: str, reason: str, row: Row, magnitude: float | None = None) -> Finding:
+    return Finding(check, verdict, reason, lane_of(row), row["index"], row["source_row"], magnitude)
+
+
+def delivery(ledger: Ledger) -> Checked:
+    """Every message that was sent is executed, answered, refunded, or pending within its deadline."""
+    examined, found = 0, []
+    for message in ledger.messages:
+        sent = message.first("sent")
+        if not sent:
+            continue
+        examined += 1
+        if message.state in ("dropped", "discarded"):
+            row = message.first("dropped")
+            declared = row["detail"] is not None and row["detail"] in ledger.causes(message.lane)
+            verdict, reason = ("noted", "dropped_as_declared") if declared else ("violated", "dropped")
+            found.append(named("delivery", verdict, reason, row))
+        elif message.state == "pending":
+            found.append(open_message(ledger, message, sent))
+        elif message.state == "failed":
+            found.append(named("delivery", "noted", "failed", message.first("failed") or message.first("executed")))
+        if message.state in ("delivered", "executed", "failed", "answered", "rejected", "refunded"):
+            found += late(ledger, message, sent)
+    return examined, found
+
+
+def open_message(ledger: Ledger, message: Message, sent: Row) -> Finding:
+    if ledger.promised(message.lane, "settled"):
+        return named("delivery", "violated", "lost", sent)
+    limit, _ = deadline(ledger, message.lane)
+    if sent["time"] is None and limit is not None:
+        return named("delivery", "unknown", "time_unseen", sent)
+    end, decided = (None, False) if sent["time"] is None else ledger.arrivals_until(message.lane, sent["time"])
+    age = 0 if end is None else end - sent["time"]
+    if limit is None or age <= limit:
+        declared = ledger.declares(message.lane[2], message.lane, "received")
+        if declared and not ledger.waits_at_the_end(message.lane, sent["time"]):
+            return named("delivery", "unknown", "arrival_not_covered", sent)
+        return named("delivery", "noted", "pending", sent)
+    if decided or ledger.shows_ends(message.lane):
+        return named("delivery", "violated", "overdue", sent, age)
+    return named("delivery", "unknown", "ends_not_recorded", sent, age)
+
+
+def late(ledger: Ledger, message: Message, sent: Row) -> list[Finding]:
+    limit, promised = deadline(ledger, message.lane)
+    if limit is None:
+        return []
+    events = ("received", "executed", "failed", "answered", "rejected", "acknowledged")
+    row = next(row for event in events if (row := message.first(event)))
+    if sent["time"] is None or row["time"] is None:
+        return [named("delivery", "unknown", "time_unseen", row)] if promised and row["time"] is None else []
+    delay = row["time"] - sent["time"]
+    return [named("delivery", "violated" if promised else "noted", "late", row, delay)] if delay > limit else []
+
+
+def deadline(ledger: Ledger, lane: Any) -> tuple[int | None, bool]:
+    limit = ledger.number(lane, "received")
+    return (limit, True) if limit is not None else (ledger.number(lane, "expected"), False)
+
+
+def agreement(ledger: Ledger) -> Checked:
+    """The source and the destination of a message report one end of it."""
+    examined, found = 0, []
+    for message in ledger.messages:
+        ended, limited = message.has("acknowledged", "timed_out", "refunded"), limits_of(message) != (None, None)
+        if not message.has("sent") or not (ended or limited):
+            continue
+        examined += 1
+        acknowledged, timed_out = message.first("acknowledged"), message.first("timed_out")
+        if acknowledged and timed_out:
+            found.append(named("agreement", "violated", "acknowledged_and_timed_out", timed_out))
+        taken = ("received", "executed", "failed", "answered", "rejected", "redundant")
+        if acknowledged and not message.has(*taken):
+            found += unsupported(ledger, message, acknowledged)
+        found += limits(ledger, message)
+        carries = message.first("sent")["amount"] is not None
+        if ledger.promised(message.lane, "refunds_recorded") and carries and not message.has("refunded"):
+            if message.state in ("timed_out", "contradicted") and timed_out:
+                found.append(named("agreement", "violated", "not_refunded", timed_out))
+            elif message.undone and acknowledged:
+                found.append(named("agreement", "violated", "not_refunded", timed_out or acknowledged))
+    return examined, found
+
+
+def unsupported(ledger: Ledger, message: Message, acknowledged: Row) -> list[Finding]:
+    destination, sent = message.lane[2], message.first("sent")
+    if destination == message.lane[1]:
+        return []
+    spans = [
+        span
+        for kind in ("height", "time")
+        for span in ledger.windows(destination, message.lane, "received", kind, closing=True)
+    ]
+    if not spans:
+        return []
+    times = sent["time"], acknowledged["time"]
+    within = ledger.windows(destination, message.lane, "received", "time", closing=True)
+    covered = None not in times and any(first <= min(times) and max(times) <= last for first, last in within)
+    verdict, reason = ("violated", "acknowledged_not_received") if covered else ("unknown", "receipt_not_covered")
+    return [named("agreement", verdict, reason, acknowledged)]
+
+
+def limits_of(message: Message) -> tuple[int | None, int | None]:
+    """The height and the time from which on a message may no longer be received."""
+    heights = [row["timeout_height"] for row in message.rows if row["timeout_height"] is not None]
+    times = [row["timeout_time"] for row in message.rows if row["timeout_time"] is not None]
+    return min(heights, default=None), min(times, default=None)
+
+
+def limits(ledger: Ledger, message: Message) -> list[Finding]:
+    height, time = limits_of(message)
+    found: list[Finding] = []
+    if height is None and time is None:
+        return found
+    timed_out, receipt = message.first("timed_out"), message.first("received")
+    if timed_out and timed_out["time"] is not None:
+        slack = sum(ledger.tolerance(chain) for chain in message.lane[1:3])
+        before_time = time is None or timed_out["time"] < time - slack
+        shown = [
+            row["height"]
+            for other in ledger.messages
+            if other.lane == message.lane
+            for row in other.all("received")
+            if row["height"] is not None and row["time"] is not None and row["time"] >= timed_out["time"]
+        ]
+        before_height = height is None or (shown and min(shown) < height)
+        if before_time and before_height:
+            by = None if time is None else time - timed_out["time"]
+            found.append(named("agreement", "violated", "timed_out_too_early", timed_out, by))
+    if receipt:
+        by_time = time is not None and receipt["time"] is not None and receipt["time"] >= time
+        by_height = height is not None and receipt["height"] is not None and receipt["height"] >= height
+        if by_time or by_height:
+            by = None if time is None or receipt["time"] is None else max(receipt["time"] - time, 0)
+            found.append(named("agreement", "violated", "received_after_timeout", receipt, by))
+    return found
