@@ -110,7 +110,7 @@ def test_from_the_graph_to_a_proof_that_the_verifier_says_is_true(browser: Brows
         page.get_by_role("link", name="Prove and verify").first.click()
         expect(page.get_by_text("the verifier says true")).to_be_visible()
         files = {}
-        for part, label in (("proof", "Download the proof"), ("trust", "Download what to trust")):
+        for part, label in (("proof", "Download the proof"), ("trust", "Download the trust document")):
             with page.expect_download() as download:
                 page.get_by_role("link", name=label).click()
             files[part] = tmp_path / download.value.suggested_filename
@@ -159,7 +159,7 @@ def test_names_of_strangers_do_nothing_and_no_page_is_wider_than_the_screen(
     browser: Browser, tmp_path: Path, size: tuple[int, int], scheme: str
 ) -> None:
     with explored(hostile_ledger(tmp_path)) as url, looking(browser, url, size, scheme) as page:
-        expect(page.locator("h1")).to_contain_text("Violated")
+        expect(page.locator("h1")).to_contain_text("FAILED")
         seen: set[str] = set()
         new = {"/", "/network", "/lanes", "/findings", "/state", "/height"}
         while new and len(seen) < 14:

@@ -46,7 +46,7 @@ def test_a_ledger_is_audited_traced_and_read_as_tables(tmp_path: Path) -> None:
         assert not found.holds and found.checks["authenticity"].violated == 1
         assert ledger.audit("finality").holds and [*ledger.audit("finality").checks] == ["finality"]
         assert ledger.audit("finality").violations.arrow().num_rows == 0
-        assert found.violations.pandas()["index"].tolist() == [3, 3]
+        assert {*found.violations.pandas()["index"]} == {3}
         assert "authenticity" in repr(found) and "<table>" in found._repr_html_()
         (life,) = ledger.trace("0xsend2").lives
         assert (life.index, life.outcome) == (2, "received")

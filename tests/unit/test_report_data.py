@@ -37,7 +37,7 @@ def test_a_lane_may_lack_as_many_messages_as_there_are_indices(tmp_path: Path) -
     assert found["missing"] == LAST_INDEX
 
 
-def test_what_relayers_tried_is_told_apart_from_requests_that_failed(tmp_path: Path) -> None:
+def test_protocol_messages_are_told_apart_from_requests_that_failed(tmp_path: Path) -> None:
     sent = both_ends("a", "x", "y", 0)
     refused = {**sent[0], "event": "acknowledged", "code": 5, "time": sent[1]["time"]}
     tried = [{**refused, "kind": "control", "index": None, "message_id": f"try-{n}", "event": "rejected"} for n in "ab"]
@@ -46,9 +46,9 @@ def test_what_relayers_tried_is_told_apart_from_requests_that_failed(tmp_path: P
         with cw.open(stored(tmp_path / folder, [*sent, refused, *rows])) as opened:
             data = report_data(opened)
         section = time_section(data)
-        assert section is not None and "Rejected, timed out or dropped" in section.body
+        assert section is not None and "Unsuccessful messages" in section.body
         assert data["totals"]["rejected"] == 1 + len(rows) and data["requests"] == {"rejected": 1}
-        assert ("2 that ended so are no requests" in section.body) is said
+        assert ("2 of them are responses or protocol messages" in section.body) is said
 
 
 def test_a_table_of_lanes_that_scrolls_says_how_many_it_has(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_findings_of_a_lane_are_counted_whether_they_are_named_or_not(tmp_path: 
         found = opened.audit(limit=2)
     checks = found.checks.values()
     assert found.violations.arrow().num_rows < found.checks["authenticity"].violated == 9
-    counted = findings_of_lanes(found)
+    counted = findings_of_lanes(found.audit)
     of_lane = ("bridge", "x", "y", "a")
     assert counted[of_lane] == (sum(check.violated for check in checks), sum(check.unknown for check in checks))
 
@@ -126,6 +126,6 @@ def test_what_the_first_screen_names_leads_to_its_journey(tmp_path: Path) -> Non
     promises = [{"promise": "final_after", "number": 10**6}]
     with cw.open(stored(tmp_path, early, promises=promises)) as opened:
         data = report_data(opened)
-    shown = [row for check in data["checks"] if check["violated"] for _, row in worst_and_first(check["examples"])]
+    shown = [row for check in data["checks"] if check["violated"] for _, row in worst_and_first(check, "violated")]
     assert {row["check"] for row in shown} == {"causality", "finality"} and len(shown) == 4
     assert all(row["message_ident"] is not None for row in shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from importlib.resources import files
 from itertools import pairwise
@@ -12,11 +13,15 @@ from xml.etree import ElementTree
 import pytest
 from markupsafe import Markup
 
+from causeway.audit.checks import BEFORE, ONCE
+from causeway.audit.gathered import CHECK_NAMES
+from causeway.ledger.outcomes import OUTCOMES
 from causeway.model.text import about
 from causeway.report.charts import Bar, Series, bars, grouped_bars, histogram, sparkline, time_chart
 from causeway.report.compared import compare_page, lines_of
 from causeway.report.journey import journey, together
 from causeway.report.matrix import MOST_CHAINS, OTHERS, Figures, Pairs, folded, level, matrix
+from causeway.report.outcomes import BAD, FORGED, LOOKS, mark, mark_of, outcome_of
 from causeway.report.page import SCRIPT, STYLE, Section, content_security_policy, page
 from causeway.report.scale import scale_of
 from causeway.report.svg import alone, path
@@ -25,6 +30,7 @@ from causeway.report.text import digits, in_unit, percent, safe_name, time_text
 from causeway.report.wording import CHECKS, phrase, reason_in_words
 
 AUDIT = Path(__file__).resolve().parents[2] / "docs" / "audit"
+SOURCES = Path(__file__).resolve().parents[2] / "src" / "causeway"
 EVIL = "<b>&\"'\u202e</b>"
 
 
@@ -117,7 +123,7 @@ def test_tables_escape_leave_out_empty_columns_and_count_what_they_leave_out() -
     tree = parsed(made)
     assert texts(tree, "th")[:3] == ["name", "count", "more"] and "1,234" in texts(tree, "td")
     assert "not seen" not in made and "3 more rows not shown" in made and not [*tree.iter("b")]
-    assert "Nothing." in table(columns, [], caption="x")
+    assert "No rows." in table(columns, [], caption="x")
 
 
 def test_the_matrix_keeps_the_chains_that_matter_and_loses_no_figure() -> None:
@@ -153,20 +159,74 @@ def test_names_figures_and_times_are_fit_for_a_page() -> None:
     assert time_text("2022-08-01T21:42:36+00:00") == "2022-08-01 21:42:36 UTC"
 
 
+def reasons_in_sources() -> set[tuple[str | None, str]]:
+    """Collect the reasons that the checks can give: (check, reason), None for a reason of several checks."""
+    found: set[tuple[str | None, str]] = set()
+    for file in (SOURCES / "audit").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name("Finding"), args=[check, _, ast.Constant(str(reason)), *_]):
+                    found.add((str(check.value) if isinstance(check, ast.Constant) else None, reason))
+                case ast.Tuple([ast.Name("VIOLATED" | "UNKNOWN" | "NOTED"), ast.Constant(str(reason))]):
+                    found.add((None, reason))
+    return found
+
+
+def reasons_in_pages() -> set[tuple[str | None, str]]:
+    """Collect the reasons that the pages of the checks document."""
+    rows = re.compile(r"^\| (?:violated|unknown|noted) \| (.+?) \|", re.M)
+    pages = ((file.stem, rows.findall(file.read_text(encoding="utf-8"))) for file in AUDIT.glob("*.md"))
+    return {(check, each) for check, found in pages for row in found for each in re.findall(r"`(\w+)`", row)}
+
+
 def test_every_reason_of_every_check_has_words() -> None:
-    assert set(CHECKS) == {each.stem for each in AUDIT.glob("*.md")} - {"README"}
-    seen = 0
-    for check in CHECKS:
-        for line in re.findall(r"^\| (?:violated|unknown) \| (.+?) \|", (AUDIT / f"{check}.md").read_text(), re.M):
-            for reason in re.findall(r"`(\w+)`", line):
-                row = {"check": check, "reason": reason, "magnitude": 3.0, "unit": "messages"}
-                assert "is named for" not in phrase(row) and "{" not in phrase({**row, "magnitude": None}), reason
-                assert "_" not in reason_in_words(reason)
-                seen += 1
-    assert seen > 60
+    assert set(CHECKS) >= {*CHECK_NAMES} | {each.stem for each in AUDIT.glob("*.md")} - {"README"}
+    pairs = {(before.value, after.value) for before, after in BEFORE}
+    found = reasons_in_sources() | reasons_in_pages()
+    found |= {("exactly_once", f"{event.value}_again") for event in ONCE}
+    found |= {("causality", f"{after}_before_{before}") for before, after in pairs}
+    assert len(found) > 80
+    for check, reason in found:
+        common = {"reason": reason, "unit": "messages"}
+        rows = [{**common, "check": each} for each in (CHECKS if check is None else [check])]
+        said = {phrase({**row, "magnitude": size}) for row in rows for size in (3.0, None)}
+        assert [each for each in said if "is named for" not in each], reason
+        assert check is None or not [each for each in said if "is named for" in each or "{" in each or "  " in each]
+        assert "_" not in reason_in_words(reason)
     one = {"check": "gaps", "reason": "skipped", "magnitude": 1.0, "unit": "messages"}
-    assert phrase(one) == "begins a run of 1 message that was skipped, though a later one came"
+    assert phrase(one) == "begins a run of 1 message that was skipped, though a later one was received"
     assert phrase({"check": "x", "reason": "new_one", "magnitude": None, "unit": None}) == "is named for new one"
+
+
+def test_the_cause_of_a_loss_is_named() -> None:
+    row = {"check": "delivery", "reason": "dropped", "magnitude": None, "unit": None, "detail": "Queue\u202eFull"}
+    assert phrase(row) == "was dropped (Queue\\u202eFull)"
+    assert phrase({**row, "detail": None}) == "was dropped" and "(" not in phrase({**row, "reason": "pending"})
+
+
+def test_outcomes_are_told_apart_without_colours_and_bad_ones_are_never_neutral() -> None:
+    assert [*LOOKS] == sorted(LOOKS, key=[*LOOKS].index) and {*LOOKS} == {*OUTCOMES, FORGED}
+    assert all(LOOKS[each].form == "broken" and LOOKS[each].tone.startswith("bad") for each in BAD)
+    forms = {each: look.form for each, look in LOOKS.items()}
+    assert forms["rejected"] == forms["timed_out"] == "over" and LOOKS["rejected"].tone not in ("good", "f", "c")
+    assert 'class="outcome bad"' in mark("dropped") and 'class="outcome bad"' not in mark("rejected")
+    assert 'class="outcome bad"' in mark("answered", verdict="violated")
+    step = {"event": "sent", "detail": None}
+    life = {"source": "a", "destination": "b", "lane": "0", "kind": "request", "events": [step]}
+    said = {
+        "answered": "answered",
+        "executed": "delivered",
+        "dropped after it was received": "dropped",
+        "timed out": "timed_out",
+        "contradicted: its two chains report different ends": "contradicted",
+        "received; never sent, as far as the input shows": "delivered",
+        "reverted: no event of it counts": "unknown",
+    }
+    assert {each: outcome_of({**life, "outcome": each}) for each in said} == said
+    assert "never sent" in mark_of({**life, "outcome": "received; never sent, as far as the input shows"})
+    assert outcome_of({**life, "kind": "response", "outcome": "answered"}) == "delivered"
+    forged = {**life, "outcome": "rejected", "events": [{**step, "detail": FORGED}]}
+    assert outcome_of(forged) == FORGED and "forged, rejected" in mark_of(forged)
 
 
 @pytest.mark.parametrize(("ticks", "words"), [((3, 5), "+2 ticks"), ((None, 5), "+12 s")])
@@ -190,7 +250,7 @@ def test_steps_of_one_place_are_one_and_those_with_notes_stay_alone() -> None:
 
 
 def test_a_page_is_whole_and_states_by_digest_what_may_run() -> None:
-    made = page(f"x {EVIL}", [Section("one", EVIL, Markup("<p>body</p>"), EVIL)], verdict="holds", foot=[EVIL])
+    made = page(f"x {EVIL}", [Section("one", EVIL, Markup("<p>body</p>"), EVIL)], verdict="PASSED", foot=[EVIL])
     assert EVIL not in made and "<p>body</p>" in made and made.count("<script>") == 1
     assert (
         STYLE in made and SCRIPT in made and "unsafe" not in made and "://" not in made.replace("http://www.w3.org", "")

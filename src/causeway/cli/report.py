@@ -1,4 +1,4 @@
-"""``causeway report``: a ledger, or a lake, as one page that a person looks at."""
+"""``causeway report``: a ledger, or a lake, as one HTML page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from causeway.cli.places import ledger_at, require_place, writable, write
 from causeway.cli.watch import results
 from causeway.model.errors import InvalidInput
 from causeway.model.json_text import loads
-from causeway.model.text import escaped, readable
+from causeway.model.text import escaped
 
 SUFFIX = ".html"
 
@@ -41,14 +41,15 @@ def command(
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is no report.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 4 when the verdict is inconclusive.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the data behind the page as one JSON object, and write no page.")
     ] = False,
 ) -> int:
-    """Write a report: one HTML file that shows what holds and what does not, and what is slow, stuck or missing.
+    """Write a report: one HTML file with the verdict, the findings, delays, backlog and gaps of the input.
 
-    It loads nothing from anywhere, so it can be sent and archived; the same lake gives the same bytes. A report that is
-    there is replaced. Exit code 1 when a check is violated, as of audit.
+    It loads nothing from anywhere, so it can be sent and archived; the same lake gives the same bytes. An existing
+    report is replaced. The exit code is that of audit.
 
     [bold]Example[/bold]: causeway report my-ledger --out report.html
     """
@@ -56,7 +57,6 @@ def command(
     from causeway.network.ledgers import open_place
     from causeway.pipeline.allocator import keep_memory
     from causeway.report.data import report_data
-    from causeway.report.first_screen import verdict_in_words
     from causeway.report.sections import report_page
 
     require_place("LAKE", lake)
@@ -74,21 +74,21 @@ def command(
         print(json.dumps(data))
     else:
         write({place: report_page(data).encode()}, {place: "--out"})
-        results().print(f"{escape(escaped(str(place)))}: {escape(readable(verdict_in_words(data)))}", soft_wrap=True)
-    return shell.OK if data["holds"] else shell.BROKEN
+        results().print(f"{escape(escaped(str(place)))}: {escape(escaped(data['sentence']))}", soft_wrap=True)
+    return shell.code_of(data["verdict"], strict=strict)
 
 
 def write_report(lake: str, place: Path) -> str:
-    """Write the report of a lake, and return its verdict in words. Raises ``InvalidInput``."""
+    """Write the report of a lake, and return its verdict as a sentence. Raises ``InvalidInput``."""
     from causeway.network.ledgers import open_place
     from causeway.report.data import report_data
-    from causeway.report.first_screen import verdict_in_words
     from causeway.report.sections import report_page
 
     with ledger_at(lake), open_place(lake) as opened:
         data = report_data(opened)
     write({place: report_page(data).encode()}, {place: "--out"})
-    return verdict_in_words(data)
+    sentence: str = data["sentence"]
+    return sentence
 
 
 def comparison_of(file: Path) -> dict[str, Any]:

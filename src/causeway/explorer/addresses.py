@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -60,6 +61,52 @@ def chain_address(chain: str | None) -> str | None:
 def height_address(height: int | None, chain: str | None = None) -> str | None:
     """Return the address of the page of a height. ``chain``: only what is of this chain."""
     return None if height is None or height > MOST_NUMBER else address("/height", {"n": height, "chain": chain})
+
+
+class PageLinks:
+    """Links of findings to the pages of the explorer (``report.findings.Links``)."""
+
+    _FIGURES: Mapping[str, str] = {"messages": "/lanes", "pending": "/lanes?sort=pending", "delays": "#time"}
+
+    def check(self, name: str) -> str | None:
+        """Return the address of the findings of a check."""
+        return address("/findings", {"check": name})
+
+    def message(self, row: Mapping[str, Any]) -> str | None:
+        """Return the address of the message of a row; of a missing number its place in the lane."""
+        if row.get("check") == "watermarks":
+            return self.lane(row)
+        if row.get("check") == "gaps":
+            return lane_address(_lane_of(row), **{"from": row["index"]})
+        return message_address(key_of_row(row))
+
+    def lane(self, row: Mapping[str, Any]) -> str | None:
+        """Return the address of the lane of a row."""
+        return lane_address(_lane_of(row))
+
+    def chain(self, chain: str | None) -> str | None:
+        """Return the address of a chain."""
+        return chain_address(chain)
+
+    def block(self, row: Mapping[str, Any]) -> str | None:
+        """Return the address of the height of a row."""
+        return height_address(row["height"])
+
+    def figure(self, name: str) -> str | None:
+        """Return the address of the details of a key figure."""
+        return self._FIGURES.get(name)
+
+
+LINKS = PageLinks()
+
+
+def key_of_row(row: Mapping[str, Any]) -> MessageKey:
+    """Return the key of the message of a row."""
+    return MessageKey(_lane_of(row), row["index"], row["message_id"] if row["index"] is None else None)
+
+
+def _lane_of(row: Mapping[str, Any]) -> tuple[str | None, ...]:
+    return tuple(row[name] for name in LANE)
 
 
 class Asked:
@@ -125,6 +172,6 @@ MESSAGE = (*LANE, "index", "id")
 """What names a message in an address."""
 
 __all__ = [
-    "LANE", "MESSAGE", "Asked", "Lane", "address", "chain_address", "height_address", "lane_address",
+    "LANE", "LINKS", "MESSAGE", "Asked", "Lane", "address", "chain_address", "height_address", "lane_address",
     "message_address", "message_values",
 ]  # fmt: skip

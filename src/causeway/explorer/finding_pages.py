@@ -1,4 +1,4 @@
-"""Findings by check, and what a search finds."""
+"""Findings by check, and the search."""
 
 from __future__ import annotations
 
@@ -8,16 +8,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from causeway.audit.auditing import CHECK_NAMES
-from causeway.explorer.addresses import Asked, address, chain_address, height_address, lane_address, message_address
+from causeway.audit.gathered import CHECK_NAMES, VERDICTS
+from causeway.audit.verdict import Verdict
+from causeway.explorer.addresses import (
+    LINKS,
+    Asked,
+    address,
+    chain_address,
+    height_address,
+    lane_address,
+    message_address,
+)
+from causeway.explorer.found import worst_first
 from causeway.explorer.frame import Page, Part
-from causeway.explorer.overview import finding, lane_link, link
+from causeway.explorer.overview import lane_link, link
 from causeway.explorer.view import View
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
 from causeway.model.errors import InvalidInput
 from causeway.network.tracing import SeveralMessages, trace
 from causeway.pipeline.ledger_search import MessageKey, find
+from causeway.report.findings import finding
 from causeway.report.svg import element
 from causeway.report.tables import Cell, Column, badge, table
 from causeway.report.text import count, safe_name
@@ -32,7 +43,7 @@ MOST_SOUGHT = 400
 
 
 def findings(view: View, asked: Asked) -> Page:
-    """Return what the checks found: all checks, and the findings of one, or of those that are violated."""
+    """Return all checks, and the findings of one, or of those that failed."""
     check = asked.text("check")
     if check is not None and check not in CHECK_NAMES:
         raise InvalidInput(f"check: {check[:40]}: must be one of {', '.join(CHECK_NAMES)}")
@@ -51,29 +62,23 @@ def _checks(view: View, chosen: str | None) -> Markup:
     columns = [
         Column("check"),
         Column("verdict"),
-        *(Column(title, "number") for title in ("examined", "violated", "unknown")),
-        Column("because"),
+        *(Column(title, "number") for title in ("examined", *VERDICTS)),
+        Column("reasons"),
     ]
     cells: list[list[Cell]] = []
     for check in view.audit.checks.values():
-        because = ", ".join(f"{reason_in_words(reason)} {number:,}" for (_, reason), number in check.reasons.items())
-        if not check.examined and not because:
-            because = "nothing to examine"
-        title = element(
-            "a",
-            {"href": f"/findings?check={check.name}", "aria-current": "true" if check.name == chosen else None},
-            title_of(check.name),
-        )
-        cells.append(
-            [title, badge(check.verdict), check.examined, check.violated or None, check.unknown or None, because]
-        )
+        reasons = ", ".join(f"{reason_in_words(reason)} {number:,}" for (_, reason), number in check.reasons.items())
+        current = "true" if check.name == chosen else None
+        title = element("a", {"href": LINKS.check(check.name), "aria-current": current}, title_of(check.name))
+        counts = [getattr(check, verdict) or None for verdict in VERDICTS]
+        cells.append([title, badge(check.verdict), check.examined, *counts, reasons])
     return table(columns, cells, caption="Checks", stacked=True)
 
 
 def _of_check(view: View, name: str, page: int) -> Part:
     check = view.audit.checks[name]
     found = view.audit.violations.filter(pc.equal(view.audit.violations["check"], name))
-    found = found.sort_by([("verdict", "descending")])
+    found = worst_first(found)
     last = max(0, (found.num_rows - 1) // PAGE)
     page = min(page, last)
     rows = plain_rows(found.slice(page * PAGE, PAGE))
@@ -83,13 +88,13 @@ def _of_check(view: View, name: str, page: int) -> Part:
         lane = [row[each] for each in LANE]
         cells.append(
             [
-                element("div", {}, finding(row, named=False)),
+                element("div", {}, finding(row, LINKS, named=False)),
                 badge(row["verdict"]),
                 reason_in_words(row["reason"]),
                 lane_link(lane) if any(lane[1:]) else None,
             ]
         )
-    empty = "Nothing of it was found." if check.examined else "There was nothing to examine."
+    empty = "No findings." if check.verdict != Verdict.NOT_APPLICABLE else "Not applicable: nothing was examined."
     body = table(columns, cells, caption=title_of(name), stacked=True, empty=empty)
     if last:
         turns = [
@@ -102,15 +107,15 @@ def _of_check(view: View, name: str, page: int) -> Part:
             "div", {"class": "turn"}, [turns[0], element("span", {}, f"page {page + 1:,} of {last + 1:,}"), turns[1]]
         )
     lead = promise_of(name)
-    total = check.violated + check.unknown
+    total = check.violated + check.unknown + check.noted
     if total > found.num_rows:
-        lead += f" {count(found.num_rows)} of {count(total)} are named."
+        lead += f" {count(found.num_rows)} of {count(total)} findings are listed."
     above = element("a", {"href": "/findings"}, "Findings")
     return Part(f"of-{name}", title_of(name), body, lead, above)
 
 
 def search(view: View, asked: Asked) -> tuple[Page, str | None]:
-    """Return what is found, and the address of the one thing that it is, if it is one."""
+    """Return the page of a search, and the address of the only result, if there is one."""
     sought = (asked.text("q") or "").strip()
     if len(sought) > MOST_SOUGHT:
         raise InvalidInput(f"q: {len(sought):,} characters; at most {MOST_SOUGHT} are sought")
@@ -143,21 +148,21 @@ def search(view: View, asked: Asked) -> tuple[Page, str | None]:
     if places:
         sections.append(Part("places", "Chains, lanes and heights", _listed(places, 0)))
     elif like:
-        sections.append(Part("places", "Chains and lanes with this in their names", _listed(like, more)))
+        sections.append(Part("places", "Chains and lanes with similar names", _listed(like, more)))
     if keys:
         sections.append(Part("found", "Messages", _found(keys)))
     if not sections:
-        said = f"Nothing is called {safe_name(sought)}, and nothing was sent by or to it."
-        sections.append(Part("search", "Nothing found", element("p", {"class": "empty"}, said)))
+        said = f"No chain, lane, message or sender is called {safe_name(sought)}."
+        sections.append(Part("search", "No results", element("p", {"class": "empty"}, said)))
     return Page("Search", sections, sought=sought, status=200), only[0] if only else None
 
 
 Place = tuple[str, str, str]
-"""An address, what it is called, and what it is."""
+"""An address, a name, and a kind."""
 
 
 def _places(view: View, sought: str) -> list[Place]:
-    """Return what is called so, and the height of that number."""
+    """Return the chains and lanes with this name, and the height of that number."""
     found: list[tuple[str | None, str, str]] = []
     if sought in view.chains:
         found.append((chain_address(sought), safe_name(sought), "chain"))
@@ -207,7 +212,7 @@ def _found(keys: Sequence[MessageKey]) -> Markup:
     columns = [Column("message", "name"), Column("lane")]
     cells: list[list[Cell]] = []
     for key in keys[:FOUND]:
-        number = key.message_id if key.index is None else f"{key.index:,}"
+        number = key.message_id if key.index is None else str(key.index)
         cells.append([link(number, message_address(key)), lane_link(key.lane) if any(key.lane[1:]) else None])
     return table(columns, cells, caption="Messages", more=max(0, len(keys) - FOUND))
 

@@ -12,7 +12,9 @@ from importlib.resources import files
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from causeway.audit.verdict import Verdict
 from causeway.report.page import SCRIPT, STYLE
+from causeway.report.tables import verdict_class
 
 PAGES = (
     *(("/", "Overview"), ("/network", "Network"), ("/lanes", "Lanes"), ("/findings", "Findings")),
@@ -104,7 +106,7 @@ def static_files() -> Mapping[str, StaticFile]:
 
 
 def rendered(page: Page, lake: str, status: Status, verdict: str | None) -> str:
-    """Return a page as HTML. ``lake``: what it is called; ``verdict``: colours the sign in the bar."""
+    """Return a page as HTML. ``lake``: its name; ``verdict``: gives the colour of the sign in the bar."""
     return (
         _environment()
         .get_template("explorer.html")
@@ -129,10 +131,18 @@ def _environment() -> Environment:
     loader = ChoiceLoader(
         [PackageLoader("causeway.explorer", "templates"), PackageLoader("causeway.report", "templates")]
     )
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    found.filters["verdict_class"] = verdict_class
+    return found
 
 
-_SIGNS = {"holds": "#137a47", "violated": "#bd261b", "unknown": "#b07a10", None: "#1f57c3"}
+_SIGNS: Mapping[str | None, str] = {
+    Verdict.PASSED: "#137a47",
+    Verdict.FAILED: "#bd261b",
+    Verdict.INCONCLUSIVE: "#b07a10",
+    Verdict.NOT_APPLICABLE: "#5a626d",
+    None: "#1f57c3",
+}
 
 
 @cache

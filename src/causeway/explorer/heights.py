@@ -1,4 +1,4 @@
-"""The page of a height: the headers of all chains there, and what happened to messages."""
+"""The page of a height: the headers of all chains there, and the events of messages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from causeway.audit.findings import UNKNOWN
 from causeway.explorer.addresses import MOST_NUMBER, Asked, chain_address, height_address
 from causeway.explorer.forms import form, number_box
 from causeway.explorer.found import of_height
@@ -32,7 +33,7 @@ def height(view: View, asked: Asked) -> Page:
     if number is None:
         number = last
     if number is None:
-        said = "Nobody states headers in this ledger, and its events name no blocks of one network."
+        said = "This ledger has no headers, and its events name no blocks of one network."
         return Page(
             "Heights",
             [
@@ -57,9 +58,7 @@ def height(view: View, asked: Asked) -> Page:
     if (found := of_height(view, number, chain)) is not None:
         sections.append(found)
     said = "" if whole else f" The first {EVENTS} are shown; a lane or chain narrows them."
-    sections.append(
-        Part("events", "What happened to messages", _events(events), f"{many(len(events), 'event')}.{said}")
-    )
+    sections.append(Part("events", "Events of messages", _events(events), f"{many(len(events), 'event')}.{said}"))
     return Page(f"Height {number:,}", sections, "Heights")
 
 
@@ -94,7 +93,7 @@ def _headers(headers: Sequence[Mapping[str, Any]], number: int, view: View) -> M
     cells: list[list[Cell]] = []
     for row in headers:
         digests: list[Cell] = [_digest(row[column.title]) for column in columns[1:-1]]
-        status: Cell = badge("unknown", row["status"]) if row["status"] else None
+        status: Cell = badge(UNKNOWN, row["status"]) if row["status"] else None
         cells.append([link(row["chain"], chain_address(row["chain"])), *digests, status])
     if not any(row["status"] for row in headers):
         columns, cells = columns[:-1], [row[:-1] for row in cells]
@@ -116,7 +115,7 @@ def _events(events: Sequence[Mapping[str, Any]]) -> Markup:
         Column("lane"),
         Column("kind"),
         Column("from → to"),
-        Column("because"),
+        Column("reason"),
     ]
     cells: list[list[Cell]] = []
     for row in events:
@@ -134,7 +133,7 @@ def _events(events: Sequence[Mapping[str, Any]]) -> Markup:
                 ", ".join(because) or None,
             ]
         )
-    return table(columns, cells, caption="Events", stacked=True, empty="Nothing happened to messages at this height.")
+    return table(columns, cells, caption="Events", stacked=True, empty="No events of messages at this height.")
 
 
 __all__ = ["height"]

@@ -1,4 +1,4 @@
-"""The page of a message: its way over chains, its steps, and what can be proved of it."""
+"""The page of a message: its way over chains, its steps, and its proofs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from causeway.audit.findings import VIOLATED
+from causeway.audit.gathered import VERDICTS
 from causeway.audit.lives import TAKEN_BACK, Life
-from causeway.explorer.addresses import Asked, address, message_address, message_values
+from causeway.audit.verdict import Verdict as Audited
+from causeway.explorer.addresses import LINKS, Asked, address, message_address, message_values
 from causeway.explorer.frame import Page, Part
 from causeway.explorer.networks import NotFound
-from causeway.explorer.overview import finding, lane_link, link
+from causeway.explorer.overview import lane_link, link
 from causeway.explorer.rail import rail
 from causeway.explorer.reading import followed, key_of, of_lane, took_of
 from causeway.explorer.view import View
@@ -32,7 +35,9 @@ from causeway.proofs.documents.trust import trust_in
 from causeway.proofs.documents.verdict import Verdict, judge
 from causeway.proving.offers import OfferProved, offers_of, prove_offer
 from causeway.proving.prover import Offer, ProvableMessage
+from causeway.report.findings import finding
 from causeway.report.journey import journey
+from causeway.report.outcomes import mark_of
 from causeway.report.svg import element
 from causeway.report.tables import badge
 from causeway.report.text import byte_size, many, name, plain, safe_name
@@ -54,19 +59,17 @@ def message(view: View, asked: Asked) -> Page:
     key = asked.message()
     traced = _followed(view, key)
     own = next((life for life in traced.lives if key_of(life) == key), traced.lives[0])
-    title = f"{own.kind.capitalize()} {safe_name(own.message_id or '?') if own.index is None else f'{own.index:,}'}"
+    title = f"{own.kind.capitalize()} {safe_name(own.message_id or '?') if own.index is None else own.index}"
     crumbs = [element("a", {"href": "/lanes"}, "Lanes")]
     if any(own.lane[1:]):
         crumbs.append(Markup(" · ") + lane_link(own.lane))
     lasted = None if own.is_open else took_of(own)
-    took = "" if lasted is None else f" after {lasted}"
     findings = _findings(view, key)
-    wrong = any(verdict == "violated" for verdict, _ in findings)
-    came_to, _, but = own.outcome.partition("; ")
-    if wrong or but:  # what became of it says nothing good of it then
-        outcome = (badge("violated", "in a finding") + Markup(" ") if wrong else Markup("")) + plain(own.outcome)
-    else:
-        outcome = badge("unknown" if own.is_open else "holds", came_to) + plain(took)
+    verdict = VIOLATED if any(each == VIOLATED for each, _ in findings) else None
+    outcome = mark_of(life_as_dict(own, traced), verdict)
+    outcome += plain("" if lasted is None else f" after {lasted}")
+    if verdict is not None:
+        outcome += Markup(" ") + badge(VIOLATED, "in a violation")
     others = len(traced.lives) + traced.more - 1
     way = rail(traced.lives)
     sections = [Part("message", title, way, outcome, Markup("").join(crumbs))]
@@ -96,13 +99,13 @@ def _followed(view: View, key: MessageKey) -> Traced:
 
 
 def _findings(view: View, key: MessageKey) -> list[tuple[str, Markup]]:
-    """Return verdict and words of what was found of a message."""
+    """Return the findings about a message, each with its verdict, violations first."""
     found = []
     for row in plain_rows(of_lane(view.audit.violations, key.lane)):
         own = row["index"] == key.index and (key.index is not None or row["message_id"] == key.message_id)
         if own and row["check"] not in ("watermarks", "headers"):
-            found.append((row["verdict"], finding(row, named=False)))
-    return sorted(found, key=lambda each: each[0] != "violated")[:SHOWN]
+            found.append((row["verdict"], finding(row, LINKS, named=False)))
+    return sorted(found, key=lambda each: VERDICTS.index(each[0]))[:SHOWN]
 
 
 def _steps(traced: Traced, key: MessageKey) -> Markup:
@@ -127,7 +130,7 @@ def _proofs(view: View, traced: Traced) -> Markup:
         return element(
             "p",
             {"class": "empty"},
-            "This is a recorded ledger: it has events, and no state of which anything could be proved.",
+            "This is a recorded ledger: it has events, and no state to prove.",
         )
     cards = []
     for life in traced.lives[:PROVED]:
@@ -152,7 +155,7 @@ def _proofs(view: View, traced: Traced) -> Markup:
         return element(
             "p",
             {"class": "empty"},
-            "Nothing of it can be proved: it is in no lane between two chains of this lake, or not there yet.",
+            "No proofs: it is in no lane between two chains of this lake, or not there yet.",
         )
     return element("div", {"class": "proofs"}, cards)
 
@@ -209,12 +212,12 @@ class Proofs:
 
 def _made(view: View, key: MessageKey, place: int) -> Proof:
     if view.opened is None:
-        raise NotFound("a recorded ledger has no state of which anything could be proved")
+        raise NotFound("a recorded ledger has no state to prove")
     traced = _followed(view, key)
     own = next((life for life in traced.lives if key_of(life) == key), None)
     found = () if own is None else offers(view.opened, own)
     if place >= len(found):
-        raise NotFound(f"offer: {place}: nothing of that kind can be proved of the message")
+        raise NotFound(f"offer: {place}: the message has no such proof")
     try:
         proved = prove_offer(view.opened, found[place])
     except (LakeDamaged, ReplayBusy):
@@ -233,9 +236,9 @@ def proof_page(asked: Asked, proof: Proof) -> Page:
     values = {**message_values(key), "offer": place}
     title, _, words = proof.offer.what.partition(": ")
     verdict = (
-        badge("holds", "the verifier says true")
+        badge(Audited.PASSED, "the verifier says true")
         if proof.verdict.valid
-        else badge("violated", f"false: {proof.verdict.error}")
+        else badge(Audited.FAILED, f"false: {proof.verdict.error}")
     )
     back = element("a", {"href": message_address(key)}, "The message")
     lines = [readable(line.strip()) for line in proof.proved.proved.lines]
@@ -251,7 +254,7 @@ def proof_page(asked: Asked, proof: Proof) -> Page:
         )
         for part, word, size in (
             ("proof", "Download the proof", len(proof.document)),
-            ("trust", "Download what to trust", len(proof.trust)),
+            ("trust", "Download the trust document", len(proof.trust)),
         )
     ]
     command = f"causeway verify {file_name(key, place, 'proof')} --trust {file_name(key, place, 'trust')}"

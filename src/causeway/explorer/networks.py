@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
+from causeway.audit.findings import VIOLATED
 from causeway.explorer.addresses import Asked, address, chain_address, height_address, lane_address
 from causeway.explorer.found import of_chain
 from causeway.explorer.frame import Page, Part
@@ -79,8 +80,8 @@ def network(view: View) -> Page:
 
 
 def _ends(view: View) -> tuple[list[Edge], list[Node], dict[str, Weight]]:
-    """Return what goes to and from chains of which nobody said which they are, and nodes for these: one for each lane,
-    or one for all of a chain where they are many."""
+    """Return the edges to and from chains that were not recorded, and nodes for these: one for each lane, or one for
+    all of a chain that has many."""
     edges: list[Edge] = []
     nodes: list[Node] = []
     for pair in view.pairs.one_sided(MOST_SIDES):
@@ -166,7 +167,7 @@ def _order(found: pa.Table, sort: str) -> list[int]:
 
 def _sorts(asked: Asked, sort: str) -> Markup:
     words = {
-        "trouble": "Trouble first",
+        "trouble": "Violations first",
         "pending": "Most pending",
         "messages": "Most messages",
         "slowest": "Slowest",
@@ -195,7 +196,7 @@ def _lane_table(view: View, rows: Sequence[Mapping[str, Any]]) -> Markup:
                 lane_link(lane),
                 row["messages"],
                 row["pending"] or None,
-                badge("violated", count(row["violated"])) if row["violated"] else None,
+                badge(VIOLATED, count(row["violated"])) if row["violated"] else None,
                 None if row["delivery_p50"] is None else in_unit(row["delivery_p50"], unit),
                 None if row["delivery_p99"] is None else in_unit(row["delivery_p99"], unit),
                 age(row),
@@ -205,7 +206,7 @@ def _lane_table(view: View, rows: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def age(row: Mapping[str, Any]) -> str | None:
-    """Return for how long the oldest pending message of a lane waits."""
+    """Return the age of the oldest pending message of a lane."""
     if row.get("oldest_pending_ticks") is not None and row["unit"] != "seconds":
         return in_unit(row["oldest_pending_ticks"], "ticks")
     if row.get("oldest_pending_seconds") is not None:
@@ -229,7 +230,7 @@ def _turns(asked: Asked, page: int, total: int) -> Markup:
 
 
 def chain(view: View, asked: Asked) -> Page:
-    """Return the page of a chain: what goes from it and to it. Raises ``NotFound``."""
+    """Return the page of a chain: its lanes and their figures. Raises ``NotFound``."""
     own = asked.required("name")
     if own not in view.chains:
         raise NotFound(f"name: {name_of(own)[:80]}: no such chain")

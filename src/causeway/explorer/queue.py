@@ -1,15 +1,17 @@
-"""The page of a lane: its figures, its queue, its messages, its findings, and how it went over time."""
+"""The page of a lane: its figures, its queue, its messages, its findings, and its charts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from causeway.audit.lives import Life
+from causeway.audit.findings import UNKNOWN, VIOLATED
+from causeway.audit.lives import AGAIN, OTHER_CONTENT, Life
 from causeway.explorer.addresses import Asked, address, chain_address, height_address, lane_address, message_address
 from causeway.explorer.forms import form, number_box
 from causeway.explorer.found import listed
@@ -18,10 +20,13 @@ from causeway.explorer.networks import NotFound, age
 from causeway.explorer.overview import lane_link, link, over_time, parties
 from causeway.explorer.reading import key_of, of_lane, took_of, unnumbered, watermarks, window
 from causeway.explorer.view import View
+from causeway.ledger.outcomes import Outcome
 from causeway.ledger.schema import LANE
-from causeway.report.svg import element
-from causeway.report.tables import Cell, Column, Fact, badge, facts, table
-from causeway.report.text import count, in_unit, many, name, safe_name, time_text
+from causeway.network.tracing import Traced, life_as_dict
+from causeway.report.outcomes import BAD, IN_A_FINDING, LOOKS, Look, mark_of, outcome_of, word_of
+from causeway.report.svg import element, tone_class
+from causeway.report.tables import Cell, Column, Fact, facts, table
+from causeway.report.text import count, in_unit, many, name, plain, safe_name, time_text
 
 WINDOW = 96
 """Indices of a lane's queue that are shown at a time."""
@@ -59,11 +64,7 @@ def lane(view: View, asked: Asked) -> Page:
         sections += _queue(view, asked, own, figures, wrong)
     marks = watermarks(view.ledger, own)
     if marks:
-        sections.append(
-            Part(
-                "watermarks", "Watermarks", _watermarks(marks), "Numbers that never fall, as each chain last had them."
-            )
-        )
+        sections.append(Part("watermarks", "Watermarks", _watermarks(marks), "The last value of each, by chain."))
     if found is not None and not figures["violated"]:
         sections.append(found)
     promises = [row for row in view.ledger.table("promises").to_pylist() if _covers(row, own)]
@@ -85,19 +86,17 @@ def _lane_facts(figures: Mapping[str, Any], unit: str) -> Markup:
             Fact(
                 "Pending",
                 count(figures["pending"]),
-                f"oldest for {waits}" if waits else None,
-                "unknown" if figures["pending"] else None,
+                f"oldest: {waits}" if waits else None,
+                UNKNOWN if figures["pending"] else None,
             )
         )
-        shown.append(Fact("Under way", count(figures["in_flight"]), "sent, not received"))
-    done = [
-        (key, figures[key])
-        for key in ("answered", "rejected", "refunded", "delivered", "timed_out", "dropped")
-        if figures[key]
-    ]
-    shown += [Fact(key.replace("_", " ").capitalize(), count(number)) for key, number in done]
+        shown.append(Fact("In flight", count(figures["in_flight"]), "sent, not received"))
+    for each in LOOKS:
+        if figures.get(each) and each != Outcome.PENDING:
+            verdict = VIOLATED if each in BAD else None
+            shown.append(Fact(word_of(each).capitalize(), count(figures[each]), None, verdict))
     if figures["violated"]:
-        shown.append(Fact("Violations", count(figures["violated"]), None, "violated", "#findings"))
+        shown.append(Fact("Violations", count(figures["violated"]), None, VIOLATED, "#findings"))
     for measure, title in (("delivery", "Delivery"), ("round_trip", "Round trip")):
         if figures[f"{measure}_p50"] is not None:
             high = in_unit(figures[f"{measure}_p99"], unit)
@@ -121,34 +120,37 @@ def lane_over_time(view: View, asked: Asked) -> Page:
     if charts is None:
         return Page(
             "Over time",
-            [Part("time", "Over time", element("p", {"class": "empty"}, "Nothing of it has a time."), above=above)],
+            [Part("time", "Over time", element("p", {"class": "empty"}, "No message has a time."), above=above)],
             "Lanes",
         )
     return Page("Over time", [Part("time", charts.title, charts.body, charts.lead, above)], "Lanes")
 
 
 def _wrong_indices(findings: pa.Table) -> set[int]:
-    violated = findings.filter(pc.equal(findings["verdict"], "violated"))
+    violated = findings.filter(pc.equal(findings["verdict"], VIOLATED))
     return {index for index in violated["index"].to_pylist() if index is not None}
 
 
-_DONE = ("acknowledged", "answered")
-_OVER = ("timed out", "rejected", "dropped")
+@dataclass(frozen=True)
+class _Shown:
+    """A message as its queue shows it. ``wrong``: whether a violation is about it."""
 
+    life: Life
+    content: Mapping[str, Any]
+    outcome: str
+    wrong: bool
 
-def tone(life: Life, wrong: set[int]) -> str:
-    """Return how a message is shown in its queue."""
-    from causeway.audit.lives import AGAIN, OTHER_CONTENT
+    @classmethod
+    def of(cls, life: Life, wrong: set[int]) -> _Shown:
+        """Return how a message is shown. ``wrong``: the numbers of messages that violations are about."""
+        content = life_as_dict(life, Traced((life,), {}, 0))
+        noted = {note for step in life.steps for note in step.notes}
+        return cls(life, content, outcome_of(content), life.index in wrong or bool(noted & {AGAIN, OTHER_CONTENT}))
 
-    noted = {note for step in life.steps for note in step.notes}
-    if life.index in wrong or noted & {AGAIN, OTHER_CONTENT}:
-        return "broken"
-    if life.is_open:
-        return "waiting"
-    outcome = life.outcome.partition(";")[0]
-    if outcome in _OVER:
-        return "over"
-    return "done" if outcome in _DONE else "arrived"
+    @property
+    def look(self) -> Look:
+        """Return the form and colour."""
+        return IN_A_FINDING if self.wrong else LOOKS[self.outcome]
 
 
 def _queue(
@@ -160,47 +162,46 @@ def _queue(
     if first is None:
         first = max(least, most - WINDOW + 1)
     last = min(first + WINDOW - 1, MOST_INDEX)
-    lives = window(view.ledger, own, first, last)
-    by_index = {life.index: life for life in lives}
+    lives = [_Shown.of(life, wrong) for life in window(view.ledger, own, first, last)]
+    by_index = {each.life.index: each for each in lives}
     squares = []
+    keys: dict[Look, list[str]] = {}
     for index in range(first, min(last, max(most, first)) + 1):
-        life = by_index.get(index)
-        if life is None:
-            squares.append(element("span", {"class": "absent", "title": f"{index:,}: not seen"}, ""))
+        shown = by_index.get(index)
+        if shown is None:
+            squares.append(element("span", {"class": "mark absent", "title": f"{index}: not seen"}, ""))
             continue
-        said = f"{index:,}: {life.outcome}"
-        href = message_address(key_of(life))
+        words = keys.setdefault(shown.look, [])
+        word = "in a violation" if shown.wrong else word_of(shown.outcome)
+        words += [word] if word not in words else []
+        said = f"{index}: {word_of(shown.outcome)}"
+        href = message_address(key_of(shown.life))
         tag = "span" if href is None else "a"
-        squares.append(element(tag, {"class": tone(life, wrong), "href": href, "title": said, "aria-label": said}, ""))
+        squares.append(element(tag, {"class": _class(shown.look), "href": href, "title": said, "aria-label": said}, ""))
     ends = element(
         "p",
         {"class": "queue-ends"},
-        [element("span", {}, f"{first:,}"), element("span", {}, f"{min(last, max(most, first)):,}")],
+        [element("span", {}, str(first)), element("span", {}, str(min(last, max(most, first))))],
     )
-    keys = [
-        ("done", "answered or acknowledged"),
-        ("arrived", "received"),
-        ("waiting", "under way"),
-        ("over", "timed out, rejected or dropped"),
-        ("broken", "in a finding"),
+    items = [
+        element("li", {}, element("i", {"class": _class(look)}) + plain(", ".join(keys[look])))
+        for look in dict.fromkeys((*LOOKS.values(), IN_A_FINDING))
+        if look in keys
     ]
-    legend = element(
-        "ul",
-        {"class": "keys"},
-        [
-            element("li", {"class": f"square {key}"}, Markup("<i></i>") + Markup("{}").format(word))
-            for key, word in keys
-        ],
-    )
-    lead = f"Indices {least:,} to {most:,}" + (
+    legend = element("ul", {"class": "keys"}, items)
+    lead = f"Indices {least} to {most}" + (
         f"; shown are the newest {len(squares)}" if following and most - least >= WINDOW else ""
     )
     oldest = figures["oldest_pending_index"]
     body = element("div", {"class": "queue"}, squares) + ends + legend + _moves(own, first, least, most, oldest)
     return [
         Part("queue", "Queue", body, f"{lead}."),
-        Part("messages", "Messages", _messages(lives, wrong)),
+        Part("messages", "Messages", _messages(lives)),
     ]
+
+
+def _class(look: Look) -> str:
+    return f"mark {look.form} {tone_class(look.tone)}"
 
 
 def _moves(own: Sequence[str | None], first: int, least: int, most: int, oldest: int | None) -> Markup:
@@ -225,10 +226,10 @@ def _moves(own: Sequence[str | None], first: int, least: int, most: int, oldest:
     return element("div", {"class": "turn"}, parts)
 
 
-def _messages(lives: Sequence[Life], wrong: set[int]) -> Markup:
-    """Return the messages of a window as a table: those in findings or under way first, then the newest."""
+def _messages(lives: Sequence[_Shown]) -> Markup:
+    """Return the messages of a window as a table: those with violations first, then pending ones, then the newest."""
     order = {"broken": 0, "waiting": 1}
-    chosen = sorted(lives, key=lambda life: (order.get(tone(life, wrong), 2), -(life.index or 0)))[:LISTED]
+    chosen = sorted(lives, key=lambda each: (order.get(each.look.form, 2), -(each.life.index or 0)))[:LISTED]
     columns = [
         Column("index", "number"),
         Column("kind"),
@@ -239,14 +240,14 @@ def _messages(lives: Sequence[Life], wrong: set[int]) -> Markup:
         Column("took", "number"),
     ]
     cells: list[list[Cell]] = []
-    for life in chosen:
+    for each in chosen:
+        life = each.life
         took = None if life.is_open else took_of(life)
-        outcome: Cell = badge("violated", life.outcome) if life.index in wrong else life.outcome
         cells.append(
             [
-                link(f"{life.index:,}", message_address(key_of(life))),
+                link(str(life.index), message_address(key_of(life))),
                 life.kind,
-                outcome,
+                mark_of(each.content, VIOLATED if each.wrong else None),
                 parties({"sender": life.sender, "receiver": life.receiver}),
                 _step(life, ("sent", "committed")),
                 _step(life, ("received",)),
@@ -277,7 +278,7 @@ def _unnumbered(view: View, own: Sequence[str | None]) -> Part:
         "messages",
         "Messages",
         table(columns, cells, caption="Messages", empty="No messages."),
-        "This lane does not number its messages; these are the first of it.",
+        "This lane does not number its messages. These are its first ones.",
     )
 
 

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from causeway.audit.lives import AGAIN, OTHER_CONTENT, TAKEN_BACK, Life, Step
 from causeway.model.text import name_of
+from causeway.report.outcomes import BAD_EVENTS
 from causeway.report.svg import element, number
 from causeway.report.text import duration, many, safe_name
 
@@ -112,7 +113,7 @@ def _points(lives: Sequence[Life]) -> list[_Point]:
             if step.chain is None:
                 continue
             words, bad = found.setdefault((place, step.chain, _when(step, order, ticked=ticked)), ([], False))
-            noted = bool({AGAIN, OTHER_CONTENT, TAKEN_BACK} & {*step.notes})
+            noted = bool({AGAIN, OTHER_CONTENT, TAKEN_BACK} & {*step.notes}) or step.event in BAD_EVENTS
             word = step.event.replace("_", " ")
             if word not in words:
                 words.append(word)
@@ -176,7 +177,7 @@ def _marker() -> Markup:
 
 
 def _called(life: Life) -> str:
-    number_of = life.message_id if life.index is None else f"{life.index:,}"
+    number_of = life.message_id if life.index is None else str(life.index)
     return f"{life.kind} {name_of(life.lane[3] or '')} {name_of(number_of or '?')}"
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.findings import VIOLATED
 from causeway.audit.lives import Life, lives_of
 from causeway.explorer.addresses import Lane
 from causeway.ledger.order import SEGMENT_BITS, bucket_of, sorted_rows, without_repeats
@@ -36,14 +35,6 @@ def of_lane(table: pa.Table, lane: Lane) -> pa.Table:
         own = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
         kept = own if kept is None else pc.and_(kept, own)
     return table.filter(kept)
-
-
-def violations_by_lane(counts: pa.Table) -> dict[tuple[str | None, ...], int]:
-    """Return how many violations there are of each lane, named or not. ``counts``: of an audit."""
-    violated = counts.filter(pc.equal(counts["verdict"], VIOLATED))
-    counted = violated.group_by([*LANE]).aggregate([("count", "sum")])
-    columns = [counted[name].to_pylist() for name in (*LANE, "count_sum")]
-    return {tuple(lane): count for *lane, count in zip(*columns, strict=True)}
 
 
 def window(ledger: Ledger, lane: Lane, first: int, last: int) -> list[Life]:
@@ -178,5 +169,5 @@ def _in_order(parts: Sequence[pa.Table]) -> pa.Table:
 
 __all__ = [
     "events_at", "followed", "headers_of", "key_of", "last_header", "of_lane", "took_of", "unnumbered",
-    "violations_by_lane", "watermarks", "window",
+    "watermarks", "window",
 ]  # fmt: skip

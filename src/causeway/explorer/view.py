@@ -1,4 +1,4 @@
-"""What pages are made of: the last look at a ledger, and what several pages derive from it, once a look."""
+"""The data of pages: the last look at a ledger, and the tables that several pages derive from it, once a look."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from causeway.explorer.addresses import Lane
 from causeway.explorer.live import Snapshot
 from causeway.explorer.pairs import Pairs
-from causeway.explorer.reading import last_header, of_lane, violations_by_lane
+from causeway.explorer.reading import last_header, of_lane
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
 from causeway.network.opened import OpenedLake
+from causeway.report.checked import findings_of_lanes
+from causeway.report.summary import summary_data
 
 
 class View:
@@ -28,19 +30,23 @@ class View:
 
     @property
     def verdict(self) -> str:
-        """Return what the checks come to: ``violated``, ``holds``, or ``unknown``."""
-        verdicts = [check.verdict for check in self.audit.checks.values() if check.examined]
-        return "violated" if "violated" in verdicts else "holds" if verdicts and {*verdicts} == {"holds"} else "unknown"
+        """Return the verdict of the audit."""
+        return self.audit.verdict.value
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Return the verdict, the checks and the key figures, as the report has them."""
+        return summary_data(self.audit, self.figures, self.ledger.quarantined())
 
     @property
     def unit(self) -> str:
-        """Return in what delays are told: ``ticks`` or ``seconds``."""
+        """Return the unit of delays: ``ticks`` or ``seconds``."""
         return self.figures.totals.get("unit") or "seconds"
 
     @cached_property
     def violated(self) -> Mapping[tuple[str | None, ...], int]:
-        """Return how many violations there are of each lane, named or not."""
-        return violations_by_lane(self.audit.counts)
+        """Return the number of violations of each lane."""
+        return {lane: violated for lane, (violated, _) in findings_of_lanes(self.audit).items() if violated}
 
     @cached_property
     def lanes(self) -> pa.Table:

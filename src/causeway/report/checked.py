@@ -1,94 +1,112 @@
-"""What came of an audit as plain data: the checks, findings of each as examples, and how many each lane has."""
+"""The checks of an audit as plain data: verdicts, examples of findings, incomplete lanes, findings by lane."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.auditing import PROMISED, Check
+from causeway.audit.auditing import PROMISED, Audit, Check
+from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.plain import plain_check, plain_row
+from causeway.audit.verdict import unknown_lanes
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
-from causeway.network.ledgers import Findings
 
 EXAMPLES = 6
 """Findings of each check, verdict and reason that are shown."""
 
-VIOLATED, UNKNOWN, HOLDS = "violated", "unknown", "holds"
+SHOWN_INCOMPLETE = 12
+"""Incomplete lanes that are named."""
 
 LaneKey = tuple[str | None, ...]
 
 
-def verdict_of(checks: Mapping[str, Check]) -> str:
-    """Return ``violated`` where one of some checks is, ``unknown`` where one met holes in the input or none had
-    anything to examine, else ``holds``."""
-    if any(check.violated for check in checks.values()):
-        return VIOLATED
-    if any(check.unknown for check in checks.values()) or not any(check.examined for check in checks.values()):
-        return UNKNOWN
-    return HOLDS
+def checks_data(audit: Audit) -> list[dict[str, Any]]:
+    """Return the checks, with examples of their findings.
 
-
-def checks_data(found: Findings) -> list[dict[str, Any]]:
-    """Return the checks with examples of their findings, and why one had nothing to examine."""
-    violations = found.violations.arrow()
+    ``promised`` of a check that does not apply: which promises of a lane it needs, none where it needs rows.
+    """
     return [
         {
             **plain_check(check),
             "promised": None if check.examined else [*PROMISED.get(name, ())],
-            "examples": [plain_row(row) for row in _examples(violations, check)],
+            "examples": [plain_row(row) for row in _examples(audit.violations, check)],
         }
-        for name, check in found.checks.items()
+        for name, check in audit.checks.items()
     ]
 
 
 def _examples(violations: pa.Table, check: Check) -> list[dict[str, Any]]:
-    """Return of each reason the first findings in time, and the worst."""
+    """Return the earliest findings of each reason, and the worst."""
     own = violations.filter(pc.equal(violations["check"], check.name))
     found: list[dict[str, Any]] = []
-    for verdict, reason in sorted(check.reasons, reverse=True):
+    for verdict, reason in check.reasons:
         rows = own.filter(pc.and_(pc.equal(own["reason"], reason), pc.equal(own["verdict"], verdict)))
         if not rows.num_rows:
             continue
         size = rows["magnitude"].fill_null(-np.inf).to_numpy()
-        time = pc.fill_null(rows["time"].cast(pa.int64()), np.iinfo(np.int64).max).to_numpy()
         worst = np.argsort(-size, kind="stable")[: EXAMPLES // 2 if np.isfinite(size).any() else 0]
-        first = np.argsort(time, kind="stable")
-        chosen = list(dict.fromkeys([*worst.tolist(), *first[:EXAMPLES].tolist()]))[:EXAMPLES]
-        found += plain_rows(rows.take(pa.array(chosen, pa.int64())))
+        keys = rows.select(["time", "height"]).append_column("row", pa.array(np.arange(rows.num_rows)))
+        first = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
+        chosen = dict.fromkeys([*first[: EXAMPLES - len(worst)].tolist(), *worst.tolist(), *first[:EXAMPLES].tolist()])
+        found += plain_rows(rows.take(pa.array([*chosen][:EXAMPLES], pa.int64())))
     return found
 
 
-def worst_and_first(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return which findings of a check and verdict the first screen shows, and as what: the worst, and the first in
-    time."""
+def worst_and_first(check: Mapping[str, Any], verdict: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the worst and the earliest finding of a verdict, each with its name; one if they are the same.
+
+    Args:
+        check: as of ``checks_data``.
+        verdict: of the findings.
+    """
+    rows = [row for row in check["examples"] if row["verdict"] == verdict]
     if not rows:
         return []
-    sized = [each for each in rows if each["magnitude"] is not None]
-    first = min(rows, key=lambda each: (each["time"] is None, each["time"] or ""))
-    found = [("worst", max(sized, key=lambda each: float(each["magnitude"])))] if sized else []
-    if not found or found[0][1] is not first:
-        found.append(("first", first))
-    return found
+    first, worst = check["first"], check["worst"]
+    if first is None or first["verdict"] != verdict:
+        first = min(rows, key=_moment)
+        worst = max(rows, key=lambda row: -1.0 if row["magnitude"] is None else float(row["magnitude"]))
+    found = [("worst", worst)] if worst is not None and worst["magnitude"] is not None else []
+    return found if found and worst == first else [*found, ("first", first)]
 
 
-def findings_of_lanes(found: Findings) -> dict[LaneKey, tuple[int, int]]:
-    """Return how many findings each lane has: violated and unknown ones, also of those that are not named."""
-    table = found.audit.counts.group_by([*LANE, "verdict"]).aggregate([("count", "sum")])
+def _moment(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what orders findings as ``audit.auditing.earliest`` does."""
+    return row["time"] is None, row["time"] or "", row["height"] is None, row["height"] or 0
+
+
+def incomplete_lanes(audit: Audit, most: int = SHOWN_INCOMPLETE) -> dict[str, Any]:
+    """Return the lanes of which the input does not show enough, by name, each with the reasons and their counts."""
+    unknown = audit.counts.filter(pc.equal(audit.counts["verdict"], UNKNOWN)).to_pylist()
+    lanes = unknown_lanes(unknown)
+    rows: dict[LaneKey, dict[str, Any]] = {
+        lane: {**dict(zip(LANE, lane, strict=True)), "reasons": {}} for lane in lanes[:most]
+    }
+    for row in unknown:
+        shown = rows.get(tuple(row[name] for name in LANE))
+        if shown is not None:
+            shown["reasons"][row["reason"]] = shown["reasons"].get(row["reason"], 0) + row["count"]
+    for row in rows.values():
+        row["reasons"] = dict(sorted(row["reasons"].items(), key=lambda item: (-item[1], item[0])))
+    return {"lanes": len(lanes), "rows": [*rows.values()]}
+
+
+def findings_of_lanes(audit: Audit) -> dict[LaneKey, tuple[int, int]]:
+    """Return the exact numbers of violated and unknown findings of each lane."""
+    table = audit.counts.group_by([*LANE, "verdict"]).aggregate([("count", "sum")])
     counts: dict[LaneKey, tuple[int, int]] = {}
     columns = (table[name].to_pylist() for name in (*LANE, "verdict", "count_sum"))
     for *names, verdict, count in zip(*columns, strict=True):
         violated, unknown = counts.get(tuple(names), (0, 0))
-        more = (violated + count, unknown) if verdict == VIOLATED else (violated, unknown + count)
-        counts[tuple(names)] = more
+        counts[tuple(names)] = violated + count * (verdict == VIOLATED), unknown + count * (verdict == UNKNOWN)
     return counts
 
 
 __all__ = [
-    "EXAMPLES", "HOLDS", "UNKNOWN", "VIOLATED", "LaneKey", "checks_data", "findings_of_lanes", "verdict_of",
-    "worst_and_first",
+    "EXAMPLES", "LaneKey", "checks_data", "findings_of_lanes", "incomplete_lanes", "worst_and_first",
 ]  # fmt: skip

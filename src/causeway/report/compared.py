@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from causeway.audit.verdict import Verdict
 from causeway.report.charts import Bar, Series, bars, time_chart
 from causeway.report.page import Section, page
 from causeway.report.svg import element, share, tone_class
@@ -16,7 +17,7 @@ from causeway.report.text import in_unit, listed, name, plain, safe_name
 TONES = ("a", "b", "c", "d", "e", "f")
 """The colours of the columns, in their order."""
 
-_HOLDS = {"yes": "holds", "partly": "unknown", "no": "violated"}
+_HOLDS = {"yes": Verdict.PASSED, "partly": Verdict.INCONCLUSIVE, "no": Verdict.FAILED}
 
 Compared = Mapping[str, Any]
 
@@ -33,8 +34,8 @@ def compare_sections(compare: Compared) -> list[Section]:
     found = [Section("top", None, heading + about), Section("compare", "Side by side", figures_of(compare))]
     for ident, title, body in (
         ("lines", "Over time", lines_of(compare)),
-        ("guarantees", "What is guaranteed", guarantees_of(compare)),
-        ("faults", "What faults do", faults_of(compare)),
+        ("guarantees", "Guarantees", guarantees_of(compare)),
+        ("faults", "Faults", faults_of(compare)),
     ):
         if body:
             found.append(Section(ident, title, body))
@@ -52,8 +53,8 @@ def compare_section(compare: Compared) -> Section:
     parts = [figures_of(compare)]
     for title, body in (
         ("Over time", lines_of(compare)),
-        ("What is guaranteed", guarantees_of(compare)),
-        ("What faults do", faults_of(compare)),
+        ("Guarantees", guarantees_of(compare)),
+        ("Faults", faults_of(compare)),
     ):
         if body:
             parts += [element("h3", {}, title), body]
@@ -154,12 +155,12 @@ def _on_each_other(series: Mapping[str, Sequence[float | None]]) -> str | None:
 
 def guarantees_of(compare: Compared) -> Markup:
     """Return what each protocol guarantees, and where its reference says so."""
-    return _words(compare.get("guarantees"), "What is guaranteed")
+    return _words(compare.get("guarantees"), "Guarantees")
 
 
 def faults_of(compare: Compared) -> Markup:
     """Return what each fault does to each protocol."""
-    return _words(compare.get("faults"), "What faults do")
+    return _words(compare.get("faults"), "Faults")
 
 
 def _words(table: Mapping[str, Any] | None, title: str) -> Markup:

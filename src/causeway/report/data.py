@@ -1,4 +1,4 @@
-"""All that a report says, as plain data: what ``causeway report --json`` prints, and what the pieces are drawn from."""
+"""A report as plain data: ``causeway report --json`` prints it, and the pieces are drawn from it."""
 
 from __future__ import annotations
 
@@ -9,71 +9,62 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causeway.audit.auditing import Audit
 from causeway.audit.backlog import chains_shown
-from causeway.audit.plain import input_figures, plain_row
+from causeway.audit.plain import plain_row
 from causeway.ledger.schema import LANE
-from causeway.ledger.typed import plain_rows
 from causeway.network.ledgers import OpenedLedger
 from causeway.pipeline.ledger_passes import Steps
-from causeway.report.checked import (
-    HOLDS,
-    VIOLATED,
-    checks_data,
-    findings_of_lanes,
-    verdict_of,
-)
+from causeway.pipeline.ledger_search import MessageKey
+from causeway.report.checked import findings_of_lanes
 from causeway.report.chosen import chosen_messages, key_of, message_of_finding
 from causeway.report.lanes import lanes_data
 from causeway.report.running import run_data
+from causeway.report.summary import over_time_data, rows_of, summary_data
 
-FORMAT = 1
+FORMAT = 2
 
 SHOWN_CODES, SHOWN_FEES, SHOWN_SUMS, SHOWN_CHAINS, SHOWN_WINDOWS = 40, 60, 60, 60, 60
-"""Rows of tables of a report; how many more there are, it says."""
+"""Rows of the tables of a report; the number of the others is stated."""
 
 
 def report_data(
     opened: OpenedLedger, *, compare: Mapping[str, Any] | None = None, steps: Steps | None = None
 ) -> dict[str, Any]:
-    """Return what a report of a ledger, or of a lake, says.
+    """Return the report of a ledger, or of a lake, as plain data.
 
     Args:
         opened: the ledger, or the lake (``cw.open``).
-        compare: what a comparison of protocols says (``compared.compare_section``).
-        steps: begins the steps after the audit and the figures, and gives what is told how far each is.
+        compare: a comparison of protocols (``compared.compare_section``).
+        steps: begins the steps after the audit and the figures, and returns the progress of each.
 
-    Raises ``InvalidInput``, ``LedgerDamaged``.
+    Raises:
+        InvalidInput: the ledger has rows that cannot be read.
+        LedgerDamaged: a file is not as it was written.
     """
-    found = opened.audit()
+    audit = opened.audit().audit
     figures = opened.figures
-    checks = checks_data(found)
-    verdict = verdict_of(found.checks)
+    found = summary_data(audit, figures, opened.stored.quarantined())
     told = None if steps is None else steps("looking up examples")
-    messages = chosen_messages(opened, checks, figures.worst, told)
+    messages = chosen_messages(opened, found["checks"], figures.worst, told)
     wanted = [tuple(each[name] for name in LANE) for each in messages]
-    wanted += [tuple(row[name] for name in LANE) for check in checks for row in check["examples"]]
-    lanes = lanes_data(figures.lanes, findings_of_lanes(found), wanted)
-    _link(checks, messages, lanes)
+    wanted += [tuple(row[name] for name in LANE) for check in found["checks"] for row in check["examples"]]
+    wanted += [tuple(row[name] for name in LANE) for row in found["incomplete"]["rows"]]
+    lanes = lanes_data(figures.lanes, findings_of_lanes(audit), wanted)
+    _link(found, messages, lanes)
     return {
         "format": FORMAT,
         "lake": _named(opened.place),
         "kind": opened.kind,
-        "verdict": verdict,
-        "holds": verdict != VIOLATED,
-        "held": sum(check["verdict"] == HOLDS for check in checks),
+        **found,
         "input": _input(figures, opened),
-        "totals": _plain(figures.totals),
-        "requests": requests_of(figures.codes),
-        "checks": checks,
-        "backlog": columns_over_time(figures.backlog),
-        "latency": _rows(figures.latency.filter(pc.equal(figures.latency["scope"], "all"))),
-        "latency_over_time": columns_over_time(figures.latency_over_time),
+        **over_time_data(figures),
         "lanes": lanes,
         "messages": messages,
         "outcomes": _bounded(figures.codes, SHOWN_CODES),
-        "value": _value(figures.fees, found.sums.arrow(), found.abroad.arrow()),
+        "value": _value(figures.fees, audit.sums, audit.abroad),
         "run": run_data(opened.place),
-        "completeness": _completeness(opened, found),
+        "completeness": found["completeness"] | _completeness(opened, audit),
         "compare": None if compare is None else dict(compare),
     }
 
@@ -97,30 +88,21 @@ def _input(figures: Any, opened: OpenedLedger) -> dict[str, Any]:
     }
 
 
-def requests_of(codes: pa.Table) -> dict[str, int]:
-    """Return how many requests came to each outcome: what relayers tried, and answers themselves, are none."""
-    rows = codes.filter(pc.equal(codes["kind"], "request")).group_by("outcome").aggregate([("messages", "sum")])
-    return {
-        row["outcome"]: row["messages_sum"] for row in sorted(rows.to_pylist(), key=lambda row: str(row["outcome"]))
-    }
-
-
-def _link(checks: list[dict[str, Any]], messages: list[dict[str, Any]], lanes: Mapping[str, Any]) -> None:
-    """Say in each finding where its lane and message are shown, and in each message where its lane is."""
+def _link(found: Mapping[str, Any], messages: list[dict[str, Any]], lanes: Mapping[str, Any]) -> None:
+    """Add the anchors of messages and lanes to the rows that name them."""
     of_lanes = {tuple(row[name] for name in LANE): row["ident"] for row in lanes["rows"]}
-    of_messages = {key_of(each): each["ident"] for each in messages}
-    for check in checks:
-        for row in [*check["examples"], check["first"], check["worst"]]:
-            if row is not None:
-                key = message_of_finding(row)
-                row["lane_ident"] = of_lanes.get(tuple(row[name] for name in LANE))
-                row["message_ident"] = None if key is None else of_messages.get(key)
-    for each in messages:
-        each["lane_ident"] = of_lanes.get(tuple(each[name] for name in LANE))
+    of_messages: dict[MessageKey | None, str] = {key_of(each): each["ident"] for each in messages}
+    named = [row for check in found["checks"] for row in (*check["examples"], check["first"], check["worst"]) if row]
+    for row in named:
+        row["message_ident"] = of_messages.get(message_of_finding(row))
+    if found["oldest_pending"] is not None:
+        found["oldest_pending"]["message_ident"] = of_messages.get(key_of(found["oldest_pending"]))
+    for row in (*named, *messages, *found["incomplete"]["rows"]):
+        row["lane_ident"] = of_lanes.get(tuple(row[name] for name in LANE))
 
 
 def _value(fees: pa.Table, sums: pa.Table, abroad: pa.Table) -> dict[str, Any]:
-    """Return movements of value by why, and what sums of lanes leave over: first where something is left."""
+    """Return movements of value by reason, and sums by lane, those with a difference first."""
     off = pc.not_equal(sums["difference"], "0")
     moved = pc.or_(off, pc.or_(pc.not_equal(sums["sent"], "0"), pc.not_equal(sums["received"], "0")))
     ordered = pa.concat_tables([sums.filter(off), sums.filter(pc.and_(moved, pc.invert(off)))])
@@ -133,7 +115,7 @@ def _value(fees: pa.Table, sums: pa.Table, abroad: pa.Table) -> dict[str, Any]:
 
 
 def _movements(fees: pa.Table) -> dict[str, Any]:
-    """Return movements of all lanes by why and asset, exactly."""
+    """Return movements of all lanes by reason and asset, exactly."""
     names = ("why", "asset", "is_fee")
     totals: dict[tuple[Any, ...], list[int]] = {}
     for *key, movements, amount in zip(
@@ -150,12 +132,12 @@ def _movements(fees: pa.Table) -> dict[str, Any]:
     return {"rows": rows, "more": max(0, len(ordered) - SHOWN_FEES)}
 
 
-def _completeness(opened: OpenedLedger, found: Any) -> dict[str, Any]:
-    """Return how far the input shows each chain, and what of it is missing."""
+def _completeness(opened: OpenedLedger, audit: Audit) -> dict[str, Any]:
+    """Return the coverage of each chain, the lanes with holes, and the records in quarantine."""
     observed = opened.observed.arrow()
-    chains = [vars(each) for each in chains_shown(found.audit, observed)]
+    chains = [vars(each) for each in chains_shown(audit, observed)]
     chains.sort(key=lambda each: (-each["rows"], each["chain"]))
-    sides = found.audit.completeness
+    sides = audit.completeness
     gaps = sides.filter(pc.or_(pc.not_equal(sides["missing"], pa.scalar(0, pa.uint64())), sides["one_sided"]))
     gaps = gaps.take(pc.sort_indices(gaps, [("missing", "descending"), *((name, "ascending") for name in LANE)]))
     tallies = [name for name in sides.column_names if name.startswith("without_") or name == "unnamed"]
@@ -164,7 +146,6 @@ def _completeness(opened: OpenedLedger, found: Any) -> dict[str, Any]:
     reasons = named.group_by(["reason", "field"]).aggregate([([], "count_all")])
     in_order = [("count_all", "descending"), ("reason", "ascending"), ("field", "ascending")]
     return {
-        **input_figures(found.audit),
         "rows": int(pc.sum(sides["rows"]).as_py() or 0),
         "unseen": {name: int(pc.sum(sides[name]).as_py() or 0) for name in tallies},
         "chains": {
@@ -172,36 +153,13 @@ def _completeness(opened: OpenedLedger, found: Any) -> dict[str, Any]:
             "more": max(0, len(chains) - SHOWN_CHAINS),
         },
         "gaps": _bounded(gaps, SHOWN_WINDOWS),
-        "quarantine": _rows(reasons.take(pc.sort_indices(reasons, in_order)).slice(0, SHOWN_CODES)),
+        "quarantine": rows_of(reasons.take(pc.sort_indices(reasons, in_order)).slice(0, SHOWN_CODES)),
         "windows": observed.num_rows,
     }
 
 
 def _bounded(table: pa.Table, most: int) -> dict[str, Any]:
-    return {"rows": _rows(table.slice(0, most)), "more": max(0, table.num_rows - most)}
+    return {"rows": rows_of(table.slice(0, most)), "more": max(0, table.num_rows - most)}
 
 
-def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    return [plain_row(row) or {} for row in plain_rows(table)]
-
-
-def columns_over_time(table: pa.Table) -> dict[str, list[Any]]:
-    """Return a table over time by columns. ``begin``: where each bin begins, in ticks or seconds since 1970; ``time``
-    is None where no calendar has it."""
-    rows = _rows(table)
-    found = {name: [row[name] for row in rows] for name in table.column_names}
-    micros = table["time"].cast(pa.int64()).to_pylist()
-    begins = zip(table["tick"].to_pylist(), micros, strict=True)
-    found["begin"] = [time / 1_000_000 if tick is None else tick for tick, time in begins]
-    return found
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _text(value) for name, value in row.items()}
-
-
-def _text(value: Any) -> Any:
-    return value.isoformat() if hasattr(value, "isoformat") else value
-
-
-__all__ = ["FORMAT", "columns_over_time", "report_data", "requests_of"]
+__all__ = ["FORMAT", "report_data"]

@@ -1,52 +1,39 @@
-"""How messages ended, and what moved with them."""
+"""The outcomes of messages, and the value that moved with them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from markupsafe import Markup
 
-from causeway.report.charts import Bar, bars
 from causeway.report.first_screen import Data
+from causeway.report.outcomes import LOOKS, mark, outcome_bars
 from causeway.report.page import Section
 from causeway.report.svg import element
 from causeway.report.tables import Column, table
 from causeway.report.text import digits, many, name, plain
 
-OUTCOMES = {
-    "answered": "good", "rejected": "bad", "refunded": "warn", "timed_out": "e", "dropped": "d", "delivered": "c",
-    "pending": "warn", "unknown": "muted",
-}  # fmt: skip
-"""Outcomes, and the colour of each."""
-
 _SUMMED = ("sent", "received", "fees", "refunded", "pending")
 
 ABROAD = ("chain", "other")
-"""Columns of the table ``abroad``: where something belongs, and where it is."""
+"""Columns of the table ``abroad``: the chain of an asset, and the chain where it is."""
 
 
 def outcomes_section(data: Data) -> Section | None:
-    """Return how messages ended, by code."""
+    """Return the outcomes of messages, by code and reason."""
     totals, codes = data["totals"], data["outcomes"]
-    ends = [(each, totals[each]) for each in OUTCOMES if totals[each]]
+    ends = {each: totals[each] for each in LOOKS if totals.get(each)}
     if not ends:
         return None
     requests = data["requests"]
-    others = {each: number - requests.get(each, 0) for each, number in ends}
+    others = {each: number - requests.get(each, 0) for each, number in ends.items()}
     if requests and any(others.values()):
-        drawn = _bars("How requests ended", requests) + _bars("Others: answers, and what relayers tried", others)
+        drawn = outcome_bars("Requests", requests) + outcome_bars("Responses and protocol messages", others)
     else:
-        drawn = _bars("How messages ended", dict(ends))
+        drawn = outcome_bars("Messages", ends)
     columns = [Column("outcome"), Column("kind"), Column("code", "number"), Column("reason", "name"),
-               Column("messages", "number"), Column("for example", "name")]  # fmt: skip
+               Column("messages", "number"), Column("example", "name")]  # fmt: skip
     rows = [
         [
-            *(
-                row["outcome"].replace("_", " "),
-                row["kind"],
-                f"{row['code']}" if row["code"] else "",
-                row["detail"] or None,
-            ),
+            *(mark(row["outcome"]), row["kind"], f"{row['code']}" if row["code"] else "", row["detail"] or None),
             row["messages"],
             _example(row),
         ]
@@ -55,11 +42,6 @@ def outcomes_section(data: Data) -> Section | None:
     listed = table(columns, rows, caption="Outcomes by code", more=codes["more"], stacked=True)
     body = element("div", {"class": "panel-box"}, drawn) + element("h3", {}, "By code and reason") + listed
     return Section("outcomes", "Outcomes", body)
-
-
-def _bars(title: str, counts: Mapping[str, int]) -> Markup:
-    rows = [Bar(each.replace("_", " "), counts[each], tone=OUTCOMES[each]) for each in OUTCOMES if counts.get(each)]
-    return bars(title, rows)
 
 
 def _example(row: Data) -> Markup:
@@ -73,10 +55,10 @@ def _example(row: Data) -> Markup:
 
 
 def value_section(data: Data) -> Section | None:
-    """Return movements of value by why, fees among them, and what sums of lanes leave over."""
+    """Return movements of value by reason, fees among them, and the sums by lane."""
     value = data["value"]
     parts = [*_movements(value), *_sums(value), *_abroad(value)]
-    lead = "What moved with the messages: exact, in the smallest units of each asset."
+    lead = "Value that moved with the messages: exact, in the smallest units of each asset."
     return Section("value", "Value", Markup("").join(parts), lead) if parts else None
 
 
@@ -84,13 +66,13 @@ def _movements(value: Data) -> list[Markup]:
     found = value["movements"]
     if not found["rows"]:
         return []
-    columns = [Column("why", "name"), Column("asset", "name"), Column("fee"), Column("movements", "number")]
+    columns = [Column("reason", "name"), Column("asset", "name"), Column("fee"), Column("movements", "number")]
     columns += [Column("amount", "number")]
     rows = [
         [row["why"], row["asset"], "fee" if row["is_fee"] else None, row["movements"], digits(row["amount"])]
         for row in found["rows"]
     ]
-    caption = "Movements of value by why"
+    caption = "Movements of value by reason"
     listed = table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
     return [element("h3", {}, "Movements and fees"), listed]
 
@@ -100,7 +82,7 @@ def _sums(value: Data) -> list[Markup]:
     if not found["rows"]:
         return []
     columns = [Column("from", "name"), Column("to", "name"), Column("lane", "name"), Column("asset", "name")]
-    columns += [Column("left over", "number"), *(Column(each, "number") for each in _SUMMED)]
+    columns += [Column("difference", "number"), *(Column(each, "number") for each in _SUMMED)]
     rows = [
         [
             *(row["source"] or "?", row["destination"], row["lane"], row["asset"], digits(row["difference"])),
@@ -109,9 +91,8 @@ def _sums(value: Data) -> list[Markup]:
         for row in found["rows"]
     ]
     off = value["not_equal"]
-    leaves = "leaves" if off == 1 else "leave"
-    said = f"{many(off, 'sum')} {leaves} something over." if off else "Nothing is left over."
-    note = f"{said} Sent = received + fees + refunded + pending."
+    said = f"{many(off, 'sum')} with a difference." if off else "No differences."
+    note = f"{said} Difference = sent - received - fees - refunded - pending."
     caption = "Sums by lane and asset"
     listed = table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
     return [element("h3", {}, caption), element("p", {"class": "note"}, note), listed]
@@ -127,9 +108,9 @@ def _abroad(value: Data) -> list[Markup]:
         [*(row[each] for each in ABROAD), row["asset"], digits(row["left"]), digits(row["back"])]
         for row in found["rows"]
     ]
-    caption = "What left chains for others"
+    caption = "Value that left chains for others"
     listed = table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
     return [element("h3", {}, "Abroad"), listed]
 
 
-__all__ = ["OUTCOMES", "outcomes_section", "value_section"]
+__all__ = ["outcomes_section", "value_section"]

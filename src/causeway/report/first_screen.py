@@ -1,4 +1,4 @@
-"""The first screen: whether all holds, what does not with the worst examples, what is not known and why, what waits."""
+"""The first screen: the verdict, the key figures, what the input lacks, and examples of findings."""
 
 from __future__ import annotations
 
@@ -6,51 +6,74 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from causeway.model.text import escaped
+from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED
+from causeway.audit.verdict import Verdict
 from causeway.report.checked import worst_and_first
+from causeway.report.findings import Anchors, Links, finding, linked
+from causeway.report.outcomes import BAD, UNSUCCESSFUL, word_of
 from causeway.report.page import Section, piece
 from causeway.report.svg import element
 from causeway.report.tables import Fact, facts
 from causeway.report.text import count, digits, in_unit, listed, many, name, plain
-from causeway.report.wording import phrase, promise_of, reason_in_words, subject, title_of, where_and_when
+from causeway.report.wording import promise_of, reason_in_words, title_of
 
-NAMED_CHECKS = 3
-"""Up to so many violated checks are in the title by name."""
+MOST_CARDS = 3
+"""Cards that have room for two examples; of more each has one."""
 
 MEASURES = {"delivery": "Delivery", "round_trip": "Round trip", "service": "Service"}
-"""What delays are called: sent to received; sent to answered; received to executed."""
+"""Titles of delays: sent to received; sent to answered; received to executed."""
 
-_FAILED = ("rejected", "refunded", "timed_out", "dropped")
+GROUPS = ((VIOLATED, "Violations"), (UNKNOWN, "Unknown"), (NOTED, "Noted"))
+"""The groups of findings, and their headings."""
 
 Data = Mapping[str, Any]
 
 
 def verdict_section(data: Data) -> Section:
     """Return the first screen of a report. ``data``: of ``data.report_data``."""
-    checks = data["checks"]
-    violated = [each for each in checks if each["verdict"] == "violated"]
-    unknown = [each for each in checks if each["unknown"]]
-    idle = [each for each in checks if not each["examined"] and not each["unknown"]]
-    body = piece(
+    notices = [] if data["run"] is None or data["run"]["at_rest"] else ["The run is not finished: messages are due."]
+    return Section("verdict", None, first_screen(data, Anchors(), about_input(data), notices=notices))
+
+
+def first_screen(
+    data: Data, links: Links, about: Sequence[Markup] = (), more: Sequence[Fact] = (), notices: Sequence[str] = ()
+) -> Markup:
+    """Return the verdict, the key figures, the checks and examples of findings.
+
+    Args:
+        data: of ``summary.summary_data``.
+        links: of the page.
+        about: what the input is, in a few words each.
+        more: figures that stand before the key figures.
+        notices: sentences about the input beside those that the data have.
+    """
+    groups = [
+        (verdict, title, [_card(each, verdict, links) for each in data["checks"] if each[verdict]])
+        for verdict, title in GROUPS
+    ]
+    return piece(
         "verdict.html",
         data=data,
-        about=about_input(data),
-        title=_title(data, violated),
-        lead=_lead(data, violated, unknown),
-        facts=facts(key_figures(data)),
-        violated=[_card(each, "violated") for each in violated],
-        brief=len(violated) > NAMED_CHECKS,
-        unknown=[_card(each, "unknown") for each in unknown],
-        idle=listed([title_of(each["check"]) for each in idle]) if len(idle) < len(checks) else "",
-        checks=[(each["check"], title_of(each["check"]), each["verdict"], not each["examined"]) for each in checks],
+        about=about,
+        title=headline(data["sentence"], data["verdict"]),
+        lead=_lead(data),
+        facts=facts([*more, *key_figures(data, links)]),
+        groups=[(verdict, title, cards, len(cards) > MOST_CARDS) for verdict, title, cards in groups if cards],
+        notices=[*_notices(data, links), *(plain(each) for each in (*notices, *data["remarks"]))],
+        idle=listed([title_of(each["check"]) for each in data["checks"] if not _applies(each)]),
+        checks=[(links.check(each["check"]), title_of(each["check"]), each["verdict"]) for each in data["checks"]],
     )
-    return Section("verdict", None, body)
+
+
+def headline(sentence: str, verdict: str) -> Markup:
+    """Return a sentence that begins with its verdict, with the verdict in its colour."""
+    return element("em", {}, verdict) + element("span", {}, sentence.removeprefix(verdict))
 
 
 def about_input(data: Data) -> list[Markup]:
-    """Return what was looked at: in a few words each."""
+    """Return what the input is: in a few words each."""
     input_, totals, run = data["input"], data["totals"], data["run"]
     found = [element("strong", {}, name(data["lake"]))]
     kinds = "a run of Causeway" if data["kind"] == "lake" else "recorded traffic"
@@ -65,101 +88,100 @@ def about_input(data: Data) -> list[Markup]:
     return [*found, *(element("span", {}, plain(each)) for each in parts)]
 
 
-def _title(data: Data, violated: Sequence[Data]) -> Markup:
-    if data["verdict"] == "holds":
-        return Markup("<em>Holds:</em> {}").format(_all_of(data["held"], len(data["checks"])))
-    if not data["totals"]["messages"] and not violated:
-        return Markup("<em>Nothing to examine:</em> {}").format("there are no messages")
-    if not violated:
-        return Markup("<em>Nothing is violated</em>, ") + plain("as far as the input shows")
-    if len(violated) <= NAMED_CHECKS:
-        named = listed([title_of(each["check"]).lower() for each in violated])
-        return Markup("<em>Violated:</em> {}").format(named)
-    return Markup("<em>Violated:</em> {} of {} checks").format(len(violated), len(data["checks"]))
+def _applies(check: Data) -> bool:
+    return bool(check["verdict"] != Verdict.NOT_APPLICABLE)
 
 
-def _all_of(held: int, checks: int) -> str:
-    return f"all {checks} checks" if held == checks else "everything that could be checked"
+def _lead(data: Data) -> Markup:
+    checks = [each for each in data["checks"] if _applies(each)]
+    if not checks:
+        return plain("No check applies: the input has no messages.")
+    parts = [f"{many(len(checks), 'check')} of {many(data['totals']['messages'], 'message')}"]
+    for verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE):
+        number = sum(each["verdict"] == verdict for each in checks)
+        parts += [f"{number} {verdict.lower()}"] if number else []
+    idle = len(data["checks"]) - len(checks)
+    parts += [f"{idle} not applicable"] if idle else []
+    return plain(f"{parts[0]}: {', '.join(parts[1:])}.")
 
 
-def _lead(data: Data, violated: Sequence[Data], unknown: Sequence[Data]) -> Markup:
-    totals = data["totals"]
-    if not totals["messages"] and not violated and not unknown:
-        return plain("So no check had anything to examine.")
-    among = f"{many(totals['messages'], 'message')}"
-    parts = []
-    if violated:
-        findings = sum(each["violated"] for each in violated)
-        parts.append(Markup("<b>{}</b> among {}.").format(many(findings, "finding"), among))
-    held = f"{many(data['held'], 'check')} {'holds' if data['held'] == 1 else 'hold'}"
-    idle = len(data["checks"]) - data["held"] - len(violated) - len([each for each in unknown if not each["violated"]])
-    without = f", {idle} had nothing to examine" if idle else ""
-    parts.append(plain(f"{held}{without}." if violated else f"{held} for {among}{without}."))
-    if unknown:
-        met = many(len(unknown), "check")
-        parts.append(plain(f"{met} met holes in the input, and cannot say there."))
-    if data["run"] is not None and not data["run"]["at_rest"]:
-        parts.append(plain("The run has not come to rest: something is still due."))
-    return Markup(" ").join(parts)
+def _notices(data: Data, links: Links) -> list[Markup]:
+    """Return what the input lacks: records in quarantine, and lanes that it does not show as a whole."""
+    found = []
+    if data["quarantined"]:
+        reason, most = next(iter(data["quarantined"].items()))
+        total = sum(data["quarantined"].values())
+        why = f": {reason_in_words(reason)}" if most == total else f", most ({most:,}): {reason_in_words(reason)}"
+        found.append(element("b", {}, f"{many(total, 'record')} in quarantine") + plain(f"{why}."))
+    incomplete = data["incomplete"]
+    if incomplete["lanes"]:
+        head = element("b", {}, f"{many(incomplete['lanes'], 'lane')} incomplete")
+        lanes = Markup("; ").join(_incomplete(each, links) for each in incomplete["rows"][:MOST_LANES])
+        left = incomplete["lanes"] - min(incomplete["lanes"], MOST_LANES)
+        found.append(head + Markup(": ") + lanes + plain(f"; and {left:,} more." if left else "."))
+    return found
 
 
-def verdict_in_words(data: Data) -> str:
-    """Return what a report says in a line."""
-    violated = [f"{each['check']} {each['violated']:,}" for each in data["checks"] if each["violated"]]
-    if violated:
-        return f"violated: {', '.join(violated)}"
-    if data["verdict"] == "holds":
-        return f"holds: {_all_of(data['held'], len(data['checks']))}"
-    if not data["totals"]["messages"]:
-        return "nothing to examine: there are no messages"
-    return "nothing is violated, as far as the input shows"
+MOST_LANES = 3
+"""Incomplete lanes that the first screen names."""
 
 
-def key_figures(data: Data) -> list[Fact]:
-    """Return the figures that a person asks for first."""
+def _incomplete(lane: Data, links: Links) -> Markup:
+    ends = [name(lane[each], 20) for each in ("source", "destination") if lane[each] is not None]
+    own = [name(lane["lane"], 20)] if lane["lane"] is not None else []
+    text = Markup(" ").join([*([Markup(" \u2192 ").join(ends)] if ends else []), *own]) or plain("no lane")
+    reasons = ", ".join(f"{reason_in_words(each)} {number:,}" for each, number in [*lane["reasons"].items()][:2])
+    return linked(text, links.lane(lane)) + plain(f" ({reasons})")
+
+
+def key_figures(data: Data, links: Links) -> list[Fact]:
+    """Return the key figures: messages, backlog, delays, requests and what is missing."""
     totals, unit = data["totals"], data["totals"]["unit"] or "seconds"
-    found = [Fact("Messages", _large(totals["messages"]), _sent_and_came(data))]
-    oldest = _oldest(data)
-    found.append(
-        Fact(
-            "Backlog now",
-            _large(totals["pending"]),
-            "none is waiting" if not totals["pending"] else None if oldest is None else oldest[0],
-            "unknown" if totals["pending"] else None,
-            None if oldest is None else oldest[1],
-        )
-    )
+    found = [Fact("Messages", _large(totals["messages"]), _sent_and_received(totals), href=links.figure("messages"))]
+    oldest, pending = data["oldest_pending"], totals["pending"]
+    note: Markup | str = "none is pending"
+    if pending:
+        note = f"{totals['in_flight']:,} in flight"
+        if oldest is not None:
+            age = plain(f"oldest: {in_unit(oldest['delay'], oldest['unit'])}")
+            note = linked(age, links.message(oldest))
+    found.append(Fact("Pending", _large(pending), note, UNKNOWN if pending else None, links.figure("pending")))
     for measure in ("delivery", "round_trip"):
         row = delay_of_all(data, measure, unit)
         if row is not None:
             note = f"99 %: {in_unit(row['p99'], unit)}; longest: {in_unit(row['max'], unit)}"
-            found.append(Fact(f"{MEASURES[measure]}, median", in_unit(row["p50"], unit), note, href="#time"))
-    requests = data["requests"]
-    if requests.get("answered") or requests.get("rejected"):
-        failed = [f"{requests[each]:,} {each.replace('_', ' ')}" for each in _FAILED if requests.get(each)]
-        note = ", ".join(failed) or "none was rejected"
-        found.append(Fact("Requests answered", count(requests.get("answered", 0)), note, href="#outcomes"))
-    missing = data["completeness"]["missing"]
-    one_sided = data["completeness"]["one_sided_lanes"]
-    sides = f"{many(one_sided, 'lane')} seen at one end only" if one_sided else "both ends of all lanes seen"
-    sides = sides if totals["lanes"] else "there are no lanes"
-    found.append(Fact("Missing in the input", _large(missing), sides, "unknown" if missing else None, "#completeness"))
+            title = f"{MEASURES[measure]}, median"
+            found.append(Fact(title, in_unit(row["p50"], unit), note, href=links.figure("delays")))
+    found += _requests(data["requests"], links)
+    missing, one_sided = data["completeness"]["missing"], data["completeness"]["one_sided_lanes"]
+    sides = f"{many(one_sided, 'lane')} recorded at one end only" if one_sided else "all lanes recorded at both ends"
+    sides = sides if totals["lanes"] else "no lanes"
+    verdict = UNKNOWN if missing else None
+    found.append(Fact("Missing in the input", _large(missing), sides, verdict, links.figure("missing")))
     return found
 
 
-def _sent_and_came(data: Data) -> str:
-    totals = data["totals"]
+def _requests(requests: Data, links: Links) -> list[Fact]:
+    """Return how many requests were answered, and how the others ended."""
+    ended = [(each, requests[each]) for each in UNSUCCESSFUL if requests.get(each)]
+    if not requests.get("answered") and not ended:
+        return []
+    parts = [(each in BAD, f"{number:,} {word_of(each)}") for each, number in ended]
+    words = [element("span", {"class": "outcome bad"}, text) if bad else plain(text) for bad, text in parts]
+    note = Markup(", ").join(words) or "none failed"
+    return [Fact("Requests answered", count(requests.get("answered", 0)), note, href=links.figure("calls"))]
+
+
+def _sent_and_received(totals: Data) -> str:
     if not totals["messages"]:
         return "none was sent or received"
     sent, received = totals["sent"], totals["received"]
-    came = "all received" if received == sent > 1 else f"{received:,} received" if received else "arrivals not seen"
-    if data["kind"] != "lake" or totals["messages"] == sent:
-        return f"{sent:,} sent, {came}"
-    return f"{sent:,} between chains, {came}; the rest of users and relayers"
+    arrived = "all received" if received == sent > 1 else f"{received:,} received" if received else "arrivals not seen"
+    return f"{sent:,} sent, {arrived}"
 
 
 def _large(number: int) -> str | Markup:
-    """Return a count in the room that a figure has; a larger one is shortened, and its title has all of it."""
+    """Return a count that fits the width of a figure: a larger one is shortened, and its title has all of it."""
     return count(number) if number < _FITS else digits(str(number), 1)
 
 
@@ -172,54 +194,19 @@ def delay_of_all(data: Data, measure: str, unit: str) -> Data | None:
     return rows[0] if rows else None
 
 
-def _oldest(data: Data) -> tuple[str, str] | None:
-    """Return how old the oldest pending message is, and where it is shown."""
-    for each in data["messages"]:
-        for why in each["why"]:
-            if why["kind"] == "oldest_pending" and why["rank"] == 1:
-                return f"the oldest: {in_unit(why['delay'], why['unit'])}", f"#{each['ident']}"
-    return None
-
-
-def _card(check: Data, verdict: str) -> dict[str, Any]:
-    rows = [each for each in check["examples"] if each["verdict"] == verdict]
+def _card(check: Data, verdict: str, links: Links) -> dict[str, Any]:
     reasons = [each for each in check["reasons"] if each["verdict"] == verdict]
-    said = [f"{reason_in_words(each['reason'])} {each['findings']:,}" for each in reasons]
     return {
-        "name": check["check"],
+        "href": links.check(check["check"]),
         "title": title_of(check["check"]),
         "promise": promise_of(check["check"]),
-        "tally": many(check[verdict], "finding"),
-        "examined": check["examined"],
-        "reasons": said,
-        "examples": [(which if check[verdict] > 1 else "", finding(row)) for which, row in worst_and_first(rows)],
+        "reasons": [f"{reason_in_words(each['reason'])} {each['findings']:,}" for each in reasons],
+        "examples": [
+            (which if check[verdict] > 1 else "", finding(row, links)) for which, row in worst_and_first(check, verdict)
+        ],
     }
 
 
-def finding(row: Data) -> Markup:
-    """Return a finding as a sentence, with links to its message and lane."""
-    word, number, of = subject(row)
-    about = plain(f"{word} ")
-    if number is not None:
-        about += _linked(name(number, 32), row.get("message_ident"))
-    if word == "Message":
-        ends = [name(row[each], 20) for each in _ENDS if row[each] is not None]
-        if len(ends) == len(_ENDS):
-            way = Markup("from {} to {}").format(*ends)
-            about += plain(" ") + (_linked(way, row.get("lane_ident")) + plain(",") if of is None else way)
-    if of is not None:
-        what = {"Block": " of "}.get(word, ", lane ")
-        about += plain(what) + _linked(name(of, 32), row.get("lane_ident")) + plain("," if word != "Block" else "")
-    sentence = about + escape(escaped(f" {phrase(row)}."))
-    when = where_and_when(row)
-    return sentence + (Markup(" ") + element("span", {"class": "when"}, plain(when)) if when else Markup(""))
-
-
-_ENDS = ("source", "destination")
-
-
-def _linked(text: Markup, ident: str | None) -> Markup:
-    return text if ident is None else element("a", {"href": f"#{ident}"}, text)
-
-
-__all__ = ["MEASURES", "about_input", "delay_of_all", "finding", "key_figures", "verdict_in_words", "verdict_section"]
+__all__ = [
+    "GROUPS", "MEASURES", "about_input", "delay_of_all", "first_screen", "headline", "key_figures", "verdict_section",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The journey of a message: what happened to it, where, and where the time went."""
+"""The journey of a message: its events, their places, and the delays between them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Any
 
 from markupsafe import Markup
 
+from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.lives import AGAIN, OTHER_CONTENT, TAKEN_BACK
+from causeway.report.outcomes import BAD_EVENTS, mark_of
 from causeway.report.svg import element, share, tone_class
 from causeway.report.text import digits, duration, listed, many, name, plain, ticks, time_text
 
 SHOWN_STEPS = 24
 """Steps of one message that are shown; of more the first ones and the last."""
 
-_NOTED = {AGAIN: "violated", OTHER_CONTENT: "violated", TAKEN_BACK: "unknown"}
+_NOTED = {AGAIN: VIOLATED, OTHER_CONTENT: VIOLATED, TAKEN_BACK: UNKNOWN}
 _LEGS = ("a", "b", "c", "d", "e", "f")
 
 Message = Mapping[str, Any]
@@ -24,7 +26,12 @@ Message = Mapping[str, Any]
 
 
 def journey(
-    message: Message, *, ident: str | None = None, why: Markup | str | None = None, lane: str | None = None
+    message: Message,
+    *,
+    ident: str | None = None,
+    why: Markup | str | None = None,
+    lane: str | None = None,
+    verdict: str | None = None,
 ) -> Markup:
     """Return a message and its steps.
 
@@ -33,13 +40,13 @@ def journey(
         ident: the anchor that others link to.
         why: why it is shown.
         lane: the anchor of its lane.
+        verdict: of the finding about it, if there is one.
     """
     steps = message["events"]
     clock = _clock(steps)
-    outcome = element("span", {"class": f"outcome{' open' if message['open'] else ''}"}, message["outcome"])
     of = _lane(message, lane)
     kind = element("span", {"class": "kind"}, message["kind"] + (":" if of else ""))
-    about = [kind, of, outcome]
+    about = [kind, of, mark_of(message, verdict)]
     head = [element("h4", {}, _title(message)), element("p", {"class": "ends"}, about)]
     if why is not None:
         head.insert(0, element("p", {"class": "why"}, why))
@@ -176,8 +183,8 @@ def _step(steps: Sequence[Message], clock: _Clock) -> Markup:
         details.append(element("span", {}, plain(", ".join(because))))
     what = element("p", {}, [event, where, block, *notes])
     more = element("p", {"class": "details"}, Markup(" ").join(details))
-    tone = "bad" if any(_NOTED.get(note) == "violated" for note in step["notes"]) else None
-    return element("li", {"class": tone}, [element("span", {"class": "after"}, after), what, more])
+    bad = any(_NOTED.get(note) == VIOLATED for note in step["notes"]) or step["event"] in BAD_EVENTS
+    return element("li", {"class": "bad" if bad else None}, [element("span", {"class": "after"}, after), what, more])
 
 
 def _words(event: str) -> str:

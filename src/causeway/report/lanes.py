@@ -31,7 +31,7 @@ def lanes_data(
 
     Args:
         lanes: of ``figures.lanes.LANES_SCHEMA``.
-        findings: of each lane how many violated and unknown ones are named.
+        findings: the numbers of violated and unknown ones of each lane.
         wanted: lanes that are listed whatever they have, because others lead to them.
         shown: so many are listed beside these.
     """
@@ -51,7 +51,7 @@ def lanes_data(
     left = np.ones(len(keys), bool)
     left[chosen] = False
     others = {name: int(lanes[name].to_numpy()[left].sum()) for name in _ADDED}
-    others |= {"lanes": int(left.sum()), "violated": int(violated[left].sum())}
+    others |= {"lanes": int(left.sum()), "violated": int(violated[left].sum()), "unknown": int(unknown[left].sum())}
     measure, unit = shading(lanes)
     idents = {keys[number]: row["ident"] for row, number in zip(rows, chosen, strict=True)}
     pairs = _pairs(lanes, keys, found, measure, idents)

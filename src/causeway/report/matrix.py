@@ -172,7 +172,7 @@ def _square(said: _Said, found: Figures | None, most: float) -> Markup:
     if found is None:
         return element("td", {"class": "blank"}, Markup(""))
     figure = said.of.figure(found)
-    tip = [many(found.lanes, "lane"), many(found.messages, "message"), f"{count(found.open)} open"]
+    tip = [many(found.lanes, "lane"), many(found.messages, "message"), f"{count(found.open)} pending"]
     tip += [many(found.violated, "violation")] if found.violated else []
     tip += [f"{said.latency}: {in_unit(found.latency, said.unit)}"] if found.latency is not None else []
     text = plain(said.text(figure) if figure else "·")

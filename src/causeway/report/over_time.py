@@ -1,4 +1,4 @@
-"""Latency, backlog and what was sent and came, over time."""
+"""Backlog, traffic and latency over time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from causeway.report.charts import Series, time_chart
-from causeway.report.ended import OUTCOMES
 from causeway.report.first_screen import MEASURES, Data, delay_of_all
+from causeway.report.outcomes import UNSUCCESSFUL, outcome_series
 from causeway.report.page import Section
 from causeway.report.scale import axis_text
 from causeway.report.svg import element
@@ -22,7 +22,7 @@ def time_section(data: Data) -> Section | None:
     charts = [*_flow_charts(data), *_latency_charts(data)]
     if not charts:
         return None
-    lead = "What was sent and what came, what waited, and how long messages took."
+    lead = "Messages sent, received and pending, and their delays."
     return Section("time", "Over time", element("div", {"class": "charts"}, charts), lead)
 
 
@@ -39,40 +39,34 @@ def _flow_charts(data: Data) -> list[Markup]:
     if not flow["axis"]:
         return []
     at, axis = _edges(flow)
-    waiting = [Series("pending", flow["pending"], "b")]
+    pending = [Series("pending", flow["pending"], "b")]
     if flow["in_flight"] != flow["pending"]:
-        waiting.append(Series("of which in flight", flow["in_flight"], "d"))
-    note = f"Messages that were sent and had not ended by then.{_unplaced(data, axis)}"
-    found = [time_chart("Backlog", at, waiting, axis=axis, filled=True, note=note)]
+        pending.append(Series("of which in flight", flow["in_flight"], "d"))
+    note = f"Messages pending at the end of each interval.{_unplaced(data, axis)}"
+    found = [time_chart("Backlog", at, pending, axis=axis, filled=True, note=note)]
     moved = [Series("sent", flow["sent"], "a"), Series("received", flow["received"], "c")]
     moved = [each for each in moved if any(each.values)] or moved[:1]
     found.append(time_chart("Messages", at, moved, axis=axis, filled=True, note=_per(at, axis)))
-    failed = [Series(each.replace("_", " "), flow[each], OUTCOMES[each]) for each in FAILED if any(flow[each])]
-    if failed:
+    unsuccessful = outcome_series(flow)
+    if unsuccessful:
         note = f"{_per(at, axis)}{_beside_requests(data)}"
-        found.append(time_chart("Rejected, timed out or dropped", at, failed, axis=axis, note=note))
+        found.append(time_chart("Unsuccessful messages", at, unsuccessful, axis=axis, note=note))
     return found
 
 
-FAILED = ("rejected", "refunded", "timed_out", "dropped")
-
-
 def _beside_requests(data: Data) -> str:
-    """Return how many messages that failed are no requests: the tables over time count messages of every kind."""
-    others = sum(data["totals"][each] - data["requests"].get(each, 0) for each in FAILED)
-    if not others:
-        return ""
-    are = "is no request" if others == 1 else "are no requests"
-    return f" Messages of every kind: {others:,} that ended so {are}, but for instance what relayers tried."
+    """Return how many unsuccessful messages are no requests: the tables over time count messages of every kind."""
+    totals, requests = data["totals"], data["requests"]
+    others = sum(totals.get(each, 0) - requests.get(each, 0) for each in UNSUCCESSFUL)
+    return f" {others:,} of them are responses or protocol messages." if others > 0 else ""
 
 
 def _unplaced(data: Data, axis: str) -> str:
-    """Return how many messages are in no interval, as nothing says when they were sent."""
+    """Return how many messages are in no interval because their sending has no place on the axis."""
     number = data["totals"]["unplaced"]
     if not number:
         return ""
-    are = "is" if number == 1 else "are"
-    return f" {many(number, 'more message')} of which the {axis} of sending was not seen {are} in none of the charts."
+    return f" {many(number, 'message')} without a {axis} of sending left out of the charts."
 
 
 def _per(at: Sequence[float], axis: str) -> str:
@@ -108,7 +102,7 @@ _QUANTILES = (("median", "p50", "a"), ("99 %", "p99", "b"), ("longest", "max", "
 
 
 def _delays_over_time(data: Data, measure: str, unit: str) -> Markup | None:
-    """Return the delays of the messages that came, or were answered, in each bin."""
+    """Return a chart of the delays that ended in each bin."""
     over = data["latency_over_time"]
     rows = [place for place, each in enumerate(over["measure"]) if each == measure and over["unit"][place] == unit]
     if not rows:
@@ -121,7 +115,7 @@ def _delays_over_time(data: Data, measure: str, unit: str) -> Markup | None:
         for each, column in values.items():
             column[places[begin]] = over[each][row]
     series = [Series(label, values[each], tone) for label, each, tone in _QUANTILES]
-    note = f"Of the messages that came in an interval. {_per(at, axis)}"
+    note = f"By the interval in which the delay ended. {_per(at, axis)}"
     return time_chart(f"{MEASURES[measure]} over time", at, series, unit=unit, axis=axis, note=note)
 
 

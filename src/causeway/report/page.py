@@ -13,7 +13,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from causeway.report.tables import shape
+from causeway.audit.verdict import Verdict
+from causeway.report.tables import shape, verdict_class
 from causeway.report.text import count, in_unit, many, name, time_text
 
 MADE_BY = "Causeway report"
@@ -58,7 +59,7 @@ def page(
     Args:
         title: of the document; a name from a ledger may be in it.
         sections: in their order.
-        verdict: colours the sign in the bar and in the tab (``tables.VERDICTS``).
+        verdict: gives the colour of the sign in the bar and in the tab (``audit.verdict.Verdict``).
         foot: lines at the end.
         head: more elements of the head.
         policy: whether the document states its content security policy itself; a server sends it as a header instead.
@@ -103,6 +104,7 @@ def environment() -> Environment:
     loader = PackageLoader("causeway.report", _TEMPLATES)
     found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     found.filters |= {"name": name, "count": count, "many": many, "in_unit": in_unit, "time": time_text, "shape": shape}
+    found.filters["verdict_class"] = verdict_class
     return found
 
 
@@ -110,10 +112,11 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-_SIGNS = {
-    "holds": ("#137a47", "M4 8.5l2.8 2.8L12 5.2"),
-    "violated": ("#bd261b", "M5 5l6 6M11 5l-6 6"),
-    "unknown": ("#b07a10", "M8 4v5M8 11.4v.2"),
+_SIGNS: dict[str | None, tuple[str, str]] = {
+    Verdict.PASSED: ("#137a47", "M4 8.5l2.8 2.8L12 5.2"),
+    Verdict.FAILED: ("#bd261b", "M5 5l6 6M11 5l-6 6"),
+    Verdict.INCONCLUSIVE: ("#b07a10", "M8 4v5M8 11.4v.2"),
+    Verdict.NOT_APPLICABLE: ("#5a626d", "M4 8h8"),
     None: ("#1f57c3", "M4 8h8"),
 }
 

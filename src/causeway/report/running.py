@@ -1,4 +1,4 @@
-"""What a lake says beside its ledger: what carriers did, handlers that raised, chains that stopped."""
+"""The data of a lake beside its ledger: settings, relayers, handlers that raised, chains that stopped."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ from causeway.network.failures import failures
 from causeway.network.opened import open_lake
 from causeway.network.stopped import stopped_chains
 from causeway.pipeline.lake_taking import is_lake
-from causeway.pipeline.summary import fits_in_process, summary_in_process
 from causeway.protocols.registry import protocol
 
 
 def run_data(place: str) -> dict[str, Any] | None:
-    """Return what a lake says of its run; None: no run is there, but a ledger.
-
-    ``counts`` is None where the rows of the logs are too many to be counted in this process.
-    """
+    """Return the settings, the relayers and the failures of a run; None: the place is no lake of a run."""
     if not is_lake(place):
         return None
     opened = open_lake(place)
@@ -28,7 +24,6 @@ def run_data(place: str) -> dict[str, Any] | None:
     carriers = carrier_summary(opened.lake, manifest)
     failed = failures(opened.lake, opened.topology)
     remark = protocol(opened.protocol).part("remark")
-    counts = summary_in_process(opened.lake, manifest) if fits_in_process(manifest) else None
     return {
         "protocol": opened.protocol,
         "chains": len(opened.names),
@@ -38,7 +33,6 @@ def run_data(place: str) -> dict[str, Any] | None:
         "at_rest": manifest.line.wake is None,
         "seconds_per_tick": float(opened.about["seconds_per_tick"]),
         "seed": opened.seed,
-        "counts": counts,
         "carriers": [*carriers.lines],
         "carriers_content": dict(carriers.content),
         "handler_failures": {"count": failed.count, "first": [asdict(each) for each in failed.first]},

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from causeway.report.charts import Bar, bars
+from causeway.audit.verdict import Verdict
 from causeway.report.compared import compare_page, compare_section
 from causeway.report.ended import outcomes_section, value_section
-from causeway.report.first_screen import Data, finding, verdict_section
+from causeway.report.findings import Anchors, finding
+from causeway.report.first_screen import GROUPS, Data, verdict_section
 from causeway.report.journey import journey
 from causeway.report.over_time import time_section
 from causeway.report.page import Section, page, piece
@@ -21,21 +22,20 @@ from causeway.report.wording import phrase, promise_of, reason_in_words, title_o
 _WHY = {
     "slowest_delivery": "slowest delivery",
     "slowest_round_trip": "slowest round trip",
-    "oldest_pending": "oldest in the backlog",
+    "oldest_pending": "oldest pending",
 }
+
+_FOOT = "Times are UTC, by the clocks of the chains. A finding that a hole in the input may explain counts as unknown."
 
 
 def report_page(data: Data) -> str:
     """Return the report as one HTML document. ``data``: of ``data.report_data``."""
-    foot = ["Times are UTC, by the clocks of the chains. What the input does not show is called unknown, never wrong."]
-    said = "nothing violated as far as the input shows" if data["totals"]["messages"] else "nothing to examine"
-    titled = {"holds": "holds", "violated": "violated", "unknown": said}
-    title = f"{safe_name(data['lake'])}: {titled[data['verdict']]}"
-    return page(title, report_sections(data), verdict=data["verdict"], foot=foot)
+    title = f"{safe_name(data['lake'])}: {data['verdict']}"
+    return page(title, report_sections(data), verdict=data["verdict"], foot=[_FOOT])
 
 
 def report_sections(data: Data) -> list[Section]:
-    """Return the sections of a report that have something to say."""
+    """Return the sections of a report, without empty ones."""
     found = [
         verdict_section(data),
         time_section(data),
@@ -52,74 +52,56 @@ def report_sections(data: Data) -> list[Section]:
 
 
 def messages_section(data: Data) -> Section | None:
-    """Return messages with their journeys: examples of findings, the slowest, the oldest that are open."""
+    """Return messages with their journeys: examples of findings, the slowest, the oldest pending."""
     if not data["messages"]:
         return None
+    titles = {**dict(GROUPS), "oldest_pending": "Oldest pending"}
     groups: dict[str, list[Markup]] = {}
     for each in data["messages"]:
         first = each["why"][0]["kind"]
-        group = {"violated": "Violated", "unknown": "Not known", "oldest_pending": "Oldest in the backlog"}.get(
-            first, "Slowest"
-        )
         why = Markup("; ").join(_why(reason) for reason in each["why"][:3])
-        groups.setdefault(group, []).append(journey(each, ident=each["ident"], why=why, lane=each["lane_ident"]))
+        card = journey(each, ident=each["ident"], why=why, lane=each["lane_ident"], verdict=first)
+        groups.setdefault(titles.get(first, "Slowest"), []).append(card)
     parts = []
     for title, items in groups.items():
         parts += [element("h3", {}, title), element("div", {"class": "journeys"}, items)]
-    lead = "Examples of what was found, the slowest messages and the oldest that wait, each with what happened to it."
+    lead = "Examples of findings, the slowest and the oldest pending messages, with their events."
     return Section("messages", "Messages", Markup("").join(parts), lead)
 
 
 def _why(reason: Data) -> Markup:
     if "finding" in reason:
         row = reason["finding"]
-        verdict = row["verdict"]
-        return badge(verdict, title_of(row["check"])) + plain(f" {phrase(row)}")
+        return badge(row["verdict"], title_of(row["check"])) + plain(f" {phrase(row)}")
     place = "" if reason["rank"] == 1 else f" ({reason['rank']}.)"
     return plain(f"{_WHY[reason['kind']]}{place}: {in_unit(reason['delay'], reason['unit'] or 'seconds')}")
 
 
-_SEVERITY = ("violated", "unknown", "holds", "idle")
-
-
-def _state(check: Data) -> str:
-    return "idle" if not check["examined"] and not check["unknown"] else str(check["verdict"])
+_ORDER = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.NOT_APPLICABLE)
 
 
 def checks_section(data: Data) -> Section:
-    """Return every check with what it asks, its verdict, why, and examples."""
+    """Return every check with its promise, its verdict, its reasons and examples."""
     found = []
-    for check in sorted(data["checks"], key=lambda each: _SEVERITY.index(_state(each))):
-        examples = [finding(row) for row in check["examples"]]
-        promised = check["promised"]
+    for check in sorted(data["checks"], key=lambda each: _ORDER.index(each["verdict"])):
         idle = None
-        if promised is not None:
-            idle = "no lane promises it" if promised else "the input has no such rows"
+        if check["verdict"] == Verdict.NOT_APPLICABLE:
+            idle = "no lane promises it" if check["promised"] else "the input has no such rows"
         reasons = [(each["verdict"], reason_in_words(each["reason"]), each["findings"]) for each in check["reasons"]]
+        examples = [finding(row, Anchors()) for row in check["examples"]]
         found.append({**check, "title": title_of(check["check"]), "promise": promise_of(check["check"]),
                       "found": examples, "words": reasons, "idle": idle})  # fmt: skip
-    lead = (
-        "A check is violated only where the input shows it. Where a hole in the input could explain it, it is unknown."
-    )
+    lead = "A finding is a violation only if the input shows it, and unknown if a hole in the input may explain it."
     return Section("checks", "Checks", piece("checks.html", checks=found, badge=badge), lead)
 
 
 def run_section(data: Data) -> Section | None:
-    """Return what a lake that Causeway ran says beside its ledger."""
+    """Return the relayers, the failures and the settings of a run of Causeway."""
     run = data["run"]
     if run is None:
         return None
-    counts = [] if run["counts"] is None else [
-        Bar(each.replace("_", " "), number) for each, number in run["counts"].items()
-        if isinstance(number, int) and number
-    ]  # fmt: skip
-    body = piece(
-        "run.html", run=run, bars=bars("Calls and messages, as the run counts them", counts) if counts else None
-    )
-    lead = (
-        f"What the run says beside its ledger: protocol {safe_name(run['protocol'])}, {many(run['heights'], 'height')}."
-    )
-    return Section("run", "Run", body, lead)
+    lead = f"Protocol {safe_name(run['protocol'])}, {many(run['heights'], 'height')}."
+    return Section("run", "Run", piece("run.html", run=run), lead)
 
 
 __all__ = [

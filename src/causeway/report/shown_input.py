@@ -1,4 +1,4 @@
-"""How much the input shows."""
+"""The coverage of the input."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from causeway.report.tables import Column, table
 from causeway.report.text import in_unit, many, plain, safe_name
 from causeway.report.wording import reason_in_words
 
-_COVERED = "share of what lies between the first and the last window that is in one"
+_COVERED = "share of the time between the first and the last window that windows cover"
 
 
 def completeness_section(data: Data) -> Section:
-    """Return how much the input shows."""
+    """Return the coverage of each chain, the lanes with holes, and the records in quarantine."""
     found = data["completeness"]
     chains, gaps = found["chains"], found["gaps"]
     items = [element("li", {}, plain(each)) for each in _remarks(found)]
@@ -26,8 +26,7 @@ def completeness_section(data: Data) -> Section:
         [row["chain"], row["rows"], row["last_height"], row["last_time"], in_unit(row["covered"], "share")]
         for row in chains["rows"]
     ]
-    said = "How far the input shows each chain"
-    parts.append(table(columns, rows, caption=said, more=chains["more"], stacked=True, tall=True))
+    parts.append(table(columns, rows, caption="Coverage of each chain", more=chains["more"], stacked=True, tall=True))
     if gaps["rows"]:
         columns = [Column("from", "name"), Column("to", "name"), Column("lane", "name"), Column("side")]
         columns += [*(Column(each, "number") for each in ("rows", "missing", "in runs")), Column("other end")]
@@ -40,21 +39,19 @@ def completeness_section(data: Data) -> Section:
         ]
         parts.append(element("h3", {}, "Holes"))
         parts.append(table(columns, rows, caption="Lanes with holes", more=gaps["more"], stacked=True, tall=True))
-    return Section("completeness", "Input", Markup("").join(parts), "How much of the truth the input shows.")
+    return Section("completeness", "Input", Markup("").join(parts), "What the input covers, and what it lacks.")
 
 
 def _remarks(found: Data) -> list[str]:
-    sides = "was recorded" if found["one_sided_lanes"] == 1 else "were recorded"
-    windows = "says" if found["windows"] == 1 else "say"
     said = [
         f"{many(found['missing'], 'message')} missing between the first and the last number sent of numbered lanes.",
-        f"{many(found['one_sided_lanes'], 'lane')} of {found['lanes']:,} {sides} at one end only.",
-        f"{many(found['windows'], 'window')} {windows} what the input covers.",
+        f"{many(found['one_sided_lanes'], 'lane')} of {found['lanes']:,} recorded at one end only.",
+        f"{many(found['windows'], 'window')} of coverage.",
     ]
     said += [f"{many(number, 'row')} {each.replace('_', ' ')}." for each, number in found["unseen"].items() if number]
     for row in found["quarantine"]:
         field = safe_name(row["field"] or "record")
-        said.append(f"{many(row['count_all'], 'record')} set aside: {field}: {reason_in_words(row['reason'])}.")
+        said.append(f"{many(row['count_all'], 'record')} in quarantine: {field}: {reason_in_words(row['reason'])}.")
     return said
 
 

@@ -1,9 +1,10 @@
-"""The lanes as a matrix, and those that are worst as a table."""
+"""The lanes as a matrix, and the worst as a table."""
 
 from __future__ import annotations
 
 from markupsafe import Markup
 
+from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.report.first_screen import MEASURES, Data
 from causeway.report.matrix import Figures, matrix
 from causeway.report.page import Section
@@ -13,7 +14,7 @@ from causeway.report.text import digits, in_unit, many
 
 
 def lanes_section(data: Data) -> Section | None:
-    """Return the lanes as a matrix, and the table of those that are worst."""
+    """Return the lanes as a matrix, and a table of the worst."""
     lanes = data["lanes"]
     if not lanes["rows"]:
         return None
@@ -29,19 +30,20 @@ def lanes_section(data: Data) -> Section | None:
     parts.append(_lanes_table(lanes, measure, unit))
     between = "of" if lanes["chains"] == 1 else "between"
     among = f"{many(data['totals']['lanes'], 'lane')} {between} {many(lanes['chains'], 'chain')}"
-    lead = f"{among}: where they are stuck, slow or wrong."
+    lead = f"{among}."
     return Section("lanes", "Lanes", Markup("").join(parts), lead)
 
 
 def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
     columns = [Column("from", "name"), Column("to", "name"), Column("lane", "name"), Column("protocol", "name")]
-    columns += [Column("messages", "number"), Column("pending", "number", "sent, and not ended")]
+    columns += [Column("messages", "number"), Column("pending", "number", "sent, without an outcome")]
     columns += [Column("oldest", "number", "age of the oldest pending message at the end of the input")]
     columns += [
         Column("fees", "number"),
         Column("median", "number"),
         Column("99 %", "number"),
-        Column("violated", "number", "findings"),
+        Column("violations", "number"),
+        Column("unknown", "number", "findings that a hole in the input may explain"),
     ]
     rows = []
     for each in lanes["rows"]:
@@ -53,12 +55,13 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
                 *(each["pending"] or None, None if age is None else in_unit(age, unit)),
                 None if each["fees"] in (None, "0") else digits(each["fees"]),
                 *(None if delay is None else in_unit(delay, unit) for delay in delays),
-                badge("violated", f"{each['violated']:,}") if each["violated"] else None,
+                badge(VIOLATED, f"{each['violated']:,}") if each["violated"] else None,
+                badge(UNKNOWN, f"{each['unknown']:,}") if each["unknown"] else None,
             ]
         )
     others = lanes["others"]
     idents = [each["ident"] for each in lanes["rows"]]
-    caption = "Lanes: first those with findings, then with backlog, then with most messages"
+    caption = "Lanes, by violations, then pending, then messages"
     listed = table(columns, rows, caption=caption, idents=idents, stacked=True, tall=True)
     box = {
         "class": "filter",
@@ -70,19 +73,19 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
     field = Markup("")
     if len(rows) > 8:
         field = element("input", {**box, "aria-label": "Filter the lanes that are listed"})
-        said = f"The table has {many(len(rows), 'row')}; what does not fit is reached by scrolling in it."
+        said = f"The table has {many(len(rows), 'row')}; scroll in it to see all."
         field += element("p", {"class": "note scrolls"}, said)
     rest = Markup("")
     if others["lanes"]:
         said = f"{many(others['lanes'], 'more lane')} not listed: {many(others['messages'], 'message')}, "
         rest = element(
-            "p", {"class": "note"}, said + f"{others['pending']:,} pending, {others['violated']:,} findings."
+            "p", {"class": "note"}, said + f"{others['pending']:,} pending, {many(others['violated'], 'violation')}."
         )
     return element("h3", {}, "Lane by lane") + field + element("div", {"id": "lanes-table"}, listed) + rest
 
 
 def _source(lane: Data) -> str | Markup:
-    """Return where a lane comes from; what came into no lane has no ends."""
+    """Return the source of a lane; messages in no lane have none."""
     if all(lane[each] is None for each in ("source", "destination", "lane")):
         return element("em", {}, "in no lane")
     return lane["source"] or "?"

@@ -8,8 +8,8 @@ from markupsafe import Markup, escape
 
 from causeway.model.text import escaped
 
-TONES = ("a", "b", "c", "d", "e", "f", "good", "bad", "warn", "muted")
-"""What colours a series; the theme says with which colour."""
+TONES = ("a", "b", "c", "d", "e", "f", "good", "bad", "bad-2", "bad-3", "warn", "muted")
+"""Names of the colours that the theme defines."""
 
 
 def tone_class(tone: str) -> str:

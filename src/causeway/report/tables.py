@@ -7,22 +7,23 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED
+from causeway.audit.verdict import Verdict
 from causeway.report.svg import element
 from causeway.report.text import count, many, name, plain, time_text
 
 KINDS = ("text", "number", "name", "time", "code")
 """What a column holds: words, figures, names from the ledger, times, or digits that are read one by one."""
 
-VERDICTS = ("holds", "violated", "unknown", "idle")
-"""What is said of a check, ``idle`` of one that had nothing to examine."""
+_CHECK, _CROSS, _DASH = "M3 8.5l3.2 3.2L13 4.8", "M4 4l8 8M12 4l-8 8", "M4 8h8"
+_QUESTION = "M5.5 6a2.5 2.5 0 1 1 3.6 2.2c-.8.4-1.1.8-1.1 1.6M8 12.4v.2"
+_LETTER_I = "M8 7v5.2M8 3.9v.2"
 
 _SHAPES = {
-    "holds": "M3 8.5l3.2 3.2L13 4.8",
-    "violated": "M4 4l8 8M12 4l-8 8",
-    "idle": "M4 8h8",
-    "unknown": "M5.5 6a2.5 2.5 0 1 1 3.6 2.2c-.8.4-1.1.8-1.1 1.6M8 12.4v.2",
-}
-"""What is drawn beside a verdict, so that it is told apart without colours."""
+    Verdict.PASSED: _CHECK, Verdict.FAILED: _CROSS, Verdict.INCONCLUSIVE: _QUESTION, Verdict.NOT_APPLICABLE: _DASH,
+    VIOLATED: _CROSS, UNKNOWN: _QUESTION, NOTED: _LETTER_I,
+}  # fmt: skip
+"""The shape of each verdict, of checks and of findings: it is recognised without colours."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def table(
     stacked: bool = False,
     tall: bool = False,
     visible: bool = False,
-    empty: str = "Nothing.",
+    empty: str = "No rows.",
 ) -> Markup:
     """Return a table that scrolls on its own where it is wider than the page; columns without any value are left out.
 
@@ -68,7 +69,7 @@ def table(
         stacked: on a phone each row is a block, each cell a line.
         tall: it scrolls on its own where it is longer than a screen.
         visible: whether the caption is shown, or only read aloud.
-        empty: what is said where there are no rows.
+        empty: shown where there are no rows.
     """
     shown = [[_shown(column.kind, value) for column, value in zip(columns, row, strict=True)] for row in rows]
     if not shown:
@@ -122,13 +123,18 @@ def _shown(kind: str, value: Cell) -> Markup:
 
 def badge(verdict: str, text: str | None = None) -> Markup:
     """Return a verdict with its shape. ``text``: instead of its word."""
-    return element("span", {"class": f"badge {verdict}"}, shape(verdict) + plain(text or verdict))
+    return element("span", {"class": f"badge {verdict_class(verdict)}"}, shape(verdict) + plain(text or verdict))
+
+
+def verdict_class(verdict: str) -> str:
+    """Return the CSS class of a verdict, which gives its colours."""
+    return verdict.lower().replace(" ", "-")
 
 
 def shape(verdict: str) -> Markup:
     """Return the shape of a verdict. Raises ``ValueError`` for a word that is none."""
-    if verdict not in VERDICTS:
-        raise ValueError(f"verdict {verdict}: must be one of {', '.join(VERDICTS)}")
+    if verdict not in _SHAPES:
+        raise ValueError(f"verdict {verdict}: must be one of {', '.join(_SHAPES)}")
     drawn = element("path", {"d": _SHAPES[verdict]})
     box = {"viewBox": "0 0 16 16", "width": 16, "height": 16, "aria-hidden": "true"}
     return element("svg", {"class": "shape", **box}, drawn)
@@ -136,7 +142,7 @@ def shape(verdict: str) -> Markup:
 
 @dataclass(frozen=True)
 class Fact:
-    """A figure that is shown large. ``note``: a few words below it; ``verdict``: which colour it has."""
+    """A figure that is shown large. ``note``: a few words below it; ``verdict``: gives its colour."""
 
     title: str
     figure: str | Markup
@@ -155,8 +161,8 @@ def facts(pairs: Sequence[Fact]) -> Markup:
         parts = [element("dt", {}, each.title), element("dd", {"class": "figure"}, figure)]
         if each.note is not None:
             parts.append(element("dd", {"class": "note"}, plain(each.note)))
-        cells.append(element("div", {"class": f"fact {each.verdict or ''}".strip()}, parts))
+        cells.append(element("div", {"class": f"fact {verdict_class(each.verdict or '')}".strip()}, parts))
     return element("dl", {"class": "facts"}, cells)
 
 
-__all__ = ["KINDS", "VERDICTS", "Cell", "Column", "Fact", "Link", "badge", "facts", "shape", "table"]
+__all__ = ["KINDS", "Cell", "Column", "Fact", "Link", "badge", "facts", "shape", "table", "verdict_class"]

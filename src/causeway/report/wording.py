@@ -8,77 +8,110 @@ from typing import Any
 from causeway.audit.delays import MICROSECONDS
 from causeway.ledger.order import EVENTS
 from causeway.model.text import about
-from causeway.report.text import duration, time_text
+from causeway.report.text import duration, safe_name, time_text
 
 CHECKS = {
-    "exactly_once": ("Exactly once", "Every message is received once, and nothing happens to it twice."),
-    "authenticity": ("Authenticity", "What is received was sent, with this content, to this chain."),
+    "delivery": (
+        "Delivery",
+        "Every message that was sent arrives, comes back, or is pending within its deadline.",
+    ),
+    "exactly_once": ("Exactly once", "Every message is received and executed once."),
+    "authenticity": ("Authenticity", "Every received message was sent, with this content, to this chain."),
+    "agreement": ("Agreement", "Source and destination report one end of each message."),
     "order": ("Order", "A lane keeps the order that it promises."),
+    "causal_order": ("Causal order", "No message is delivered before a message that it depends on."),
     "gaps": ("Gaps", "No number is missing, and no message is skipped."),
-    "causality": ("Causality", "Nothing happens before what it needs."),
-    "finality": ("Finality", "Nothing is received sooner than it can be final."),
+    "causality": ("Causality", "No event of a message happens before its cause."),
+    "finality": ("Finality", "No message is received before its sending is final."),
     "answers": ("Answers", "Every request is answered, within the time promised."),
-    "answers_without_request": ("Answers have a request", "What is answered, acknowledged or timed out was sent."),
-    "conservation": ("Conservation", "What is received and paid out of an asset is what was sent of it."),
+    "answers_without_request": (
+        "Answers have a request",
+        "Every answered, acknowledged or timed-out message was sent.",
+    ),
+    "conservation": ("Conservation", "The amounts received, paid out and refunded of an asset are those sent."),
     "back_pressure": ("Back-pressure", "No lane has more messages in flight than it promises."),
-    "watermarks": ("Watermarks", "A number of a lane that never falls does not."),
-    "headers": ("Headers", "A chain has one header a height, and each follows the one before it."),
+    "watermarks": ("Watermarks", "The watermarks of a lane never fall."),
+    "headers": ("Headers", "A chain has one header at each height, and each follows the one before it."),
 }
-"""Titles of the checks and what each asks."""
+"""Titles of the checks and their promises."""
 
 _PHRASES = {
     "sent_again": "was sent again",
     "received_again": "was received again",
     "executed_again": "was executed again",
+    "failed_again": "failed to execute again",
     "answered_again": "was answered again",
     "acknowledged_again": "was acknowledged again",
     "timed_out_again": "timed out again",
+    "refunded_again": "was refunded again",
     "answered_twice": "has more than one response",
-    "timed_out_and_received": "timed out, and was received too",
-    "timeout_observed_and_received": "was received after an observer had stopped waiting for it",
-    "timeout_observed": "was given up by an observer; the input does not show how it ended",
-    "not_received": "was sent, and the input does not show that it came",
+    "redundant_relay": "was relayed again, without effect",
+    "partial_receipt": "was received in part, and in full with its other receipts",
+    "timed_out_and_received": "timed out, and was received",
+    "timeout_observed_and_received": "was received after an observer stopped waiting for it",
+    "timeout_observed": "was given up by an observer; the input does not show its end",
+    "not_received": "was sent, and the input does not show its receipt",
+    "dropped": "was dropped",
+    "dropped_as_declared": "was dropped, as its protocol declares",
+    "overdue": "has not arrived {size} after it was sent",
+    "lost": "was lost: its lane has ended without it",
+    "late": "arrived {size} after it was sent, later than its deadline",
+    "failed": "failed to execute",
+    "pending": "is pending",
+    "ends_not_recorded": "has no arrival {size} after it was sent; the input has none for its lane",
+    "arrival_not_covered": "has no arrival; the input does not cover its destination",
+    "chain_stopped": "has not arrived: a chain of its lane stopped",
+    "acknowledged_and_timed_out": "was acknowledged, and timed out",
+    "acknowledged_not_received": "was acknowledged, and its destination did not receive it",
+    "receipt_not_covered": "was acknowledged; the input does not cover its receipt",
+    "timed_out_too_early": "timed out {size} before its limit",
+    "received_after_timeout": "was received {size} after its limit",
+    "not_refunded": "failed or timed out, and was not refunded",
     "content_differs": "was received with another content than was sent",
     "wrong_chain": "was received by another chain than its lane goes to",
-    "not_sent": "came, and was never sent",
-    "not_sent_yet": "came before a message with its number was sent",
+    "not_sent": "was received, and never sent",
+    "not_sent_yet": "was received before a message with its number was sent",
     "number_reused": "was sent with several contents under one number",
     "content_unseen": "cannot be compared: a content was not recorded",
-    "missing_in_sequence": "came, and the input lacks its sending",
-    "before_first_sent": "came, and was sent before the input begins",
-    "sends_not_covered": "came, and the input does not cover its sending",
+    "missing_in_sequence": "was received; the input lacks its sending",
+    "before_first_sent": "was received; it was sent before the input begins",
+    "sends_not_covered": "was received; the input does not cover its sending",
     "sent_out_of_order": "was sent before one with a lower number",
     "received_out_of_order": "was received before one with a lower number",
     "acknowledged_out_of_order": "was acknowledged before one with a lower number",
-    "index_unseen": "has no number, so its place in the order is not known",
-    "place_unseen": "has neither height nor time, so nothing says when it was",
-    "time_unseen": "has a time that was not seen",
-    "too_early": "was received {size} before it could be final",
-    "late": "was answered after {size}, later than promised",
+    "index_unseen": "has no number, so its place in the order is unknown",
+    "place_unseen": "has neither height nor time, so its place in the order is unknown",
+    "time_unseen": "has a time that was not recorded",
+    "too_early": "was received {size} before its sending was final",
     "unanswered": "has no answer {size} after it was sent",
     "open": "has no answer, and may still get one",
+    "reply_not_covered": "has no answer; the input does not cover its reply",
     "no_request": "answers a request that was never sent",
     "request_not_covered": "answers a request that the input does not cover",
+    "causal_cycle": "depends on itself: its causes form a cycle",
     "more_received": "delivered {size} more of its asset than was sent",
     "less_received": "delivered {size} less of its asset than was sent",
     "more_paid": "paid out {size} more than was sent",
     "asset_differs": "delivered another asset than was sent",
-    "received_and_refunded": "was refunded, and received too",
+    "received_and_refunded": "was refunded, and received",
     "paid_not_sent": "paid out value, and was never sent",
-    "amount_unseen": "has an amount or asset that was not seen",
+    "amount_unseen": "has an amount or asset that was not recorded",
     "payments_not_covered": "may have paid out value that the input does not cover",
     "over_capacity": "was sent with {size} more in flight than promised",
-    "ends_not_covered": "may have been sent with {size} too many in flight; the input may lack how others ended",
+    "ends_not_covered": "may have been sent with {size} too many in flight; the input may lack the ends of others",
     "skipped_not_covered": "begins a run of {size} that may have been skipped; the input does not cover it",
 }
-"""What a finding says of its message. ``{size}``: its magnitude."""
+"""The predicate of a finding about a message. ``{size}``: its magnitude."""
 
 _PHRASES_OF = {
+    ("delivery", "time_unseen"): "has a time that was not recorded, so its deadline cannot be checked",
+    ("answers", "pending"): "has no answer yet",
+    ("answers", "late"): "was answered after {size}, later than promised",
     ("answers_without_request", "not_sent"): "was answered, and never sent",
     ("answers_without_request", "not_sent_yet"): "was answered before a message with its number was sent",
-    ("answers_without_request", "missing_in_sequence"): "was answered, and the input lacks its sending",
-    ("answers_without_request", "before_first_sent"): "was answered, and was sent before the input begins",
-    ("answers_without_request", "sends_not_covered"): "was answered, and the input does not cover its sending",
+    ("answers_without_request", "missing_in_sequence"): "was answered; the input lacks its sending",
+    ("answers_without_request", "before_first_sent"): "was answered; it was sent before the input begins",
+    ("answers_without_request", "sends_not_covered"): "was answered; the input does not cover its sending",
     ("conservation", "not_sent"): "brought value, and was never sent",
     ("conservation", "not_sent_yet"): "brought value before a message with its number was sent",
     ("conservation", "more_came_than_left"): "received {size} more of an asset than had left for it",
@@ -87,7 +120,7 @@ _PHRASES_OF = {
     ("conservation", "content_unseen"): "has amounts that cannot be compared: a content was not recorded",
     ("gaps", "missing_inside_window"): "begins a run of {size} that the input lacks",
     ("gaps", "missing_outside_windows"): "begins a run of {size} between two recordings",
-    ("gaps", "skipped"): "begins a run of {size} that were skipped, though a later one came",
+    ("gaps", "skipped"): "begins a run of {size} that were skipped, though a later one was received",
     ("watermarks", "fell"): "fell by {size}",
     ("watermarks", "two_values"): "has two values at one place",
     ("watermarks", "place_unseen"): "has a value with neither height nor time",
@@ -101,35 +134,39 @@ _PHRASES_OF = {
     ("headers", "not_executed"): "could not be executed again, with {size} after it",
 }
 
+_WITH_CAUSE = ("dropped", "dropped_as_declared", "failed")
+"""Reasons of which the ``detail`` of the row is the cause."""
+
 _HEIGHTS = "headers"
-_OF_CHAINS = ("more_came_than_left", "departures_not_covered", "chain_unseen")
+OF_CHAINS = ("more_came_than_left", "departures_not_covered", "chain_unseen")
+"""Reasons of findings about a chain."""
 
 _REASON_HEADINGS = {
     "missing_inside_window": "missing in the input",
     "missing_outside_windows": "between two recordings",
-    "not_received": "sent, arrival not shown",
-    "content_differs": "content differs",
+    "not_received": "receipt not recorded",
     "wrong_chain": "received by another chain",
     "sends_not_covered": "sending not covered",
     "missing_in_sequence": "sending missing",
     "before_first_sent": "sent before the input begins",
     "content_unseen": "content not recorded",
-    "place_unseen": "place not seen",
-    "time_unseen": "time not seen",
-    "amount_unseen": "amount not seen",
-    "index_unseen": "number not seen",
+    "place_unseen": "place not recorded",
+    "time_unseen": "time not recorded",
+    "amount_unseen": "amount not recorded",
+    "index_unseen": "number not recorded",
+    "failed": "failed to execute",
 }
 
 Row = Mapping[str, Any]
 
 
 def title_of(check: str) -> str:
-    """Return what a check is called."""
+    """Return the title of a check."""
     return CHECKS[check][0] if check in CHECKS else check.replace("_", " ").capitalize()
 
 
 def promise_of(check: str) -> str:
-    """Return what a check asks, as a sentence."""
+    """Return the promise of a check, as a sentence."""
     return CHECKS[check][1] if check in CHECKS else ""
 
 
@@ -139,7 +176,7 @@ def reason_in_words(reason: str) -> str:
 
 
 def phrase(row: Row) -> str:
-    """Return what a finding says of its subject, from the verb on."""
+    """Return the predicate of a finding, from the verb on."""
     check, reason = row["check"], row["reason"]
     words = _PHRASES_OF.get((check, reason)) or _PHRASES.get(reason) or _before(reason)
     if words is None:
@@ -148,7 +185,9 @@ def phrase(row: Row) -> str:
         words = words.replace(" that were ", " that was ")
     # By the blocks of one chain something can be before another in time that is the same.
     sized = row["magnitude"] is not None and (row["magnitude"] != 0 or row["unit"] != MICROSECONDS)
-    return words.format(size=size(row)) if sized else words.replace(" {size}", "")
+    words = words.format(size=size(row)) if sized else words.replace(" {size}", "")
+    cause = row.get("detail") if reason in _WITH_CAUSE else None
+    return words if cause is None else f"{words} ({safe_name(cause, 80)})"
 
 
 def size(row: Row) -> str:
@@ -166,19 +205,19 @@ def size(row: Row) -> str:
 
 
 def subject(row: Row) -> tuple[str, str | None, str | None]:
-    """Return what a finding is about: a word, a name from the ledger and a number or name beside it."""
+    """Return the subject of a finding: a word, a name from the ledger and a number or name beside it."""
     if row["check"] == _HEIGHTS:
         return "Block", None if row["height"] is None else f"{row['height']:,}", row["chain"]
     if row["check"] == "watermarks":
         return "Watermark", row["message_id"], row["lane"]
-    if row["reason"] in _OF_CHAINS:
+    if row["reason"] in OF_CHAINS:
         return "Chain", row["chain"] or row["destination"], None
     number = row["message_id"] if row["index"] is None else str(row["index"])
     return "Message", number, row["lane"]
 
 
 def where_and_when(row: Row) -> str:
-    """Return when a finding was and at which block."""
+    """Return the time and the block of a finding."""
     parts = []
     if row["time"] is not None:
         parts.append(time_text(row["time"]))
@@ -192,11 +231,13 @@ def _before(reason: str) -> str | None:
     one, found, other = reason.partition("_before_")
     if not found or one not in EVENTS or other not in EVENTS:
         return None
-    return f"was {_passive(one)} {{size}} before it was {_passive(other)}"
+    return f"{_past(one)} {{size}} before it {_past(other)}"
 
 
-def _passive(event: str) -> str:
-    return event.replace("_", " ")
+def _past(event: str) -> str:
+    return event.replace("_", " ") if event in ("failed", "timed_out") else f"was {event.replace('_', ' ')}"
 
 
-__all__ = ["CHECKS", "phrase", "promise_of", "reason_in_words", "size", "subject", "title_of", "where_and_when"]
+__all__ = [
+    "CHECKS", "OF_CHAINS", "phrase", "promise_of", "reason_in_words", "size", "subject", "title_of", "where_and_when",
+]  # fmt: skip
