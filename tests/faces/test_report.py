@@ -286,4 +286,4 @@ def test_the_command_writes_the_same_bytes_and_ends_as_an_audit(
     assert run(["report", healthy, "--json"]) == OK
     said = json.loads(capsys.readouterr().out)
     assert (said["verdict"], said["sentence"], said["holds"]) == ("PASSED", "PASSED", True)
-    assert said["requests"]["answered"] == 11 and all("noted" in check for check in said["checks"])
+    assert said["calls"]["answered"] == 11 and all("noted" in check for check in said["checks"])

@@ -138,10 +138,11 @@ def test_what_became_of_messages_is_what_the_oracle_finds(seed: int, count: int,
 @given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
 def test_figures_are_what_the_oracle_counts(seed: int, count: int, cut: int) -> None:
     case = case_of(seed)
-    every = told(case.oracle())
+    everything = told(case.oracle())
+    every = [each for each in everything if each.is_message]
     with patch.object(parts, "PART_ROWS", cut):
         found = figures(case, count, Asked(by_lane=True, worst=3))
-    compare_lanes(found, every)
+    compare_lanes(found, every, everything)
     compare_latency(found, every)
     compare_backlog(found, every)
     compare_worst(found, every)
@@ -152,15 +153,32 @@ def test_figures_are_what_the_oracle_counts(seed: int, count: int, cut: int) -> 
         )
         for row in found.fees.to_pylist()
     }  # fmt: skip
-    counted = Counter((each.message.lane[0], each.base["kind"], each.outcome, each.code, each.detail) for each in every)
-    assert counted == {
-        tuple(row[name] for name in ("protocol", "kind", "outcome", "code", "detail")): row["messages"]
+    groups = [(each.message.lane[0], each.base["kind"], each.outcome, each.code, each.detail) for each in every]
+    came = Counter(group for group, each in zip(groups, every, strict=True) if each.received is not None)
+    assert {group: (many, came[group]) for group, many in Counter(groups).items()} == {
+        tuple(row[name] for name in ("protocol", "kind", "outcome", "code", "detail")): (
+            row["messages"], row["received"]
+        )
         for row in found.codes.to_pylist()
-    }
+    }  # fmt: skip
 
 
-def compare_lanes(found: Figures, every: list[Told]) -> None:
+def compare_lanes(found: Figures, every: list[Told], everything: list[Told]) -> None:
     rows = {tuple(row[name] for name in LANE): row for row in plain(found.lanes)}
+    apart = {
+        "between_chains": [each for each in every if each.is_between_chains],
+        "requests": [each for each in every if each.base["kind"] == "request"],
+        "from_users": [each for each in everything if each.of_users],
+        "refused_from_users": [each for each in everything if each.of_users and each.outcome == "rejected"],
+        "control": [each for each in everything if each.base["kind"] == "control"],
+        "forged": [
+            each for each in everything if each.message.no_program_sent and each.base["kind"] != "control"
+        ],
+    }  # fmt: skip
+    for name, chosen in apart.items():
+        of_lanes = Counter(each.message.lane for each in chosen)
+        assert {lane: row[name] for lane, row in rows.items() if row[name]} == of_lanes
+        assert found.totals[name] == len(chosen)
     lanes = {each.message.lane for each in every}
     assert {lane for lane, row in rows.items() if row["messages"]} == lanes
     for lane in lanes:
@@ -273,7 +291,10 @@ def compare_backlog(found: Figures, every: list[Told]) -> None:
         for percent in (50, 90, 99):
             number = quantile(numbers, percent) / scale
             assert abs(pace[key][f"p{percent}"] - number) <= abs(number) / 2**8
-    unplaced = sum(each.is_sent and (each.sent is None or each.sent[axis] is None) for each in every)
+    unplaced = sum(
+        (each.is_sent or each.outcome == "pending") and not (each.sent and each.sent[axis] is not None)
+        for each in every
+    )
     assert found.totals["unplaced"] == unplaced
     assert rows[-1]["pending"] <= found.totals["pending"] <= rows[-1]["pending"] + unplaced
     for lane in {each.message.lane for each in every}:

@@ -14,6 +14,7 @@ DETAILED = (
     *("rejected", "dropped", "timed_out", "failed", "refunded", "acknowledged", "answered", "executed"),
     *("received", "observed", "relayed", "sent"),
 )
+CALLED = ("sent", "committed", "relayed", "received", "answered", "acknowledged", "timed_out")
 EVENTS = (
     *("sent", "committed", "relayed", "received", "executed", "answered", "acknowledged", "rejected", "timed_out"),
     *("dropped", "collected", "final", "reverted", "observed", "failed", "refunded", "redundant", "upgraded"),
@@ -39,6 +40,22 @@ class Told(NamedTuple):
     @property
     def is_sent(self) -> bool:
         return self.message.has("sent", "committed")
+
+    @property
+    def of_users(self) -> bool:
+        """From a user to a chain: no chain sent it."""
+        called = self.message.has(*CALLED) or any(name is not None for name in self.message.lane[1:])
+        return self.base["kind"] == "request" and not called and not self.message.no_program_sent
+
+    @property
+    def is_message(self) -> bool:
+        """Said by a program of a chain to another: what is counted as a message."""
+        return not (self.base["kind"] == "control" or self.message.no_program_sent or self.of_users)
+
+    @property
+    def is_between_chains(self) -> bool:
+        _, source, destination, lane = self.message.lane
+        return self.is_sent and lane is not None and source != destination
 
 
 def told(ledger: Ledger) -> list[Told]:

@@ -15,6 +15,7 @@ from causeway.pipeline.ledger_passes import Progress
 from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger, open_ledger
 from causeway.report.checked import findings_of_lanes, worst_and_first
 from causeway.report.data import report_data
+from causeway.report.ended import outcomes_section
 from causeway.report.over_time import time_section
 from causeway.report.sections import report_page
 from causeway.report.shown_lanes import lanes_section
@@ -37,18 +38,18 @@ def test_a_lane_may_lack_as_many_messages_as_there_are_indices(tmp_path: Path) -
     assert found["missing"] == LAST_INDEX
 
 
-def test_protocol_messages_are_told_apart_from_requests_that_failed(tmp_path: Path) -> None:
+def test_protocol_messages_are_counted_apart_from_calls_that_failed(tmp_path: Path) -> None:
     sent = both_ends("a", "x", "y", 0)
     refused = {**sent[0], "event": "acknowledged", "code": 5, "time": sent[1]["time"]}
     tried = [{**refused, "kind": "control", "index": None, "message_id": f"try-{n}", "event": "rejected"} for n in "ab"]
-    for folder, rows, said in (("own", [], False), ("tried", tried, True)):
+    for folder, rows in (("own", []), ("tried", tried)):
         (tmp_path / folder).mkdir()
         with cw.open(stored(tmp_path / folder, [*sent, refused, *rows])) as opened:
             data = report_data(opened)
-        section = time_section(data)
-        assert section is not None and "Unsuccessful messages" in section.body
-        assert data["totals"]["rejected"] == 1 + len(rows) and data["requests"] == {"rejected": 1}
-        assert ("2 of them are responses or protocol messages" in section.body) is said
+        section, outcomes = time_section(data), outcomes_section(data)
+        assert section is not None and outcomes is not None and "Unsuccessful messages" in section.body
+        assert data["totals"]["rejected"] == 1 and data["calls"] == {"rejected": 1}
+        assert outcomes.lead == ("Messages that are counted apart: 2 of the protocol." if rows else None)
 
 
 def test_a_table_of_lanes_that_scrolls_says_how_many_it_has(tmp_path: Path) -> None:

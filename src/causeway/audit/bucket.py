@@ -88,6 +88,13 @@ class Bucket:
         return np.where(timed_out >= 0, timed_out, self.first(Event.REFUNDED))
 
     @cached_property
+    def forged(self) -> Bools:
+        """Which messages no program sent, as their chain says itself."""
+        found = np.zeros(len(self.lane), bool)
+        found[self.columns.message[self.columns.forged & (self.columns.alive > 0)]] = True
+        return found
+
+    @cached_property
     def is_open(self) -> Bools:
         """Which messages were sent, and nothing says that they came or will not come."""
         found: Bools = self.has(Event.SENT) & (self.messages.state == State.PENDING)

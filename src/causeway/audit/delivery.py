@@ -26,12 +26,12 @@ _ARRIVED = (State.DELIVERED, State.EXECUTED, State.FAILED, State.ANSWERED, State
 
 
 def delivery(bucket: Bucket) -> Checked:
-    """Every message that was sent is executed, answered, refunded, or pending within its deadline."""
-    sent = bucket.has(Event.SENT)
+    """Every message that a program sent is executed, answered, refunded, or pending within its deadline."""
+    sent = bucket.has(Event.SENT) & ~bucket.forged
     state = bucket.messages.state
     found = [
         *_lost(bucket, np.flatnonzero(sent & np.isin(state, (State.DROPPED, State.DISCARDED)))),
-        *_open(bucket, np.flatnonzero(bucket.is_open)),
+        *_open(bucket, np.flatnonzero(bucket.is_open & sent)),
         *_late(bucket, np.flatnonzero(sent & np.isin(state, _ARRIVED))),
         Finding("delivery", NOTED, "failed", _failures(bucket)[sent & (state == State.FAILED)]),
     ]

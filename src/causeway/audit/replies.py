@@ -44,7 +44,7 @@ def own_replies(bucket: Bucket, over_lanes: Bools | None = None) -> Replies:
     lanes; None: to none."""
     columns = bucket.columns
     sent = bucket.first(Event.SENT)
-    asked = bucket.promised("answered")[bucket.lane] & (sent >= 0)
+    asked = bucket.promised("answered")[bucket.lane] & (sent >= 0) & ~bucket.forged
     asked &= columns.kind[np.maximum(sent, 0)] == REQUEST
     has_limit, limits = bucket.numbers("answered")
     limited, limit = asked & has_limit[bucket.lane], np.where(has_limit, limits, NO_LIMIT)[bucket.lane]

@@ -21,12 +21,13 @@ CODES_SCHEMA = pa.schema(
     [
         *(pa.field(name, pa.string(), nullable=False) for name in ("protocol", "kind", "outcome")),
         *(("code", pa.int64()), ("detail", pa.string()), pa.field("messages", pa.int64(), nullable=False)),
+        pa.field("received", pa.int64(), nullable=False),
         *((name, pa.string()) for name in ("source", "destination", "lane")),
         *(("index", pa.uint64()), ("message_id", pa.string())),
     ]
 )
-"""So many messages of a protocol and kind came to an outcome with a code and a reason; and the first of them, in the
-order of lanes."""
+"""So many messages of a protocol and kind came to an outcome with a code and a reason, and so many of them were
+``received``; and the first of them, in the order of lanes."""
 
 
 def codes_in(outcomes: Outcomes) -> pa.Table:
@@ -51,6 +52,7 @@ def codes_in(outcomes: Outcomes) -> pa.Table:
         "code": pa.array(code[first], mask=~has_code[first]),
         "detail": strings(details, detail[first]),
         "messages": pa.array(groups.counts),
+        "received": pa.array(np.add.reduceat(outcomes.received.happened[order], groups.starts, dtype=np.int64)),
         "index": pa.array(columns.index[base], mask=columns.indexed[base] == 0),
         "message_id": columns.rows.take(("message_id",), base)["message_id"].combine_chunks().cast(pa.string()),
     }
@@ -69,8 +71,9 @@ def codes_together(parts: Sequence[pa.Table]) -> pa.Table:
     order = stable_order(*groups, *places)
     found = groups_of(*(key[order] for key in groups))
     rows = every.take(pa.array(order[found.starts]))
-    many = np.add.reduceat(every["messages"].to_numpy()[order], found.starts)
-    rows = rows.set_column(rows.schema.get_field_index("messages"), CODES_SCHEMA.field("messages"), pa.array(many))
+    for name in ("received", "messages"):
+        many = np.add.reduceat(every[name].to_numpy()[order], found.starts)
+        rows = rows.set_column(rows.schema.get_field_index(name), CODES_SCHEMA.field(name), pa.array(many))
     return rows.take(pa.array(np.argsort(-many, kind="stable")))
 
 

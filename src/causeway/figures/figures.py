@@ -34,9 +34,9 @@ class Figures:
     oldest pending messages (``WORST_SCHEMA``); ``fees``: value by lane, asset and reason (``FEES_SCHEMA``); ``codes``:
     outcomes by code and reason (``CODES_SCHEMA``); ``chains``: a row a chain (``CHAINS_SCHEMA``).
 
-    ``totals``: what is counted of lanes, of all of them, and ``lanes``, ``rows``, ``unplaced`` (sent messages that are
-    not in ``backlog``, as their place on its axis was not seen), ``first_tick``, ``last_tick``, ``first_time``,
-    ``last_time``, and ``unit``: in what delays are shown.
+    ``totals``: what is counted of lanes, of all of them, and ``lanes``, ``rows``, ``unplaced`` (messages that are sent
+    or pending, but not in ``backlog``: their place on its axis was not seen), ``first_tick``, ``last_tick``,
+    ``first_time``, ``last_time``, and ``unit``: in what delays are shown.
     """
 
     lanes: pa.Table

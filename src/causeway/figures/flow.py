@@ -81,11 +81,12 @@ LANE_BACKLOG_SCHEMA = pa.schema([*(pa.field(name, pa.string()) for name in LANE)
 
 
 def flow(outcomes: Outcomes, by_lane: bool) -> tuple[pa.Table, int, int]:
-    """Return what messages come to over time (``FLOW_SCHEMA``), and how many that were sent have no tick, no time."""
+    """Return what messages come to over time (``FLOW_SCHEMA``), and how many without a tick, and without a time, were
+    sent or are pending."""
     tables, unplaced = [FLOW_SCHEMA.empty_table()], []
     for axis in (TICK, TIME):
         sent = at(outcomes.sent, axis)
-        unplaced.append(int((outcomes.is_sent & ~sent[0]).sum()))
+        unplaced.append(int(((outcomes.is_sent | (outcomes.outcome == PENDING)) & ~sent[0]).sum()))
         tables.append(_binned(outcomes, axis, sent, by_lane))
     return pa.concat_tables(tables), unplaced[TICK], unplaced[TIME]
 

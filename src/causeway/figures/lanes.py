@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, REQUEST, Bools
-from causeway.figures.outcomes import PENDING, Outcomes
+from causeway.figures.outcomes import PENDING, REJECTED, Outcomes
 from causeway.figures.places import NO_TICK
 from causeway.ledger.codes import name_ranks
 from causeway.ledger.outcomes import OUTCOMES
@@ -20,7 +20,12 @@ from causeway.model.order import groups_of, stable_order
 
 _TIME = pa.timestamp("us", "UTC")
 
-COUNTED = ("messages", "requests", "sent", "received", *OUTCOMES, "in_flight")
+_OF_MESSAGES = ("messages", "requests", "between_chains", "sent", "received", *OUTCOMES, "in_flight")
+APART = ("from_users", "refused_from_users", "control", "forged")
+"""What is no message between programs of chains, and counted apart: messages from users to a chain, and those of them
+that it refused; messages of the protocol itself; messages that no program sent."""
+
+COUNTED = (*_OF_MESSAGES, *APART)
 
 _FIRSTS = ("first_index", "first_sent_tick", "first_sent_time")
 _LASTS = ("last_index", "last_sent_tick", "last_sent_time")
@@ -58,9 +63,10 @@ LANES_SCHEMA = pa.schema(
         *(("fee_asset", pa.string()), ("fees", pa.string())),
     ]
 )
-"""A row a lane. ``messages`` are those of all outcomes together; ``in_flight``: sent, neither received nor over;
-``oldest_pending_ticks``, ``oldest_pending_seconds``: how old the oldest pending one is at the end of the ledger; delays
-in ``unit``; ``fees``: decimal digits, null where none were seen or they are of several assets."""
+"""A row a lane. ``messages`` are those of all outcomes together, ``requests`` the calls among them, ``between_chains``
+those that came into a lane between two chains; what else there is, is counted ``APART``. ``in_flight``: sent, neither
+received nor over; ``oldest_pending_ticks``, ``oldest_pending_seconds``: how old the oldest pending one is at the end of
+the ledger; delays in ``unit``; ``fees``: decimal digits, null where none were seen or they are of several assets."""
 
 CHAINS_SCHEMA = pa.schema(
     [
@@ -84,17 +90,23 @@ CHAIN_COUNTS_SCHEMA = pa.schema(
 )
 
 
-def lanes_in(outcomes: Outcomes) -> pa.Table:
-    """Return what a run has of each of its lanes (``LANE_COUNTS_SCHEMA``)."""
+def lanes_in(outcomes: Outcomes, others: Outcomes) -> pa.Table:
+    """Return what a run has of each of its lanes (``LANE_COUNTS_SCHEMA``).
+
+    Args:
+        outcomes: of its messages.
+        others: of all that it has, ``APART`` included.
+    """
     columns, lanes = outcomes.columns, len(outcomes.columns.lanes)
-    sent = outcomes.sent.happened
-    in_flight = outcomes.is_sent & ~outcomes.landed.happened
-    counted: list[Bools] = [np.ones(len(outcomes), bool), outcomes.kind == REQUEST, sent, outcomes.received.happened]
-    counted += [outcomes.outcome == code for code in range(len(OUTCOMES))]
+    requests, sent = outcomes.kind == REQUEST, outcomes.sent.happened
+    counted: list[Bools] = [np.ones(len(outcomes), bool), requests, outcomes.is_between_chains, sent]
+    counted += [outcomes.received.happened, *(outcomes.outcome == code for code in range(len(OUTCOMES)))]
+    counted.append(outcomes.is_sent & ~outcomes.landed.happened)
+    refused = others.of_users & (others.outcome == REJECTED)
+    apart = [others.of_users, refused, others.is_control, others.forged & ~others.is_control]
     content: dict[str, Any] = dict(columns.lane_names)
-    content |= {
-        name: pa.array(outcomes.of_lanes(chosen)) for name, chosen in zip(COUNTED, [*counted, in_flight], strict=True)
-    }
+    content |= {name: pa.array(outcomes.of_lanes(each)) for name, each in zip(_OF_MESSAGES, counted, strict=True)}
+    content |= {name: pa.array(others.of_lanes(each)) for name, each in zip(APART, apart, strict=True)}
     indexed = columns.indexed[outcomes.base] == 1
     index = columns.index[outcomes.base]
     for name, chosen, values in (
@@ -270,6 +282,6 @@ def _filler(field: pa.Field, count: int) -> pa.Array:
 
 
 __all__ = [
-    "CHAINS_SCHEMA", "CHAIN_COUNTS_SCHEMA", "COUNTED", "LANES_SCHEMA", "LANE_COUNTS_SCHEMA", "added_up", "chains_in",
-    "chains_of", "chains_together", "lane_columns", "lanes_in",
+    "APART", "CHAINS_SCHEMA", "CHAIN_COUNTS_SCHEMA", "COUNTED", "LANES_SCHEMA", "LANE_COUNTS_SCHEMA", "added_up",
+    "chains_in", "chains_of", "chains_together", "lane_columns", "lanes_in",
 ]  # fmt: skip

@@ -20,7 +20,9 @@ from causeway.ledger.outcomes import AFTER, OUTCOMES, Input, Outcome, call_outco
 from causeway.ledger.schema import Event, Kind
 
 PENDING, REFUNDED = (OUTCOMES.index(each) for each in (Outcome.PENDING, Outcome.REFUNDED))
-DELIVERED, ANSWERED = (OUTCOMES.index(each) for each in (Outcome.DELIVERED, Outcome.ANSWERED))
+DELIVERED, ANSWERED, REJECTED = (
+    OUTCOMES.index(each) for each in (Outcome.DELIVERED, Outcome.ANSWERED, Outcome.REJECTED)
+)
 DROPPED, TIMED_OUT, CONTRADICTED = (
     OUTCOMES.index(each) for each in (Outcome.DROPPED, Outcome.TIMED_OUT, Outcome.CONTRADICTED)
 )
@@ -28,6 +30,7 @@ _TOLD = [OUTCOMES.index(each) for each in (Outcome.ANSWERED, Outcome.REJECTED, O
 _REPLY_OF_KIND = {Kind.RESPONSE: Input.ANSWERED, Kind.REJECT: Input.ERRED, Kind.REFUND: Input.REFUNDED}
 """What an answer over another lane is to its request."""
 
+_CONTROL = KINDS.index(Kind.CONTROL)
 _CALLED = (
     *(Event.SENT, Event.COMMITTED, Event.RELAYED, Event.RECEIVED, Event.ANSWERED, Event.ACKNOWLEDGED),
     Event.TIMED_OUT,
@@ -144,11 +147,42 @@ class Outcomes:
         return found.then(self.ended)
 
     @cached_property
-    def is_call(self) -> Bools:
-        """Which are requests that a chain sent, not a user."""
-        named = np.array([any(name is not None for name in lane[1:]) for lane in self.columns.lanes], bool)
-        found: Bools = (self.kind == REQUEST) & (self.has(*_CALLED) | (named[self.lane] if len(named) else False))
+    def is_control(self) -> Bools:
+        """Which are messages of the protocol itself."""
+        found: Bools = self.kind == _CONTROL
         return found
+
+    @cached_property
+    def forged(self) -> Bools:
+        """Which no program sent, as their chain says itself."""
+        found: Bools = self.bucket.forged[self.message]
+        return found
+
+    @cached_property
+    def of_users(self) -> Bools:
+        """Which are from users to a chain: no chain sent them."""
+        named = np.array([any(name is not None for name in lane[1:]) for lane in self.columns.lanes], bool)
+        called = self.has(*_CALLED) | (named[self.lane] if len(named) else False)
+        found: Bools = (self.kind == REQUEST) & ~called & ~self.forged
+        return found
+
+    @cached_property
+    def is_message(self) -> Bools:
+        """Which are what programs of chains say to each other: what is counted as messages."""
+        found: Bools = ~(self.is_control | self.forged | self.of_users)
+        return found
+
+    @cached_property
+    def is_call(self) -> Bools:
+        """Which are requests that a program of a chain sent."""
+        found: Bools = (self.kind == REQUEST) & self.is_message
+        return found
+
+    @cached_property
+    def is_between_chains(self) -> Bools:
+        """Which came into a lane between two chains."""
+        apart = np.array([lane[3] is not None and lane[1] != lane[2] for lane in self.columns.lanes], bool)
+        return self.is_sent & (apart[self.lane] if len(apart) else False)
 
     @cached_property
     def state(self) -> npt.NDArray[np.int8]:

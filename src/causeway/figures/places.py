@@ -43,7 +43,10 @@ class Places:
 
     def of(self, chosen: Bools) -> Places:
         """Return these as if it had happened to the chosen messages only."""
-        return nowhere(len(chosen)).then(Places(self.happened & chosen, self.chain, self.height, self.tick, self.time))
+        elsewhere = nowhere(len(chosen))
+        return Places(
+            *(np.where(chosen, getattr(self, name), getattr(elsewhere, name)) for name in self.__dataclass_fields__)
+        )
 
 
 def nowhere(count: int) -> Places:

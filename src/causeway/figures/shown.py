@@ -128,14 +128,15 @@ def shown_in(
     return replace(whole, fees=fees, span=_spans([whole.span, *spans]))
 
 
-def _of_run(outcomes: Outcomes, asked: Asked) -> Shown:
+def _of_run(every: Outcomes, asked: Asked) -> Shown:
+    outcomes = every if every.is_message.all() else every.only(every.is_message)
     measured = delays.delays_of(outcomes)
     entries, extents = delays.distribution(outcomes, measured)
     flows, without_tick, without_time = flow.flow(outcomes, asked.by_lane)
     span = {"rows": 0, "without_tick": without_tick, "without_time": without_time}
     span |= {"unanswered": len(outcomes.unanswered), "naming": len(naming_in(outcomes.bucket))}
     return Shown(
-        lanes_in(outcomes),
+        lanes_in(outcomes, every),
         entries,
         extents,
         flows,

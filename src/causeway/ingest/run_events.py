@@ -41,6 +41,7 @@ from causeway.ingest.run_messages import (
 )
 from causeway.ledger.codes import NOT_SEEN, Names
 from causeway.ledger.order import EVENTS
+from causeway.ledger.schema import FORGED as FORGED_HERE
 from causeway.ledger.schema import Event as Happened
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import codes, lookup
@@ -50,9 +51,6 @@ from causeway.protocols.messages import FORGED, LANE_COLUMNS, NO_QUEUE
 
 CAME_IN = "received"
 """What is observed of a message from a user: no chain sent it, so that no row says that it was received."""
-
-FORGED_HERE = "forged"
-"""What the sending of a message says that its chain put into its lane though no program sent it."""
 
 _AMOUNT = ("amount_high", "amount_low")
 _TOLD = {
@@ -164,6 +162,12 @@ class Telling:
                 parts.append(_happening(rows, chosen & ingress, Happened.OBSERVED, detail=detail))
             elif event == Event.STOPPED:
                 parts.append(self._stopped(rows, chosen))
+            elif event == Event.DROPPED:
+                # What was forged and came into no lane was never sent.
+                unsent = chosen & ~in_lane & (events["queue_index"] == np.uint64(FORGED))
+                detail = self.reasons.code(FORGED_HERE)
+                parts.append(_happening(rows, unsent, Happened.OBSERVED, detail=detail))
+                parts.append(_happening(rows, chosen & ~unsent, happened))
             else:
                 parts.append(_happening(rows, chosen, happened))
         parts.append(_happening(rows, control & has(events, Event.ACKNOWLEDGED), Happened.EXECUTED))
@@ -378,4 +382,4 @@ def _happening(
     return drafts.with_columns(event=np.int8(EVENTS.index(event)), **given).select(DRAFT)
 
 
-__all__ = ["CAME_IN", "FORGED_HERE", "Telling", "Told", "ending", "queued_sendings"]
+__all__ = ["CAME_IN", "Telling", "Told", "ending", "queued_sendings"]

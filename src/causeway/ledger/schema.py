@@ -199,6 +199,9 @@ be wrong)."""
 
 RECEIVED_WITHIN, EXPECTED_WITHIN, ANSWERED_WITHIN = "received", "expected", "answered"
 SETTLED, CAUSAL, MAY_DROP = "settled", "causal", "may_drop"
+FORGED = "forged"
+"""``detail`` of a sent row: the chain put the message into its lane though no program of it sent it."""
+
 REFUND_MESSAGES, REFUNDS_RECORDED = "refund_messages", "refunds_recorded"
 RESTARTED, CLOCK_TOLERANCE = "restarted", "clock_tolerance"
 """Promises by name."""

@@ -242,7 +242,16 @@ class Network:
             self._commit(tick, outside, EACH_HEIGHT if outside else self.scenario.network.commits, limit)
             if progress is not None:
                 progress(self._before)
+        if tick is None and not self.has_external and not self._recorded:
+            self._claim.confirm()
+            self.lake.settle(self._before)
         return self._before.height
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether nothing more would happen, however long the network ran. Of one with chains that another lake
+        runs this is never so: relay processes may always bring something."""
+        return self.next_tick() is None and not self.has_external
 
     @property
     def has_external(self) -> bool:

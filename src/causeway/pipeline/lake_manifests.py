@@ -199,8 +199,19 @@ class LakeManifests(LakeFiles):
         head = self.head()
         if manifest.number > head.number:
             number, digest = manifest.number, manifest.digest
-            self.write_head(replace(head, height=manifest.last, number=number, manifest=digest))
+            self.write_head(replace(head, height=manifest.last, number=number, manifest=digest, settled=False))
         return manifest
+
+    def settle(self, manifest: Manifest) -> None:
+        """Write down that nothing more would happen after the last manifest, for the holder of the claim."""
+        head = self.head()
+        if (head.number, head.manifest, head.settled) == (manifest.number, manifest.digest, False):
+            self.write_head(replace(head, settled=True))
+
+    def is_settled(self, manifest: Manifest) -> bool:
+        """Return whether nothing more would have happened after a manifest, as far as it was written down."""
+        head = self.head()
+        return head.settled and (head.number, head.manifest) == (manifest.number, manifest.digest)
 
     def write_head(self, head: Head) -> None:
         """Write down how far the lake has come, for the holder of the claim."""

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from causeway.ingest.run_names import STATED_BY, lane_name, waiting_drafts
 from causeway.ingest.run_value import LOG
 from causeway.ledger.order import EVENTS, sorted_rows, without_repeats
-from causeway.ledger.schema import DECLARED, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE
+from causeway.ledger.schema import DECLARED, OBSERVED_SCHEMA, PROMISES_SCHEMA, REFUND_MESSAGES, SETTLED, VALUE
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.aside import Aside
 from causeway.pipeline.lake import Lake, LakeError
@@ -42,7 +42,9 @@ from causeway.pipeline.ledger_store import (
     open_ledger,
 )
 from causeway.pipeline.ledger_upkeep import in_buckets, keep_up
+from causeway.pipeline.manifests import Manifest
 from causeway.pipeline.storage import Storage
+from causeway.protocols.promised import Promise
 from causeway.protocols.registry import protocol
 
 MAPPING = "lake:"
@@ -163,7 +165,7 @@ def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progr
     windows = windows_of(derived, end) + chains.windows(stated_before)
     for table, now in (
         ("observed", _of_others(ledger, derived.own_chains()) + windows),
-        ("promises", _also(ledger.table("promises").to_pylist(), promises_of(derived))),
+        ("promises", _also(ledger.table("promises").to_pylist(), promises_of(derived, last))),
     ):
         schema = OBSERVED_SCHEMA if table == "observed" else PROMISES_SCHEMA
         made = stated_table(now, schema)
@@ -268,13 +270,14 @@ def _time(derived: LakeLedger, tick: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=tick * derived.names.tick_micros)
 
 
-def promises_of(derived: LakeLedger) -> list[dict[str, Any]]:
-    """Return what the lanes that messages used promise."""
+def promises_of(derived: LakeLedger, last: Manifest) -> list[dict[str, Any]]:
+    """Return what the lanes that messages used promise, of a lake up to the manifest ``last``."""
     names = derived.names
     promised = protocol(names.protocol).part("promises")
     if promised is None:
         return []
     lanes = lanes_of(derived.lake, names, derived.substreams)
+    settled = [Promise(SETTLED)] if derived.lake.is_settled(last) else []
     return [
         {
             "protocol": names.protocol,
@@ -283,9 +286,10 @@ def promises_of(derived: LakeLedger) -> list[dict[str, Any]]:
             "lane": None if each.substream is None else lane_name(each.substream, each.own),
             "promise": each.promise,
             "number": each.number,
+            "detail": each.detail,
             "stated_by": STATED_BY,
         }
-        for each in promised(lanes)
+        for each in (Promise(REFUND_MESSAGES), *settled, *promised(lanes))
     ]
 
 
@@ -296,8 +300,9 @@ def _of_others(ledger: Ledger, own: list[str]) -> list[dict[str, Any]]:
 
 
 def _also(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what lanes promised, and what they promise beside it now."""
-    return before + [row for row in now if row not in before]
+    """Return what lanes promised, and what they promise beside it now; that nothing more will happen holds only now."""
+    kept = [row for row in before if (row["promise"], row["stated_by"]) != (SETTLED, STATED_BY)]
+    return kept + [row for row in now if row not in kept]
 
 
 def stated_table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:

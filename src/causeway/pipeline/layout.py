@@ -63,6 +63,7 @@ class Head:
     that ``manifest``; -1 before the first.
 
     ``tidied``: the number below which what compactions replaced has been removed; below ``tidying`` it may be.
+    ``settled``: nothing more would happen after that height, however long the network ran.
     """
 
     height: int = -1
@@ -70,6 +71,7 @@ class Head:
     manifest: str = ""
     tidied: int = 0
     tidying: int = 0
+    settled: bool = False
 
     def content(self) -> bytes:
         """Return the head as its file has it."""
@@ -79,7 +81,10 @@ class Head:
     def of(cls, content: bytes) -> Head:
         """Return the head in a file. Raises ``ValueError`` when the file is not what was written."""
         found = head_fields(content)
-        return cls(found["height"], found["number"], found["manifest"], found["tidied"], found["tidying"])
+        return cls(
+            *(found["height"], found["number"], found["manifest"], found["tidied"], found["tidying"]),
+            found.get("settled") is True,
+        )
 
 
 @dataclass(frozen=True)

@@ -210,9 +210,9 @@ class LakeTables:
 
     def promises(self) -> DataFrame:
         """Return what the lanes that messages used promise (the table ``promises`` of the ledger)."""
-        derived = LakeLedger(self._lake)
-        derived.see_lanes(0, self.manifest().height + 1)
-        return frame_of(self._session, stated_table(promises_of(derived), PROMISES_SCHEMA))
+        derived, last = LakeLedger(self._lake), self.manifest()
+        derived.see_lanes(0, last.height + 1)
+        return frame_of(self._session, stated_table(promises_of(derived, last), PROMISES_SCHEMA))
 
     def _verified(self, tables: Sequence[str], heights: range | None) -> range:
         """Return the committed heights of a range, or all, of which log files are as long and end as they should."""

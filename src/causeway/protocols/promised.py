@@ -15,13 +15,14 @@ Options = TypeVar("Options", bound=BaseModel)
 class Promise:
     """A promise of a name of the ledger's table of promises, of the lanes ``substream`` between chains, or with ``own``
     of a chain to itself; ``substream`` None: of all lanes. ``source``: of the lanes of that chain, None: of any;
-    ``number``: microseconds or messages."""
+    ``number``: microseconds or messages; ``detail``: a cause."""
 
     promise: str
     substream: int | None = None
     own: bool = False
     source: str | None = None
     number: int | None = None
+    detail: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,13 @@ def of_lanes(names: Iterable[str], like: Promise) -> Iterator[Promise]:
         yield replace(like, promise=name)
 
 
+def may_drop(causes: Iterable[str]) -> Iterator[Promise]:
+    """Yield that lanes drop messages for some causes alone."""
+    for cause in causes:
+        yield Promise("may_drop", detail=cause)
+
+
 QUEUE = ("numbered", "ordered_sends", "ordered_receives", "conserved")
 """What a lane promises that is a queue: each message has the next number, and comes in its turn, with what it has."""
 
-__all__ = ["QUEUE", "Lanes", "Promise", "of_lanes"]
+__all__ = ["QUEUE", "Lanes", "Promise", "may_drop", "of_lanes"]

@@ -9,7 +9,7 @@ from causeway.report.outcomes import LOOKS, mark, outcome_bars
 from causeway.report.page import Section
 from causeway.report.svg import element
 from causeway.report.tables import Column, table
-from causeway.report.text import digits, many, name, plain
+from causeway.report.text import digits, listed, many, name, plain
 
 _SUMMED = ("sent", "received", "fees", "refunded", "pending")
 
@@ -23,10 +23,10 @@ def outcomes_section(data: Data) -> Section | None:
     ends = {each: totals[each] for each in LOOKS if totals.get(each)}
     if not ends:
         return None
-    requests = data["requests"]
-    others = {each: number - requests.get(each, 0) for each, number in ends.items()}
-    if requests and any(others.values()):
-        drawn = outcome_bars("Requests", requests) + outcome_bars("Responses and protocol messages", others)
+    calls = data["calls"]
+    others = {each: number - calls.get(each, 0) for each, number in ends.items()}
+    if calls and any(others.values()):
+        drawn = outcome_bars("Calls", calls) + outcome_bars("Responses", others)
     else:
         drawn = outcome_bars("Messages", ends)
     columns = [Column("outcome"), Column("kind"), Column("code", "number"), Column("reason", "name"),
@@ -41,7 +41,16 @@ def outcomes_section(data: Data) -> Section | None:
     ]
     listed = table(columns, rows, caption="Outcomes by code", more=codes["more"], stacked=True)
     body = element("div", {"class": "panel-box"}, drawn) + element("h3", {}, "By code and reason") + listed
-    return Section("outcomes", "Outcomes", body)
+    return Section("outcomes", "Outcomes", body, _apart(totals))
+
+
+_APART = {"from_users": "from users", "control": "of the protocol", "forged": "forged"}
+"""What is no message between programs, and counted apart."""
+
+
+def _apart(totals: Data) -> str | None:
+    parts = [f"{totals[each]:,} {words}" for each, words in _APART.items() if totals.get(each)]
+    return f"Messages that are counted apart: {listed(parts)}." if parts else None
 
 
 def _example(row: Data) -> Markup:

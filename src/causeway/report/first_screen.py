@@ -135,7 +135,7 @@ def _incomplete(lane: Data, links: Links) -> Markup:
 
 
 def key_figures(data: Data, links: Links) -> list[Fact]:
-    """Return the key figures: messages, backlog, delays, requests and what is missing."""
+    """Return the key figures: messages, backlog, delays, calls and missing messages."""
     totals, unit = data["totals"], data["totals"]["unit"] or "seconds"
     found = [Fact("Messages", _large(totals["messages"]), _sent_and_received(totals), href=links.figure("messages"))]
     oldest, pending = data["oldest_pending"], totals["pending"]
@@ -152,7 +152,9 @@ def key_figures(data: Data, links: Links) -> list[Fact]:
             note = f"99 %: {in_unit(row['p99'], unit)}; longest: {in_unit(row['max'], unit)}"
             title = f"{MEASURES[measure]}, median"
             found.append(Fact(title, in_unit(row["p50"], unit), note, href=links.figure("delays")))
-    found += _requests(data["requests"], links)
+    found += _calls(data["calls"], links)
+    if totals.get("forged"):
+        found.append(Fact("Forged", _large(totals["forged"]), "sent by no program", VIOLATED, links.figure("calls")))
     missing, one_sided = data["completeness"]["missing"], data["completeness"]["one_sided_lanes"]
     sides = f"{many(one_sided, 'lane')} recorded at one end only" if one_sided else "all lanes recorded at both ends"
     sides = sides if totals["lanes"] else "no lanes"
@@ -161,15 +163,15 @@ def key_figures(data: Data, links: Links) -> list[Fact]:
     return found
 
 
-def _requests(requests: Data, links: Links) -> list[Fact]:
-    """Return how many requests were answered, and how the others ended."""
-    ended = [(each, requests[each]) for each in UNSUCCESSFUL if requests.get(each)]
-    if not requests.get("answered") and not ended:
+def _calls(calls: Data, links: Links) -> list[Fact]:
+    """Return the number of answered calls, and the outcomes of the others."""
+    ended = [(each, calls[each]) for each in UNSUCCESSFUL if calls.get(each)]
+    if not calls.get("answered") and not ended:
         return []
     parts = [(each in BAD, f"{number:,} {word_of(each)}") for each, number in ended]
     words = [element("span", {"class": "outcome bad"}, text) if bad else plain(text) for bad, text in parts]
     note = Markup(", ").join(words) or "none failed"
-    return [Fact("Requests answered", count(requests.get("answered", 0)), note, href=links.figure("calls"))]
+    return [Fact("Calls answered", count(calls.get("answered", 0)), note, href=links.figure("calls"))]
 
 
 def _sent_and_received(totals: Data) -> str:

@@ -49,16 +49,15 @@ def _flow_charts(data: Data) -> list[Markup]:
     found.append(time_chart("Messages", at, moved, axis=axis, filled=True, note=_per(at, axis)))
     unsuccessful = outcome_series(flow)
     if unsuccessful:
-        note = f"{_per(at, axis)}{_beside_requests(data)}"
+        note = f"{_per(at, axis)}{_beside_calls(data)}"
         found.append(time_chart("Unsuccessful messages", at, unsuccessful, axis=axis, note=note))
     return found
 
 
-def _beside_requests(data: Data) -> str:
-    """Return how many unsuccessful messages are no requests: the tables over time count messages of every kind."""
-    totals, requests = data["totals"], data["requests"]
-    others = sum(totals.get(each, 0) - requests.get(each, 0) for each in UNSUCCESSFUL)
-    return f" {others:,} of them are responses or protocol messages." if others > 0 else ""
+def _beside_calls(data: Data) -> str:
+    """Return how many unsuccessful messages are no calls, but responses."""
+    others = sum(data["totals"].get(each, 0) - data["calls"].get(each, 0) for each in UNSUCCESSFUL)
+    return f" {many(others, 'response')} among them." if others > 0 else ""
 
 
 def _unplaced(data: Data, axis: str) -> str:

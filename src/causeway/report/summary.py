@@ -42,18 +42,18 @@ def summary_data(audit: Audit, figures: Figures, quarantined: Mapping[str, int])
 
 
 def figures_data(figures: Figures) -> dict[str, Any]:
-    """Return the totals of a ledger, its requests by outcome and the delays of all lanes."""
+    """Return the totals of a ledger, its calls by outcome and the delays of all lanes."""
     return {
         "totals": plain_row(figures.totals),
-        "requests": requests_of(figures.codes),
+        "calls": calls_of(figures.codes),
         "latency": rows_of(figures.latency.filter(pc.equal(figures.latency["scope"], "all"))),
     }
 
 
-def requests_of(codes: pa.Table) -> dict[str, int]:
-    """Return the number of requests by outcome: responses and protocol messages are none."""
-    requests = codes.filter(pc.equal(codes["kind"], "request"))
-    rows = requests.group_by("outcome").aggregate([("messages", "sum")]).sort_by("outcome")
+def calls_of(codes: pa.Table) -> dict[str, int]:
+    """Return the number of calls by outcome."""
+    calls = codes.filter(pc.equal(codes["kind"], "request"))
+    rows = calls.group_by("outcome").aggregate([("messages", "sum")]).sort_by("outcome")
     return dict(zip(rows["outcome"].to_pylist(), rows["messages_sum"].to_pylist(), strict=True))
 
 
@@ -81,4 +81,4 @@ def _columns(table: pa.Table) -> dict[str, list[Any]]:
     return found
 
 
-__all__ = ["figures_data", "over_time_data", "requests_of", "rows_of", "summary_data"]
+__all__ = ["calls_of", "figures_data", "over_time_data", "rows_of", "summary_data"]

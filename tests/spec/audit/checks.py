@@ -289,6 +289,8 @@ def answers(ledger: Ledger) -> Checked:
         sent = message.first("sent")
         if not sent or sent["kind"] != "request" or not ledger.promised(message.lane, "answered"):
             continue
+        if message.no_program_sent:
+            continue
         examined += 1
         limit = ledger.number(message.lane, "answered")
         own = message.first("acknowledged") or message.first("timed_out")

@@ -14,11 +14,11 @@ def named(check: str, verdict: str, reason: str, row: Row, magnitude: float | No
 
 
 def delivery(ledger: Ledger) -> Checked:
-    """Every message that was sent is executed, answered, refunded, or pending within its deadline."""
+    """Every message that a program sent is executed, answered, refunded, or pending within its deadline."""
     examined, found = 0, []
     for message in ledger.messages:
         sent = message.first("sent")
-        if not sent:
+        if not sent or message.no_program_sent:
             continue
         examined += 1
         if message.state in ("dropped", "discarded"):

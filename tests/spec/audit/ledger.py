@@ -204,6 +204,11 @@ class Message:
         return self.first("timed_out") or self.first("refunded")
 
     @property
+    def no_program_sent(self) -> bool:
+        """Whether its chain says that no program sent it."""
+        return any(row["event"] in ("sent", "observed") and row["detail"] == "forged" for row in self.rows)
+
+    @property
     def is_open(self) -> bool:
         """Sent, and nothing says that it came or will not come."""
         return self.has("sent") and self.state == "pending"
