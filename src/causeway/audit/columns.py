@@ -36,14 +36,14 @@ from causeway.audit.windows import Lane, Promises
 from causeway.ledger.codes import Names
 from causeway.ledger.order import EVENTS, SEGMENT_BITS
 from causeway.ledger.outcomes import ERROR_OF, EVENT_BITS, STATE_OF_BITS
-from causeway.ledger.schema import FORGED, LANE, LIMBS, REFUND_MESSAGES, REVISION_SHIFT, Event, Kind
+from causeway.ledger.schema import FORGED, LANE, LIMBS, REFUND_MESSAGES, REVISION_SHIFT, STOPPED, Event, Kind
 from causeway.model.errors import InvalidInput
 
 Bools = npt.NDArray[np.bool_]
 
 NO_HEIGHT = np.uint64(2**64 - 1)
 KINDS = [kind.value for kind in Kind]
-REQUEST = KINDS.index(Kind.REQUEST)
+REQUEST, CONTROL = KINDS.index(Kind.REQUEST), KINDS.index(Kind.CONTROL)
 TIMEOUT = "timeout"
 """``detail`` of an observed event: who observed the message stopped waiting for it."""
 
@@ -213,6 +213,16 @@ class Columns:
         told = (self.event == code_of(Event.SENT)) | (self.event == code_of(Event.OBSERVED))
         found: Bools = (self._detail[1] == 1) & told
         return found
+
+    @cached_property
+    def stopped(self) -> Ints:
+        """The rows that count and say that their chain stopped."""
+        if code_of(Event.OBSERVED) not in self.events:
+            return np.zeros(0, np.int64)
+        rows = np.flatnonzero((self.event == code_of(Event.OBSERVED)) & (self.kind == CONTROL) & (self.alive > 0))
+        details, codes = self._detail
+        stops = [code for code, name in enumerate(details.known()) if name.partition(" ")[0] == STOPPED]
+        return rows[np.isin(codes[rows], stops)]
 
     @cached_property
     def alive(self) -> Bytes:

@@ -34,6 +34,7 @@ def delivery(bucket: Bucket) -> Checked:
         *_open(bucket, np.flatnonzero(bucket.is_open & sent)),
         *_late(bucket, np.flatnonzero(sent & np.isin(state, _ARRIVED))),
         Finding("delivery", NOTED, "failed", _failures(bucket)[sent & (state == State.FAILED)]),
+        Finding("delivery", VIOLATED, "chain_stopped", bucket.columns.stopped),
     ]
     return Checked("delivery", bucket.count(sent), found)
 

@@ -202,6 +202,9 @@ SETTLED, CAUSAL, MAY_DROP = "settled", "causal", "may_drop"
 FORGED = "forged"
 """``detail`` of a sent row: the chain put the message into its lane though no program of it sent it."""
 
+STOPPED = "stopped"
+"""First word of the ``detail`` of an observed row of kind ``control``: its chain violated an invariant, and stopped."""
+
 REFUND_MESSAGES, REFUNDS_RECORDED = "refund_messages", "refunds_recorded"
 RESTARTED, CLOCK_TOLERANCE = "restarted", "clock_tolerance"
 """Promises by name."""

@@ -51,6 +51,7 @@ OF_ROWS = ("causality", "finality", "order")
 OF_ROWS_ALONE = (
     *("content_differs", "content_unseen", "number_reused", "timed_out_and_received", "timeout_observed_and_received"),
     *("wrong_chain", "redundant_relay", "partial_receipt", "dropped", "dropped_as_declared", "failed", "lost"),
+    "chain_stopped",
     *("acknowledged_and_timed_out", "timed_out_too_early", "received_after_timeout", "not_refunded"),
     *("asset_differs", "more_received", "more_paid", "received_and_refunded", "amount_unseen"),
     *("time_unseen", "place_unseen", "index_unseen", UNDECIDED, UNDECIDED_PAID),

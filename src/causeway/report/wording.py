@@ -60,7 +60,7 @@ _PHRASES = {
     "pending": "is pending",
     "ends_not_recorded": "has no arrival {size} after it was sent; the input has none for its lane",
     "arrival_not_covered": "has no arrival; the input does not cover its destination",
-    "chain_stopped": "has not arrived: a chain of its lane stopped",
+    "chain_stopped": "its chain stopped: it violated an invariant",
     "acknowledged_and_timed_out": "was acknowledged, and timed out",
     "acknowledged_not_received": "was acknowledged, and its destination did not receive it",
     "receipt_not_covered": "was acknowledged; the input does not cover its receipt",

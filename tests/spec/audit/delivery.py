@@ -17,6 +17,11 @@ def delivery(ledger: Ledger) -> Checked:
     """Every message that a program sent is executed, answered, refunded, or pending within its deadline."""
     examined, found = 0, []
     for message in ledger.messages:
+        found += [
+            named("delivery", "violated", "chain_stopped", row)
+            for row in message.all("observed")
+            if row["kind"] == "control" and (row["detail"] or "").split(" ")[0] == "stopped"
+        ]
         sent = message.first("sent")
         if not sent or message.no_program_sent:
             continue
