@@ -8,10 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.audit.arrays import Array, Ints
+from causeway.audit.verdict import NOTED, UNKNOWN, VIOLATED
 from causeway.ledger.schema import LANE
-
-VIOLATED, UNKNOWN, NOTED = "violated", "unknown", "noted"
-"""The verdict of a finding: something is wrong; the input does not show enough; a fact that breaks no guarantee."""
 
 VIOLATIONS_SCHEMA = pa.schema(
     [

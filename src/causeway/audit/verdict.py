@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from causeway.audit.findings import NOTED, UNKNOWN
+VIOLATED, UNKNOWN, NOTED = "violated", "unknown", "noted"
+"""The verdict of a finding: something is wrong; the input does not show enough; a fact that breaks no guarantee."""
 
 MOST_LANES = 3
 """Lanes that the sentence names."""
@@ -135,4 +136,7 @@ def unknown_lanes(counts: Iterable[Mapping[str, Any]]) -> list[tuple[str | None,
     return sorted(found, key=lambda lane: tuple((name is not None, name or "") for name in lane))
 
 
-__all__ = ["Check", "Verdict", "counted", "facts_of", "sentence", "unknown_lanes", "verdict_of"]
+__all__ = [
+    "NOTED", "UNKNOWN", "VIOLATED", "Check", "Verdict", "counted", "facts_of", "sentence", "unknown_lanes",
+    "verdict_of",
+]  # fmt: skip
