@@ -45,8 +45,11 @@ def run(tmp_path: Path):
         for arguments in (("init", "--quiet"), ("add", "."), ("-c", "commit.gpgsign=false", "commit", "-qm", "t")):
             subprocess.run([*git, *arguments], check=True, capture_output=True)
         environment = {
-            **os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "CAUSEWAY_CI_SECONDS": str(seconds),
-        }  # fmt: skip
+            **os.environ,
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "CAUSEWAY_CI_SECONDS": str(seconds),
+            "MAKELEVEL": "1",  # as in a step of the tier, which make runs
+        }
         done = subprocess.run(
             [repository / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=120, check=False
         )
