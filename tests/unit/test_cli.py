@@ -23,13 +23,16 @@ from pyspark.sql import SparkSession
 
 from causeway.cli import main
 from causeway.cli.app import build
+from causeway.cli.manual import page
 from causeway.cli.state import shown
 from causeway.model.compiled_files import is_prepared
 from causeway.network.network import Network
 from causeway.pipeline.lake import Lake
 from causeway.service.keys import Key, write_key
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+PAGE = ROOT / "docs" / "command-line.md"
 TWO = str(EXAMPLES / "two_subnets.toml")
 COMMANDS = [
     *("demo", "run", "state", "prove", "verify", "audit", "ledger", "trace", "check", "ingest", "vacuum", "serve"),
@@ -63,6 +66,12 @@ def cli(capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
     logging.disable(logging.NOTSET)
 
 
+def documented_codes() -> list[tuple[str, str]]:
+    """Return the exit codes with their meanings as the page of the command line lists them."""
+    section = PAGE.read_text().partition("## Exit codes")[2].partition("\n## ")[0]
+    return re.findall(r"^\| (\d+) \| (.*?) \|", section.replace("`", ""), re.MULTILINE)
+
+
 def scenario(folder: Path, text: str) -> str:
     path = folder / "scenario.toml"
     path.write_text(text)
@@ -78,7 +87,13 @@ def test_help_has_an_example_and_the_exit_codes(cli: Run, arguments: list[str]) 
     assert (code, err) == (0, "")
     text = " ".join(out.split())
     assert f"Example: causeway {' '.join(arguments)}".strip() in text
-    assert "1 a guarantee is broken" in text
+    codes = "; ".join(f"{code} {meaning}" for code, meaning in documented_codes())
+    assert f"Exit codes: {codes}. " in text
+
+
+def test_a_manual_page_has_the_exit_codes() -> None:
+    status = page("audit").partition(".SH EXIT STATUS\n")[2].partition(".SH")[0].replace("\\-", "-")
+    assert status == "".join(f".TP\n.B {code}\n{meaning}\n" for code, meaning in documented_codes())
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ("completion", "manual")])

@@ -1,7 +1,6 @@
 """The command line: ``causeway``. One file a command; what they share is in ``shell``, ``watch`` and ``memory``.
 
-Exit codes: 0 done and all guarantees hold, 1 a guarantee is broken, 2 bad input (one line on standard error), 3
-something unexpected (one line too), 130 interrupted.
+``shell.CODES`` has the exit codes.
 """
 
 from __future__ import annotations

@@ -13,16 +13,6 @@ from causeway.cli import completion, shell
 from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
 
-CODES = (
-    ("0", "done; all guarantees hold, a proof is true"),
-    ("1", "a guarantee is broken, or a proof is false"),
-    ("2", "bad input, or a file that cannot be read or written"),
-    ("3", "an unexpected error; CAUSEWAY_DEBUG=1 shows its trace"),
-    ("130", "interrupted"),
-    ("141", "who read the output closed it"),
-)
-"""Exit codes of all commands."""
-
 _MARKUP = re.compile(r"\[/?(?:bold|cyan|red|green|yellow|dim)(?: [a-z]+)?\]|\[/\]")
 _EXAMPLE = "Example: "
 
@@ -106,7 +96,7 @@ def page(name: str | None) -> str:
         for example in examples:
             lines += [".PP", ".nf", _safe(example), ".fi"]
     lines.append(".SH EXIT STATUS")
-    for code, meaning in CODES:
+    for code, meaning in shell.CODES.items():
         lines += [".TP", f".B {code}", _safe(meaning)]
     lines += _see_also(name)
     return "\n".join(lines) + "\n"

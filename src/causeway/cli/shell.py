@@ -31,9 +31,20 @@ _NOT_TEXT = re.compile("[\ud800-\udfff]")
 _MOST_CHARACTERS = 500
 _END_CHARACTERS = 200
 
+CODES = {
+    OK: "passed, or done",
+    BROKEN: "failed",
+    BAD_INPUT: "bad input, refused, or nothing examined",
+    UNEXPECTED: "internal error",
+    INCONCLUSIVE: "inconclusive under --strict",
+    INTERRUPTED: "interrupted",
+    PIPE_CLOSED: "output closed by its reader",
+}
+"""The exit codes of all commands. The table of docs/command-line.md has the same words, and says when."""
+
 EPILOG = (
-    "Exit codes: 0 passed or done, 1 failed, 2 bad input or nothing examined, 3 internal error, 4 inconclusive with "
-    f"--strict, 130 interrupted. {DEBUG}=1 shows the trace of an error."
+    f"Exit codes: {'; '.join(f'{code} {meaning}' for code, meaning in CODES.items())}. "
+    f"{DEBUG}=1 shows the trace of an error."
 )
 
 
