@@ -25,7 +25,7 @@ Progress = Callable[[str], None]
 PROTOCOLS = ("ic", "ibc")
 EXECUTORS = ("spark", "in_process")
 SCENARIO = ROOT / "examples" / "recorded.toml"
-COUNTS = ("sent", "delivered", "answered")
+COUNTS = ("sent", "answered")
 PHASES = ("start", "ticks", "summary")
 COLD, WARM = "cold", "warm"
 

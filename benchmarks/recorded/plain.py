@@ -83,7 +83,7 @@ def route(
     """
     calls, answers = Lanes(), Lanes()
     open_calls: dict[int, str] = {}
-    sent = delivered = answered = tick = 0
+    sent = received = answered = tick = 0
     by_tick: list[int] = []
     due = deque(sorted(ticks))
     while due or calls.waiting or answers.waiting:
@@ -91,11 +91,11 @@ def route(
             tick = due[0]
         if limit is not None and tick >= limit:
             break
-        before = sent + delivered
+        before = sent + received
         arrived, returned = calls.take_all(), answers.take_all()
         for source, destination, call, body in arrived:
             answers.send(destination, source, call, body)
-            delivered += 1
+            received += 1
         for _, _, call, body in returned:
             if open_calls.pop(call) != body:
                 raise ValueError(f"call {call} has the answer of another one")
@@ -106,10 +106,10 @@ def route(
                 open_calls[sent] = body
                 calls.send((chain, channel), far, sent, body)
                 sent += 1
-        by_tick.append(sent + delivered - before)
+        by_tick.append(sent + received - before)
         tick += 1
-    messages = sent + delivered
-    return {"sent": sent, "delivered": delivered, "answered": answered, "messages": messages, "by_tick": by_tick}
+    messages = sent + received
+    return {"sent": sent, "received": received, "answered": answered, "messages": messages, "by_tick": by_tick}
 
 
 def main(arguments: list[str]) -> None:

@@ -139,7 +139,7 @@ def test_every_third_request_rejected_by_policy_comes_back(tmp_path: Path, spark
     rejected = [(row["index"], row["chain"], row["code"], row["detail"]) for row in rows if row["event"] == "rejected"]
     assert rejected == [(3, "B", 1, "Unknown"), (6, "B", 1, "Unknown"), (9, "B", 1, "Unknown")]
     summary = net.summary()
-    assert (summary["answered"], summary["rejected"], summary["delivered"]) == (6, 3, 6)
+    assert (summary["answered"], summary["rejected"], summary["received"]) == (6, 3, 6)
     assert outcome(rows) == {"answered": 6, "rejected": 3}
     assert balance(net, 0) == 1000
 
@@ -180,7 +180,7 @@ def test_calls_to_a_canister_that_moves_are_answered_or_rejected_and_nothing_is_
 ) -> None:
     net = run(tmp_path, MOVED, **MIGRATING)
     summary = net.summary()
-    assert summary["sent"] == 8 and summary["pending"] == 0 and summary["lost"] == 0
+    assert summary["sent"] == 8 and summary["pending"] == 0 and summary["dropped"] == 0
     assert summary["rejected"] >= 1 and summary["answered"] == 8 - summary["rejected"]
     assert summary["duplicates"] == 0 and summary["out_of_order"] == 0
     rows = ledger(net)

@@ -55,8 +55,8 @@ def test_three_relayers_race_and_one_lies(tmp_path: Path, spark: SparkSession) -
     net = opened(tmp_path, BASE + RACE + CHAINS + PROGRAMS + LIES + traffic)
     net.run()
     summary = net.summary()
-    assert summary["sent"] == summary["delivered"] == summary["answered"] == 132
-    assert summary["duplicates"] == summary["out_of_order"] == summary["lost"] == 0
+    assert summary["sent"] == summary["received"] == summary["answered"] == 132
+    assert summary["duplicates"] == summary["out_of_order"] == summary["dropped"] == 0
     found = reasons(net)
     assert {"InvalidProof", "OutOfOrder", "MissingHeader"} <= set(found), found
     alice, mallory, bob = relayers(net.lake, net.manifest, ["alice", "mallory", "bob"])

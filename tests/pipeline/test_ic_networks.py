@@ -198,7 +198,7 @@ def test_a_forged_answer_is_taken_once_and_only_for_an_open_call(tmp_path: Path)
     lost = {row["index"]: row["reason"] for row in came if row["events"] & Event.DROPPED}
     assert lost == {**dict.fromkeys((2, 3, 4, 6), "NonMatchingResponse"), 5: "late_response"}
     summary = net.summary()
-    counts = ("sent", "answered", "rejected", "lost", "pending", "duplicates")
+    counts = ("sent", "answered", "rejected", "dropped", "pending", "duplicates")
     assert [summary[name] for name in counts] == [2, 1, 1, 0, 0, 0]
 
 
@@ -209,7 +209,7 @@ def test_the_loss_of_a_forged_answer_does_not_lose_the_call(tmp_path: Path) -> N
     net.run(ticks=4)
     assert [reason for _, reason in dropped(net)] == ["sender_mismatch"]
     summary = net.summary()
-    assert (summary["sent"], summary["pending"], summary["lost"]) == (1, 1, 0)
+    assert (summary["sent"], summary["pending"], summary["dropped"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(

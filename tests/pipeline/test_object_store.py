@@ -34,7 +34,6 @@ from causeway.pipeline.places import AlreadyExists, ObjectPlace, place_at
 from causeway.pipeline.reach import check_reachable, check_readable
 from causeway.pipeline.roots import root_of
 from causeway.pipeline.storage import Storage
-from causeway.pipeline.summary import summary_in_process
 from causeway.pipeline.vacuum import vacuum
 from tests.unit.test_ledger_ingest import HEAD, lines, mapping
 
@@ -279,7 +278,7 @@ def test_spark_runs_and_reads_a_lake_in_a_store(tmp_path: Path, store: str) -> N
     (tmp_path / "plain.toml").write_text(SCENARIO)
     with Network(load_scenario(tmp_path / "plain.toml"), str(tmp_path / "lake")) as plain:
         plain.run()
-        wanted = plain.root(), plain.height, summary_in_process(plain.lake, plain.manifest)
+        wanted = plain.root(), plain.height, plain.summary()
     spark = "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in settings.items())
     text = SCENARIO.replace('executor = "in_process"', 'master = "local[2]"') + f"[network.spark]\n{spark}"
     (tmp_path / "spark.toml").write_text(text)
@@ -289,7 +288,7 @@ from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
 with Network(load_scenario({str(tmp_path / "spark.toml")!r}), "s3://{BUCKET}/by-spark") as net:
     net.run()
-    found = net.root(), net.height, net.tables.summary(), net.state("lanes").count(), net.ledger.count()
+    found = net.root(), net.height, net.summary(), net.state("lanes").count(), net.ledger.count()
 print(json.dumps(found))
 """
     root = Path(__file__).parents[2]

@@ -153,8 +153,8 @@ def test_figures_are_what_the_oracle_counts(seed: int, count: int, cut: int) -> 
         )
         for row in found.fees.to_pylist()
     }  # fmt: skip
-    groups = [(each.message.lane[0], each.base["kind"], each.outcome, each.code, each.detail) for each in every]
-    came = Counter(group for group, each in zip(groups, every, strict=True) if each.received is not None)
+    groups = [(each.message.lane[0], each.counted_as, each.outcome, each.code, each.detail) for each in everything]
+    came = Counter(group for group, each in zip(groups, everything, strict=True) if each.received is not None)
     assert {group: (many, came[group]) for group, many in Counter(groups).items()} == {
         tuple(row[name] for name in ("protocol", "kind", "outcome", "code", "detail")): (
             row["messages"], row["received"]

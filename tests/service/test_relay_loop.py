@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from causeway.cli.outcome import finished
 from causeway.proofs.tendermint.light_client import LightClient
 from causeway.proofs.tendermint.trust import TrustOptions
 from causeway.proofs.tendermint.update import decode_header_update
@@ -39,7 +38,7 @@ def test_a_network_with_packets_for_another_lake_is_idle_and_not_stalled(tmp_pat
         assert lakes.lane("left")["send"]["tail"] == 5
         assert network.next_tick() is None
         assert network.has_external
-        assert not finished(network)
+        assert not network.is_finished
         height = network.height
         assert network.run() == height
 

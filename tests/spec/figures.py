@@ -53,6 +53,13 @@ class Told(NamedTuple):
         return not (self.base["kind"] == "control" or self.message.no_program_sent or self.of_users)
 
     @property
+    def counted_as(self) -> str:
+        """The kind under which it is counted."""
+        kind: str = self.base["kind"]
+        forged = self.message.no_program_sent and kind != "control"
+        return "forged" if forged else "from_users" if self.of_users else kind
+
+    @property
     def is_between_chains(self) -> bool:
         _, source, destination, lane = self.message.lane
         return self.is_sent and lane is not None and source != destination

@@ -260,7 +260,7 @@ def test_lakes_have_the_same_root_whatever_the_buckets_and_say_what_they_do_not_
             net.run()
             counts = net.summary()
             roots.add(net.root())
-        assert (counts["sent"], counts["delivered"], counts["answered"]) == (5, 3, 3)
+        assert (counts["sent"], counts["received"], counts["answered"]) == (5, 3, 3)
         assert counts["duplicates"] == counts["out_of_order"] == counts["pending"] == 0
     assert len(roots) == 1
     with Network(load_scenario(TWO, keys), str(tmp_path / "short")) as net:

@@ -50,7 +50,7 @@ def test_a_run_says_for_whom_queues_wait(cli: Run) -> None:
     found = json.loads(out)
     assert (code, found["protocol"], found["relay_blocks"]) == (0, "icmp", 20)
     assert found["waiting_queues"] == {"market": 2, "archive": 3}
-    assert found["pending"] == 13, "those of the queues, and those that wait for them"
+    assert found["pending"] + found["delivered"] == 13, "those of the queues, and those that wait for them"
     code, out, _ = cli(*run, "--resume")
     found = json.loads(out)
     assert (code, found["holds"], found["pending"], found["waiting_queues"]) == (0, True, 0, {})

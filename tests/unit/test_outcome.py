@@ -1,84 +1,121 @@
-"""When a run counts as broken, and how that is said."""
+"""What a run prints at its end: the counts of its ledger and the verdict of its audit."""
 
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from causeway.cli.outcome import Outcome, causes, show, verdict
+from causeway.cli.app import build
+from causeway.cli.outcome import Outcome, causes, show
+from causeway.cli.shell import BROKEN, OK, execute
+from causeway.network.network import Network
 from causeway.network.stopped import Stopped
-from causeway.pipeline.calls import COUNTS
+from causeway.network.summary import Summary, summarised
 
-
-def outcome(*, finished: bool = True, because: dict[str, int] | None = None, **counts: int) -> Outcome:
-    figures: dict[str, Any] = {"scenario": "s", "protocol": "ic", "chains": 2, "ticks": 3, "heights": 3, "root": "00"}
-    seconds = {"run": 1.0, "setup": 1.0, "summary": 1.0}
-    return Outcome(
-        **figures,
-        counts={**dict.fromkeys(COUNTS, 0), **counts},
-        seconds=seconds,
-        routed=0,
-        peak_memory_bytes=0,
-        processor_seconds=0.0,
-        lake=None,
-        finished=finished,
-        lost_because=because or {},
-    )
-
-
-@pytest.mark.parametrize(
-    ("found", "holds"),
-    [
-        (outcome(sent=3, answered=3), True),
-        (outcome(sent=3, rejected=3), True),
-        (outcome(sent=3, duplicates=1), False),
-        (outcome(sent=3, out_of_order=1), False),
-        (outcome(sent=3, lost=3), False),
-        (outcome(sent=3, lost=3, lost_with_program=3), True),
-        (outcome(sent=3, lost=3, lost_with_program=2), False),
-        (outcome(sent=3, pending=3), True),
-        (outcome(sent=3, pending=3, on_the_way=1), False),
-        (outcome(sent=3, pending=3, on_the_way=3, finished=False), True),
-        (outcome(ingress_refused=4), True),
-    ],
+CHAINS = '[network]\nprotocol = "ic"\nexecutor = "in_process"\n[options]\ncertification = "off"\n' + "".join(
+    f'[[chains]]\nname = "{name}"\n' for name in "ABC"
 )
-def test_holds(found: Outcome, holds: bool) -> None:
-    assert found.holds is holds
-    assert found.as_json()["holds"] is holds
-    assert ("Guarantees hold" in verdict(found)) is holds
+PROGRAMS = "".join(
+    f'[[programs]]\nname = "{name}"\nchain = "{chain}"\nprogram = "{of}"\nbalance = 9\n'
+    for name, chain, of in (("caller", "A", "caller"), ("echo", "B", "echo"))
+)
+SCRIPT = '[traffic]\nsource = "script"\nsend = [{ tick = 0, to = "caller", count = 3, call = { receiver = "echo" } }]\n'
+MOVES = '[[moves]]\ntick = 2\nprogram = "caller"\nchain = "C"\n'
+HALT = '[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 1\n'
 
 
-def test_what_is_broken_is_named_with_how_often() -> None:
-    found = outcome(sent=9, lost=5, lost_with_program=2, pending=4, on_the_way=4, because={"b": 1, "a": 1, "c": 3})
-    assert found.broken == {"lost": 3, "never": 4}
-    said = "3 calls lost, 4 calls with a message stuck in transit; 2 calls ended because the scenario removed"
-    assert said in verdict(found)
-    assert causes(found) == "3 c, 1 a, 1 b"
-    assert found.as_json()["lost_because"] == {"b": 1, "a": 1, "c": 3}
+def ran(folder: Path, more: str = "", ticks: int | None = None) -> tuple[Outcome, str]:
+    """Run a network; return its outcome, and the printed text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "s.toml").write_text(CHAINS + PROGRAMS + more + SCRIPT)
+    with Network.from_scenario(folder / "s.toml", lake=str(folder / "lake")) as net:
+        net.run(ticks)
+        with summarised(net.lake) as (_, summary):
+            found = outcome(summary, finished=net.is_finished)
+    return found, said(found)
 
 
-def test_a_stopped_chain_breaks_a_guarantee() -> None:
-    found = replace(outcome(sent=3, answered=3), stopped=(Stopped("left", 7, "IndexOverflow"),))
-    assert not found.holds and "1 chains stopped" in verdict(found)
+def outcome(summary: Summary, **changed: Any) -> Outcome:
+    figures: dict[str, Any] = {"scenario": "s", "protocol": "ic", "chains": 3, "ticks": 3, "heights": 3, "root": "00"}
+    figures |= {"seconds": {"run": 1.0, "setup": 1.0, "summary": 1.0}, "routed": 0, "peak_memory_bytes": 0}
+    return Outcome(**figures, summary=summary, processor_seconds=0.0, lake=None, **changed)
+
+
+def said(found: Outcome) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    show(found, console)
+    file: Any = console.file
+    text: str = file.getvalue()
+    return text
+
+
+def test_a_run_that_delivers_all_passes(tmp_path: Path) -> None:
+    found, text = ran(tmp_path)
+    assert found.exit_code == OK and found.finished and not found.stalled
+    assert "PASSED. All calls have completed.\n" in text
+    counts = found.as_json()
+    assert (counts["sent"], counts["answered"], counts["pending"], counts["messages"]) == (3, 3, 0, 6)
+    assert (counts["verdict"], counts["holds"]) == ("PASSED", True)
+    waited = replace(found, routed=6, seconds={"run": 30.0, "setup": 12.34, "summary": 5.0})
+    line = "6 messages between chains in 30.0 s, 0 per second. Start 12.3 s, summary 5.0 s. Peak memory 0 bytes."
+    assert line in said(waited)
+    assert "6 messages between chains, 2 in this run in" in said(replace(waited, routed=2, whole=False))
+
+
+def test_a_run_that_loses_messages_fails_and_names_the_first(tmp_path: Path) -> None:
+    found, text = ran(tmp_path, MOVES)
+    assert found.exit_code == BROKEN
+    assert "FAILED: 3 violations of delivery" in text and "  delivery: first " in text
+    assert f"will never be answered: {causes(found)}" in text
+    assert found.as_json()["dropped_because"].keys() <= {"sender_mismatch", "receiver_mismatch"}
+
+
+@pytest.mark.parametrize(("ticks", "code", "end"), [(3, OK, "3 calls in progress."), (None, BROKEN, "stalled")])
+def test_messages_to_a_halted_chain_are_pending_until_nothing_more_happens(
+    tmp_path: Path, ticks: int | None, code: int, end: str
+) -> None:
+    found, text = ran(tmp_path, HALT, ticks)
+    assert (found.exit_code, found.stalled) == (code, code == BROKEN)
+    assert end in text
+    assert ("FAILED: 3 violations of delivery" in text) is (code == BROKEN)
+
+
+def test_the_verdict_is_that_of_the_audit_of_the_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, more in (("well", ""), ("moved", MOVES), ("halted", HALT)):
+        found, _ = ran(tmp_path / name, more)
+        code = execute(["audit", str(tmp_path / name / "lake"), "--json"], build, "causeway")
+        audit = json.loads(capsys.readouterr().out)
+        plain = found.as_json()
+        assert (plain["verdict"], plain["sentence"], found.exit_code) == (audit["verdict"], audit["sentence"], code)
+        counts = ("verdict", "violated", "unknown", "noted")
+        assert plain["checks"] == {
+            each["check"]: {name: each[name] for name in counts}
+            for each in audit["checks"]
+            if each["examined"] or each["reasons"]
+        }
+
+
+def test_a_run_without_messages_is_done(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(CHAINS + PROGRAMS)
+    with Network.from_scenario(tmp_path / "s.toml", lake=str(tmp_path / "lake")) as net:
+        net.run()
+        with summarised(net.lake) as (_, summary):
+            assert outcome(summary).exit_code == OK and summary.counts["sent"] == 0
+            nothing = replace(
+                summary.audit, checks={name: replace(each, examined=0) for name, each in summary.audit.checks.items()}
+            )
+            found = outcome(replace(summary, audit=nothing))
+    assert found.exit_code == OK and "NOT APPLICABLE: nothing was examined" in said(found)
+
+
+def test_a_stopped_chain_is_named(tmp_path: Path) -> None:
+    found, _ = ran(tmp_path)
+    found = replace(found, stopped=(Stopped("left", 7, "IndexOverflow"),))
     assert found.as_json()["stopped_chains"] == [{"chain": "left", "height": 7, "cause": "IndexOverflow"}]
-    said = io.StringIO()
-    show(found, Console(file=said, width=200))
-    assert "left stopped at height 7: it violated an invariant (IndexOverflow)." in said.getvalue()
-
-
-def test_open_calls_are_under_way_or_wait_for_a_program() -> None:
-    assert "3 calls are still in progress" in verdict(outcome(pending=3, on_the_way=3, finished=False))
-    assert "3 calls are waiting for a program to answer" in verdict(outcome(pending=3))
-    assert "all calls have completed" in verdict(outcome())
-
-
-def test_the_summary_says_what_one_waited_for_besides_the_ticks() -> None:
-    console = Console(width=120, file=io.StringIO(), record=True)
-    waited = {"run": 30.0, "setup": 12.34, "summary": 5.0}
-    show(replace(outcome(messages=60), routed=60, seconds=waited), console)
-    said = "60 messages between chains in 30.0 s, 2 per second. Start 12.3 s, summary 5.0 s. Peak memory 0 bytes."
-    assert said in console.export_text()
+    assert "left stopped at height 7: it violated an invariant (IndexOverflow)." in said(found)

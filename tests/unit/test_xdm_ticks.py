@@ -121,5 +121,5 @@ def test_a_run_ends_although_a_message_is_proved_again_for_ever(tmp_path: Path, 
     with network(tmp_path, options=options, more=f"[[faults]]\n{fault}\n") as net:
         net.run(3_000)
         assert net.next_tick() is None and 1_000 < net.tick < 1_300
-        assert (net.summary()["sent"], net.summary()["on_the_way"]) == (1, 1)
+        assert (net.summary()["sent"], net.summary()["in_flight"]) == (1, 1)
         assert carrier_summary(net.lake, net.manifest).content["proved_again"] > 5

@@ -36,6 +36,18 @@ def plain_check(check: Check) -> dict[str, Any]:
     }
 
 
+def plain_verdicts(found: Audit) -> dict[str, dict[str, Any]]:
+    """Return the verdicts of the checks that had something to examine, with how many findings each has."""
+    return {
+        name: {
+            "verdict": check.verdict.value,
+            **{kind: getattr(check, kind) for kind in ("violated", "unknown", "noted")},
+        }
+        for name, check in found.checks.items()
+        if check.examined or check.reasons
+    }
+
+
 def input_figures(found: Audit) -> dict[str, int]:
     """Return how many lanes there are, of how many only one end was recorded, and how many indices are missing."""
     from causeway.audit.backlog import lanes_seen, one_sided
@@ -44,4 +56,4 @@ def input_figures(found: Audit) -> dict[str, int]:
     return {"lanes": lanes_seen(found), "one_sided_lanes": one_sided(found), "missing": missing}
 
 
-__all__ = ["input_figures", "plain_check", "plain_row"]
+__all__ = ["input_figures", "plain_check", "plain_row", "plain_verdicts"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,9 +80,8 @@ def show(lake: str, checks: list[Check], found: Audit, quarantined: Mapping[str,
     console = results()
     sentence = found.sentence(*(check.name for check in checks))
     console.print(f"[bold]{escape(readable(lake))}[/bold]: {coloured(sentence)}", soft_wrap=True)
-    for each in checks:
-        if each.violated and each.first is not None:
-            console.print(f"  {each.name}: {escape(earliest(each.first))}", soft_wrap=True)
+    for line in first_violations(checks):
+        console.print(line, soft_wrap=True)
     narrow = console.width < WIDE
     counts = ("examined", "violated", "unknown", "noted")
     titles = ["check", "verdict", *counts, "reasons", *([] if narrow else ["first", "worst"])]
@@ -121,6 +120,12 @@ def coloured(sentence: str) -> str:
     return f"[{COLOURS[verdict]}]{verdict}[/]{escape(sentence.removeprefix(verdict))}"
 
 
+def first_violations(checks: Iterable[Check]) -> list[str]:
+    """Return the earliest violation of each check that has any, a line each."""
+    found = [(each.name, each.first) for each in checks if each.violated and each.first is not None]
+    return [f"  {name}: {escape(earliest(row))}" for name, row in found]
+
+
 def earliest(row: dict[str, Any]) -> str:
     """Return where the first finding is, and when that was."""
     lane = " ".join(name_of(name) for name in (row["protocol"], row["source"], row["destination"]) if name)
@@ -152,4 +157,7 @@ def _example(row: dict[str, Any] | None) -> str:
     return f"{text}: {size} {row['unit']}"
 
 
-__all__ = ["audit_data", "coloured", "earliest", "figures", "plain_check", "progress_bar", "show", "write_tables"]
+__all__ = [
+    "audit_data", "coloured", "earliest", "figures", "first_violations", "plain_check", "progress_bar", "show",
+    "write_tables",
+]  # fmt: skip

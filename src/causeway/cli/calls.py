@@ -247,12 +247,15 @@ def _counted(count: int, what: str) -> str:
 
 
 def _show(lake: str, found: Figures) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
     from rich.markup import escape
     from rich.table import Table
 
     from causeway.cli import plots
     from causeway.cli.tables import show_pairs
     from causeway.cli.watch import results
+    from causeway.ledger.outcomes import UNSUCCESSFUL
     from causeway.ledger.outcomes import Outcome as Ended
     from causeway.ledger.typed import plain_rows
     from causeway.model.text import lane_text, name_of
@@ -271,15 +274,16 @@ def _show(lake: str, found: Figures) -> None:
         bar = [f"[cyan]{plots.share(many, count, room)}[/cyan]"] if room >= LEAST_BAR else []
         table.add_row(f"  {name}", f"{many:,}", plots.percent(many, count), *bar)
     console.print(table)
-    reasons = [row for row in plain_rows(found.codes.slice(0, 50)) if row["outcome"] not in ("answered", "pending")]
-    reasons = [row for row in reasons if row["detail"] or row["code"]][:NAMED]
+    failed = pc.is_in(found.codes["outcome"], pa.array([each.value for each in UNSUCCESSFUL]))
+    reasons = plain_rows(found.codes.filter(failed).slice(0, NAMED))
     if reasons:
         console.print("\n[bold]Why calls did not succeed[/bold]")
         said = []
         for row in reasons:
             code = "" if not row["code"] else f"code {row['code']}"
             why = ", ".join(part for part in (name_of(row["detail"]) if row["detail"] else "", code) if part)
-            said.append((f"{row['messages']:>12,}", f"{row['outcome'].replace('_', ' ')}: {escape(why)}"))
+            text = row["outcome"].replace("_", " ")
+            said.append((f"{row['messages']:>12,}", f"{text}: {escape(why)}" if why else text))
         show_pairs(console, said, right=True)
     for why, title in (("slowest_round_trip", "Slowest answers"), ("oldest_pending", "Open the longest")):
         rows = [row for row in plain_rows(found.worst) if row["why"] == why][:NAMED]

@@ -11,10 +11,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from causeway.cli.audited import COLOURS, coloured
 from causeway.comparing.rows import MEASURED, Row, groups, in_words, rows_of
 from causeway.model.text import readable
 
-STYLES = {"yes": "green", "partly": "yellow", "no": "red", "holds": "green", "violated": "bold red"}
+STYLES = {"yes": "green", "partly": "yellow", "no": "red", **COLOURS}
 """How words are coloured."""
 
 LABEL = 26
@@ -117,14 +118,6 @@ def _verdict(found: Mapping[str, Any]) -> str:
     columns = found["columns"]
     failed = [name for name, column in columns.items() if column["failed"] is not None]
     ran = {name: column for name, column in columns.items() if name not in failed}
-    bad = [name for name, one in ran.items() if not one["run_holds"] or one["audit"]["verdict"] == "FAILED"]
-    said = []
-    if failed:
-        said.append(f"[bold red]Failed[/bold red]: {', '.join(failed)}.")
-    if bad:
-        said.append(f"[bold red]Not all hold[/bold red]: {', '.join(bad)}.")
-    elif ran:
-        what = "The others hold" if failed else "All hold"
-        text = f"[bold green]{what}[/bold green]: nothing that a protocol guarantees is violated in its run."
-        said.append(text)
-    return "\n" + " ".join(said)
+    said = [f"[bold red]Failed[/bold red]: {', '.join(failed)}."] if failed else []
+    said += [f"{name}: {coloured(one['audit']['sentence'])}" for name, one in ran.items()]
+    return "\n" + "\n".join(said)

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from causeway.cli import report, shell
+from causeway.cli import report
 from causeway.cli.findings import Findings, busiest, look
 from causeway.cli.outcome import Outcome, counts_table, indented, size, verdict
 from causeway.cli.run import execute
@@ -60,7 +60,7 @@ def command(
     else:
         show(outcome, findings, results())
         show_report(place, page, results())
-    return shell.OK if outcome.holds else shell.BROKEN
+    return outcome.exit_code
 
 
 def changed(scenario: Path, messages: int | None, chains: int) -> dict[str, str]:
@@ -121,9 +121,8 @@ def _made_by_a_demo(place: Path) -> bool:
 def show(outcome: Outcome, findings: Findings, console: Console) -> None:
     """Print what a person reads."""
     console.print(
-        f"[bold]Demo[/bold]: {outcome.chains} {texts.CHAINS_WORD}, {outcome.counts['sent']:,} calls between their "
-        f"{texts.PROGRAMS_WORD}, "
-        f"{outcome.ticks} ticks"
+        f"[bold]Demo[/bold]: {outcome.chains} {texts.CHAINS_WORD}, {outcome.summary.counts['sent']:,} calls between "
+        f"their {texts.PROGRAMS_WORD}, {outcome.ticks} ticks"
     )
     console.print(f"\n[bold]Messages by tick[/bold]   {sparkline(findings)}")
     console.print("\n[bold]Outcome of the calls[/bold]")
@@ -154,18 +153,18 @@ def show_report(lake: str, page: Path, console: Console) -> None:
 
 def closing(outcome: Outcome, findings: Findings) -> list[str]:
     """Return the last lines: what a person should remember."""
-    counts = outcome.counts
-    lost = f", {counts['lost']:,} lost" if counts["lost"] else ""
+    counts = outcome.summary.counts
+    dropped = f", {counts['dropped']:,} dropped" if counts["dropped"] else ""
     return [
         f"{counts['sent']:,} calls between {outcome.chains} {texts.CHAINS_WORD} took "
-        f"{counts['messages']:,} messages and "
+        f"{outcome.summary.messages:,} messages and "
         f"{outcome.seconds['run']:.1f} s on Spark: {outcome.messages_per_second:,.0f} messages per second, peak memory "
         f"{size(outcome.peak_memory_bytes)}.",
         f"{counts['answered']:,} calls were answered, half of them within {findings.delay(0.5)} ticks and 99 % within "
-        f"{findings.delay(0.99)}; {counts['rejected']:,} were rejected, each with a reason{lost}.",
+        f"{findings.delay(0.99)}; {counts['rejected']:,} were rejected, each with a reason{dropped}.",
         f"The lake {escape(outcome.lake or '')} has every tick. Root of all states: {outcome.root[:16]}..., the same "
         "on every machine.",
-        verdict(outcome),
+        *verdict(outcome),
     ]
 
 

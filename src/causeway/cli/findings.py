@@ -1,4 +1,4 @@
-"""What a run's ledger shows beyond the counts: delays, lanes, load and failures; each from one Spark query."""
+"""What a run's ledger shows beyond the counts: delays, lanes, load and failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from causeway.network.network import Network
+    from causeway.network.summary import Summary
+    from causeway.pipeline.ledger_store import Ledger
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,9 @@ class Findings:
     """What the ledger shows.
 
     ``delays``: ticks from call to answer, of answered calls, with how many calls took so long. ``lanes``: messages by
-    (source, destination). ``load``: messages by tick. ``troubles``: calls by (outcome, reason, code) where there is a
-    reason or a reject. ``refused``: slices and messages from users that were refused, by (what, reason).
+    (source, destination). ``load``: messages by the tick at which they were sent. ``troubles``: calls that were not
+    answered, answers that were rerouted and forged messages by (outcome, reason, code). ``refused``: slices and
+    messages from users that were refused, by (what, reason).
     """
 
     delays: Mapping[int, int]
@@ -49,33 +51,38 @@ class Findings:
         }
 
 
-def look(network: Network) -> Findings:
-    """Query the ledger of a network that has run."""
-    from pyspark.sql import functions as F
+def look(ledger: Ledger, summary: Summary) -> Findings:
+    """Return what the ledger of a run shows. Raises ``LedgerDamaged``."""
+    import pyarrow.compute as pc
 
-    from causeway.model.ledger import Event, Kind
+    from causeway.figures.codes import FORGED_KIND, FROM_USERS, of_kind
+    from causeway.figures.where import Where
+    from causeway.pipeline.ledger_figures import messages_of
 
-    tables = network.tables
-    names = [item["name"] for item in tables.about["chains"]]
-    delay = (F.col("ended_tick") - F.col("sent_tick")).alias("delay")
-    calls = tables.ended().groupBy("outcome", "reason", "code", delay).count().collect()
+    found, codes = summary.figures, summary.figures.codes
     delays: Counter[int] = Counter()
-    troubles: Counter[tuple[str, str, int]] = Counter()
-    for row in calls:
-        if row["outcome"] == "answered":
-            delays[int(row["delay"])] += int(row["count"])
-        if row["outcome"] != "answered" or row["reason"]:
-            troubles[row["outcome"], row["reason"] or "", int(row["code"] or 0)] += int(row["count"])
+    for rows in messages_of(ledger, Where.of(outcome="answered").and_(Where(calls=True))):
+        counted = rows["round_trip_ticks"].drop_null().value_counts()
+        delays.update({row["values"]: row["counts"] for row in counted.to_pylist()})
     lanes: Counter[tuple[str, str]] = Counter()
-    load: Counter[int] = Counter()
-    for row in tables.remaining("outbound").groupBy("source", "destination", "tick").count().collect():
-        lanes[names[row["source"]], names[row["destination"]]] += int(row["count"])
-        load[int(row["tick"])] += int(row["count"])
+    for row in found.lanes.filter(pc.greater(found.lanes["between_chains"], 0)).to_pylist():
+        lanes[row["source"], row["destination"]] += row["between_chains"]
+    load = Counter(dict(zip(*(found.backlog[name].to_pylist() for name in ("tick", "sent")), strict=True)))
+    troubles: Counter[tuple[str, str, int]] = Counter()
+    for row in codes.to_pylist():
+        kind, outcome = row["kind"], row["outcome"]
+        if kind == FORGED_KIND:
+            outcome = kind
+        elif kind == "response" and outcome == "rejected":
+            outcome = "rerouted"
+        elif kind != "request" or outcome == "answered":
+            continue
+        troubles[outcome, row["detail"] or "", row["code"] or 0] += row["messages"]
     refused: Counter[tuple[str, str]] = Counter()
-    beside = F.col("kind").isin(int(Kind.INGRESS), int(Kind.CONTROL)) & (F.col("reason") != "")
-    beside &= F.col("events").bitwiseAND(F.lit(int(Event.REJECTED))) > 0
-    for row in tables.remaining("events").where(beside).groupBy("kind", "reason").count().collect():
-        refused["slice" if row["kind"] == Kind.CONTROL else "ingress", row["reason"]] += int(row["count"])
+    for kind, what in (("control", "slice"), (FROM_USERS, "ingress")):
+        for row in of_kind(codes, kind).to_pylist():
+            if row["outcome"] == "rejected" and row["detail"]:
+                refused[what, row["detail"]] += row["messages"]
     return Findings(delays, lanes, load, troubles, refused)
 
 

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from causeway.cli import shell
 from causeway.cli.memory import PeakMemory
 from causeway.cli.watch import Watch
 from causeway.model.text import readable
@@ -22,13 +23,15 @@ from causeway.protocols.registry import protocol
 
 if TYPE_CHECKING:
     from causeway.network.network import Network
+    from causeway.network.summary import Summary
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run's figures; ``counts`` (``calls.COUNTS``) and ``lost_because`` (cause -> calls) are from the ledger,
-    ``seconds``, ``processor_seconds`` (of all its processes) and ``routed`` from this command alone. ``finished``:
-    nothing more would happen, however long it ran; ``stalled``: and yet messages are on their way. ``remark``:
+    """A run's figures: ``summary`` is from its ledger, ``seconds``, ``processor_seconds`` (of all its processes) and
+    ``routed`` (messages between chains) from this command alone.
+
+    ``whole``: this command ran all of it; ``finished``: nothing more would happen, however long it ran; ``remark``:
     what the protocol says of the options.
     """
 
@@ -37,42 +40,30 @@ class Outcome:
     chains: int
     ticks: int
     heights: int
-    counts: Mapping[str, int]
+    summary: Summary
     root: str
     seconds: Mapping[str, float]
     routed: int
     peak_memory_bytes: int
     processor_seconds: float
     lake: str | None
-    stalled: bool = False
+    whole: bool = True
     finished: bool = False
-    lost_because: Mapping[str, int] = field(default_factory=dict)
     carriers: CarrierSummary = field(default_factory=CarrierSummary)
     failures: Failures = field(default_factory=Failures)
     stopped: tuple[Stopped, ...] = ()
     remark: str | None = None
 
     @property
-    def broken(self) -> dict[str, int]:
-        """Return the guarantees that are broken (keys of ``BROKEN``), with how often.
-
-        A reject is an answer. A call that waits for the program called to answer is that program's affair, and a call
-        that ended with one of its two programs, which the scenario removed, is the scenario's.
-        """
-        counts = self.counts
-        found = {
-            "duplicates": counts["duplicates"],
-            "out_of_order": counts["out_of_order"],
-            "lost": counts["lost"] - counts["lost_with_program"],
-            "never": counts["on_the_way"] if self.finished else 0,
-            "stopped": len(self.stopped),
-        }
-        return {name: count for name, count in found.items() if count}
+    def stalled(self) -> bool:
+        """Return whether nothing more would happen, and yet messages are on their way."""
+        return self.finished and self.summary.in_flight > 0
 
     @property
-    def holds(self) -> bool:
-        """Return whether no guarantee is broken."""
-        return not self.broken
+    def exit_code(self) -> int:
+        """Return the exit code of the verdict; a run in which there was nothing to examine is done, too."""
+        verdict = self.summary.verdict
+        return shell.OK if verdict == "NOT APPLICABLE" else shell.code_of(verdict)
 
     @property
     def messages_per_second(self) -> float:
@@ -87,8 +78,7 @@ class Outcome:
             "chains": self.chains,
             "ticks": self.ticks,
             "heights": self.heights,
-            **self.counts,
-            "lost_because": dict(self.lost_because),
+            **self.summary.plain(),
             "handler_failures": {"count": self.failures.count, "first": [asdict(each) for each in self.failures.first]},
             "stopped_chains": [asdict(each) for each in self.stopped],
             **self.carriers.content,
@@ -103,7 +93,6 @@ class Outcome:
             "remark": self.remark,
             "finished": self.finished,
             "stalled": self.stalled,
-            "holds": self.holds,
         }
 
 
@@ -112,7 +101,7 @@ def outcome_of(
     scenario: str,
     lake: str | None,
     watch: Watch,
-    summary: Mapping[str, Any],
+    summary: Summary,
     root: str,
     seconds: Mapping[str, float],
     memory: PeakMemory,
@@ -125,16 +114,15 @@ def outcome_of(
         chains=len(about["chains"]),
         ticks=network.tick + 1 if network.height else 0,
         heights=network.height,
-        counts={name: count for name, count in summary.items() if name != "lost_because"},
+        summary=summary,
         root=root,
         seconds=seconds,
         routed=watch.messages,
         peak_memory_bytes=memory.peak_bytes,
         processor_seconds=memory.processor_seconds,
         lake=lake or network.scenario.network.lake,
-        stalled=finished(network) and summary["on_the_way"] > 0,
-        finished=finished(network),
-        lost_because=summary["lost_because"],
+        whole=watch.messages == network.manifest.totals.get("outbound", 0),
+        finished=network.is_finished,
         carriers=carrier_summary(network.lake, network.manifest),
         failures=failures(network.lake, network.topology),
         stopped=stopped_chains(network.lake, network.manifest),
@@ -149,40 +137,32 @@ def remark_on(about: Mapping[str, Any]) -> str | None:
     return found
 
 
-def finished(network: Network) -> bool:
-    """Return whether nothing more would happen in a network, however long it ran.
-
-    Of one with chains that another lake runs this is never said: relay processes may always bring something.
-    """
-    return network.next_tick() is None and not network.has_external
-
-
 COUNTS = {
     "sent": "calls made by programs",
-    "delivered": "reached a queue of the program called",
+    "received": "reached a queue of the program called",
     "answered": "answered with data",
+    "delivered": "delivered; their lanes promise no answer",
     "rejected": "answered with a reject",
-    "lost": "will never be answered",
+    "failed": "failed to execute",
+    "refunded": "came back with their value",
+    "timed_out": "timed out",
+    "dropped": "will never be answered",
+    "contradicted": "of which two chains report different ends",
     "pending": "not answered yet",
-    "duplicates": "delivered or answered again",
-    "out_of_order": "executed after a later call between the same two programs",
+    "unknown": "of which it is not known that they were sent",
+    "duplicates": "messages delivered or answered again",
+    "out_of_order": "messages executed out of their order",
+    "forged": "messages that no program sent",
     "ingress_refused": "messages from users that were refused",
     "reverted_heights": "heights at which forks took blocks back",
     "reverted_messages": "messages between chains that were taken back with them",
 }
-"""The counts of a summary and what they mean."""
+"""The counts of a summary in the order in which they are shown, and what they mean."""
 
-SELDOM = ("lost", "ingress_refused", "reverted_heights", "reverted_messages")
-"""Counts that are shown where there is something to count."""
+ALWAYS = ("sent", "received", "answered", "rejected", "pending", "duplicates", "out_of_order")
+"""Counts that are shown even where they are 0."""
 
-BROKEN = {
-    "duplicates": "duplicates",
-    "out_of_order": "calls out of order",
-    "lost": "calls lost",
-    "never": "calls with a message stuck in transit",
-    "stopped": "chains stopped",
-}
-"""The guarantees that a run can break, as a verdict says it."""
+_BAD = ("duplicates", "out_of_order", "contradicted")
 
 
 def show(outcome: Outcome, console: Console) -> None:
@@ -207,7 +187,8 @@ def show(outcome: Outcome, console: Console) -> None:
             "The network stalled: some messages can never be delivered (a halted chain, a lane that nobody carries)."
         )
     console.print(f"Root {outcome.root}", soft_wrap=True)
-    console.print(verdict(outcome))
+    for line in verdict(outcome):
+        console.print(line, soft_wrap=True)
     if outcome.lake is None:
         console.print("The lake was temporary; use --lake DIR to keep it.")
     else:
@@ -234,11 +215,11 @@ def failed(found: Failures) -> list[Text]:
 
 def moved(outcome: Outcome) -> str:
     """Return how many messages went between chains, and how many of them in this run, which may be a resumed one."""
-    total = outcome.counts["messages"]
+    total = outcome.summary.messages
     if not outcome.routed:
         return f"{total:,} messages between chains, none in this run."
     rate = f"in {outcome.seconds['run']:.1f} s, {outcome.messages_per_second:,.0f} per second"
-    if outcome.routed == total + outcome.counts.get("reverted_messages", 0):
+    if outcome.whole:
         return f"{total:,} messages between chains {rate}."
     return f"{total:,} messages between chains, {outcome.routed:,} in this run {rate}."
 
@@ -254,14 +235,18 @@ def counts_table(outcome: Outcome) -> Padding:
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
+    from causeway.audit.findings import VIOLATED
+
+    counts = outcome.summary.counts
+    dropped = outcome.summary.audit.checks["delivery"].reasons.get((VIOLATED, "dropped"), 0)
     for name, meaning in COUNTS.items():
-        count = outcome.counts.get(name, 0)
-        if name in SELDOM and not count:
+        count = counts.get(name, 0)
+        if not count and name not in ALWAYS:
             continue
-        if name == "lost":
+        if name == "dropped":
             meaning = f"{meaning}: {causes(outcome)}"
-        style = "bold red" if name in outcome.broken else None
-        table.add_row(name.replace("_", " "), f"{count:,}", meaning, style=style)
+        bad = count and (name in _BAD or (name == "dropped" and dropped))
+        table.add_row(name.replace("_", " "), f"{count:,}", meaning, style="bold red" if bad else None)
     return indented(table)
 
 
@@ -271,26 +256,23 @@ def indented(table: Table) -> Padding:
 
 
 def causes(outcome: Outcome) -> str:
-    """Return why calls were lost, the most frequent cause first."""
-    found = sorted(outcome.lost_because.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count:,} {escape(cause) or 'without a stated reason'}" for cause, count in found)
+    """Return why messages were dropped, the most frequent cause first."""
+    return ", ".join(f"{count:,} {escape(cause)}" for cause, count in outcome.summary.dropped_because.items())
 
 
-def verdict(outcome: Outcome) -> str:
-    """Return the sentence that says whether the guarantees hold."""
-    counts = outcome.counts
-    ended = counts["lost_with_program"]
-    removed = f"; {ended:,} calls ended because the scenario removed one of their programs" if ended else ""
-    if broken := outcome.broken:
-        what = ", ".join(f"{count:,} {BROKEN[name]}" for name, count in broken.items())
-        return f"[bold red]Guarantees broken[/bold red]: {what}{removed}."
-    if not counts["pending"]:
-        end = "all calls have completed"
+def verdict(outcome: Outcome) -> list[str]:
+    """Return the verdict of the audit in lines: its sentence, then the earliest violation of each check."""
+    from causeway.audit.verdict import counted
+    from causeway.cli.audited import coloured, first_violations
+
+    audit, pending = outcome.summary.audit, outcome.summary.counts["pending"]
+    if not pending:
+        end = "All calls have completed."
     elif outcome.finished:
-        end = f"{counts['pending']:,} calls are waiting for a program to answer"
+        end = f"{counted(pending, 'call')} without an answer."
     else:
-        end = f"{counts['pending']:,} calls are still in progress"
-    return f"[bold green]Guarantees hold[/bold green]: no duplicates, nothing out of order; {end}{removed}."
+        end = f"{counted(pending, 'call')} in progress."
+    return [f"{coloured(audit.sentence())}. {end}", *first_violations(audit.checks.values())]
 
 
 def size(count: float) -> str:

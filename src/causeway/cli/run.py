@@ -31,7 +31,9 @@ from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from causeway.network.network import Network
+    from causeway.network.summary import Summary
     from causeway.pipeline.lake import Manifest
+    from causeway.pipeline.ledger_store import Ledger
 
 Seen = TypeVar("Seen")
 
@@ -70,7 +72,8 @@ def command(
 ) -> int:
     """Run a scenario and report the outcome of its calls.
 
-    Options override keys of the scenario file. The counts come from a query over the ledger in the lake.
+    Options override keys of the scenario file. The verdict and the counts are those of its ledger, as causeway audit
+    and causeway calls give them.
 
     [bold]Example[/bold]: causeway run examples/generated.toml --lake my-lake --set network.seed=3
     """
@@ -84,26 +87,28 @@ def command(
         ticks=ticks,
         spark=spark or (),
     )
-    outcome, _ = execute(scenario, overrides, lake, lambda network: None, resume=resume)
+    outcome, _ = execute(scenario, overrides, lake, lambda ledger, summary: None, resume=resume)
     if as_json:
         print(json.dumps(outcome.as_json()))
     else:
         show(outcome, results())
-    return shell.OK if outcome.holds else shell.BROKEN
+    return outcome.exit_code
 
 
 def execute(
     scenario: Path,
     overrides: dict[str, str],
     lake: str | None,
-    look: Callable[[Network], Seen],
+    look: Callable[[Ledger, Summary], Seen],
     *,
     resume: bool = False,
 ) -> tuple[Outcome, Seen]:
-    """Run a scenario with a progress bar; return its outcome, and what ``look`` returns for the network at the end.
+    """Run a scenario with a progress bar; return its outcome, and what ``look`` returns for its ledger at the end.
 
     Raises ``Interrupted`` and ``InvalidInput``.
     """
+    from causeway.network.summary import summarised
+
     reached: Network | None = None
     with PeakMemory() as memory, Interrupts() as interrupts:
         try:
@@ -120,11 +125,10 @@ def execute(
                 ready = time.perf_counter()
                 _run(network, watch, interrupts)
                 ran = time.perf_counter()
-                with waiting("Counting"):
-                    summary = network.summary()
+                with waiting("Counting"), summarised(network.lake) as (ledger, summary):
                     root = network.root()
                     times = {"setup": ready - started, "run": ran - ready, "summary": time.perf_counter() - ran}
-                    seen = look(network)
+                    seen = look(ledger, summary)
                 memory.sample()
                 return outcome_of(network, str(scenario), lake, watch, summary, root, times, memory), seen
         except (KeyboardInterrupt, Exception) as error:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from causeway.audit.auditing import Audit
+from causeway.audit.plain import plain_verdicts
 from causeway.comparing.ingress import TakenIn, taken_in
 from causeway.comparing.plan import Planned
 from causeway.figures.figures import Figures
 from causeway.figures.where import Where
+from causeway.ledger.outcomes import OUTCOMES
 from causeway.network.carriers import carrier_summary
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_taking import ledger_of
@@ -102,8 +103,7 @@ def column(planned: Planned, place: str, ran: Mapping[str, Any], said: Said = la
         "ticks": ran["ticks"],
         "at_rest": ran["finished"],
         "stalled": ran["stalled"],
-        "run_holds": ran["holds"],
-        "audit": _checks(audit),
+        "audit": {"verdict": audit.verdict.value, "sentence": audit.sentence(), "checks": plain_verdicts(audit)},
         "root": ran["root"],
     }
     hashes = {name: manifest.work[name] for name in HASHES if name in manifest.work}
@@ -111,7 +111,7 @@ def column(planned: Planned, place: str, ran: Mapping[str, Any], said: Said = la
     return Column(planned.protocol, None, content, measured, taken)
 
 
-CALLS = ("sent", "delivered", "answered", "rejected", "pending", "lost", "duplicates", "out_of_order")
+CALLS = ("sent", "received", *(each.value for each in OUTCOMES), "duplicates", "out_of_order")
 """The counts of calls that are compared."""
 
 
@@ -179,16 +179,6 @@ def _fees(ledger: Ledger, lake: Lake) -> list[dict[str, Any]]:
     for fee in carrier_summary(lake, lake.last_manifest()).fees:
         paid[fee.asset, fee.why] += fee.amount
     return [{"asset": asset, "why": why, "amount": str(amount)} for (asset, why), amount in sorted(paid.items())]
-
-
-def _checks(audit: Audit) -> dict[str, Any]:
-    """Return the verdicts of an audit: of all together, and of each check that had something to look at."""
-    checks = {
-        name: {"verdict": check.verdict.value, "violated": check.violated, "unknown": check.unknown}
-        for name, check in audit.checks.items()
-        if check.examined or check.violated or check.unknown
-    }
-    return {"verdict": audit.verdict.value, "sentence": audit.sentence(), "checks": checks}
 
 
 def guarantees_of(planned: Planned) -> list[dict[str, str]]:

@@ -26,9 +26,9 @@ from causeway.model.errors import CausewayError
 from causeway.model.ledger import Event, Kind
 from causeway.network.network import Network
 from causeway.network.scenario import document_of
+from causeway.network.summary import summarised
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.lake_taking import ledger_of
-from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_figures import messages_of
 from causeway.pipeline.reverted import reverted
 from causeway.protocols.registry import ProtocolInfo, protocol
@@ -47,12 +47,13 @@ PATIENCE = 3
 @dataclass(frozen=True)
 class Shown:
     """What a trial's lake shows: calls by what became of them; ``delays``: ticks from call to answer by message;
-    ``refused``: how often what was refused for which reason; ``violated``: checks of the audit. ``heights``: how many;
-    ``at_rest``: nothing more would have happened."""
+    ``refused``: how often what was refused for which reason; ``sentence``: the verdict of the audit, ``violated``: the
+    checks that failed. ``heights``: how many; ``at_rest``: nothing more would have happened."""
 
     calls: Mapping[str, int]
     delays: Mapping[str, int]
     refused: Mapping[tuple[str, str], int]
+    sentence: str
     violated: tuple[str, ...]
     heights: int
     at_rest: bool
@@ -122,21 +123,20 @@ def _run(
         overrides = {**one.overrides, **overrides, **_changes_without_faults(one)}
     with Network.from_scenario(path, overrides, lake=lake) as network:
         _to_rest(network, most)
-        at_rest = network.next_tick() is None
-        counts, heights = network.summary(), network.height
+        at_rest, heights = network.is_finished, network.height
         topology = network.topology
         chains = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
         rows = zip(topology.programs["number"].to_pylist(), topology.programs["chain"].to_pylist(), strict=True)
         programs = {number: chains.get(chain) for number, chain in rows}
-    calls = {name: counts[name] for name in ("sent", "answered", "rejected", "pending", "lost")}
-    with ledger_of(lake) as ledger:
+    with summarised(Lake.at(lake)) as (ledger, summary):
         delays: dict[str, int] = {}
         for found in messages_of(ledger, REQUESTS):
             found = found.filter(pc.is_valid(found["round_trip_ticks"]))
             delays.update(zip(found["message_id"].to_pylist(), found["round_trip_ticks"].to_pylist(), strict=True))
-        checks = audit_ledger(ledger, executor="in_process").checks
-    violated = tuple(name for name, check in checks.items() if check.violated)
-    return Shown(calls, delays, _refused(lake), violated, heights, at_rest), programs
+    calls = {name: summary.counts[name] for name in ("sent", "answered", "rejected", "pending", "dropped")}
+    violated = tuple(name for name, check in summary.audit.checks.items() if check.violated)
+    shown = Shown(calls, delays, _refused(lake), summary.audit.sentence(), violated, heights, at_rest)
+    return shown, programs
 
 
 def _changes_without_faults(one: Planned) -> dict[str, str]:
@@ -252,7 +252,7 @@ def effect(before: Shown, after: Shown) -> dict[str, Any]:
         "late": len(late),
         "latest_by_ticks": max(late, default=0),
         "refused": refused,
-        "audit": "violated" if after.violated else "holds",
+        "audit": after.sentence,
         "at_rest": after.at_rest,
         "violated": list(after.violated),
         "failed": False,
@@ -275,15 +275,14 @@ def in_words(found: Mapping[str, Any]) -> str:
         parts.append(f"refused: {first}" + (f" and {more} more reasons" if more > 0 else ""))
     if found["late"]:
         parts.append(f"{_many(found['late'], 'answer')} up to {_many(found['latest_by_ticks'], 'tick')} later")
-    words = {"pending": "without an answer", "lost": "lost", "rejected": "rejected"}
+    words = {"pending": "without an answer", "dropped": "dropped", "rejected": "rejected"}
     changed = found["changed"]
     parts += [f"{_many(changed[name], 'call')} {text}" for name, text in words.items() if changed.get(name, 0) > 0]
     if changed.get("sent", 0) < 0:
         parts.append(f"{_many(-changed['sent'], 'call')} not made")
     if not found["at_rest"]:
         parts.append("still trying when the trial was ended")
-    verdict = f"violates {', '.join(found['violated'])}" if found["violated"] else "nothing violated"
-    return "; ".join([*(parts or ["no effect"]), verdict])
+    return "; ".join([*(parts or ["no effect"]), found["audit"]])
 
 
 def _many(count: int, what: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from causeway.comparing.column import MEASURES, QUANTILES
+from causeway.ledger.outcomes import OUTCOMES
 
 COUNT, TICKS, SECONDS, BYTES, TEXT = "count", "ticks", "seconds", "bytes", "text"
 """Units of a row."""
@@ -41,15 +42,17 @@ def _row(group: str, what: str, unit: str, columns: _Content, value: Callable[[A
     return Row(group, what, unit, {name: value(column) for name, column in columns.items()}, better)
 
 
+_OUTCOMES = [each.value for each in OUTCOMES]
 _OF_USERS = {"received": "received", "refused": "refused at ingress", "waiting": "waiting at ingress"}
 
 
 def _of_columns(columns: _Content) -> Iterator[Row]:
     for name, words in _OF_USERS.items():
         yield _row(USERS, words, COUNT, columns, lambda one, key=name: one.get("ingress", {}).get(key), None)  # type: ignore[misc]
-    of_calls = {"sent": None, "answered": "more", "rejected": None, "pending": "less", "lost": "less"}
-    for name, better in of_calls.items():
-        yield _row(CALLS, name, COUNT, columns, lambda one, key=name: one["calls"][key], better)  # type: ignore[misc]
+    always = {"sent": None, "answered": "more", "rejected": None, "pending": "less", "dropped": "less"}
+    others = [name for name in _OUTCOMES if any(column["calls"][name] for column in columns.values())]
+    for name, better in {**always, **{name: None for name in others if name not in always}}.items():
+        yield _row(CALLS, name.replace("_", " "), COUNT, columns, lambda one, key=name: one["calls"][key], better)  # type: ignore[misc]
     for measure, words in MEASURES.items():
         for unit, group in ((TICKS, DELAYS_TICKS), (SECONDS, DELAYS_SECONDS)):
             for quantile in QUANTILES:

@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from causeway.audit.columns import KINDS
+from causeway.audit.columns import KINDS, REQUEST
 from causeway.figures.outcomes import Outcomes, strings
 from causeway.ledger.codes import name_ranks
 from causeway.ledger.outcomes import OUTCOMES
 from causeway.model.order import U64, groups_of, stable_order
 
+FROM_USERS, FORGED_KIND = "from_users", "forged"
+"""Kinds of what is no message between programs, and counted apart; the third is ``control``."""
+
+_KINDS = (*KINDS, FROM_USERS, FORGED_KIND)
 _OF = ("protocol", "kind", "outcome", "code", "detail")
 _EXAMPLE = ("source", "destination", "lane", "index", "message_id")
 
@@ -27,7 +32,8 @@ CODES_SCHEMA = pa.schema(
     ]
 )
 """So many messages of a protocol and kind came to an outcome with a code and a reason, and so many of them were
-``received``; and the first of them, in the order of lanes."""
+``received``; and the first of them, in the order of lanes. Among the kinds are those of what is counted apart
+(``lanes.APART``): ``from_users``, ``control``, ``forged``."""
 
 
 def codes_in(outcomes: Outcomes) -> pa.Table:
@@ -39,7 +45,9 @@ def codes_in(outcomes: Outcomes) -> pa.Table:
     protocol = np.array([names.setdefault(lane[0], len(names)) for lane in columns.lanes], np.int64)[outcomes.lane]
     has_code, code = outcomes.codes
     details, detail = outcomes.details
-    keys: list[Any] = [protocol, outcomes.kind, outcomes.outcome, has_code, np.where(has_code, code, 0), detail + 1]
+    kind = np.where(outcomes.of_users, _KINDS.index(FROM_USERS), outcomes.kind.astype(np.int64))
+    kind[outcomes.forged & ~outcomes.is_control] = _KINDS.index(FORGED_KIND)
+    keys: list[Any] = [protocol, kind, outcomes.outcome, has_code, np.where(has_code, code, 0), detail + 1]
     order = stable_order(*(np.ascontiguousarray(key, np.int64).view(np.uint64) for key in keys))
     groups = groups_of(*(key[order] for key in keys))
     first = order[groups.starts]  # messages stand in the order of their lanes
@@ -47,7 +55,7 @@ def codes_in(outcomes: Outcomes) -> pa.Table:
     lanes = pa.array(outcomes.lane[first])
     content = {name: of.take(lanes) for name, of in columns.lane_names.items()}
     content |= {
-        "kind": strings(KINDS, outcomes.kind[first]),
+        "kind": strings(_KINDS, kind[first]),
         "outcome": strings(OUTCOMES, outcomes.outcome[first]),
         "code": pa.array(code[first], mask=~has_code[first]),
         "detail": strings(details, detail[first]),
@@ -77,6 +85,17 @@ def codes_together(parts: Sequence[pa.Table]) -> pa.Table:
     return rows.take(pa.array(np.argsort(-many, kind="stable")))
 
 
+def of_kind(codes: pa.Table, kind: str) -> pa.Table:
+    """Return the rows of one kind."""
+    return codes.filter(pc.equal(codes["kind"], kind))
+
+
+def calls_by_outcome(codes: pa.Table) -> dict[str, int]:
+    """Return the number of calls by outcome."""
+    rows = of_kind(codes, KINDS[REQUEST]).group_by("outcome").aggregate([("messages", "sum")]).sort_by("outcome")
+    return dict(zip(rows["outcome"].to_pylist(), rows["messages_sum"].to_pylist(), strict=True))
+
+
 def _order_of(column: pa.ChunkedArray) -> U64:
     """Return numbers of the order of a column, null first."""
     if pa.types.is_string(column.type):
@@ -86,4 +105,4 @@ def _order_of(column: pa.ChunkedArray) -> U64:
     return np.where(np.asarray(column.is_valid()), ranks.reshape(-1).astype(np.uint64) + np.uint64(1), np.uint64(0))
 
 
-__all__ = ["CODES_SCHEMA", "codes_in", "codes_together"]
+__all__ = ["CODES_SCHEMA", "FORGED_KIND", "FROM_USERS", "calls_by_outcome", "codes_in", "codes_together", "of_kind"]

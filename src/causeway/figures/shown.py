@@ -142,7 +142,7 @@ def _of_run(every: Outcomes, asked: Asked) -> Shown:
         flows,
         pace.pace(outcomes, measured),
         worst_in(outcomes, measured, asked.worst),
-        codes_in(outcomes),
+        codes_in(every),
         chains_in(outcomes),
         SUMS_SCHEMA.empty_table(),
         pa.Table.from_pylist([span], SPAN_SCHEMA),

@@ -108,6 +108,12 @@ class Outcome(StrEnum):
 OUTCOMES = tuple(Outcome)
 """The outcomes, in the order in which they are shown; their codes in columns."""
 
+UNSUCCESSFUL = (
+    *(Outcome.REJECTED, Outcome.REFUNDED, Outcome.TIMED_OUT, Outcome.FAILED, Outcome.DROPPED),
+    Outcome.CONTRADICTED,
+)
+"""Outcomes of messages that did not succeed."""
+
 OUTCOME_OF: dict[State, Outcome] = {
     State.UNKNOWN: Outcome.UNKNOWN,
     State.PENDING: Outcome.PENDING,
@@ -226,5 +232,5 @@ def call_outcomes(
 
 __all__ = [
     "AFTER", "ARRIVED", "ERROR_OF", "EVENT_BITS", "INPUT_OF", "OUTCOMES", "OUTCOME_OF", "STATE_OF_BITS", "TRANSITIONS",
-    "Input", "Outcome", "State", "bit_of", "call_outcomes", "outcomes_of", "state_of",
+    "UNSUCCESSFUL", "Input", "Outcome", "State", "bit_of", "call_outcomes", "outcomes_of", "state_of",
 ]  # fmt: skip

@@ -32,7 +32,6 @@ from causeway.pipeline.record import NOTHING, Outside, Record
 from causeway.pipeline.roots import root_of
 from causeway.pipeline.run import commit_genesis, run_group
 from causeway.pipeline.session import begin_session, open_one, open_session, prepare_workers, tasks_asked
-from causeway.pipeline.summary import fits_in_process, summary_in_process
 from causeway.protocols.secrets import NONE, Secrets
 
 if TYPE_CHECKING:
@@ -358,13 +357,14 @@ class Network:
         return program_state(self.lake, self._before, self._deployed.topology, name)
 
     def summary(self) -> dict[str, Any]:
-        """Return what became of all messages, counted from the logs by one query: in this process where it fits into
-        its memory or no session is open that could be asked, else by Spark.
+        """Return how the calls ended, and the verdict of the audit (``network.summary``), of all committed heights.
+
+        Raises ``LakeError``, ``LedgerDamaged``, ``TaskFailed``.
         """
-        without = self.scenario.network.executor == "in_process" and open_one() is None
-        if without or fits_in_process(self._before):
-            return summary_in_process(self.lake, self._before)
-        return self.tables.summary()
+        from causeway.network.summary import summarised
+
+        with summarised(self.lake) as (_, found):
+            return found.plain()
 
     def root(self) -> str:
         """Return one digest over the last roots of all chains (``roots.root_of``)."""

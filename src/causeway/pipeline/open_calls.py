@@ -13,7 +13,7 @@ import numpy as np
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import REVERTED, Event, Kind
-from causeway.pipeline.calls import FORGED_PLACE
+from causeway.protocols.messages import FORGED
 
 BEGUN, ENDED = "calls_begun", "calls_ended"
 """What the counts are called."""
@@ -27,7 +27,7 @@ def calls_of_round(outbound: Frame, logs: Mapping[str, Frame], tick: int) -> dic
     begun = ended = 0
     if len(outbound) and set(outbound.names) >= _OUTBOUND:
         sent = (outbound["kind"] == Kind.REQUEST) & (outbound["sent_tick"] == tick)
-        begun += int(np.count_nonzero(sent & (outbound["queue_index"] < FORGED_PLACE)))
+        begun += int(np.count_nonzero(sent & (outbound["queue_index"] < FORGED)))
     events = logs.get("events")
     if events is not None and len(events) and set(events.names) >= _EVENTS:
         kinds, what = events["kind"], events["events"]

@@ -96,6 +96,16 @@ def reverted(lake: Lake, manifest: Manifest, until: int | None = None) -> Revert
     return found if len(found) else None
 
 
+def reverted_counts(lake: Lake, undone: Reverted | None) -> dict[str, int]:
+    """Return ``COUNTS`` of a lake in which forks took back what is ``undone``. Raises ``LakeDamaged``."""
+    if undone is None:
+        return dict.fromkeys(COUNTS, 0)
+    owner = owner_of("outbound")
+    files = lake.log_files("outbound").items()
+    messages = sum(int(undone.hits(lake.sealed_table(*file, ["height", owner]), owner).sum()) for file in files)
+    return dict(zip(COUNTS, (undone.heights(), messages), strict=True))
+
+
 def gone_back_to(lake: Lake, commit: Manifest) -> Iterator[int]:
     """Yield the heights that chains went back to at the heights of a commit, up to the one that it is looked at from.
 
@@ -107,4 +117,4 @@ def gone_back_to(lake: Lake, commit: Manifest) -> Iterator[int]:
                 yield first - 1
 
 
-__all__ = ["COUNTS", "Reverted", "gone_back_to", "owner_of", "reverted"]
+__all__ = ["COUNTS", "Reverted", "gone_back_to", "owner_of", "reverted", "reverted_counts"]

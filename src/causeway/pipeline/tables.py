@@ -1,10 +1,9 @@
-"""The lake's tables as Spark DataFrames: topology, logs, state at a height, the ledger, calls, and the counts."""
+"""The lake's tables as Spark DataFrames: topology, logs, state at a height, the ledger, and calls."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,6 @@ from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateAt, StateTable, Tab
 from causeway.pipeline.sealed import Seal, seal_from
 from causeway.pipeline.spark_types import as_spark, spark_schema
 from causeway.pipeline.stored_frames import frame_of
-from causeway.pipeline.summary import of_forks, removed_programs
 from causeway.pipeline.value import movements
 
 _CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)), ("name", pa.string())])
@@ -262,21 +260,6 @@ class LakeTables:
             (F.col("answered") + F.col("rejected")).alias("times_answered"),
             F.col("routed").alias("messages"),
         )
-
-    def ended(self) -> DataFrame:
-        """Return one row a call with numbers only: ``outcome``, ``code``, ``reason``, ``sent_tick``, ``ended_tick``."""
-        return self._calls().select("outcome", "code", "reason", "sent_tick", "ended_tick")
-
-    def summary(self) -> dict[str, Any]:
-        """Return what became of all calls: ``calls.COUNTS``, and ``lost_because``, how many were lost by cause.
-
-        Counted from the rows of the logs by one query.
-        """
-        query = calls.summary_query(removed_programs(self._lake, self.manifest()))
-        undone = reverted(self._lake, self.manifest())
-        rows = query_spark(query, self.remaining("outbound"), self.remaining("events")).collect()
-        gone = 0 if undone is None else taken_back(self.log("outbound"), "outbound", undone, "leftsemi").count()
-        return {**calls.summary_of(row.asDict() for row in rows), **of_forks(self._schemas.logs, undone, gone)}
 
     def _calls(self, as_of: int | None = None) -> DataFrame:
         heights = None if as_of is None else range(self.manifest(as_of).height + 1)

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from causeway.audit.auditing import Audit
 from causeway.audit.backlog import chains_shown
 from causeway.audit.plain import plain_row
+from causeway.figures.codes import FORGED_KIND, FROM_USERS
+from causeway.ledger.outcomes import UNSUCCESSFUL
 from causeway.ledger.schema import LANE
 from causeway.network.ledgers import OpenedLedger
 from causeway.pipeline.ledger_passes import Steps
@@ -61,12 +63,19 @@ def report_data(
         **over_time_data(figures),
         "lanes": lanes,
         "messages": messages,
-        "outcomes": _bounded(figures.codes, SHOWN_CODES),
+        "outcomes": _bounded(_told(figures.codes), SHOWN_CODES),
         "value": _value(figures.fees, audit.sums, audit.abroad),
         "run": run_data(opened.place),
         "completeness": found["completeness"] | _completeness(opened, audit),
         "compare": None if compare is None else dict(compare),
     }
+
+
+def _told(codes: pa.Table) -> pa.Table:
+    """Return the outcomes of messages, and of what is counted apart those that did not succeed."""
+    apart = pc.is_in(codes["kind"], pa.array(("control", FROM_USERS, FORGED_KIND)))
+    failed = pc.is_in(codes["outcome"], pa.array([each.value for each in UNSUCCESSFUL]))
+    return codes.filter(pc.or_(pc.invert(apart), failed))
 
 
 def _named(place: str) -> str:

@@ -10,9 +10,10 @@ from markupsafe import Markup
 
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED
 from causeway.audit.verdict import Verdict
+from causeway.ledger.outcomes import UNSUCCESSFUL
 from causeway.report.checked import worst_and_first
 from causeway.report.findings import Anchors, Links, finding, linked
-from causeway.report.outcomes import BAD, UNSUCCESSFUL, word_of
+from causeway.report.outcomes import BAD, word_of
 from causeway.report.page import Section, piece
 from causeway.report.svg import element
 from causeway.report.tables import Fact, facts

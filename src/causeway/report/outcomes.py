@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from causeway.audit.findings import VIOLATED
-from causeway.ledger.outcomes import Outcome
+from causeway.ledger.outcomes import UNSUCCESSFUL, Outcome
 from causeway.ledger.schema import LANE, Event
 from causeway.report.charts import Bar, Series, bars
 from causeway.report.svg import element, tone_class
@@ -22,8 +22,6 @@ BAD = (FORGED, Outcome.FAILED, Outcome.DROPPED, Outcome.CONTRADICTED)
 
 BAD_EVENTS = (Event.DROPPED, Event.FAILED)
 """Events that are shown as bad."""
-
-UNSUCCESSFUL = (Outcome.REJECTED, Outcome.REFUNDED, Outcome.TIMED_OUT, *BAD)
 
 
 class Look(NamedTuple):
@@ -115,6 +113,6 @@ def outcome_series(values: Mapping[str, Sequence[float | None]]) -> list[Series]
 
 
 __all__ = [
-    "BAD", "BAD_EVENTS", "FORGED", "IN_A_FINDING", "LOOKS", "UNSUCCESSFUL", "Look", "mark", "mark_of", "outcome_bars",
+    "BAD", "BAD_EVENTS", "FORGED", "IN_A_FINDING", "LOOKS", "Look", "mark", "mark_of", "outcome_bars",
     "outcome_of", "outcome_series", "word_of",
 ]  # fmt: skip

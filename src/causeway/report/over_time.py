@@ -7,9 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from causeway.ledger.outcomes import UNSUCCESSFUL
 from causeway.report.charts import Series, time_chart
 from causeway.report.first_screen import MEASURES, Data, delay_of_all
-from causeway.report.outcomes import UNSUCCESSFUL, outcome_series
+from causeway.report.outcomes import outcome_series
 from causeway.report.page import Section
 from causeway.report.scale import axis_text
 from causeway.report.svg import element

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.plain import input_figures, plain_row
+from causeway.figures.codes import calls_by_outcome
 from causeway.ledger.typed import plain_rows
 from causeway.report.checked import checks_data, incomplete_lanes
 
@@ -45,16 +46,9 @@ def figures_data(figures: Figures) -> dict[str, Any]:
     """Return the totals of a ledger, its calls by outcome and the delays of all lanes."""
     return {
         "totals": plain_row(figures.totals),
-        "calls": calls_of(figures.codes),
+        "calls": calls_by_outcome(figures.codes),
         "latency": rows_of(figures.latency.filter(pc.equal(figures.latency["scope"], "all"))),
     }
-
-
-def calls_of(codes: pa.Table) -> dict[str, int]:
-    """Return the number of calls by outcome."""
-    calls = codes.filter(pc.equal(codes["kind"], "request"))
-    rows = calls.group_by("outcome").aggregate([("messages", "sum")]).sort_by("outcome")
-    return dict(zip(rows["outcome"].to_pylist(), rows["messages_sum"].to_pylist(), strict=True))
 
 
 def over_time_data(figures: Figures) -> dict[str, Any]:
@@ -81,4 +75,4 @@ def _columns(table: pa.Table) -> dict[str, list[Any]]:
     return found
 
 
-__all__ = ["calls_of", "figures_data", "over_time_data", "rows_of", "summary_data"]
+__all__ = ["figures_data", "over_time_data", "rows_of", "summary_data"]

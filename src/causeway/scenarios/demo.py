@@ -23,8 +23,8 @@ EXPLAINED = {
     ("rejected", "Unknown"): "calls rejected by a policy, every 400th of a stream",
     ("rejected", "CanisterMigrating"): "calls from a canister that moved while they were in transit",
     ("rejected", "NON_EXISTENT_CANISTER"): "calls to a canister that does not exist",
-    ("answered", "CanisterMigrating"): "answers to a canister that was moving",
-    ("forged", "sender_mismatch"): "call forged by a subnet that does not host its sender",
+    ("rerouted", "CanisterMigrating"): "answers to a canister that was moving",
+    ("forged", "CanisterMigrating"): "call forged by a subnet that does not host its sender",
     ("slice", "InvalidStream(RootHashMismatch)"): "slice of a stream altered by a carrier: root mismatch",
     ("ingress", "ChainHalted"): "messages from users to a halted subnet",
 }
@@ -32,11 +32,11 @@ EXPLAINED = {
 
 ENDED = {
     "rejected": "reported to the caller",
-    "answered": "rerouted to its new subnet",
+    "rerouted": "rerouted to its new subnet",
     "forged": "refused",
     "slice": "refused, fetched again",
     "ingress": "reported to the user",
-    "lost": "dropped, as the protocol allows",
+    "dropped": "dropped, as the protocol declares",
     "pending": "still in progress",
 }
 """How it ended."""

@@ -356,12 +356,13 @@ class Network(Asking):
             raise InvalidInput(f"write_scenario: {bad_place(error) or error}") from None
 
     def summary(self) -> dict[str, Any]:
-        """Return what became of all messages, as ``causeway run`` counts it."""
-        from causeway.pipeline.summary import summary_in_process
+        """Return how the calls ended, and the verdict of the audit, as ``causeway run`` prints them."""
+        from causeway.network.summary import summarised
 
         with tempfile.TemporaryDirectory(prefix="causeway-") as folder:
             lake = self._engine.write(os.path.join(folder, "lake"))
-            return summary_in_process(lake, lake.last_manifest())
+            with summarised(lake) as (_, found):
+                return found.plain()
 
     def close(self) -> None:
         """Do nothing: it is all in memory, and the network goes on. Networks on lakes have something to let go of."""

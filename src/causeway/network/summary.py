@@ -1,0 +1,122 @@
+"""What a run shows when it ends: how its calls ended, and the verdict of the audit of its own ledger.
+
+The figures are those of ``pipeline.ledger_figures``, the verdict that of ``pipeline.ledger_audit``: what every other
+face shows of the same lake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from causeway.audit.auditing import Audit
+from causeway.audit.plain import plain_verdicts
+from causeway.audit.verdict import Verdict
+from causeway.figures.codes import calls_by_outcome, of_kind
+from causeway.figures.figures import Figures
+from causeway.ledger.outcomes import OUTCOMES, Outcome
+from causeway.model.ledger import REVERTED
+from causeway.network.selections import session_for
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.lake_taking import ledger_of
+from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_figures import figures_of
+from causeway.pipeline.ledger_store import Ledger
+from causeway.pipeline.reverted import reverted, reverted_counts
+from causeway.pipeline.schemas import TableSchemas
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a ledger of a run shows. ``taken_back``: what forks took back, of a protocol that has them."""
+
+    figures: Figures
+    audit: Audit
+    taken_back: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict of the audit."""
+        return self.audit.verdict
+
+    @property
+    def holds(self) -> bool:
+        """Return whether no guarantee is violated."""
+        return self.verdict is not Verdict.FAILED
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages went between chains."""
+        return int(self.figures.totals["between_chains"])
+
+    @property
+    def in_flight(self) -> int:
+        """Return how many messages are on their way: neither received nor over."""
+        return int(self.figures.totals["in_flight"])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return what is counted of calls, by name (``cli.outcome.COUNTS``); their outcomes together are ``sent``."""
+        totals, checks = self.figures.totals, self.audit.checks
+        requests = of_kind(self.figures.codes, "request")
+        calls = calls_by_outcome(self.figures.codes)
+        return {
+            "sent": sum(calls.values()),
+            "received": pc.sum(requests["received"]).as_py() or 0,
+            **{each.value: calls.get(each, 0) for each in OUTCOMES},
+            "duplicates": checks["exactly_once"].violated,
+            "out_of_order": checks["order"].violated,
+            "forged": totals["forged"],
+            "ingress_refused": totals["refused_from_users"],
+            **self.taken_back,
+        }
+
+    @property
+    def dropped_because(self) -> dict[str, int]:
+        """Return why messages were dropped, and how many for each reason."""
+        rows = self.figures.codes.filter(pc.equal(self.figures.codes["outcome"], Outcome.DROPPED.value))
+        found: dict[str, int] = {}
+        for row in rows.select(["detail", "messages"]).to_pylist():
+            # A call whose answer was dropped has no reason of its own: the answer has it.
+            if row["detail"] is not None:
+                found[row["detail"]] = found.get(row["detail"], 0) + row["messages"]
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            **self.counts,
+            "messages": self.messages,
+            "in_flight": self.in_flight,
+            "dropped_because": self.dropped_because,
+            "verdict": self.verdict.value,
+            "sentence": self.audit.sentence(),
+            "holds": self.holds,
+            "checks": plain_verdicts(self.audit),
+        }
+
+
+@contextmanager
+def summarised(lake: Lake) -> Iterator[tuple[Ledger, Summary]]:
+    """Give the ledger of a lake, and what it shows; by Spark where a session is open and there is much to count.
+
+    Raises ``LakeError``, ``LedgerDamaged``, ``TaskFailed``.
+    """
+    with ledger_of(lake.storage.uri) as ledger:
+        session = session_for(ledger)
+        executor = "in_process" if session is None else "spark"
+        figures = figures_of(ledger, executor=executor, session=session)
+        yield ledger, Summary(figures, audit_ledger(ledger, executor=executor, session=session), _taken_back(lake))
+
+
+def _taken_back(lake: Lake) -> dict[str, int]:
+    if REVERTED not in TableSchemas.decoded(lake.about()["tables"]).logs:
+        return {}
+    return reverted_counts(lake, reverted(lake, lake.last_manifest()))
+
+
+__all__ = ["Summary", "summarised"]
