@@ -143,6 +143,27 @@ def test_an_answer_and_a_further_hop_belong_to_their_request(
     assert execute(["trace", str(tmp_path / "l"), "j"], build, "causeway") == OK
 
 
+def test_a_message_is_followed_under_the_ids_that_carry_it_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = ("one", "two", "three")
+    sent = [
+        row("sent", "a", n, message_id=ids[n], continues=ids[n - 1] if n else None, lane=f"hop {n}") for n in (0, 1, 2)
+    ]
+    ledger = stored(
+        tmp_path / "ledger", [[each] for each in sent] + [[row("received", "b", 9, message_id="three", lane="hop 2")]]
+    )
+    for name in ids:
+        found = trace(ledger, name)
+        assert [(life.message_id, life.outcome, life.is_open) for life in found.lives] == [
+            ("one", "carried on by two", False), ("two", "carried on by three", False), ("three", "received", False),
+        ]  # fmt: skip
+    assert execute(["trace", str(tmp_path / "ledger"), "one"], build, "causeway") == OK
+    assert "one: carried on by two" in capsys.readouterr().out
+    other = stored(tmp_path / "other", [[row("sent", "a", 1, message_id="one"), {**sent[1], "protocol": "q"}]])
+    assert trace(other, "one").lives[0].outcome == "pending"
+
+
 def test_a_name_may_be_begun_or_as_a_terminal_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ids = [f"0x{number:02x}{'7' * 56}{number:06x}" for number in range(20)]
     rows = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -51,13 +51,14 @@ class Step:
 @dataclass(frozen=True)
 class Life:
     """A message and what happened to it. ``lane``: protocol, source, destination and lane; ``outcome``: what it has
-    come to, in words; ``contents``: how many contents were sent under its number; ``amount``: decimal digits."""
+    come to, in words; ``continues``: the message that it carries on under a new id; ``amount``: decimal digits."""
 
     lane: tuple[str | None, ...]
     index: int | None
     message_id: str | None
     answers: str | None
     journey: str | None
+    continues: str | None
     kind: str
     sender: str | None
     receiver: str | None
@@ -105,7 +106,17 @@ def lives_of(rows: pa.Table, promises: pa.Table | None = None) -> list[Life]:
             continue
         alive, again = columns.alive[start:stop].tolist(), messages.again[start:stop].tolist()
         found.append(_life(own, alive, again, messages.status[start:stop].tolist()))
-    return sorted(found, key=_beginning)
+    return sorted(_carried_on(found), key=_beginning)
+
+
+def _carried_on(lives: list[Life]) -> list[Life]:
+    """Return lives in which messages that others carry on are not open."""
+    found = []
+    names = {(life.lane[0], life.continues): life.message_id or str(life.index) for life in lives if life.continues}
+    for life in lives:
+        name = None if life.message_id is None else names.get((life.lane[0], life.message_id))
+        found.append(replace(life, outcome=f"carried on by {name}") if name is not None and life.is_open else life)
+    return found
 
 
 def _life(rows: list[dict[str, Any]], alive: list[int], again: list[int], status: list[int]) -> Life:
@@ -140,7 +151,7 @@ def _life(rows: list[dict[str, Any]], alive: list[int], again: list[int], status
         for number in order
     )
     first = min(counting or rows, key=lambda row: EVENTS.index(row["event"]))
-    names = ("message_id", "answers", "journey", "sender", "receiver", "asset", "amount")
+    names = ("message_id", "answers", "journey", "continues", "sender", "receiver", "asset", "amount")
     said = {name: _first_seen([first, *counting, *rows], name) for name in names}
     lane = tuple(first[name] for name in LANE)
     return Life(lane, first["index"], kind=first["kind"], outcome=_outcome(counting), steps=steps, **said)

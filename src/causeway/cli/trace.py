@@ -63,8 +63,8 @@ def command(
 ) -> int:
     """Show the life of one message: when it was sent, received, answered, on which chains, and how long it took.
 
-    The messages that it answers, that answer it, and those of its journey over several hops are shown with it. Exit
-    code 2 when no message is found, or several are that do not belong together.
+    The messages that it answers, that answer it, that carry it on under a new id, and those of its journey over several
+    hops are shown with it. Exit code 2 when no message is found, or several are that do not belong together.
 
     [bold]Example[/bold]: causeway trace my-ledger channel-141/3951625
     """
@@ -143,6 +143,7 @@ def _show_life(console: Console, life: Life, found: Traced) -> None:
             ("id", life.message_id if life.index is not None else None),
             ("answers", life.answers),
             ("journey", life.journey if life.journey != life.message_id else None),
+            ("continues", life.continues),
             ("from", life.sender),
             ("to", life.receiver),
             ("value", None if life.amount is None else f"{int(life.amount):,} {life.asset or ''}".strip()),

@@ -12,7 +12,16 @@ from causeway.audit.lives import Life, Step, lives_of
 from causeway.ledger.schema import LANE
 from causeway.model.errors import InvalidInput
 from causeway.model.text import readable, shown
-from causeway.pipeline.ledger_search import Condition, Like, MessageKey, find, headers_at, related, rows_of
+from causeway.pipeline.ledger_search import (
+    CONTINUATIONS,
+    Condition,
+    Like,
+    MessageKey,
+    find,
+    headers_at,
+    related,
+    rows_of,
+)
 from causeway.pipeline.ledger_store import Ledger
 
 FOLLOWED = 64
@@ -95,6 +104,11 @@ def trace(ledger: Ledger, message: str | None = None, **narrowing: str | int | N
     if len(found) > 1 and not _belong_together(rows, message, len(found)):
         raise SeveralMessages(f"{len(found):,} messages are meant", found)
     keys = dict.fromkeys([*found, *related(ledger, rows, FOLLOWED)])
+    new = [*keys]
+    while new and len(keys) < FOLLOWED:
+        carried = related(ledger, rows_of(ledger, new[:FOLLOWED]), FOLLOWED, CONTINUATIONS)
+        new = [key for key in carried if key not in keys]
+        keys |= dict.fromkeys(new)
     found_lives = lives_of(rows_of(ledger, [*keys][:FOLLOWED]), ledger.table("promises"))
     headers = headers_at(ledger, _places(found_lives))
     return Traced(tuple(found_lives), headers, len(keys) - len(found_lives))
@@ -123,7 +137,8 @@ def life_as_dict(life: Life, found: Traced) -> dict[str, Any]:
     names = dict(zip((*LANE, "index", "message_id"), (*life.lane, life.index, life.message_id), strict=True))
     return {
         **names,
-        **{name: getattr(life, name) for name in ("answers", "journey", "kind", "sender", "receiver", "asset")},
+        **{name: getattr(life, name) for name in ("answers", "journey", "continues")},
+        **{name: getattr(life, name) for name in ("kind", "sender", "receiver", "asset")},
         "amount": life.amount,
         "outcome": life.outcome,
         "open": life.is_open,

@@ -114,20 +114,26 @@ def rows_of(ledger: Ledger, messages: Iterable[MessageKey]) -> pa.Table:
     return without_repeats(pa.concat_tables(parts).unify_dictionaries().combine_chunks())
 
 
-def related(ledger: Ledger, rows: pa.Table, most: int = MOST_FOUND) -> list[MessageKey]:
-    """Return the messages that belong to those of some rows: of the same journey, answers to them, what they answer.
+CONTINUATIONS = (("message_id", "continues"), ("continues", "message_id"))
+"""Pairs of columns with one value in messages of which one carries on the other."""
+
+RELATIONS = (("journey", "journey"), ("message_id", "answers"), ("answers", "message_id"), *CONTINUATIONS)
+"""The same of messages that belong together: of one journey, requests and answers, those that carry on others."""
+
+
+def related(
+    ledger: Ledger, rows: pa.Table, most: int = MOST_FOUND, relations: Sequence[tuple[str, str]] = RELATIONS
+) -> list[MessageKey]:
+    """Return the messages that belong to those of some rows.
 
     Raises ``LedgerDamaged``.
     """
-    seen = {name: sorted({value for value in rows[name].to_pylist() if value is not None}) for name in _RELATED}
     conditions: list[Condition] = []
-    for own, other in (("journey", "journey"), ("message_id", "answers"), ("answers", "message_id")):
-        if seen[own]:
-            conditions.append({other: seen[own][:most]})
+    for own, other in relations:
+        seen = sorted({value for value in rows[own].to_pylist() if value is not None})
+        if seen:
+            conditions.append({other: seen[:most]})
     return find(ledger, conditions, most) if conditions else []
-
-
-_RELATED = ("journey", "message_id", "answers")
 
 
 def headers_at(ledger: Ledger, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
@@ -237,6 +243,6 @@ def _may_have(group: pq.RowGroupMetaData, schema: pa.Schema, condition: Conditio
 
 
 __all__ = [
-    "MOST_FOUND", "Between", "Condition", "Like", "MessageKey", "find", "fulfil", "headers_at", "keys_of", "matching",
-    "related", "rows_of",
+    "CONTINUATIONS", "MOST_FOUND", "RELATIONS", "Between", "Condition", "Like", "MessageKey", "find", "fulfil",
+    "headers_at", "keys_of", "matching", "related", "rows_of",
 ]  # fmt: skip
