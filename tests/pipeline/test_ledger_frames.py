@@ -47,6 +47,9 @@ def test_a_frame_shows_what_its_rows_show(spark: SparkSession, monkeypatch: pyte
     replies |= {"kind": "response", "event": "received", "chain": "chain-00"}
     others += [{**calls, "index": index << 18, "message_id": f"call {index}", "height": 9} for index in range(5)]
     others += [{**replies, "index": index << 18, "answers": f"call {index % 3}", "height": 10} for index in range(2, 7)]
+    upgraded = {**lane, "lane": "anew", "kind": "request", "index": 1, "chain": "upgraded", "stated_by": "test"}
+    others += [{**upgraded, "event": "sent", "height": 100, "time": 1}]
+    others += [{**upgraded, "event": "committed", "height": 7, "time": 2}]
     rows = pa.concat_tables([rows, table(others, LEDGER_SCHEMA)]).unify_dictionaries()
     expected = audit_rows(rows, tables.observed(), tables.promises())
     looks: list[Any] = []
@@ -60,6 +63,7 @@ def test_a_frame_shows_what_its_rows_show(spark: SparkSession, monkeypatch: pyte
     given = frame(spark, rows).orderBy(F.rand(1)).withColumn("note", F.lit(1))
     found = audit_frame(given, frame(spark, tables.observed()), tables.promises(), buckets=3)
     assert found.checks == expected.checks and not found.holds
+    assert ("violated", "committed_before_sent") not in expected.checks["causality"].reasons
     assert found.checks["exactly_once"].reasons["violated", "answered_twice"] == 2
     for name in ("violations", "completeness", "lanes", "sums"):
         assert getattr(found.audit, name).equals(getattr(expected, name)), name

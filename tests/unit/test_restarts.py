@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from causeway.audit.auditing import audit_rows
 from causeway.ledger.restarts import HeightBounds, restarted_chains
-from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.pipeline.ledger_ingest import ingest
 from causeway.pipeline.ledger_store import open_ledger
 from tests.property.audit_ledgers import table
@@ -70,6 +71,15 @@ OF = mapping(
 def promised(lake: str) -> list[tuple[str, str, str]]:
     found = open_ledger(lake).table("promises").to_pylist()
     return [(row["promise"], row["source"], row["stated_by"]) for row in found]
+
+
+def test_an_audit_of_rows_notices_it() -> None:
+    moved = {"source": "a", "destination": "b", "lane": "l", "index": 1}
+    upgraded = pa.concat_tables([rows(("a", 1, 100), **moved), rows(("a", 2, 7), event="committed", **moved)])
+    nothing = OBSERVED_SCHEMA.empty_table(), PROMISES_SCHEMA.empty_table()
+    assert audit_rows(upgraded, *nothing).checks["causality"].reasons == {}
+    forked = pa.concat_tables([rows(("a", 1, 100), **moved), rows(("a", 1, 7), event="committed", **moved)])
+    assert audit_rows(forked, *nothing).checks["causality"].reasons == {("violated", "committed_before_sent"): 1}
 
 
 def test_a_commit_states_the_chain_and_later_ones_keep_it(tmp_path: Path) -> None:

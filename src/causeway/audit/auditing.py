@@ -38,6 +38,7 @@ from causeway.audit.stated_rows import COUNTS_SCHEMA
 from causeway.audit.verdict import Check, Verdict, sentence, unknown_lanes, verdict_of
 from causeway.audit.windows import Lane, Promises, Windows, lane_of
 from causeway.ledger.order import SEGMENT_BITS, lane_numbers, stated_rows
+from causeway.ledger.restarts import restarted_chains, with_restarts
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
     LANE,
@@ -63,6 +64,9 @@ PROMISED = {
     "back_pressure": ("capacity",),
 }
 """Checks that look at those lanes only that promise something, and what."""
+
+NOTICED = "audit"
+"""Who states that the heights of a chain began anew, where an audit notices it."""
 
 SUMS = ("sent", "received", "refunded", "pending")
 SHOWN_SUMS = ("sent", "received", "fees", "refunded", "pending")
@@ -180,7 +184,7 @@ def audit_rows(
     value: pa.Table | None = None,
 ) -> Audit:
     """Check a ledger whose rows, in any order, are one table in memory, and so are its headers, watermarks and
-    movements of value; otherwise as ``audit``.
+    movements of value; otherwise as ``audit``. Chains whose heights began anew are noticed.
 
     Columns of the tables may be of other types that hold the same values, and those missing that can be null. Raises
     ``InvalidInput`` for what does not fit.
@@ -193,6 +197,7 @@ def audit_rows(
     moved = VALUE_SCHEMA.empty_table() if value is None else table_of(value, VALUE_SCHEMA, "value")
     observed = table_of(observed, OBSERVED_SCHEMA, "observed")
     promises = table_of(promises, PROMISES_SCHEMA, "promises")
+    promises = with_restarts(promises, restarted_chains(in_order), NOTICED)
     end = last_time(in_order["time"])
     return audit([lambda: in_order], observed, promises, limit, [lambda: (chains, marks)], [lambda: moved], end)
 
@@ -466,6 +471,6 @@ def _sums(tables: pa.Table, fees: pa.Table) -> pa.Table:
 
 
 __all__ = [
-    "CHECK_NAMES", "PROMISED", "THREADS", "Audit", "Check", "Look", "LookAtChains", "Runs", "audit",
+    "CHECK_NAMES", "NOTICED", "PROMISED", "THREADS", "Audit", "Check", "Look", "LookAtChains", "Runs", "audit",
     "audit_by", "audit_rows", "last_time", "numbered_runs", "with_findings",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ whatever order rows are added, and merge over parts of the rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from causeway.ledger.codes import Names
 from causeway.ledger.limbs import valid_rows
-from causeway.ledger.schema import Event
+from causeway.ledger.schema import PROMISES_SCHEMA, RESTARTED, Event
+from causeway.ledger.typed import table_of
 
 Block = tuple[int, int]
 """A block: its time in microseconds since 1970, and its height."""
@@ -68,6 +69,20 @@ class HeightBounds:
         return sorted(chain for chain, block in self.first.items() if self.last[chain][1] < block[1])
 
 
+def with_restarts(promises: pa.Table, chains: Iterable[str], stated_by: str) -> pa.Table:
+    """Return what lanes promise, and that the heights of some chains began anew.
+
+    Args:
+        promises: ``PROMISES_SCHEMA``.
+        chains: As of ``HeightBounds.restarted``.
+        stated_by: Whose statement that is.
+    """
+    rows = [{"source": chain, "promise": RESTARTED, "stated_by": stated_by} for chain in chains]
+    if not rows:
+        return promises
+    return pa.concat_tables([promises, table_of(pa.Table.from_pylist(rows), PROMISES_SCHEMA, "promises")])
+
+
 def restarted_chains(rows: pa.Table) -> list[str]:
     """Return the chains whose heights began anew with no revision that tells.
 
@@ -99,4 +114,4 @@ def _extremes(
     return list(zip(time.tolist(), height.tolist(), strict=True))
 
 
-__all__ = ["HeightBounds", "restarted_chains"]
+__all__ = ["HeightBounds", "restarted_chains", "with_restarts"]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.along import Before, PieceKey
-from causeway.audit.auditing import Audit, Check, Runs, audit_by, last_time
+from causeway.audit.auditing import NOTICED, Audit, Check, Runs, audit_by, last_time
 from causeway.audit.candidates import Met
 from causeway.audit.known import Known
 from causeway.audit.meeting import RECORDS, Meeting, Waiting, rows_at
@@ -26,6 +26,7 @@ from causeway.audit.passing import LIMIT, Passed, pass_over
 from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Windows
 from causeway.ledger.order import MOST_BUCKETS
+from causeway.ledger.restarts import HeightBounds, with_restarts
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
     LANE,
@@ -110,7 +111,8 @@ def audit_frame(
 ) -> FrameAudit:
     """Check a ledger that is a DataFrame, wherever it came from, in its own session.
 
-    Rows are taken as they are: one that says again what another one says counts as another event.
+    Rows are taken as they are: one that says again what another one says counts as another event. Chains whose heights
+    began anew are noticed.
 
     Args:
         ledger: the columns of ``LEDGER_SCHEMA`` by their names, in any order; those that can be null may be missing.
@@ -161,31 +163,57 @@ def audit_frame(
             yield from _collected(whole.mapInArrow(task, TASK_SCHEMA), Stated).values()
 
     meet = _Meet(carried, buckets)
-    return FrameAudit(audit_by(look, windows, promised, limit, look_at_chains, meet, end=_end_of(given)), session)
+    end, bounds = _bounds_of(given)
+    promised = with_restarts(promised, bounds.restarted(), NOTICED)
+    return FrameAudit(audit_by(look, windows, promised, limit, look_at_chains, meet, end=end), session)
 
 
-def _end_of(rows: DataFrame) -> int | None:
-    """Return the last time of any row, in microseconds; None: none has a time."""
+_BLOCKS = ("chain", "event", "revision", "height", "time")
+"""Columns that say where a row happened."""
+
+_BOUNDS_DDL = "chain string, first_time bigint, first_height binary, last_time bigint, last_height binary"
+
+
+def _bounds_of(rows: DataFrame) -> tuple[int | None, HeightBounds]:
+    """Return the last time of any row, in microseconds (None: none has a time), and the first and last blocks of
+    chains."""
     from pyspark.errors import PySparkException
 
     if "time" not in rows.columns:
-        return None
+        return None, HeightBounds()
+    columns = [name for name in _BLOCKS if name in rows.columns]
     try:
-        ends = [row["time"] for row in rows.select("time").mapInArrow(_last_times, "time bigint").collect()]
+        found = rows.select(*columns).mapInArrow(_batch_bounds, _BOUNDS_DDL).collect()
     except PySparkException as error:
         raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
-    return max(ends, default=None)
+    bounds = HeightBounds()
+    for row in found:
+        if row["chain"] is not None:
+            first, last = ((row[f"{end}_time"], int.from_bytes(row[f"{end}_height"])) for end in ("first", "last"))
+            bounds.merge(HeightBounds({row["chain"]: first}, {row["chain"]: last}))
+    return max((row["last_time"] for row in found if row["chain"] is None), default=None), bounds
 
 
-def _last_times(batches: Batches) -> Batches:
-    """Yield the last time of each batch, in microseconds; a time that does not fit is an error of the audit's pass."""
+def _batch_bounds(batches: Batches) -> Batches:
+    """Yield the last time of each batch, without a chain, and the first and last block of each chain. Values that do
+    not fit are errors of the audit's pass."""
     prepare_worker()
-    schema = pa.schema([LEDGER_SCHEMA.field("time")])
+    schema = pa.schema([LEDGER_SCHEMA.field(name).with_nullable(True) for name in _BLOCKS])
     for batch in batches:
         with contextlib.suppress(InvalidInput):
-            end = last_time(as_table(pa.Table.from_batches([batch]), schema, "ledger")["time"])
-            if end is not None:
-                yield pa.RecordBatch.from_pydict({"time": pa.array([end], pa.int64())})
+            rows = as_table(pa.Table.from_batches([batch]), schema, "ledger")
+            bounds = HeightBounds()
+            bounds.add(rows)
+            found: list[tuple[Any, ...]] = [
+                (chain, first[0], first[1].to_bytes(8), bounds.last[chain][0], bounds.last[chain][1].to_bytes(8))
+                for chain, first in bounds.first.items()
+            ]
+            end = last_time(rows["time"])
+            found += [] if end is None else [(None, None, None, end, None)]
+            columns = [[row[place] for row in found] for place in range(5)]
+            kinds = (pa.string(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, [each.split()[0] for each in _BOUNDS_DDL.split(", ")])
 
 
 def _look(carried: DataFrame, buckets: int, task: _Pass) -> dict[tuple[int, int], Passed]:
