@@ -145,6 +145,28 @@ def test_what_was_received_twice_is_more_than_the_receipt() -> None:
     assert said(found, "conservation") == [("violated", "more_received", 5, 2)]
 
 
+def test_an_acknowledgement_that_is_relayed_again_is_harmless_where_the_message_came_once() -> None:
+    def acknowledged(again: str | None, *others: Row) -> list[str]:
+        rows = [happened(1, "sent", 1), happened(1, "acknowledged", 9, transaction="t"), *others]
+        rows.append(happened(1, "acknowledged", 12, transaction=again))
+        return [reason for _, reason, _, _ in said(audited(rows), "exactly_once")]
+
+    came = happened(1, "received", 5, transaction="r")
+    assert acknowledged("u", came) == ["redundant_relay"]
+    assert acknowledged("t", came) == acknowledged(None, came) == ["acknowledged_again"]
+    assert acknowledged("u") == ["acknowledged_again"]
+    twice = (came, happened(1, "received", 6, transaction="s"))
+    assert acknowledged("u", *twice) == ["acknowledged_again", "received_again"]
+    executed = [happened(1, "executed", 5 + n, transaction=f"e{n}") for n in (0, 1)]
+    assert acknowledged("u", came, *executed) == ["acknowledged_again", "executed_again"]
+
+
+def test_messages_of_the_protocol_itself_are_not_lost() -> None:
+    rows = [happened(1, "sent", 1), happened(2, "sent", 2, kind="control")]
+    found = audited(rows, promised("settled"))
+    assert said(found, "delivery") == [("violated", "lost", 1, 1)] and found.checks["delivery"].examined == 1
+
+
 def test_what_takes_back_an_event_in_a_hole_takes_back_none_that_came_after_it() -> None:
     ordered = promised("numbered", "ordered_sends", "ordered_receives")
     sent = [happened(index, "sent", at) for index, at in ((4, 1), (5, 1), (6, 2))]

@@ -11,7 +11,7 @@ import numpy as np
 
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.bucket import Bucket
-from causeway.audit.columns import code_of
+from causeway.audit.columns import CONTROL, code_of
 from causeway.audit.delays import MICROSECONDS, NEVER, NO_TIME, microseconds
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, Checked, Finding
 from causeway.audit.known import OVERDUE_UNDECIDED
@@ -28,6 +28,7 @@ _ARRIVED = (State.DELIVERED, State.EXECUTED, State.FAILED, State.ANSWERED, State
 def delivery(bucket: Bucket) -> Checked:
     """Every message that a program sent is executed, answered, refunded, or pending within its deadline."""
     sent = bucket.has(Event.SENT) & ~bucket.forged
+    sent[sent] = bucket.columns.kind[bucket.first(Event.SENT)[sent]] != CONTROL
     state = bucket.messages.state
     found = [
         *_lost(bucket, np.flatnonzero(sent & np.isin(state, (State.DROPPED, State.DISCARDED)))),

@@ -24,8 +24,8 @@ RELAYED = (Event.RECEIVED, Event.ACKNOWLEDGED)
 
 
 class Repeats(NamedTuple):
-    """Rows that repeat an event. ``redundant``: relays of what was executed once; ``partial``: receipts whose amounts
-    add up to no more than what was sent; ``again``: all others."""
+    """Rows that repeat an event. ``redundant``: relays of what happened once at its destination; ``partial``: receipts
+    whose amounts add up to no more than what was sent; ``again``: all others."""
 
     redundant: Ints
     partial: Ints
@@ -45,15 +45,19 @@ def repeats(bucket: Bucket) -> Repeats:
 
 
 def _redundant(bucket: Bucket, again: Ints) -> np.ndarray:
-    """Return which repeated rows are relays, in a transaction of their own, of messages that were executed once."""
+    """Return which repeated rows are relays, in a transaction of their own, of messages that were executed once, or of
+    which only the acknowledgement was repeated."""
     columns, messages = bucket.columns, bucket.messages
     event, message = columns.event[again], columns.message[again]
-    executed_again = np.zeros(len(bucket.lane), bool)
+    executed_again, taken_again = np.zeros(len(bucket.lane), bool), np.zeros(len(bucket.lane), bool)
     executed_again[message[np.isin(event, [code_of(each) for each in EXECUTIONS])]] = True
-    once = (bucket.has(*EXECUTIONS) & ~executed_again)[message]
+    taken_again[message[event == code_of(Event.RECEIVED)]] = True
+    executed_once = bucket.has(*EXECUTIONS) & ~executed_again
+    received_once = bucket.has(Event.RECEIVED) & ~taken_again & ~executed_again
     found = np.zeros(len(again), bool)
     for each in RELAYED:
-        own = np.flatnonzero(once & (event == code_of(each)) & (messages.status[again] != _OTHER_CONTENT))
+        once = executed_once if each is Event.RECEIVED else executed_once | received_once
+        own = np.flatnonzero(once[message] & (event == code_of(each)) & (messages.status[again] != _OTHER_CONTENT))
         if not len(own):
             continue
         first = bucket.first(each)[message[own]]
@@ -75,6 +79,7 @@ def _partial(bucket: Bucket, again: Ints) -> np.ndarray:
     columns, messages = bucket.columns, bucket.messages
     message = columns.message[again]
     found = np.isin(messages.value[message], (_EVEN, _LESS)) & bucket.has(Event.SENT)[message]
+    found &= messages.undone[message] == 0
     if not found.any():
         return found
     received = np.flatnonzero((columns.event == code_of(Event.RECEIVED)) & (columns.alive > 0))

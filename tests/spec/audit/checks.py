@@ -69,9 +69,13 @@ def exactly_once(ledger: Ledger) -> Checked:
 
 
 def redundant(message: Message, event: str, row: Row) -> bool:
-    """Whether a row is a relay, in a transaction of its own, of a message that was executed once."""
-    executions = [message.all(each) for each in ("executed", "failed", "answered")]
-    once = any(executions) and all(len(message.repeated(each)) == 0 for each in ("executed", "failed", "answered"))
+    """Whether a row is a relay, in a transaction of its own, of a message that was executed once, or an acknowledgement
+    of one that was received once."""
+    executions = ("executed", "failed", "answered")
+    once = message.has(*executions) or (
+        event == "acknowledged" and message.first("received") and not message.repeated("received")
+    )
+    once = once and not any(message.repeated(each) for each in executions)
     first = message.first(event)
     names = row["transaction"], first["transaction"] if first else None
     return (

@@ -23,7 +23,7 @@ def delivery(ledger: Ledger) -> Checked:
             if row["kind"] == "control" and (row["detail"] or "").split(" ")[0] == "stopped"
         ]
         sent = message.first("sent")
-        if not sent or message.no_program_sent:
+        if not sent or message.no_program_sent or sent["kind"] == "control":
             continue
         examined += 1
         if message.state in ("dropped", "discarded"):
