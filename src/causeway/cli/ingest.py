@@ -143,6 +143,8 @@ def _show(lake: str, done: Ingested) -> None:
     )
     for count, what in (
         (done.movements, "movements of value"),
+        (done.headers, "headers"),
+        (done.watermarks, "watermarks"),
         (done.repeated, "rows left out: they say again what another row says"),
         (done.ignored, "records that the mapping ignores"),
         (done.blank, "blank lines"),

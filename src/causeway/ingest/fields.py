@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.ingest.mapping import FieldSection, TimeSection
+from causeway.ingest.row_sections import FieldSection, TimeSection
 from causeway.ingest.times import times_of
 from causeway.ledger.limbs import Digits, Numbers, limb_columns, read_numbers, slices_of, valid_rows
 from causeway.proofs.hashing import HashFunction, binary_rows, digest_slices, engines

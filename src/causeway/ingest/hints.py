@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from causeway.ingest.chunks import Stream, unpacked
-from causeway.ingest.mapping import EventSection, MappingDocument, fields_of, parts_of
+from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.naming import folded
+from causeway.ingest.row_sections import EventSection, fields_of, parts_of
 from causeway.model.text import name_of, shown
 
 MOST_DOCUMENT = 64 << 20
@@ -97,7 +98,7 @@ def _of_names(records: list[dict[str, Any]], file: str, mapping: MappingDocument
     """Return the hint about names of the mapping that no record has, or values that no event wants."""
     known = sorted({path for record in records for path in _paths(record)})
     spelt = {folded(path) for path in known} if mapping.names == "loose" else {*known}
-    for event in (mapping.of(event) for event in (*mapping.events, *mapping.value)):
+    for event in map(mapping.of, mapping.rows):
         for use, columns in _columns(event):
             if not any((folded(each) if mapping.names == "loose" else each) in spelt for each in columns):
                 return f"no record of {file} has {columns[0]} ({use}); {_nearest(columns[0], known)}"

@@ -6,8 +6,7 @@ Built in are those in ``mappings/``; a user's own file has the same form. ``docs
 from __future__ import annotations
 
 import re
-import zoneinfo
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -16,7 +15,22 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from causeway.ingest.chunks import unpacked_name
 from causeway.ingest.kinds import folder, kinds
-from causeway.ledger.schema import MOST_HEIGHT, MOST_REVISION, VALUE, Event, Kind
+from causeway.ingest.row_sections import (
+    LISTED,
+    Condition,
+    EventSection,
+    FieldsSection,
+    HeaderSection,
+    Text,
+    ValueSection,
+    WatermarkSection,
+    as_list,
+    fields_of,
+    is_empty,
+    is_none,
+    parts_of,
+)
+from causeway.ledger.schema import HEADER, MOST_HEIGHT, MOST_REVISION, VALUE, Event, Kind
 from causeway.model.document import read_document, validated
 from causeway.model.durations import seconds_of
 from causeway.model.errors import InvalidInput
@@ -26,39 +40,11 @@ from causeway.model.text import unknown
 ENDINGS = {"csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json"), "parquet": (".parquet",)}
 """How names of files of a format end, that are packed in addition with .gz, .bz2 or .zst."""
 
-FILE = "{file}"
-"""What stands in ``otherwise`` for the name of the file, without its endings."""
-
 MOST_COUNT = 9_000_000_000_000
 """Seconds, blocks or messages that a promise or a gap has at most: as microseconds they are a number of 63 bits."""
 
 DEADLINE = 86_400
 """Seconds until a message is expected to have ended, unless a mapping says otherwise."""
-
-LISTED = 64
-"""Events, windows and promises of a mapping, each."""
-
-
-def _short(value: object) -> object:
-    return {"column": value} if isinstance(value, str | list) else value
-
-
-def _listed(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-def _is_none(value: object) -> bool:
-    return value is None
-
-
-def _is_empty(value: object) -> bool:
-    return not value
-
-
-def _timezone(value: str) -> str:
-    if value not in zoneinfo.available_timezones():
-        raise ValueError("must be the name of a timezone, such as UTC or Europe/Berlin")
-    return value
 
 
 def _moment(value: object) -> object:
@@ -77,15 +63,12 @@ def _moment(value: object) -> object:
 
 
 def _event(value: str) -> str:
-    if value not in [VALUE, *(event.value for event in Event)]:
-        raise ValueError(f"must be one of {', '.join(Event)}, or {VALUE}")
+    if value not in [VALUE, HEADER, *(event.value for event in Event)]:
+        raise ValueError(f"must be one of {', '.join(Event)}, {HEADER} or {VALUE}")
     return value
 
 
 EventName = Annotated[str, AfterValidator(_event)]
-Text = Annotated[str, Field(min_length=1, max_length=256)]
-Columns = Annotated[list[Text], BeforeValidator(_listed)]
-Values = dict[Text, str]
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Moment = Annotated[str, BeforeValidator(_moment)]
 
@@ -125,142 +108,6 @@ def is_of(formats: Sequence[str], file: str) -> bool:
     return unpacked_name(file).lower().endswith(tuple(ending for each in formats for ending in ENDINGS[each]))
 
 
-_RULES = ("split", "values", "ignore_case", "others", "otherwise", "optional")
-"""Options of a field that change what a column says."""
-
-
-class FieldSection(Section):
-    """Where a field comes from: a column, or a text that is the same in all rows."""
-
-    column: Columns = Field(default_factory=list, description="The column, or several: the first that is there.")
-    text: Text | None = Field(None, description="A text that stands for every row.")
-    join: Annotated[list[Annotated[FieldSection, BeforeValidator(_short)]], Field(max_length=LISTED)] = Field(
-        default_factory=list,
-        description="Parts that are joined to one text where column has no value; those that are optional may miss.",
-        exclude_if=_is_empty,
-    )
-    by: Text = Field("/", description="What stands between the parts of join.", exclude_if=lambda by: by == "/")
-    split: Columns | None = Field(None, description="What the value is cut at, or several; with part.")
-    part: Annotated[int, Field(ge=0, le=99)] | None = Field(None, description="Which part is taken, from 0.")
-    values: Values = Field(default_factory=dict, description="Other texts for some values.")
-    ignore_case: bool = Field(False, description="Whether values are in lower case, and looked up so.")
-    others: Literal["keep", "refuse", "null"] = Field("keep", description="What becomes of a value not in values.")
-    otherwise: Text | None = Field(None, description="What stands where the value is missing; {file}: the file.")
-    optional: bool = Field(False, description="Whether the column may be missing; the field is then not seen.")
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether what a column says is not taken as it is."""
-        return self.split is not None or bool(self.values) or self.ignore_case or self.otherwise is not None
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
-        if bool(self.column or self.join) == (self.text is not None):
-            raise ValueError("give either column or text, or join")
-        if self.by != "/" and not self.join:
-            raise ValueError("by: has no effect without join")
-        if any(part.otherwise == FILE for part in self.join):
-            raise ValueError(f"join: a part cannot have otherwise = {FILE}")
-        if (self.split is None) != (self.part is None):
-            raise ValueError("give split and part together")
-        idle = [name for name in _RULES if getattr(self, name) not in (None, {}, False, "keep")]
-        if self.text is not None and idle:
-            raise ValueError(f"{idle[0]}: has no effect with text")
-        if self.others != "keep" and not self.values:
-            raise ValueError("others: has no effect without values")
-        if self.ignore_case and any(value != value.lower() for value in self.values):
-            raise ValueError("with ignore_case, values stand in small letters")
-        return self
-
-
-class _Caseless(FieldSection):
-    @model_validator(mode="after")
-    def _has_no_case(self) -> Self:
-        if self.ignore_case and not self.values:
-            raise ValueError("ignore_case: has no effect on numbers and times without values")
-        if self.join:
-            raise ValueError("join: joins texts, not numbers or times")
-        return self
-
-
-class NumberSection(_Caseless):
-    """A whole number."""
-
-
-class TimeSection(_Caseless):
-    """A time: of which unit, by which clock."""
-
-    unit: Literal["iso", "s", "ms", "us", "ns", "any"] = Field(
-        "iso", description="ISO 8601, or a number since 1970 in UTC; any: what it is, numbers by their size."
-    )
-    timezone: Annotated[str, AfterValidator(_timezone)] = Field("UTC", description="Of texts that name none.")
-
-
-AField = Annotated[FieldSection, BeforeValidator(_short)]
-ANumber = Annotated[NumberSection, BeforeValidator(_short)]
-ATime = Annotated[TimeSection, BeforeValidator(_short)]
-Condition = Annotated[list[str], BeforeValidator(_listed)]
-
-
-class FieldsSection(Section):
-    """The fields of a row of the ledger."""
-
-    protocol: AField | None = None
-    source: AField | None = None
-    destination: AField | None = None
-    lane: AField | None = None
-    index: ANumber | None = None
-    message_id: AField | None = None
-    answers: AField | None = None
-    journey: AField | None = None
-    continues: AField | None = Field(None, exclude_if=_is_none)
-    kind: AField | None = None
-    event: AField | None = None
-    chain: AField | None = None
-    revision: ANumber | None = Field(None, exclude_if=_is_none)
-    height: ANumber | None = None
-    position: ANumber | None = None
-    time: ATime | None = None
-    block: AField | None = Field(None, exclude_if=_is_none)
-    transaction: AField | None = None
-    sender: AField | None = None
-    receiver: AField | None = None
-    content: list[Columns] = Field(
-        default_factory=list, description="Columns that make up what a message carries; of a list in it, one of them."
-    )
-    asset: AField | None = None
-    amount: ANumber | None = None
-    code: ANumber | None = None
-    detail: AField | None = None
-    timeout_revision: ANumber | None = Field(None, exclude_if=_is_none)
-    timeout_height: ANumber | None = Field(None, exclude_if=_is_none)
-    timeout_time: ATime | None = Field(None, exclude_if=_is_none)
-
-
-class EventSection(FieldsSection):
-    """``[[events]]``: which rows are which event, and what of its fields differs from ``[fields]``."""
-
-    where: dict[Text, Condition] = Field(default_factory=dict, description="Columns, and the values they must have.")
-    present: list[Columns] = Field(
-        default_factory=list, description="Columns that must not be empty; of a list in it, one of them."
-    )
-    absent: list[Columns] = Field(
-        default_factory=list, description="Columns that must be empty or missing.", exclude_if=_is_empty
-    )
-    optional: bool = Field(
-        False, description="Whether columns of where and present may be missing: there are no such events then."
-    )
-    file: Text = Field("*", description="Names of files that have such rows, with * and ?, in any case.")
-
-
-class ValueSection(EventSection):
-    """``[[value]]``: which rows are movements of value, and of what; of ``[fields]`` those that movements have."""
-
-    why: AField | None = None
-    from_: AField | None = Field(None, alias="from")
-    to: AField | None = None
-
-
 class InferredSection(Section):
     """``[windows]``: windows from the rows themselves."""
 
@@ -284,7 +131,7 @@ class WindowSection(Section):
 
     chain: Text
     events: list[EventName] = Field(default_factory=list)
-    revision: Annotated[int, Field(ge=0, le=MOST_REVISION)] | None = Field(None, exclude_if=_is_none)
+    revision: Annotated[int, Field(ge=0, le=MOST_REVISION)] | None = Field(None, exclude_if=is_none)
     first_height: Height | None = None
     last_height: Height | None = None
     first_time: Moment | None = None
@@ -349,7 +196,7 @@ class PromiseSection(Section):
     lane: Text | None = None
     seconds: Seconds | None = None
     number: Count | None = None
-    cause: Text | None = Field(None, exclude_if=_is_none)
+    cause: Text | None = Field(None, exclude_if=is_none)
 
     @model_validator(mode="after")
     def _options(self) -> Self:
@@ -362,11 +209,6 @@ class PromiseSection(Section):
         return self
 
 
-_OF_VALUE = (
-    *("protocol", "source", "destination", "lane", "index", "message_id"),
-    *("chain", "revision", "height", "position", "time"),
-    *("asset", "amount", "why", "from_", "to"),
-)
 _CHOOSE = ("where", "present", "absent", "optional", "file")
 
 Rows = TypeVar("Rows", bound=EventSection)
@@ -376,7 +218,7 @@ class MappingDocument(Section):
     """The whole file."""
 
     about: str = Field("", description="What the traffic is, in a sentence.")
-    format: Annotated[list[Format], BeforeValidator(_listed), Field(min_length=1)] = Field(
+    format: Annotated[list[Format], BeforeValidator(as_list), Field(min_length=1)] = Field(
         ..., description="Of the files, or several: which one of them a file's name says, the first if it does not."
     )
     names: Literal["exact", "loose"] = Field(
@@ -390,11 +232,15 @@ class MappingDocument(Section):
     fields: FieldsSection = Field(default_factory=lambda: FieldsSection.model_validate({}))
     events: Annotated[list[EventSection], Field(max_length=LISTED)] = Field(default_factory=list)
     value: Annotated[list[ValueSection], Field(max_length=LISTED)] = Field(default_factory=list)
+    watermarks: Annotated[list[WatermarkSection], Field(max_length=LISTED)] = Field(
+        default_factory=list, exclude_if=is_empty
+    )
+    headers: Annotated[list[HeaderSection], Field(max_length=LISTED)] = Field(default_factory=list, exclude_if=is_empty)
     ignore: Annotated[list[dict[Text, Condition]], Field(max_length=LISTED)] = Field(
         default_factory=list, description="Rows that are no event of a message, by columns and their values."
     )
     links: list[Link] = Field(
-        default_factory=list, description="What is found in other records of the input.", exclude_if=_is_empty
+        default_factory=list, description="What is found in other records of the input.", exclude_if=is_empty
     )
     windows: InferredSection | None = None
     observed: Annotated[list[WindowSection], Field(max_length=LISTED)] = Field(default_factory=list)
@@ -421,20 +267,12 @@ class MappingDocument(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if not self.events and not self.value:
-            raise ValueError("events: none, and no value; a mapping says what the rows are")
-        for place, movement in enumerate(self.value):
-            for name, section in movement:
-                if name not in (*_OF_VALUE, *_CHOOSE) and section is not None and section != []:
-                    raise ValueError(f"value[{place}].{name}: a movement of value has none")
-            for name in ("protocol", "why"):
-                if getattr(self.of(movement), name) is None:
-                    raise ValueError(f"value[{place}].{name}: missing{', here and in fields' * (name == 'protocol')}")
+        if not self.rows:
+            raise ValueError("events: none, and no value, watermarks or headers; a mapping says what the rows are")
+        for section in self.rows:
+            _require_fields(section, self.of(section), self._where(section))
         for place, event in enumerate(self.events):
             have = self.of(event)
-            for name in ("protocol", "event"):
-                if getattr(have, name) is None:
-                    raise ValueError(f"events[{place}].{name}: missing, here and in fields")
             if have.index is None and have.message_id is None:
                 raise ValueError(f"events[{place}]: neither index nor message_id: a message has a number or a name")
             for name, allowed in (("event", Event), ("kind", Kind)):
@@ -448,6 +286,16 @@ class MappingDocument(Section):
         return self
 
     @property
+    def rows(self) -> list[EventSection]:
+        """The sections that say what the rows of each table are."""
+        return [*self.events, *self.value, *self.watermarks, *self.headers]
+
+    def _where(self, section: EventSection) -> str:
+        """Return where a section of rows stands in the file."""
+        name = "events" if section.table == "ledger" else section.table
+        return f"{name}[{getattr(self, name).index(section)}]"
+
+    @property
     def protocols(self) -> list[str] | None:
         """The protocols of its messages, ascending; None if columns name them."""
         texts = {field.text for event in map(self.of, self.events) if (field := event.protocol) is not None}
@@ -456,19 +304,30 @@ class MappingDocument(Section):
     def columns(self) -> set[str]:
         """Return the names of all columns that it speaks of."""
         found = {column for condition in self.ignore for column in condition}
-        for event in (self.of(each) for each in (*self.events, *self.value)):
+        for event in (self.of(each) for each in self.rows):
             found.update(event.where)
             found.update(column for several in (*event.present, *event.absent, *event.content) for column in several)
             found.update(column for _, field in fields_of(event) for part in parts_of(field) for column in part.column)
         return found
 
     def of(self, event: Rows) -> Rows:
-        """Return an event or a movement with the fields that all have."""
+        """Return a section of rows with the fields that all have."""
         common = {name: value for name, value in self.fields if value is not None and value != []}
-        if isinstance(event, ValueSection):
-            common = {name: value for name, value in common.items() if name in _OF_VALUE}
+        if event.own is not None:
+            common = {name: value for name, value in common.items() if name in event.own}
         own = {name: value for name, value in event if value is not None and value != []}
         return event.model_copy(update=common | own)
+
+
+def _require_fields(section: EventSection, have: EventSection, where: str) -> None:
+    """Raise ``ValueError`` for fields that such rows cannot have, and for those that they need."""
+    for name, field in section:
+        if section.own is not None and name not in (*section.own, *_CHOOSE) and field is not None and field != []:
+            raise ValueError(f"{where}.{name}: {section.called} has none")
+    for name in section.needed:
+        if getattr(have, name) is None:
+            in_fields = name in FieldsSection.model_fields
+            raise ValueError(f"{where}.{name}: missing{', here and in fields' * in_fields}")
 
 
 def load_mapping(kind: str, path: str | Path | None = None) -> MappingDocument:
@@ -482,21 +341,4 @@ def load_mapping(kind: str, path: str | Path | None = None) -> MappingDocument:
     return validated(MappingDocument, document, str(path))
 
 
-def fields_of(event: FieldsSection) -> Iterator[tuple[str, FieldSection]]:
-    """Yield the fields that come from somewhere."""
-    for name, value in event:
-        if isinstance(value, FieldSection):
-            yield name.removesuffix("_"), value
-
-
-def parts_of(field: FieldSection) -> Iterator[FieldSection]:
-    """Yield a field, and the parts that it joins."""
-    yield field
-    for part in field.join:
-        yield from parts_of(part)
-
-
-__all__ = [
-    "ENDINGS", "FILE", "EventSection", "FieldSection", "Link", "MappingDocument", "NumberSection", "TimeSection",
-    "ValueSection", "fields_of", "is_of", "load_mapping", "parts_of",
-]  # fmt: skip
+__all__ = ["DEADLINE", "ENDINGS", "Link", "MappingDocument", "is_of", "load_mapping"]

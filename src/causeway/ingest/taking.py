@@ -16,16 +16,9 @@ import pyarrow.compute as pc
 from causeway.ingest.chunks import SHOWN, BadFile, unpacked_name
 from causeway.ingest.columns import Broken, Columns
 from causeway.ingest.fields import Rows, constant, is_one_of
-from causeway.ingest.mapping import (
-    FILE,
-    EventSection,
-    MappingDocument,
-    NumberSection,
-    TimeSection,
-    ValueSection,
-    fields_of,
-    parts_of,
-)
+from causeway.ingest.mapping import MappingDocument
+from causeway.ingest.row_sections import FILE, EventSection, NumberSection, TimeSection, fields_of, parts_of
+from causeway.ledger.chain_order import LAYOUTS
 from causeway.ledger.limbs import valid_rows
 from causeway.ledger.schema import (
     LEDGER_SCHEMA,
@@ -33,7 +26,7 @@ from causeway.ledger.schema import (
     MOST_HEIGHT,
     MOST_REVISION,
     QUARANTINE_SCHEMA,
-    VALUE_SCHEMA,
+    TABLES,
     Event,
 )
 from causeway.model.text import unknown
@@ -41,7 +34,8 @@ from causeway.model.text import unknown
 _OF_HEIGHTS = {"height": "revision", "timeout_height": "timeout_revision"}
 """Columns of heights, and of the revisions that may stand before them."""
 
-_NEEDED = {"protocol", "kind", "event", "why"}
+BESIDE = tuple(LAYOUTS)
+"""Tables beside ``ledger`` of which a record may be a row."""
 
 
 @dataclass
@@ -50,8 +44,9 @@ class Taken:
 
     ``records``: how many; ``taken``: of which there are rows; ``ignored``: that the mapping says are no events;
     ``blank``: lines with nothing on them; the others are in quarantine, one row each. ``end``: where they end in their
-    file, of text that is not packed. ``value``: movements of value. ``buckets``: of the rows of ``ledger``, whose order
-    is that of their buckets then, which there are and how many rows each has; None: they are in the records' order.
+    file, of text that is not packed. ``beside``: rows of the tables ``BESIDE``. ``buckets``: of the rows of ``ledger``,
+    whose order is that of their buckets then, which there are and how many rows each has; None: they are in the
+    records' order.
     """
 
     ledger: pa.Table
@@ -61,7 +56,7 @@ class Taken:
     ignored: int
     blank: int
     end: int = 0
-    value: pa.Table = dataclasses.field(default_factory=VALUE_SCHEMA.empty_table)
+    beside: Mapping[str, pa.Table] = dataclasses.field(default_factory=dict)
     buckets: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     def moved(self, first: int) -> Taken:
@@ -74,8 +69,8 @@ class Taken:
             place = table.schema.get_field_index("source_row")
             return table.set_column(place, table.schema.field(place), pc.add(table["source_row"], by))
 
-        parts = {name: later(getattr(self, name)) for name in ("ledger", "quarantine", "value")}
-        return replace(self, **parts)
+        beside = {name: later(rows) for name, rows in self.beside.items()}
+        return replace(self, ledger=later(self.ledger), quarantine=later(self.quarantine), beside=beside)
 
     def reasons(self) -> Counter[str]:
         """Return how many records were set aside for each reason."""
@@ -84,7 +79,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the records of one file are read: its events and movements of value, and the columns that they need."""
+    """How the records of one file are read: the sections of its rows, and the columns that they need."""
 
     mapping: MappingDocument
     file: str
@@ -102,7 +97,7 @@ def plan_for(mapping: MappingDocument, file: str, names: Collection[str] | None)
     Raises ``BadFile``: no event of the mapping is in such a file, or a column that it needs is not there.
     """
     name = unpacked_name(file.rsplit("/", 1)[-1])
-    every: list[EventSection] = [*mapping.events, *mapping.value]
+    every = mapping.rows
     events = tuple(mapping.of(event) for event in every if _is_named(name, event.file))
     if not events:
         allowed = ", ".join(dict.fromkeys(event.file for event in every))
@@ -168,7 +163,8 @@ def _of_columns(event: EventSection, names: Collection[str] | None) -> EventSect
     idle = [
         "from_" if field == "from" else field
         for field, section in fields_of(event)
-        if section.optional and not section.join and section.otherwise is None and field not in _NEEDED
+        if section.optional and not section.join and section.otherwise is None
+        if field not in (*event.needed, "kind")
         if not any(column in names for column in section.column)
     ]
     return event.model_copy(update=dict.fromkeys(idle)) if idle else event
@@ -178,11 +174,10 @@ def named_columns(mapping: MappingDocument) -> frozenset[str]:
     """Return the columns that are names wherever the mapping reads them: few different values."""
     names: set[str] = set()
     others: set[str] = set()
-    every: list[EventSection] = [*mapping.events, *mapping.value]
-    for whole in map(mapping.of, every):
+    for whole in map(mapping.of, mapping.rows):
         names.update(whole.where)
         for field, section in fields_of(whole):
-            schema = _schema(whole)
+            schema = TABLES[whole.table]
             kind = schema.field(field).type if field in schema.names else None
             columns = (column for part in parts_of(section) for column in part.column)
             (names if kind is not None and pa.types.is_dictionary(kind) else others).update(columns)
@@ -201,8 +196,7 @@ def _taken(plan: Plan, records: Columns) -> Taken:
     why = np.zeros(count, dtype=np.uint16)
     reasons: list[tuple[str, str, str]] = []
     known, every = np.zeros(count, dtype=bool), np.ones(count, dtype=bool)
-    tables: list[tuple[np.ndarray, pa.Table]] = []
-    moved: list[tuple[np.ndarray, pa.Table]] = []
+    made: dict[str, list[tuple[np.ndarray, pa.Table]]] = {event.table: [] for event in plan.events}
     for event in plan.events:
         chosen = np.flatnonzero(
             _where(event.where, records.values, count)
@@ -216,8 +210,7 @@ def _taken(plan: Plan, records: Columns) -> Taken:
         if len(chosen) < count:
             values = {name: column.take(pa.array(chosen)) for name, column in values.items()}
         rows = Rows(values, len(chosen), np.zeros(len(chosen), dtype=np.uint16), reasons, plan.mapping.nulls)
-        made = moved if isinstance(event, ValueSection) else tables
-        made.append((chosen, _event_rows(plan, event, rows, records.rows[chosen])))
+        made[event.table].append((chosen, _event_rows(plan, event, rows, records.rows[chosen])))
         why[chosen] = np.where(why[chosen] == 0, rows.why, why[chosen])
     ignored = np.zeros(count, dtype=bool)
     if not known.all():
@@ -226,19 +219,15 @@ def _taken(plan: Plan, records: Columns) -> Taken:
         reasons.append(("no_event", "", ""))
         why[~known & ~ignored] = len(reasons)
     bad = why != 0
-    ledger, value = _together(tables, bad, LEDGER_SCHEMA), _together(moved, bad, VALUE_SCHEMA)
+    ledger = _together(made.pop("ledger", []), bad, LEDGER_SCHEMA)
+    beside = {table: _together(parts, bad, TABLES[table]) for table, parts in made.items()}
     broken = [*records.broken, *(_broken(records, row, reasons[why[row] - 1]) for row in np.flatnonzero(bad).tolist())]
     quarantine = _quarantine(plan.file, sorted(broken, key=lambda found: found.row))
     left_out = int(ignored.sum())
     good = count - int(bad.sum()) - left_out
     if good + len(broken) + left_out + records.blank != records.records:
         raise AssertionError(f"{plan.file}: records that are neither taken nor in quarantine")
-    return Taken(ledger, quarantine, records.records, good, left_out, records.blank, value=value)
-
-
-def _schema(event: EventSection) -> pa.Schema:
-    """Return the schema of the table that has such rows."""
-    return VALUE_SCHEMA if isinstance(event, ValueSection) else LEDGER_SCHEMA
+    return Taken(ledger, quarantine, records.records, good, left_out, records.blank, beside=beside)
 
 
 def _together(tables: list[tuple[np.ndarray, pa.Table]], bad: np.ndarray, schema: pa.Schema) -> pa.Table:
@@ -275,7 +264,7 @@ def _is_empty(column: pa.Array, nulls: list[str]) -> np.ndarray:
 
 
 def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray) -> pa.Table:
-    """Return the rows of one event, or of one movement of value, of some records."""
+    """Return the rows that a section makes of some records."""
     made: dict[str, pa.Array] = {}
     for name, section in fields_of(event):
         if isinstance(section, TimeSection):
@@ -292,12 +281,14 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
         elif isinstance(section, NumberSection):
             made[name] = rows.u64(name, section)
         else:
-            made[name] = rows.texts(name, section, needed=name in _NEEDED)
+            made[name] = rows.texts(name, section, needed=name in (*event.needed, "kind"))
+        if name in event.needed and isinstance(section, NumberSection):
+            rows.refuse(~valid_rows(made[name]), "missing", name, (section.column or ["text"])[0])
     _check_revisions(rows, event, made)
     _drop_no_timeouts(made)
     if "event" in made:
         _check_events(rows, made["event"], event)
-    if not isinstance(event, ValueSection):
+    if event.table == "ledger":
         _check_names(rows, made)
     if event.content:
         amount = event.amount.column if event.amount is not None else []
@@ -308,7 +299,7 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
     if "kind" not in made:
         made["kind"] = constant("request", rows.count)
     columns = []
-    schema = _schema(event)
+    schema = TABLES[event.table]
     for field in schema:
         column = made.get(field.name)
         if column is None:
@@ -401,4 +392,4 @@ def _quarantine(file: str, broken: list[Broken]) -> pa.Table:
     return pa.table(columns, schema=QUARANTINE_SCHEMA)
 
 
-__all__ = ["Plan", "Taken", "named_columns", "plan_for"]
+__all__ = ["BESIDE", "Plan", "Taken", "named_columns", "plan_for"]

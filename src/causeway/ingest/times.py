@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.ingest.mapping import TimeSection
+from causeway.ingest.row_sections import TimeSection
 from causeway.ledger.limbs import Digits, read_numbers, slices_of, valid_rows
 
 Mask = npt.NDArray[np.bool_]

@@ -14,6 +14,7 @@ from causeway.ingest.hints import hint_for
 from causeway.ingest.links import End, resolve
 from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import Part, is_divisible, is_text
+from causeway.ingest.taking import BESIDE
 from causeway.ingest.windows import Seen, promises
 from causeway.ledger.schema import QUARANTINE_SCHEMA
 from causeway.model.errors import InvalidInput
@@ -23,9 +24,12 @@ from causeway.pipeline.ledger_runners import Runner
 from causeway.pipeline.ledger_runs import Run, filled, in_order, rows_of
 from causeway.pipeline.ledger_sources import Source, Take
 from causeway.pipeline.ledger_state import State
-from causeway.pipeline.ledger_store import Ledger, LedgerWriter
+from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger, LedgerWriter
 from causeway.pipeline.ledger_taking import Job, Slice, Staged
 from causeway.pipeline.ledger_upkeep import in_buckets
+
+COUNTED = {"value": "movements", "headers": "headers", "watermarks": "watermarks"}
+"""The names by which rows of the tables beside ``ledger`` are counted in commits."""
 
 LOOSE_ROWS = 1 << 10
 """A commit of fewer rows a bucket writes one file for all buckets."""
@@ -54,13 +58,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class Done:
-    """What a commit has of files. ``failed``: by file that cannot be read, the reason and a text."""
+    """What a commit has of files. ``beside``: how many rows of the tables beside ``ledger``; ``failed``: by file that
+    cannot be read, the reason and a text."""
 
     commit: LedgerCommit | None
     files: int = 0
     rows: int = 0
     repeated: int = 0
-    movements: int = 0
+    beside: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     failed: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -258,7 +263,9 @@ class _Committing:
         taken = sum(part.rows for part in staged)
         done.rows = self._sorted(runs, taken)
         done.repeated = taken - done.rows
-        done.movements = self._sorted([run for part in staged for run in part.moved], sum(p.movements for p in staged))
+        for table in BESIDE:
+            own = [run for part in staged for run in part.beside if run.table == table]
+            done.beside[table] = self._sorted(own, sum(part.beside_rows[table] for part in staged))
         seen = Seen(self.job.mapping)
         observed, promised = ledger.table("observed"), ledger.table("promises")
         seen.resume(observed)
@@ -286,7 +293,7 @@ class _Committing:
         counts = {
             **done.counts,
             "rows": done.rows,
-            "movements": done.movements,
+            **{COUNTED[table]: rows for table, rows in done.beside.items()},
             "repeated": done.repeated,
             "files": files,
             "failed": len(bad),
@@ -300,7 +307,8 @@ class _Committing:
         if not rows:
             return 0
         table = runs[0].table
-        if buckets > 1 and rows < LOOSE_ROWS * buckets and all(run.rows is not None for run in runs):
+        loose = table in LOOSE_TABLES and buckets > 1 and rows < LOOSE_ROWS * buckets
+        if loose and all(run.rows is not None for run in runs):
             parts = [rows_of(self.job.lake, run, bucket) for run in runs for bucket in run.buckets]
             rows_in_order = in_order(pa.concat_tables([filled(part, table) for part in parts]), table)
             return writer.write(table, in_buckets(rows_in_order, buckets, table))

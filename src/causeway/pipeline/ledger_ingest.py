@@ -18,7 +18,7 @@ from causeway.ingest.reader import is_divisible
 from causeway.ledger.order import MOST_BUCKETS
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.allocator import keep_memory
-from causeway.pipeline.ledger_commit import Done, commit_files
+from causeway.pipeline.ledger_commit import COUNTED, Done, commit_files
 from causeway.pipeline.ledger_commits import LEDGER_FILE
 from causeway.pipeline.ledger_runners import MOST_THREADS, InThreads, OnSpark, Runner
 from causeway.pipeline.ledger_sources import Known, Source, no_files, sources_of
@@ -51,7 +51,8 @@ class Ingested:
     ``rows``: of the ledger that were written; ``repeated``: rows that say again what another one said; ``taken``:
     records that gave rows, ``ignored``, ``blank``: those that gave none; ``quarantined``: those that could not be read,
     by the reason; ``failed``: files that could not be read at all, with a text; ``skipped``: files of which all was
-    taken before; ``others``: files of the folder that are of another format; ``movements``: of value."""
+    taken before; ``others``: files of the folder that are of another format; ``movements`` of value, ``headers`` and
+    ``watermarks``: rows of these tables."""
 
     commit: int | None
     files: int
@@ -66,6 +67,8 @@ class Ingested:
     skipped: int
     others: int
     movements: int = 0
+    headers: int = 0
+    watermarks: int = 0
 
 
 def ingest(
@@ -151,7 +154,7 @@ def ingested(done: Done, skipped: int, others: int) -> Ingested:
         {name: text for name, (_, text) in sorted(done.failed.items())},
         skipped,
         others,
-        done.movements,
+        **{name: done.beside[table] for table, name in COUNTED.items()},
     )
 
 

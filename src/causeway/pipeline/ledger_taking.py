@@ -15,7 +15,7 @@ from causeway.ingest.chunks import BadFile
 from causeway.ingest.links import Links, index_rows
 from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import Part, parts_of, take_file
-from causeway.ingest.taking import Taken
+from causeway.ingest.taking import BESIDE, Taken
 from causeway.ingest.windows import Seen
 from causeway.ledger.schema import QUARANTINE_SCHEMA
 from causeway.pipeline.ledger_commits import STAGING
@@ -75,15 +75,16 @@ class Staged:
     """What a task made of parts of files. ``runs``: the rows; ``quarantine``: files of it that were written, and
     ``aside``: rows of it that were not; ``reasons``: how many records were set aside for what; ``counts``: of records,
     by what became of them; ``of``: by name of a file, how many records it has, and where they end; ``whole``: whether a
-    record ends there; ``moved``: movements of value; ``failed``: files that cannot be read, with reason and text."""
+    record ends there; ``beside``: rows of the tables ``BESIDE``, and ``beside_rows``: how many; ``failed``: files that
+    cannot be read, with reason and text."""
 
     runs: list[Run]
     quarantine: list[StoredFile]
     aside: list[pa.Table]
     seen: Seen
     rows: int = 0
-    moved: list[Run] = field(default_factory=list)
-    movements: int = 0
+    beside: list[Run] = field(default_factory=list)
+    beside_rows: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     records: Counter[str] = field(default_factory=Counter)
@@ -130,7 +131,7 @@ class _Staging:
     def __init__(self, job: Job, keep: bool, progress: Progress | None) -> None:
         self._job, self._keep, self._progress = job, keep, progress
         self._rows = RunWriter(job.lake, job.folder, job.buckets, job.run_bytes)
-        self._moved = RunWriter(job.lake, job.folder, job.buckets, job.run_bytes, "value")
+        self._beside = {table: RunWriter(job.lake, job.folder, job.buckets, job.run_bytes, table) for table in BESIDE}
         self._staged = Staged([], [], [], Seen(job.mapping))
         self._aside = 0
 
@@ -144,8 +145,10 @@ class _Staging:
         if not self._keep:
             self._set_aside()
         staged.runs = self._rows.end(keep=self._keep)
-        staged.moved = self._moved.end(keep=self._keep)
-        staged.rows, staged.movements = self._rows.taken, self._moved.taken
+        staged.rows = self._rows.taken
+        for table, writer in self._beside.items():
+            staged.beside += writer.end(keep=self._keep)
+            staged.beside_rows[table] = writer.taken
         return staged
 
     def _take(self, each: Slice, threads: int) -> None:
@@ -197,8 +200,10 @@ class _Staging:
                 self._set_aside()
         staged.seen.add(taken.ledger)
         self._rows.add(taken.ledger, taken.buckets)
-        staged.seen.add_value(taken.value)
-        self._moved.add(taken.value)
+        for table, rows in taken.beside.items():
+            self._beside[table].add(rows)
+        if "value" in taken.beside:
+            staged.seen.add_value(taken.beside["value"])
 
     def _set_aside(self) -> None:
         """Write what cannot be read."""
