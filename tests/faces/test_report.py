@@ -204,7 +204,7 @@ def test_charts_are_read_with_keys_and_colours_are_chosen(browser: Browser, page
         page.locator("#time .plot").first.focus()
         for _ in range(3):
             page.keyboard.press("ArrowRight")
-        assert "tick 2" in page.locator(".tip").inner_text() and "pending: " in page.locator(".tip").inner_text()
+        assert "tick 3" in page.locator(".tip").inner_text() and "pending: " in page.locator(".tip").inner_text()
         page.keyboard.press("Escape")
         assert page.locator(".tip").is_hidden()
         before = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -252,7 +252,7 @@ def valid(seed: int) -> Section:
 def test_any_order_of_forks_halts_and_changes(seed: int, tmp_path: Path) -> None:
     document = valid(seed)
     root, counts = run(document, tmp_path / "whole")
-    assert counts["duplicates"] == counts["out_of_order"] == counts["lost"] == 0
+    assert counts["duplicates"] == counts["out_of_order"] == counts["dropped"] == 0
     assert run(ended(document), tmp_path / "ended")[0] == root
     cuts = sorted(Random(seed).sample(range(1, 50), 3))
     assert run(document, tmp_path / "parts", cuts)[0] == root

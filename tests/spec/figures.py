@@ -148,7 +148,12 @@ def reply_to(ledger: Ledger, request: Message, base: Row) -> Row | None:
         and row["kind"] in ("response", "reject", "refund")
         and row["event"] in ("received", "answered", "dropped")
         and (
-            row["event"] != "dropped" or (row is message.first("dropped") and message.state in ("dropped", "discarded"))
+            row["event"] != "dropped"
+            or (
+                row is message.first("dropped")
+                and message.state in ("dropped", "discarded")
+                and not message.no_program_sent
+            )
         )
         and not (row["event"] == "received" and message.forged(row))
         and (message.lane[0], message.lane[2]) == (request.lane[0], caller)

@@ -149,9 +149,9 @@ def naming_in(bucket: Bucket) -> Ints:
 
 
 def lost_responses(bucket: Bucket) -> Ints:
-    """Return the rows with which responses, rejects and refunds were dropped that did not come."""
+    """Return the rows with which responses, rejects and refunds were dropped that did not come; none that is forged."""
     columns, dropped = bucket.columns, bucket.first(Event.DROPPED)
-    lost = np.isin(bucket.messages.state, (State.DROPPED, State.DISCARDED))
+    lost = np.isin(bucket.messages.state, (State.DROPPED, State.DISCARDED)) & ~bucket.forged
     rows = dropped[lost & (dropped >= 0)].astype(np.int64)
     found: Ints = rows[IS_RESPONSE[columns.kind[rows]]]
     return found
