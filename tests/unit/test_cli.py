@@ -314,7 +314,7 @@ def test_run_says_in_words_what_came_of_it(cli: Run, spark: SparkSession, monkey
 def test_a_violated_guarantee_is_exit_code_1(cli: Run, tmp_path: Path) -> None:
     moved = tmp_path / "moved.toml"
     moved.write_text(Path(TWO).read_text() + '[[moves]]\ntick = 1\nprogram = "alice"\nchain = "right"\n')
-    code, out, _ = cli("run", moved, "--executor", "in_process")
+    code, out, _ = cli("run", str(moved), "--executor", "in_process")
     assert code == 1
     assert "FAILED: " in out and "delivery: first" in out
 
