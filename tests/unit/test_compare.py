@@ -414,11 +414,32 @@ def test_the_page_has_every_row(four):
     found = four[0].as_json()
     data = section_data(found)
     assert [len(row["values"]) for row in data["rows"]] == [4] * len(data["rows"])
-    assert [len(row) for row in data["guarantees"]["rows"]] == [5] * len(found["topics"])
+    assert list(data["guarantees"]) == found["protocols"]
+    for name, table in data["guarantees"].items():
+        assert [row[0] for row in table["rows"]] == list(found["topics"].values())
+        judged = {row[3]: row[4]["verdict"] for row in table["rows"]}
+        checks = found["columns"][name]["audit"]["checks"]
+        assert judged["order"] == checks["order"]["verdict"] == "PASSED"
+        assert judged[None] is None  # carriers, a third chain: no check
     for line in data["lines"]:
         assert all(len(values) + 1 == len(line["at"]) for values in line["series"].values())
     through = data["lines"][1]["series"]
     assert all(values[-1] == 100 for values in through.values())
+
+
+def test_the_terminal_shows_a_table_of_guarantees_for_each_protocol(four):
+    found = four[0].as_json()
+    found["columns"]["ic"]["audit"]["checks"]["gaps"]["verdict"] = "FAILED"
+    for width in (80, 200):
+        shown = StringIO()
+        show(found, Console(file=shown, width=width))
+        tables = re.split(r"^What (\w+) guarantees.*\n", shown.getvalue(), flags=re.M)
+        assert tables[1::2] == found["protocols"]
+        assert all(len(line) <= width for line in shown.getvalue().splitlines())
+        (gaps,) = re.findall(r"^no message of a lane.*$", tables[2 * found["protocols"].index("ic") + 2], re.M)
+        (row,) = [one for one in found["guarantees"]["ic"] if one["topic"] == "no_gaps"]
+        how = [row["how"]] if width == 200 else []
+        assert re.split(r"  +", gaps.strip())[1:] == ["yes", *how, row["reference"], "gaps", "FAILED"]
 
 
 @pytest.mark.parametrize("number", ["1e400", "-5", "NaN", "9" * 400])

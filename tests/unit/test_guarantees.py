@@ -38,6 +38,8 @@ def test_guarantees_are_what_lanes_promise(name, given):
     of_requests = {one.promise for one in of_lanes if one.substream in (None, 1 if name == "ibc" else 0)}
     assert (said["answered"].holds == "yes") == ("answered" in of_requests)
     assert (said["order"].holds == "yes") == ("ordered_receives" in of_requests)
+    if "causal" in of_requests:
+        assert said["causal"].holds == "yes"
     assert (said["value"].holds != "no") == ("conserved" in of_requests)
     if "capacity" in of_requests:
         assert said["held_back"].holds == "yes"

@@ -274,7 +274,15 @@ def test_protocols_are_put_side_by_side() -> None:
             "lines": [
                 {"title": "B", "axis": "tick", "unit": "count", "at": [0, 1], "series": {"one": [1], "two": [0]}}
             ],
-            "guarantees": {"columns": ["topic", "one"], "rows": [["order", {"holds": "no", "text": EVIL}]]},
+            "guarantees": {
+                EVIL: {
+                    "columns": ["", "holds", "verdict"],
+                    "rows": [
+                        [EVIL, {"holds": "no", "text": EVIL}, {"verdict": "PASSED"}],
+                        ["order", {"holds": "yes", "text": "so"}, {"verdict": None}],
+                    ],
+                }
+            },
             "faults": {"columns": ["fault", "one"], "rows": [[EVIL, "waits"]]},
         }
     )

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from causeway.cli.audited import COLOURS, coloured
-from causeway.comparing.rows import MEASURED, Row, groups, in_words, rows_of
+from causeway.comparing.rows import MEASURED, Row, groups, guarantee_rows, in_words, rows_of
 from causeway.model.text import readable
 
 STYLES = {"yes": "green", "partly": "yellow", "no": "red", **COLOURS}
@@ -41,8 +41,7 @@ def show(found: Mapping[str, Any], console: Console) -> None:
             console.print(Text(readable(f"{name} {column['note']}")), soft_wrap=True)
     if any(column["failed"] is None for column in found["columns"].values()):
         console.print(_figures(found))
-    console.print("\n[bold]What is guaranteed[/bold], and where the protocol's reference says so")
-    console.print(_guarantees(found, console.width >= WIDE))
+    _show_guarantees(found, console)
     if found["faults"] is not None:
         _show_faults(found["faults"], console)
     console.print(_verdict(found))
@@ -80,26 +79,24 @@ def _cell(row: Row, name: str) -> Text:
     return Text(readable(text), style=STYLES.get(text, ""))
 
 
-def _guarantees(found: Mapping[str, Any], wide: bool) -> Table:
-    said = {name: {one["topic"]: one for one in of_one} for name, of_one in found["guarantees"].items()}
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("", width=LABEL, overflow="fold")
-    for name in said:
-        table.add_column(name, overflow="fold")
-    for topic, words in found["topics"].items():
-        cells = []
-        for of_one in said.values():
-            one = of_one.get(topic)
-            if one is None:
-                cells.append(Text("-"))
-                continue
-            cell = Text(one["holds"], style=STYLES[one["holds"]])
-            cell.append(f" {one['reference']}", style="dim")
-            if wide:
-                cell.append(f"\n{one['how']}", style="default not dim")
-            cells.append(cell)
-        table.add_row(Text(words), *cells)
-    return table
+def _show_guarantees(found: Mapping[str, Any], console: Console) -> None:
+    wide = console.width >= WIDE
+    for name, rows in guarantee_rows(found).items():
+        console.print(f"\n[bold]What {escape(name)} guarantees[/bold], where its reference says so, and what judges it")
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for head in ("", "holds", *(["how"] if wide else []), "reference", "check", "in this run"):
+            table.add_column(head, overflow="fold", min_width=LABEL if not head else None)
+        for row in rows:
+            verdict = row.verdict or "-"
+            table.add_row(
+                Text(row.what),
+                Text(row.holds, style=STYLES[row.holds]),
+                *([Text(readable(row.how))] if wide else []),
+                Text(readable(row.reference), style="dim"),
+                Text("-" if row.check is None else readable(row.check).replace("_", " ")),
+                Text(readable(verdict), style=STYLES.get(verdict, "")),
+            )
+        console.print(table)
 
 
 def _show_faults(faults: Mapping[str, Any], console: Console) -> None:

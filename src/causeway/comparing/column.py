@@ -23,6 +23,7 @@ from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_figures import figures_of, messages_of
 from causeway.pipeline.ledger_store import Ledger
 from causeway.proofs.work import HASHES, PROOF_BYTES
+from causeway.protocols.guarantees import CHECKS
 from causeway.protocols.registry import protocol
 
 MEASURES = {"delivery": "call to receipt", "round_trip": "call to answer"}
@@ -181,15 +182,22 @@ def _fees(ledger: Ledger, lake: Lake) -> list[dict[str, Any]]:
     return [{"asset": asset, "why": why, "amount": str(amount)} for (asset, why), amount in sorted(paid.items())]
 
 
-def guarantees_of(planned: Planned) -> list[dict[str, str]]:
-    """Return what a protocol says that it guarantees under the options of its column."""
+def guarantees_of(planned: Planned) -> list[dict[str, str | None]]:
+    """Return what a protocol guarantees under the options of its column, and which check of the audit judges it."""
     info = protocol(planned.protocol)
     state = info.part("guarantees")
     if state is None:
         return []
     options = info.load_options().model_validate(planned.scenario.options)
     return [
-        {"topic": one.topic, "holds": one.holds, "how": one.how, "reference": one.reference} for one in state(options)
+        {
+            "topic": one.topic,
+            "holds": one.holds,
+            "how": one.how,
+            "reference": one.reference,
+            "check": CHECKS.get(one.topic),
+        }
+        for one in state(options)
     ]
 
 

@@ -19,7 +19,7 @@ class Comparison:
     scenario: str
     seconds_per_tick: float
     columns: Sequence[Column]
-    guarantees: Mapping[str, Sequence[Mapping[str, str]]]
+    guarantees: Mapping[str, Sequence[Mapping[str, str | None]]]
     faults: Mapping[str, Any] | None = None
     tried: str | None = None
     about: Mapping[str, Any] = field(default_factory=dict)

@@ -107,6 +107,33 @@ def _measured(columns: _Content) -> Iterator[Row]:
     yield _row(MEASURED, "peak memory", BYTES, columns, lambda one: one["peak_memory_bytes"], "less")
 
 
+@dataclass(frozen=True)
+class GuaranteeRow:
+    """A guarantee of one protocol, the check that judges it, and the verdict of that check in the run, if any."""
+
+    what: str
+    holds: str
+    how: str
+    reference: str
+    check: str | None
+    verdict: str | None
+
+
+def guarantee_rows(found: _Content) -> dict[str, list[GuaranteeRow]]:
+    """Return the guarantees of each protocol of a comparison (``Comparison.as_json``), in the order of its topics."""
+    rows: dict[str, list[GuaranteeRow]] = {}
+    for name, stated in found["guarantees"].items():
+        by_topic = {each["topic"]: each for each in stated}
+        checks = found["columns"][name].get("audit", {}).get("checks", {})
+        rows[name] = [
+            GuaranteeRow(words, one["holds"], one["how"], one["reference"], check, checks.get(check, {}).get("verdict"))
+            for topic, words in found["topics"].items()
+            if (one := by_topic.get(topic)) is not None
+            for check in [one.get("check")]
+        ]
+    return rows
+
+
 def in_words(value: Value, unit: str) -> str:
     """Return a value as a table has it."""
     if value is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from causeway.comparing.column import MEASURES
-from causeway.comparing.rows import MEASURED, SECONDS, TEXT, Row, rows_of
+from causeway.comparing.rows import MEASURED, SECONDS, TEXT, Row, guarantee_rows, rows_of
 
 _DRAWN = ("bytes of proofs a call", "messages a call")
 """Rows that are charts, too."""
@@ -142,16 +142,23 @@ def _even_ratios(end: int) -> list[int]:
 
 
 def _guarantees(found: Mapping[str, Any]) -> dict[str, Any]:
-    said = {name: {one["topic"]: one for one in of_one} for name, of_one in found["guarantees"].items()}
-    rows: list[list[Any]] = []
-    for topic, words in found["topics"].items():
-        cells = [of_one.get(topic) for of_one in said.values()]
-        texts = [
-            None if one is None else {"holds": one["holds"], "text": one["how"], "reference": one["reference"]}
-            for one in cells
-        ]
-        rows.append([words, *texts])
-    return {"columns": ["", *said], "rows": rows}
+    """Return a table of guarantees for each protocol."""
+    return {
+        name: {
+            "columns": ["", "holds", "reference", "judged by", "verdict in this run"],
+            "rows": [
+                [
+                    row.what,
+                    {"holds": row.holds, "text": row.how},
+                    row.reference,
+                    None if row.check is None else row.check.replace("_", " "),
+                    {"verdict": row.verdict},
+                ]
+                for row in rows
+            ],
+        }
+        for name, rows in guarantee_rows(found).items()
+    }
 
 
 def _faults(found: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 TOPICS: Mapping[str, str] = {
     "order": "messages between two programs come in the order in which they were sent",
+    "causal": "messages come in the order of their causes",
     "exactly_once": "no message takes effect twice",
     "authentic": "nothing is received that was not sent",
     "no_gaps": "no message of a lane is left out",
@@ -23,6 +24,22 @@ TOPICS: Mapping[str, str] = {
 }
 """What protocols are asked, by name, in the order in which it is told."""
 
+CHECKS: Mapping[str, str] = {
+    "order": "order",
+    "causal": "causal_order",
+    "exactly_once": "exactly_once",
+    "authentic": "authenticity",
+    "no_gaps": "gaps",
+    "answered": "answers",
+    "one_answer": "exactly_once",
+    "called_off": "agreement",
+    "final_first": "finality",
+    "value": "conservation",
+    "held_back": "back_pressure",
+}
+"""The check of the audit that judges each topic. No check judges carriers and third chains: an audit sees what chains
+did with messages, not who brought them."""
+
 Holds = Literal["yes", "partly", "no"]
 
 
@@ -36,4 +53,4 @@ class Guarantee:
     reference: str
 
 
-__all__ = ["TOPICS", "Guarantee", "Holds"]
+__all__ = ["CHECKS", "TOPICS", "Guarantee", "Holds"]

@@ -48,7 +48,8 @@ def compare_section(compare: Compared) -> Section:
     ``compare``: ``title``, ``note``, ``columns`` (names of the protocols), ``rows`` (each ``what``, ``unit``,
     ``values`` in the order of ``columns``, ``better``: ``less``, ``more`` or None, ``group``), and if there are any
     ``charts`` (``title``, ``unit``, ``values`` by column), ``lines`` (``title``, ``axis``, ``unit``, ``at``, ``series``
-    by column, and ``log`` where the axis is logarithmic), ``guarantees`` and ``faults`` (``columns``, ``rows``).
+    by column, and ``log`` where the axis is logarithmic), ``guarantees`` (by protocol) and ``faults``: tables of
+    ``columns`` and ``rows``.
     """
     parts = [figures_of(compare)]
     for title, body in (
@@ -154,8 +155,9 @@ def _on_each_other(series: Mapping[str, Sequence[float | None]]) -> str | None:
 
 
 def guarantees_of(compare: Compared) -> Markup:
-    """Return what each protocol guarantees, and where its reference says so."""
-    return _words(compare.get("guarantees"), "Guarantees")
+    """Return a table for each protocol: what it guarantees, where its reference says so, and what the audit found."""
+    tables = (_words(table, f"Guarantees of {name}") for name, table in (compare.get("guarantees") or {}).items())
+    return Markup("").join(tables)
 
 
 def faults_of(compare: Compared) -> Markup:
@@ -177,7 +179,7 @@ def _words(table: Mapping[str, Any] | None, title: str) -> Markup:
             for column, each in zip(table["columns"][1:], others, strict=True)
         ]
         body.append(element("tr", {}, cells))
-    caption = element("caption", {"class": "quiet"}, title)
+    caption = element("caption", {"class": "quiet"}, plain(title))
     parts = [caption, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, body)]
     scroll = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": f"{title}: table"}
     return element("div", scroll, element("table", {"class": "words stacked"}, parts))
@@ -186,10 +188,10 @@ def _words(table: Mapping[str, Any] | None, title: str) -> Markup:
 def _said(cell: Any) -> Markup:
     if not isinstance(cell, Mapping):
         return plain("" if cell is None else cell)
+    if "verdict" in cell:
+        return plain("-") if cell["verdict"] is None else badge(cell["verdict"])
     shown = badge(_HOLDS[cell["holds"]], cell["holds"]) if cell.get("holds") else Markup("")
-    text = element("span", {}, plain(cell.get("text") or ""))
-    reference = element("small", {}, plain(cell["reference"])) if cell.get("reference") else Markup("")
-    return element("div", {"class": "said"}, [shown, text, reference])
+    return element("div", {"class": "said"}, [shown, element("span", {}, plain(cell.get("text") or ""))])
 
 
 def _tones(columns: Sequence[str]) -> list[str]:

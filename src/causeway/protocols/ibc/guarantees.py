@@ -13,8 +13,12 @@ def guarantees(options: IbcOptions) -> Iterator[Guarantee]:
     ordered = options.order == "ordered"
     if ordered:
         yield Guarantee("order", "yes", "all packets and receipts of a connection", "1.2 C4, C5, G1")
+        yield Guarantee("causal", "yes", "between each two zones; over a third one it may be overtaken", "1.2 C1 to C5")
     else:
         yield Guarantee("order", "no", 'packets come in any order (order = "unordered")', "5 X-6")
+        yield Guarantee(
+            "causal", "partly", "no effect before its cause, but packets overtake (not C4, C5)", "1.2, 5 X-6"
+        )
     yield Guarantee("exactly_once", "yes", "one receipt an index", "1.2 G1, G4")
     yield Guarantee("authentic", "yes", "proved under a header that two thirds signed", "1.2 G2, 2.6")
     if ordered and not options.limited:

@@ -11,6 +11,7 @@ from causeway.protocols.ic.options import IcOptions
 def guarantees(options: IcOptions) -> Iterator[Guarantee]:
     """Yield one statement a topic."""
     yield Guarantee("order", "yes", "requests of a pair; answers come in any order", "1.2 G3")
+    yield Guarantee("causal", "partly", "requests of a pair; not answers, nor what other pairs send", "1.2 G2, G3")
     yield Guarantee("exactly_once", "yes", "one verdict an index of a stream", "1.2 G1, G7")
     if options.certified:
         yield Guarantee("authentic", "yes", "streams are certified by their subnet", "1.2 G2, 1.4")

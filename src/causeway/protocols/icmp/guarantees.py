@@ -12,6 +12,9 @@ def guarantees(options: IcmpOptions) -> Iterator[Guarantee]:
     """Yield one statement a topic."""
     hrmp = options.channels == "hrmp"
     yield Guarantee("order", "yes", "relay block by relay block, within one by sender and index", "1.2 G1")
+    yield Guarantee(
+        "causal", "yes", "relay blocks are consumed in their order, along one relay chain", "1.2 G1, G3, G9"
+    )
     yield Guarantee("exactly_once", "yes", "along one relay chain", "1.2 G3, G9")
     if hrmp:
         yield Guarantee("authentic", "yes", "a hash chain that the relay chain has", "5.2 X-6")

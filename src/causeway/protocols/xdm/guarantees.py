@@ -11,6 +11,7 @@ from causeway.protocols.xdm.options import XdmOptions
 def guarantees(options: XdmOptions) -> Iterator[Guarantee]:
     """Yield one statement a topic."""
     yield Guarantee("order", "yes", "requests and responses of a channel, by nonce", "1.2 G1")
+    yield Guarantee("causal", "partly", "within a channel; channels overtake each other", "1.2 G1, G2")
     yield Guarantee("exactly_once", "yes", "a nonce is processed once", "1.2 G1")
     yield Guarantee("authentic", "yes", "storage proof under a mountain range of final blocks", "1.2 G2, 2.4")
     yield Guarantee("no_gaps", "yes", "nonces 0, 1, 2, ...", "1.2 G1")
