@@ -10,6 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from causeway.cli.app import build
+from causeway.protocols.guarantees import CHECKS, TOPICS
+from causeway.protocols.registry import names, protocol
 
 ROOT = Path(__file__).parents[2]
 IN_PROCESS = ["--set", "network.executor=in_process"]
@@ -24,7 +26,7 @@ def shown(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
 
 
 @pytest.mark.parametrize(
-    ("page", "heading", "names"),
+    ("page", "heading", "expected"),
     [
         ("xdm", "Proofs out of a lake", ["run", "prove", "verify"]),
         pytest.param("xdm", "What a run says", ["run"], marks=pytest.mark.slow),
@@ -33,13 +35,13 @@ def shown(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
     ],
 )
 def test_the_page_shows_what_is_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str, heading: str, names: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str, heading: str, expected: list[str]
 ) -> None:
     """Roots and counts follow from the rules of every block before: where they change, the page does, too."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     commands = shown(page, heading)
-    assert [arguments[0] for arguments, _ in commands] == names
+    assert [arguments[0] for arguments, _ in commands] == expected
     for arguments, printed in commands:
         result = CliRunner().invoke(build(), [*arguments, *(IN_PROCESS if arguments[0] == "run" else [])])
         assert result.exit_code == 0, result.output
@@ -47,3 +49,15 @@ def test_the_page_shows_what_is_printed(
         for line in printed:
             pattern = re.compile(re.escape(line).replace(re.escape("..."), ".*"))  # times, memory, roots
             assert any(pattern.fullmatch(found) for found in said), line
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_page_lists_the_guarantees_and_the_check_that_judges_each(name: str) -> None:
+    text = (ROOT / f"docs/protocols/{name}.md").read_text()
+    section = text.split("\n## Guarantees and checks\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    info = protocol(name)
+    assert [[*row[:4], re.sub(r"\[`(.+)`\]\(../audit/\1\.md\)", r"\1", row[4]).strip("`"), row[5]] for row in rows] == [
+        [f"`{one.topic}`", TOPICS[one.topic], one.holds, one.how, CHECKS.get(one.topic, "-"), one.reference]
+        for one in info.part("guarantees")(info.load_options()())
+    ]
