@@ -1,0 +1,360 @@
+"""Every face gives the same verdict and the same count of everything that it shares with another.
+
+A face is asked as its users ask it: commands by their arguments, pages by their addresses. What it says is brought to
+the same names (``Said``); no two may differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+import pytest
+from pyspark.sql import SparkSession
+
+import causeway as cw
+from causeway.cli.app import build
+from causeway.cli.shell import BROKEN, OK, code_of, execute
+from causeway.explorer.app import Explorer
+from causeway.ledger.outcomes import OUTCOMES
+from causeway.network.network import Network
+from causeway.network.summary import summarised
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.lake_taking import is_lake, ledger_of
+from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_figures import figures_of
+from causeway.pipeline.ledger_store import create_ledger
+from causeway.pipeline.ledger_watch import LedgerWatch
+from causeway.scenarios import scenario_file
+from causeway.service.audit_metrics import shown_by
+from tests.chance_lakes import PROTOCOLS, chance_lake
+from tests.faces.explored import looked_at
+from tests.property.audit_ledgers import by_chance
+from tests.property.test_ledger_watch import BUCKETS, committed
+from tests.recordings import Recordings
+from tests.tiers import generated_lakes
+from tests.unit.test_outcome import CHAINS, HALT, MOVES, PROGRAMS, SCRIPT
+
+Said = dict[str, Any]
+Make = Callable[[Path], str]
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SEEDS = max(1, generated_lakes() // 40)
+KINDS = ("violated", "unknown", "noted")
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Give a function that runs a command; it returns the exit code and the output."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        code = execute([*arguments], build, "causeway")
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def checks_of(checks: Any) -> dict[str, tuple[int, ...]]:
+    """Return the findings of each check that has any."""
+    counts = {check.name: tuple(getattr(check, kind) for kind in KINDS) for check in checks.values()}
+    return {name: found for name, found in counts.items() if any(found)}
+
+
+def plain_checks(checks: Any) -> dict[str, tuple[int, ...]]:
+    """Return the same of checks as JSON has them."""
+    counts = {check["check"]: tuple(check[kind] for kind in KINDS) for check in checks}
+    return {name: found for name, found in counts.items() if any(found)}
+
+
+def of_totals(totals: dict[str, Any]) -> Said:
+    """Return what the totals of figures say."""
+    names = ("messages", "between_chains", "sent", "received", "pending", "in_flight", "from_users", "forged", "rows")
+    said = {f"of messages: {name}": totals[name] for name in (*names, "control", "refused_from_users")}
+    return said | {f"of messages: {each}": totals[each] for each in OUTCOMES} | {"calls": totals["requests"]}
+
+
+def of_calls(outcomes: dict[str, int]) -> Said:
+    """Return what counts of calls by outcome say."""
+    return {f"of calls: {each}": outcomes.get(each, 0) for each in OUTCOMES} | {"calls": sum(outcomes.values())}
+
+
+def run_says(place: str) -> Said:
+    """Return what a run says of its own lake."""
+    with summarised(Lake.at(place)) as (_, found):
+        plain, code = found.plain(), code_of(found.verdict)
+    checks = {name: tuple(one[kind] for kind in KINDS) for name, one in plain["checks"].items()}
+    return {
+        **of_calls({each: plain[each] for each in OUTCOMES}),
+        **{name: plain[name] for name in ("verdict", "sentence")},
+        "checks": {name: counts for name, counts in checks.items() if any(counts)},
+        "exit code": code,
+        "calls": plain["sent"],
+        "of messages: between_chains": plain["messages"],
+        "of messages: in_flight": plain["in_flight"],
+        "of messages: forged": plain["forged"],
+        "of messages: refused_from_users": plain["ingress_refused"],
+    }
+
+
+def page_says(place: str) -> Said:
+    """Return what the first page of the explorer says."""
+    live = looked_at(place)
+
+    async def asked() -> str:
+        transport = httpx.ASGITransport(Explorer(live).application())
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return (await client.get("/")).text
+
+    try:
+        page = asyncio.run(asked())
+    finally:
+        live.close()
+    [sentence] = re.findall("<h1>(.*?)</h1>", page, re.S)
+    shown = dict(re.findall(r'<dt>(.*?)</dt><dd class="figure">(.*?)</dd>', page))
+    return {
+        "sentence": html.unescape(re.sub("<[^>]+>", "", sentence)),
+        "of messages: messages": numbers(shown["Messages"]),
+    }
+
+
+def numbers(text: str) -> int:
+    """Return the number in a text of a page, written out in full."""
+    title = re.search(r'title="([\d,]+)"', text)
+    return int(re.sub(r"\D", "", title[1] if title else re.sub("<[^>]+>", "", text)))
+
+
+def watch_says(place: str) -> Said:
+    """Return what the metrics of an audit that follows say."""
+    with LedgerWatch(place) as watch:
+        watched = watch.look()
+    assert watched is not None
+    checks = watched.audit.checks
+    shown = shown_by(watched, checks)
+    totals = {name: tuple(shown.totals[name, kind] for kind in KINDS) for name in checks}
+    return {
+        "verdict": watched.audit.verdict.value,
+        "sentence": watched.audit.sentence(),
+        "checks": {name: found for name, found in totals.items() if any(found)},
+        "of messages: rows": shown.rows,
+    }
+
+
+def opened_says(place: str) -> Said:
+    """Return what ``cw.open`` says."""
+    with cw.open(place) as opened:
+        found, rows = opened.audit(), opened.calls.arrow()
+        outcomes = Counter(rows["outcome"].to_pylist())
+        codes = opened.codes.where(kind="request").arrow()
+        by_code = Counter(dict.fromkeys(OUTCOMES, 0))
+        for outcome, count in zip(codes["outcome"].to_pylist(), codes["messages"].to_pylist(), strict=True):
+            by_code[outcome] += count
+        assert +by_code == outcomes
+        totals = of_totals(dict(opened.figures.totals))
+    return {
+        **of_calls(outcomes),
+        **totals,
+        "verdict": found.verdict.value,
+        "sentence": found.sentence,
+        "checks": checks_of(found.checks),
+    }
+
+
+def spark_says(place: str, spark: SparkSession) -> Said:
+    """Return what Spark counts and finds."""
+    with ledger_of(place) as ledger:
+        found = audit_ledger(ledger, executor="spark", session=spark)
+        figures = figures_of(ledger, executor="spark", session=spark)
+    return {
+        **of_totals(dict(figures.totals)),
+        "verdict": found.verdict.value,
+        "sentence": found.sentence(),
+        "checks": checks_of(found.checks),
+    }
+
+
+def commands_say(place: str, printed: Callable[..., tuple[int, str]]) -> Iterator[tuple[str, Said]]:
+    """Yield what each command says."""
+    code, text = printed("audit", place, "--json")
+    audit = json.loads(text)
+    yield (
+        "audit",
+        {
+            **{name: audit[name] for name in ("verdict", "sentence")},
+            **{"exit code": code, "checks": plain_checks(audit["checks"])},
+        },
+    )
+    code, text = printed("report", place, "--json")
+    report = json.loads(text)
+    yield (
+        "report",
+        {
+            **of_totals(report["totals"]),
+            **of_calls(report["calls"]),
+            **{name: report[name] for name in ("verdict", "sentence")},
+            **{"exit code": code, "checks": plain_checks(report["checks"])},
+        },
+    )
+    _, text = printed("calls", place, "--json")
+    yield "calls", of_calls(Counter(json.loads(line)["outcome"] for line in text.splitlines()))
+    _, text = printed("calls", place)
+    [number] = re.findall(r"(?m)^.*?: ([\d,]+) calls? over", text)
+    yield "calls for people", {"calls": int(number.replace(",", ""))}
+    _, text = printed("backlog", place, "--json")
+    yield "backlog", of_totals(json.loads(text)["totals"])
+    _, text = printed("latency", place, "--json")
+    of_all = [row for row in json.loads(text)["latency"] if row["scope"] == "all"]
+    yield "latency", {f"delays: {row['measure']} {row['unit']}": row["count"] for row in of_all}
+
+
+def differences(said: dict[str, Said]) -> list[str]:
+    """Return what two faces say differently."""
+    found = []
+    for name in sorted({name for each in said.values() for name in each}):
+        values = {face: each[name] for face, each in said.items() if name in each}
+        if len({repr(value) for value in values.values()}) > 1:
+            found.append(f"{name}: {values}")
+    return found
+
+
+def all_say(place: str, printed: Callable[..., tuple[int, str]]) -> dict[str, Said]:
+    """Return what every face says of a lake or ledger."""
+    said = dict(commands_say(place, printed))
+    said |= {"cw.open": opened_says(place), "explorer": page_says(place), "metrics": watch_says(place)}
+    return said | ({"run": run_says(place)} if is_lake(place) else {})
+
+
+def example(name: str) -> Make:
+    """Return what runs an example."""
+
+    def make(folder: Path) -> str:
+        settings = {"network.executor": "in_process"}
+        with Network.from_scenario(EXAMPLES / f"{name}.toml", settings, lake=str(folder / "lake")) as network:
+            network.run()
+        return str(folder / "lake")
+
+    return make
+
+
+def scripted(more: str, ticks: int | None = None) -> Make:
+    """Return what runs a network in which messages are lost or wait."""
+
+    def make(folder: Path) -> str:
+        (folder / "s.toml").write_text(CHAINS + PROGRAMS + more + SCRIPT)
+        with Network.from_scenario(folder / "s.toml", lake=str(folder / "lake")) as network:
+            network.run(ticks)
+        return str(folder / "lake")
+
+    return make
+
+
+def demo(folder: Path) -> str:
+    """Run a small demo: calls are forged, rejected, rerouted and refused."""
+    settings = {"traffic.messages": "400", "network.executor": '"in_process"'}
+    with scenario_file("demo") as path, Network.from_scenario(path, settings, lake=str(folder / "lake")) as network:
+        network.run()
+    return str(folder / "lake")
+
+
+def ledger_by_chance(folder: Path, seed: int) -> str:
+    """Write a ledger in which anything may be wrong, a few rows a commit."""
+    random = Random(seed)
+    case, ledger = by_chance(random), create_ledger(str(folder / "ledger"), BUCKETS)
+    left = random.sample(range(len(case.rows)), len(case.rows))
+    while left:
+        ledger = committed(ledger, case, random, left)
+    return ledger.storage.uri
+
+
+MADE: dict[str, Make] = {
+    **{name: example(name) for name in ("auction", "tokens", "two_subnets", "domains", "parachains")},
+    "a demo": demo,
+    "calls whose caller moved": scripted(MOVES),
+    "a halted chain": scripted(HALT),
+    "a halted chain, still running": scripted(HALT, 4),
+    "nothing": scripted("", 0),
+}
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_the_faces_of_a_run_agree(made: Make, tmp_path: Path, printed: Callable[..., tuple[int, str]]) -> None:
+    assert differences(all_say(made(tmp_path), printed)) == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_the_faces_of_a_faulty_network_agree(
+    protocol: str, seed: int, tmp_path: Path, printed: Callable[..., tuple[int, str]]
+) -> None:
+    assert differences(all_say(chance_lake(tmp_path, protocol, seed), printed)) == []
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_the_faces_of_a_ledger_by_chance_agree(
+    seed: int, tmp_path: Path, printed: Callable[..., tuple[int, str]]
+) -> None:
+    assert differences(all_say(ledger_by_chance(tmp_path, seed), printed)) == []
+
+
+@pytest.mark.parametrize("kind", ["xcm-journeys", "bridge-events"])
+def test_the_faces_of_recorded_traffic_agree(
+    kind: str, tmp_path: Path, recordings: Recordings, printed: Callable[..., tuple[int, str]]
+) -> None:
+    place = str(tmp_path / "ledger")
+    code, _ = printed("ingest", kind, str(getattr(recordings, kind.replace("-", "_"))), "--lake", place)
+    assert code == OK
+    assert differences(all_say(place, printed)) == []
+
+
+def test_spark_says_what_this_process_says(tmp_path: Path, spark: SparkSession) -> None:
+    for number, place in enumerate((demo, lambda folder: ledger_by_chance(folder, 3))):
+        (tmp_path / str(number)).mkdir()
+        made = place(tmp_path / str(number))
+        assert differences({"Spark": spark_says(made, spark), "cw.open": opened_says(made)}) == []
+
+
+def test_a_difference_is_seen() -> None:
+    assert differences({"one": {"calls": 1, "verdict": "PASSED"}, "other": {"calls": 2}, "third": {}}) == [
+        "calls: {'one': 1, 'other': 2}"
+    ]
+
+
+def told(scenario: Path, lake: Path, *options: str) -> tuple[int, dict[str, Any], list[str]]:
+    """Run a scenario as a command of its own; return the exit code, what it counts and what a person reads."""
+    command = [sys.executable, "-m", "causeway", "run", str(scenario), "--lake", str(lake), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    again = subprocess.run([*command, "--resume", "--json"], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == again.returncode, done.stderr + again.stderr
+    measured = re.compile(r"seconds|per_second|bytes|^lake$")
+    counts = {name: value for name, value in json.loads(again.stdout).items() if not measured.search(name)}
+    lines = [line for line in done.stdout.splitlines() if " s, " not in line and "causeway state" not in line]
+    return done.returncode, counts, lines
+
+
+@pytest.mark.slow
+def test_a_run_says_the_same_whoever_runs_it_and_however_often(tmp_path: Path) -> None:
+    scenario = tmp_path / "s.toml"
+    text = (CHAINS + PROGRAMS + MOVES + SCRIPT).replace('executor = "in_process"\n', "")
+    scenario.write_text(text)
+    ways = [("--executor", "in_process")] * 3 + [("--master", "local[1]"), ("--master", "local[2]")]
+    first, *others = [told(scenario, tmp_path / f"lake-{number}", *way) for number, way in enumerate(ways)]
+    assert first[0] == BROKEN and any(line.startswith("FAILED: 3 violations of delivery") for line in first[2])
+    assert all(other == first for other in others)
+
+
+def test_twenty_identical_runs_have_one_verdict(tmp_path: Path) -> None:
+    found = set()
+    for number in range(20):
+        (tmp_path / str(number)).mkdir()
+        place = scripted(MOVES)(tmp_path / str(number))
+        found.add(json.dumps(run_says(place), default=list))
+    assert len(found) == 1
