@@ -22,7 +22,7 @@ from tests.property.audit_ledgers import by_chance, table
 
 WORKLOAD = Workload(16_000, 40)
 BUCKETS = 5
-CHANCE = 128
+CHANCE = 65
 """Headers and watermarks by this chance break their rules, and fees are paid."""
 
 

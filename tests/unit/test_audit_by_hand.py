@@ -161,6 +161,52 @@ def test_an_acknowledgement_that_is_relayed_again_is_harmless_where_the_message_
     assert acknowledged("u", came, *executed) == ["acknowledged_again", "executed_again"]
 
 
+def inferred(*spans: tuple[str, int, int], events: list[str] | None = None) -> list[Row]:
+    return [window(chain, first, last, how="inferred", events=events) for chain, first, last in spans]
+
+
+def test_an_open_message_is_judged_in_the_window_that_shows_its_sending() -> None:
+    def judged(*windows: Row, came: bool = False) -> dict[int, str]:
+        rows = [happened(at, "sent", at) for at in (2, 8, 15, 22, 38)]
+        rows += [happened(1, "sent", 1), happened(1, "received", 3)] * came
+        found = audited(rows, promised(("received", 5_000_000)), windows)
+        reasons = ("overdue", "arrival_not_covered", "ends_not_recorded", "pending")
+        return {index: reason for _, reason, index, _ in said(found, "delivery") if reason in reasons and index}
+
+    hole = ("b", 1, 10), ("b", 20, 40)
+    expected = {2: "overdue", 8: "arrival_not_covered", 15: "arrival_not_covered", 22: "overdue", 38: "pending"}
+    assert judged(*inferred(("a", 1, 40), *hole)) == expected
+    # Heights alone do not say when a window ended.
+    heights = [{**each, "first_time": None, "last_time": None} for each in inferred(*hole)]
+    assert judged(*inferred(("a", 1, 40)), *heights) == dict.fromkeys(expected, "arrival_not_covered")
+    # The first window has what was sent up to a deadline before it.
+    late = inferred(("a", 1, 40), ("b", 19, 30), ("b", 35, 40))
+    assert judged(*late) == expected | {2: "arrival_not_covered", 15: "overdue"}
+    # One window: the input may end later than its last row.
+    assert judged(*inferred(("a", 1, 40), ("b", 1, 10))) == dict.fromkeys(expected, "overdue") | {38: "pending"}
+    # What a chain shows as a source says nothing of what came to it.
+    source = inferred(("a", 1, 10), ("a", 15, 40)) + inferred(("b", 1, 40), events=["sent"])
+    assert judged(*source, came=True) == expected | {15: "overdue"}
+    assert judged(*source) == {at: "ends_not_recorded" if why == "overdue" else why for at, why in expected.items()} | {
+        15: "ends_not_recorded"
+    }
+
+
+def test_a_reply_is_waited_for_in_the_window_that_shows_its_request() -> None:
+    rows = [happened(at, "sent", at) for at in (2, 8, 22, 38)]
+    found = audited(rows, promised(("answered", 5_000_000)), inferred(("a", 1, 10), ("a", 20, 40)))
+    assert {index: reason for _, reason, index, _ in said(found, "answers")} == {
+        2: "unanswered", 8: "open", 22: "unanswered", 38: "open",
+    }  # fmt: skip
+
+
+def test_an_acknowledgement_needs_a_receipt_only_where_the_input_shows_receipts() -> None:
+    rows = [happened(1, "sent", 2), happened(1, "acknowledged", 9)]
+    chains = inferred(("a", 1, 40), events=["sent", "acknowledged"])
+    for events, expected in ((["sent"], []), (["received", "sent"], [("violated", "acknowledged_not_received", 1, 2)])):
+        assert said(audited(rows, (), chains + inferred(("b", 1, 40), events=events)), "agreement") == expected
+
+
 def test_messages_of_the_protocol_itself_are_not_lost() -> None:
     rows = [happened(1, "sent", 1), happened(2, "sent", 2, kind="control")]
     found = audited(rows, promised("settled"))

@@ -167,6 +167,18 @@ def test_windows_in_heights_are_of_a_revision_each(gap: int | None) -> None:
     ]  # fmt: skip
 
 
+def test_windows_in_heights_have_the_times_of_their_rows() -> None:
+    fields = {"height": "h", "time": {"column": "at", "unit": "s"}}
+    of = mapping(fields, windows={"by": "height", "gap": 5, "events": ["sent"]})
+    # Rows that lie inside a window that is known, or have no time.
+    rows = observed(of, "n,h,at\n1,10,70\n2,12,\n3,30,\n4,11,60\n", "n,h,at\n5,14,90\n6,50,95\n7,13,40\n8,12,99\n")
+    times = [[None if row[f"{end}_time"] is None else row[f"{end}_time"].timestamp() for end in ("first", "last")]
+             for row in rows]  # fmt: skip
+    assert [(row["first_height"], row["last_height"], *time) for row, time in zip(rows, times, strict=True)] == [
+        (10, 14, 40, 99), (30, 30, None, None), (50, 50, 95, 95),
+    ]  # fmt: skip
+
+
 def test_a_declared_window_may_be_of_a_revision() -> None:
     def window(**given: Any) -> dict[str, Any]:
         of = mapping({"height": "h"}, observed=[{"chain": "a", **given}])

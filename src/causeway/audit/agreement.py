@@ -56,7 +56,7 @@ def _unsupported(bucket: Bucket, messages: Ints) -> list[Finding]:
     for lane, own in bucket.by_lane(rows):
         if lane[1] == lane[2]:
             continue
-        spans = windows.of(lane[2], lane, Event.RECEIVED, closing=True)
+        spans = windows.arrivals(lane[2], lane)
         shown[own] = spans.count > 0
         times = columns.time[sent[own]], columns.time[rows[own]]
         seen = (times[0] != NO_TIME) & (times[1] != NO_TIME)

@@ -31,7 +31,7 @@ def is_overdue(known: Known, lane: Lane, times: Ints) -> Bools:
     limit, _ = known.promises.deadline(lane)
     if limit is None:
         return np.zeros(len(times), bool)
-    end = known.windows.arrivals_until(lane, times).end
+    end = known.windows.arrivals_until(lane, times, limit).end
     age, seen = microseconds(times, end)
     return np.asarray(seen & (end != NEVER) & (age > limit))
 

@@ -262,7 +262,7 @@ def with_windows(
             places, own = np.flatnonzero(lane == code), lanes[code]
             over_lanes = (own[0] or "", own[1] or "") in callers
             until = windows.replies_until(own[1], own, sent[places], over_lanes)
-            ends[places], declared[places] = until.end, until.to_the_end
+            ends[places], declared[places] = until.end, until.to_the_end & until.declared
         age = age_until(sent, ends)
         outcome[waiting] = waiting_outcome(age, limit[waiting], declared)
         magnitude = requests["magnitude"].to_numpy().copy()

@@ -297,19 +297,24 @@ def _result(
 
 def _remarks(lanes: pa.Table, known: Known) -> tuple[str, ...]:
     """Return how deadlines were judged where no window is declared."""
-    found = set()
+    found, holes = set(), False
     for row in lanes.select(LANE).to_pylist():
         lane = lane_of(row)
         limit, _ = known.promises.deadline(lane)
         if limit is not None and not known.windows.declares(lane[2], lane, Event.RECEIVED):
-            ends = [known.windows.end_of(lane[2]), known.windows.end_of(lane[1]), known.windows.end]
-            found |= {next((end for end in ends if end is not None), None)}
+            end, several = known.windows.ends(lane)
+            found.add(end)
+            holes |= several
     times = sorted(end for end in found if end is not None)
     if not times:
         return ()
     ends = pa.table({"time": pa.array([times[0], times[-1]], pa.timestamp("us", "UTC"))})
     first, last = (row["time"] for row in plain_rows(ends))
     span = f"{first:%Y-%m-%d %H:%M:%S}" + (f" to {last:%Y-%m-%d %H:%M:%S}" if last != first else "")
+    if holes:
+        return (
+            f"Deadlines are judged at the ends of the windows that the rows show (until {span} UTC): none is declared.",
+        )
     return (f"Deadlines are judged by the last time of the input ({span} UTC): no window is declared.",)
 
 

@@ -52,7 +52,8 @@ def exactly_once(bucket: Bucket) -> Checked:
     waiting = bucket.first(Event.SENT)[bucket.is_open]
     seen = np.zeros(len(waiting), bool)
     for lane, own in bucket.by_lane(waiting):
-        seen[own] = bucket.known.windows.arrivals_until(lane, columns.time[waiting[own]]).to_the_end
+        until = bucket.known.windows.arrivals_until(lane, columns.time[waiting[own]])
+        seen[own] = until.to_the_end & until.declared
     found.append(Finding("exactly_once", UNKNOWN, "not_received", waiting[~seen]))
     found.append(Finding("exactly_once", NOTED, "pending", waiting[seen]))
     happened = bucket.has(*ONCE)

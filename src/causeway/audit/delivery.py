@@ -69,9 +69,9 @@ def _open(bucket: Bucket, messages: Ints) -> list[Finding]:
     limit = bucket.deadlines[0][lane]
     end, decided, whole = np.full(len(rows), NEVER), np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     for each, own in bucket.by_lane(rows):
-        until = bucket.known.windows.arrivals_until(each, columns.time[rows[own]])
-        end[own], decided[own] = until.end, until.recorded
-        whole[own] = until.to_the_end | (not bucket.known.windows.declares(each[2], each, Event.RECEIVED))
+        within, _ = bucket.known.promises.deadline(each)
+        until = bucket.known.windows.arrivals_until(each, columns.time[rows[own]], within or 0)
+        end[own], decided[own], whole[own] = until.end, until.recorded, until.to_the_end
     age, timed = microseconds(columns.time[rows], end)
     timed &= end != NEVER
     unseen = ~settled & (limit >= 0) & (columns.time[rows] == NO_TIME)

@@ -90,7 +90,7 @@ def _age(bucket: Bucket, rows: Array, over_lanes: Bools | None) -> tuple[Ints, B
         own = order[bounds[number] : bounds[number + 1]]
         name = columns.chains[chain] if chain >= 0 else None
         until = bucket.known.windows.replies_until(name, columns.lanes[lane], times[own], bool(over_others))
-        ends[own], declared[own] = until.end, until.to_the_end
+        ends[own], declared[own] = until.end, until.to_the_end & until.declared
     return age_until(times, ends), declared
 
 

@@ -25,6 +25,12 @@ from causeway.ledger.schema import (
 Lane = tuple[str | None, str | None, str | None, str | None]
 Bools = npt.NDArray[np.bool_]
 EVERY: Lane = (None, None, None, None)
+ARRIVALS = (
+    *(Event.RECEIVED, Event.EXECUTED, Event.FAILED, Event.ANSWERED, Event.REJECTED, Event.DROPPED, Event.REDUNDANT),
+)
+"""Events with which a chain shows what becomes of messages that come to it."""
+
+_MESSAGES = tuple(Event)
 _MOST_TOLERANCE = 1 << 60
 _NO_TIME = int(np.iinfo(np.int64).min)
 _GENESIS = 1
@@ -49,6 +55,11 @@ class Spans:
     def count(self) -> int:
         """Return how many windows there are."""
         return max(len(self.heights[0]), len(self.times[0]))
+
+    @property
+    def is_one(self) -> bool:
+        """Return whether there is one window in times."""
+        return len(self.times[0]) == 1
 
     def together_in_heights(self, first: npt.NDArray[Any], last: npt.NDArray[Any]) -> Bools:
         """Return whether one window has both heights."""
@@ -109,13 +120,15 @@ class Until(NamedTuple):
 
     Attributes:
         end: int64, in microseconds; the least number: no window has the time.
-        to_the_end: whether declared windows have all from then on until they end.
-        recorded: whether the input says of the chain where it would happen until when it was recorded.
+        to_the_end: whether the windows have all from then on until they end.
+        recorded: whether the input shows the chain where it would happen.
+        declared: whether the windows are declared.
     """
 
     end: npt.NDArray[np.int64]
     to_the_end: Bools
     recorded: bool
+    declared: bool = False
 
 
 def _until(spans: Sequence[Spans], times: npt.NDArray[np.int64]) -> Until:
@@ -123,13 +136,7 @@ def _until(spans: Sequence[Spans], times: npt.NDArray[np.int64]) -> Until:
     ends = [each.ends_of(times) for each in spans]
     lasts = [each.times[1][-1] if len(each.times[1]) else _NO_TIME for each in spans]
     whole = [(end == last) & (end != _NO_TIME) for end, last in zip(ends, lasts, strict=True)]
-    return Until(np.minimum.reduce(ends), np.logical_and.reduce(whole), True)
-
-
-def _until_end(ends: Sequence[int | None], count: int) -> Until:
-    """Return until the first end that is known, of a chain or else of others."""
-    end = next((each for each in ends if each is not None), _NO_TIME)
-    return Until(np.full(count, end), np.zeros(count, bool), ends[0] is not None)
+    return Until(np.minimum.reduce(ends), np.logical_and.reduce(whole), True, declared=True)
 
 
 class Windows:
@@ -144,7 +151,6 @@ class Windows:
         self.end = end
         self._of: dict[tuple[str | None, Lane], list[dict[str, Any]]] = {}
         self._from_0: set[str] = set()
-        self._ends: dict[str, int] = {}
         rows = observed.set_column(
             observed.schema.get_field_index("first_time"), "first_time", observed["first_time"].cast(pa.int64())
         )
@@ -160,9 +166,7 @@ class Windows:
                 for name in ("first_height", "last_height"):
                     row[name] = None if row[name] is None else row["revision"] << REVISION_SHIFT | row[name]
             self._of.setdefault((row["chain"], lane_of(row)), []).append(row)
-            if row["last_time"] is not None:
-                self._ends[row["chain"]] = max(row["last_time"], self._ends.get(row["chain"], row["last_time"]))
-        self._known: dict[tuple[str | None, Lane, str, bool], Spans] = {}
+        self._known: dict[tuple[str | None, Lane, tuple[str, ...], bool], Spans] = {}
 
     def of(self, chain: str | None, lane: Lane, event: str, *, closing: bool = False) -> Spans:
         """Return the windows of a chain that have a lane's event; none of a chain that was not seen.
@@ -171,21 +175,24 @@ class Windows:
             chain, lane, event: of which event of which lane, on which chain.
             closing: whether inferred windows count that have no such event: the input had it if it had happened.
         """
+        return self._spans_of(chain, lane, (event,), closing=closing)
+
+    def arrivals(self, chain: str | None, lane: Lane) -> Spans:
+        """Return the windows of a chain that show arrivals of any kind (``ARRIVALS``)."""
+        return self._spans_of(chain, lane, ARRIVALS)
+
+    def _spans_of(self, chain: str | None, lane: Lane, events: tuple[str, ...], *, closing: bool = False) -> Spans:
         # Where no window is the lane's own, all lanes of the chain have the same.
-        key = (chain, lane if (chain, lane) in self._of else EVERY, event, closing)
+        key = (chain, lane if (chain, lane) in self._of else EVERY, events, closing)
         if key not in self._known:
             self._known[key] = self._spans(*key)
         return self._known[key]
 
-    def end_of(self, chain: str | None) -> int | None:
-        """Return the last time of any window of a chain, in microseconds, None if no window has times."""
-        return None if chain is None else self._ends.get(chain)
-
     def replies_until(self, chain: str | None, lane: Lane, times: npt.NDArray[np.int64], over_lanes: bool) -> Until:
         """Return until which time the input would show replies to requests of a lane, that a chain sent at some times.
 
-        Where a window is declared that has replies, it is the end of the one that has the sending; else the last time
-        that the input has of the chain, or of the ledger.
+        Where a window is declared that has replies, or the rows show several windows of the chain, it is the end of the
+        one that has the sending; else the last time that the input has of the chain, or of the ledger.
 
         Args:
             chain, lane, times: of requests.
@@ -193,19 +200,24 @@ class Windows:
         """
         shown_by = [(lane, Event.ACKNOWLEDGED), (lane, Event.TIMED_OUT), *([(EVERY, Event.RECEIVED)] * over_lanes)]
         if not any(self.declares(chain, of, event) for of, event in shown_by):
-            return _until_end([self.end_of(chain), self.end], len(times))
+            until = self._inferred_until(self._spans_of(chain, lane, _MESSAGES), times)
+            return self._until_end(len(times)) if until is None else until
         return _until([self.of(chain, of, event) for of, event in shown_by], times)
 
-    def arrivals_until(self, lane: Lane, times: npt.NDArray[np.int64]) -> Until:
+    def arrivals_until(self, lane: Lane, times: npt.NDArray[np.int64], limit: int = 0) -> Until:
         """Return until which time the input would show the arrivals of messages of a lane.
 
         Where a window of the destination is declared, it is the end of the one that has the sending, and of that of the
-        source for time-outs, if there is one. Else it is the last time that the input has of the destination, else of
-        the source, else of the ledger. Where it has none of the destination, its side may not have been recorded.
+        source for time-outs, if there is one. Else, where the rows show several windows of the destination, it is the
+        end of the one that has the sending. Where they show one, it is the last time of the two chains; where the
+        destination shows no arrivals at all, its side may not have been recorded, and the source, or else the ledger,
+        says when the input ends.
 
         Args:
             lane: of messages.
             times: when they were sent, in microseconds.
+            limit: by how many microseconds a message may be sent before the first of several windows and count as sent
+                in it.
         """
         _, source, destination, _ = lane
         if self.declares(destination, lane, Event.RECEIVED):
@@ -213,17 +225,53 @@ class Windows:
             if self.declares(source, lane, Event.TIMED_OUT):
                 shown_by.append((source, Event.TIMED_OUT))
             return _until([self.of(chain, lane, event) for chain, event in shown_by], times)
-        return _until_end([self.end_of(destination), self.end_of(source), self.end], len(times))
+        there = self._inferred_until(self.arrivals(destination, lane), times, limit)
+        here = self._inferred_until(self._spans_of(source, lane, _MESSAGES), times, limit)
+        if there is None:
+            return self._until_end(len(times)) if here is None else here
+        if here is not None and self.arrivals(destination, lane).is_one:
+            there = there._replace(end=np.maximum(there.end, here.end))
+        return there._replace(recorded=True)
+
+    def _inferred_until(self, spans: Spans, times: npt.NDArray[np.int64], limit: int = 0) -> Until | None:
+        """Return until which time a chain would show what follows some times: of several windows to the end of the one
+        that has each, of one to its end. None: nothing says when it was recorded."""
+        firsts, lasts = spans.times
+        if not len(firsts):
+            unknown = np.full(len(times), _NO_TIME)
+            return Until(unknown, np.zeros(len(times), bool), False) if len(spans.heights[0]) > 1 else None
+        if spans.is_one:
+            return Until(np.full(len(times), lasts[0]), np.ones(len(times), bool), False)
+        ends = spans.ends_of(times)
+        early = (times < firsts[0]) & (times >= max(int(firsts[0]) - limit, _NO_TIME))
+        ends[early] = lasts[0]
+        return Until(ends, ends == lasts[-1], False)
+
+    def _until_end(self, count: int) -> Until:
+        """Return until the last time of the ledger."""
+        end = _NO_TIME if self.end is None else self.end
+        return Until(np.full(count, end), np.ones(count, bool), False)
+
+    def ends(self, lane: Lane) -> tuple[int | None, bool]:
+        """Return the last time by which messages of a lane without declared windows are judged, None: nothing has a
+        time; and whether the rows show several windows of that chain."""
+        chosen = self.arrivals(lane[2], lane), self._spans_of(lane[1], lane, _MESSAGES)
+        known = [spans for spans in chosen if len(spans.times[0])]
+        if known and known[0] is chosen[0] and not known[0].is_one:
+            known = known[:1]
+        if not known:
+            return self.end, False
+        return max(int(spans.times[1][-1]) for spans in known), not known[0].is_one
 
     def declares(self, chain: str | None, lane: Lane, event: str | None = None) -> bool:
         """Return whether a window that was declared, not inferred, has a lane's event; None: any."""
         rows = [*self._of.get((chain, EVERY), ()), *(self._of.get((chain, lane), ()) if lane != EVERY else ())]
         return any(row["how"] == DECLARED and (event is None or _shows(row, event)) for row in rows)
 
-    def _spans(self, chain: str | None, lane: Lane, event: str, closing: bool) -> Spans:
+    def _spans(self, chain: str | None, lane: Lane, events: tuple[str, ...], closing: bool) -> Spans:
         own = self._of.get((chain, lane), []) if lane != EVERY else []
         every = [*self._of.get((chain, EVERY), ()), *own] if chain is not None else []
-        rows = [row for row in every if _shows(row, event) or (closing and row["how"] == INFERRED)]
+        rows = [row for row in every if _shows(row, *events) or (closing and row["how"] == INFERRED)]
         heights = _joined([(row["first_height"], row["last_height"]) for row in rows], 1)
         times = _joined([(row["first_time"], row["last_time"]) for row in rows] + _between(rows), 0)
         until = None
@@ -241,8 +289,8 @@ class Windows:
         )
 
 
-def _shows(row: dict[str, Any], event: str) -> bool:
-    return row["events"] is None or event in row["events"]
+def _shows(row: dict[str, Any], *events: str) -> bool:
+    return row["events"] is None or any(event in row["events"] for event in events)
 
 
 def _between(rows: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:

@@ -33,11 +33,13 @@ Place = tuple[str, int | None]
 """A chain, and the revision of which heights are."""
 
 Spans = npt.NDArray[np.int64]
-"""First and last of windows that do not touch, ascending: shape (n, 2)."""
+"""First and last of windows that do not touch, ascending, and of those in heights the first and last time: shape
+(n, 4); ``_UNSEEN``: no time was seen."""
 
 _FIRST = -(1 << 62)
-_NOTHING: Spans = np.array([[1, 0]], dtype=np.int64)
-_NONE: Spans = np.zeros((0, 2), dtype=np.int64)
+_UNSEEN = (int(np.iinfo(np.int64).max), int(np.iinfo(np.int64).min))
+_NOTHING: Spans = np.array([[1, 0, *_UNSEEN]], dtype=np.int64)
+_NONE: Spans = np.zeros((0, 4), dtype=np.int64)
 
 
 EVERY_CHAIN = "*"
@@ -97,10 +99,30 @@ class Seen:
         mine = np.flatnonzero((chains >= 0) & valid_rows(places) & showing[happened] & (values >= _FIRST))
         of_rows, numbers = self._places(known, chains, ledger["revision"], mine)
         values = values[mine]
+        times = self._times(ledger["time"].combine_chunks(), mine)
         outside = ~self._inside(of_rows, numbers, values)
-        for code, spans in _spans_by(numbers[outside], values[outside], self._gap):
+        self._widen(of_rows, numbers[~outside], times[:, ~outside])
+        for code, spans in _spans_by(numbers[outside], values[outside], self._gap, times[:, outside]):
             self.merge(*of_rows[code], spans)
         self._check()
+
+    def _times(self, column: pa.Array, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the times of rows as the first and the last time of a window, of windows in heights: shape (2, n)."""
+        found = np.tile(np.array(_UNSEEN, dtype=np.int64)[:, None], len(rows))
+        if self._inferred is not None and self._inferred.by == "height" and column.null_count < len(column):
+            seen = valid_rows(column)[rows]
+            found[:, seen] = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)[rows[seen]]
+        return found
+
+    def _widen(self, of_rows: list[Place], numbers: npt.NDArray[np.int32], times: npt.NDArray[np.int64]) -> None:
+        """Extend the first window of each chain, in which rows lie, to the times of the rows."""
+        firsts, lasts = (np.full(len(of_rows), unseen) for unseen in _UNSEEN)
+        np.minimum.at(firsts, numbers, times[0])
+        np.maximum.at(lasts, numbers, times[1])
+        for place, first, last in zip(of_rows, firsts.tolist(), lasts.tolist(), strict=True):
+            if first <= last:
+                own = self._spans[place][0]
+                own[2:] = min(own[2], first), max(own[3], last)
 
     def _places(
         self, known: list[str], chains: npt.NDArray[np.int32], revision: pa.ChunkedArray, rows: npt.NDArray[np.int64]
@@ -118,7 +140,7 @@ class Seen:
         self, of_rows: list[Place], numbers: npt.NDArray[np.int32], values: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
         """Return which values lie in the first window of their chain, so that they show nothing new."""
-        bounds = np.array([self._spans.get(place, _NOTHING)[0] for place in of_rows], dtype=np.int64).reshape(-1, 2)
+        bounds = np.array([self._spans.get(place, _NOTHING)[0] for place in of_rows], dtype=np.int64).reshape(-1, 4)
         found: npt.NDArray[np.bool_] = (values >= bounds[numbers, 0]) & (values <= bounds[numbers, 1])
         return found
 
@@ -160,9 +182,12 @@ class Seen:
                 if row["events"] == [VALUE] and self._value is not None:
                     self._value.resume(pa.Table.from_pylist([row], schema=OBSERVED_SCHEMA))
                     continue
-                ends = [_micros(row[name]) if self._inferred.by == "time" else row[name] for name in names]
+                times = [None if row[name] is None else _micros(row[name]) for name in ("first_time", "last_time")]
+                ends = [row[name] for name in names] if self._inferred.by == "height" else times
+                if self._inferred.by == "time" or None in times:
+                    times = [*_UNSEEN]
                 self._events.setdefault(row["chain"], set()).update(row["events"])
-                self.merge(row["chain"], row["revision"], np.array([ends], dtype=np.int64))
+                self.merge(row["chain"], row["revision"], np.array([[*ends, *times]], dtype=np.int64))
 
     def observed(self, before: pa.Table) -> pa.Table:
         """Return all windows: those of others that were known ``before``, declared ones, and inferred ones."""
@@ -179,10 +204,12 @@ class Seen:
         inferred, rows = self._inferred, list[dict[str, Any]]()
         self._join()
         for chain, revision in sorted(self._spans, key=lambda place: (place[0], place[1] is not None, place[1] or 0)):
-            for first, last in self._spans[chain, revision].tolist():
+            for first, last, first_time, last_time in self._spans[chain, revision].tolist():
                 row = _row(chain, sorted(self._events[chain]), INFERRED, self._by) | {"revision": revision}
                 if inferred is not None and inferred.by == "height":
                     row |= {"first_height": first, "last_height": last}
+                    if first_time <= last_time:
+                        row |= {"first_time": first_time, "last_time": last_time}
                 else:
                     row |= {"first_time": first, "last_time": last}
                 rows.append(row)
@@ -265,33 +292,33 @@ def _between(ledger: pa.Table) -> set[tuple[str, str]]:
     return {(known[pair // len(known)], known[pair % len(known)]) for pair in pairs.tolist()}
 
 
-def spans_of(values: Spans, gap: int | None) -> Spans:
+def spans_of(values: npt.NDArray[np.int64], gap: int | None) -> Spans:
     """Return the windows that values show: a new one after more than ``gap`` without any, None: one of all."""
-    return next((spans for _, spans in _spans_by(np.zeros(len(values), dtype=np.int32), values, gap)), _NONE)
+    codes, times = np.zeros(len(values), dtype=np.int32), np.tile(np.array(_UNSEEN)[:, None], len(values))
+    return next((spans for _, spans in _spans_by(codes, values, gap, times)), _NONE)
 
 
 def _spans_by(
-    codes: npt.NDArray[np.int32], values: npt.NDArray[np.int64], gap: int | None
+    codes: npt.NDArray[np.int32], values: npt.NDArray[np.int64], gap: int | None, times: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, Spans]]:
-    """Yield the windows that values show for each code."""
+    """Yield the windows that values show for each code, with the first and last of their times."""
     if not len(codes):
         return
     low = int(values.min())
     order = stable_order(codes.astype(np.uint64), (values - low).view(np.uint64))
-    codes, values = codes[order], values[order]
+    codes, values, times = codes[order], values[order], times[:, order]
     groups = groups_of(codes)
-    firsts, lasts = values[groups.starts], values[groups.starts + groups.counts - 1]
+    begins = np.zeros(len(codes), dtype=bool)
+    begins[groups.starts] = True
     if gap is not None:
-        cut = values[1:] - values[:-1] > gap
-        cut &= codes[1:] == codes[:-1]
-    for place, code in enumerate(codes[groups.starts].tolist()):
-        begin, end = int(groups.starts[place]), int(groups.starts[place] + groups.counts[place])
-        if gap is None:
-            yield code, np.array([[firsts[place], lasts[place]]], dtype=np.int64)
-            continue
-        cuts = np.flatnonzero(cut[begin : end - 1]) + begin
-        own_firsts, own_lasts = values[np.append(begin, cuts + 1)], values[np.append(cuts, end - 1)]
-        yield code, np.stack([own_firsts, own_lasts], axis=1)
+        begins[1:] |= values[1:] - values[:-1] > gap
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], len(codes)) - 1
+    firsts, lasts = np.minimum.reduceat(times[0], starts), np.maximum.reduceat(times[1], starts)
+    spans = np.stack([values[starts], values[ends], firsts, lasts], axis=1)
+    own = groups_of(codes[starts])
+    for start, count in zip(own.starts.tolist(), own.counts.tolist(), strict=True):
+        yield int(codes[starts[start]]), spans[start : start + count]
 
 
 def joined(spans: Spans, gap: int | None) -> Spans:
@@ -301,8 +328,10 @@ def joined(spans: Spans, gap: int | None) -> Spans:
     ordered = spans[np.argsort(spans[:, 0], kind="stable")]
     ends = np.maximum.accumulate(ordered[:, 1])
     cuts = np.flatnonzero(ordered[1:, 0] - ends[:-1] > gap) if gap is not None else np.zeros(0, dtype=np.int64)
-    firsts = ordered[np.concatenate([[0], cuts + 1]), 0]
-    return np.stack([firsts, ends[np.concatenate([cuts, [len(ordered) - 1]])]], axis=1)
+    starts = np.concatenate([[0], cuts + 1])
+    lasts = ends[np.concatenate([cuts, [len(ordered) - 1]])]
+    times = np.minimum.reduceat(ordered[:, 2], starts), np.maximum.reduceat(ordered[:, 3], starts)
+    return np.stack([ordered[starts, 0], lasts, *times], axis=1)
 
 
 def _row(chain: str, events: list[str] | None, how: str, by: str) -> dict[str, Any]:

@@ -239,8 +239,10 @@ def gaps(ledger: Ledger) -> Checked:
 def overdue(ledger: Ledger, sent: Row, lane: Lane) -> bool:
     """Whether a message is missing beyond the deadline of its lane."""
     limit, _ = deadline(ledger, lane)
-    end = None if sent["time"] is None else ledger.arrivals_until(lane, sent["time"])[0]
-    return limit is not None and end is not None and end - sent["time"] > limit
+    if limit is None or sent["time"] is None:
+        return False
+    end, _, _ = ledger.arrivals_until(lane, sent["time"], limit)
+    return end is not None and end - sent["time"] > limit
 
 
 BEFORE = (

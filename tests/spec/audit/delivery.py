@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.spec.audit.ledger import Finding, Ledger, Message, Row, lane_of
+from tests.spec.audit.ledger import ARRIVALS, Finding, Ledger, Message, Row, lane_of
 
 Checked = tuple[int, list[Finding]]
 
@@ -46,13 +46,11 @@ def open_message(ledger: Ledger, message: Message, sent: Row) -> Finding:
     limit, _ = deadline(ledger, message.lane)
     if sent["time"] is None and limit is not None:
         return named("delivery", "unknown", "time_unseen", sent)
-    end, decided = (None, False) if sent["time"] is None else ledger.arrivals_until(message.lane, sent["time"])
-    age = 0 if end is None else end - sent["time"]
+    end, decided, whole = ledger.arrivals_until(message.lane, sent["time"], limit or 0)
+    age = 0 if end is None or sent["time"] is None else end - sent["time"]
     if limit is None or age <= limit:
-        declared = ledger.declares(message.lane[2], message.lane, "received")
-        if declared and not ledger.waits_at_the_end(message.lane, sent["time"]):
-            return named("delivery", "unknown", "arrival_not_covered", sent)
-        return named("delivery", "noted", "pending", sent)
+        verdict, reason = ("noted", "pending") if whole else ("unknown", "arrival_not_covered")
+        return named("delivery", verdict, reason, sent)
     if decided or ledger.shows_ends(message.lane):
         return named("delivery", "violated", "overdue", sent, age)
     return named("delivery", "unknown", "ends_not_recorded", sent, age)
@@ -103,15 +101,10 @@ def unsupported(ledger: Ledger, message: Message, acknowledged: Row) -> list[Fin
     destination, sent = message.lane[2], message.first("sent")
     if destination == message.lane[1]:
         return []
-    spans = [
-        span
-        for kind in ("height", "time")
-        for span in ledger.windows(destination, message.lane, "received", kind, closing=True)
-    ]
-    if not spans:
+    if not any(ledger.windows(destination, message.lane, ARRIVALS, kind) for kind in ("height", "time")):
         return []
     times = sent["time"], acknowledged["time"]
-    within = ledger.windows(destination, message.lane, "received", "time", closing=True)
+    within = ledger.windows(destination, message.lane, ARRIVALS, "time")
     covered = None not in times and any(first <= min(times) and max(times) <= last for first, last in within)
     verdict, reason = ("violated", "acknowledged_not_received") if covered else ("unknown", "receipt_not_covered")
     return [named("agreement", verdict, reason, acknowledged)]

@@ -15,6 +15,11 @@ Row = dict[str, Any]
 Lane = tuple[str | None, ...]
 NAMES = ("protocol", "source", "destination", "lane")
 LATE = float("inf")
+ARRIVALS = ("received", "executed", "failed", "answered", "rejected", "dropped", "redundant")
+MESSAGES = (
+    *ARRIVALS, "sent", "committed", "relayed", "acknowledged", "timed_out", "refunded", "collected", "final",
+    "reverted", "observed", "upgraded",
+)  # fmt: skip
 EVERY: Lane = (None,) * 4
 """What stands for a lane where every lane is meant."""
 
@@ -308,25 +313,44 @@ class Ledger:
             for row in self.observed
         )
 
-    def end_of(self, chain: str | None) -> int | None:
-        """The last time of any window of a chain."""
-        ends = [row["last_time"] for row in self.observed if chain is not None and row["chain"] == chain]
-        return max((end for end in ends if end is not None), default=None)
-
     @property
     def end(self) -> int | None:
         """The last time of any row."""
         return max((row["time"] for row in self.rows if row["time"] is not None), default=None)
 
-    def arrivals_until(self, lane: Lane, time: int) -> tuple[int | None, bool]:
-        """Until when the input would show the arrival of a message sent at a time, and whether it shows the
-        destination at all."""
+    def arrivals_until(self, lane: Lane, time: int | None, limit: int = 0) -> tuple[int | None, bool, bool]:
+        """Until when the input would show the arrival of a message sent at a time, whether it shows the destination at
+        all, and whether it has everything from the sending to its end."""
         _, source, destination, _ = lane
         if self.declares(destination, lane, "received"):
-            windows = [self.window(*shown, time) for shown in self._arrivals(lane)]
-            return (min(window[1] for window in windows) if all(windows) else None), True  # type: ignore[index]
-        ends = [self.end_of(destination), self.end_of(source), self.end]
-        return next((end for end in ends if end is not None), None), ends[0] is not None
+            windows = [None if time is None else self.window(*shown, time) for shown in self._arrivals(lane)]
+            end = min(window[1] for window in windows) if all(windows) else None  # type: ignore[index]
+            return end, True, self.waits_at_the_end(lane, time)
+        there = self.inferred(destination, lane, ARRIVALS, time, limit)
+        here = self.inferred(source, lane, MESSAGES, time, limit)
+        if there is None:
+            end, whole = (self.end, True) if here is None else here
+            return end, False, whole
+        end, whole = there
+        if here and here[0] is not None and len(self.windows(destination, lane, ARRIVALS, "time")) == 1:
+            end = max(end, here[0])  # type: ignore[type-var]
+        return end, True, whole
+
+    def inferred(
+        self, chain: str | None, lane: Lane, events: tuple[str, ...], time: int | None, limit: int = 0
+    ) -> tuple[int | None, bool] | None:
+        """Until when a chain shows some events that follow a time, of several windows in that which has the time, and
+        whether it goes on to its end. The first one has what is sent up to ``limit`` before it. None: no window."""
+        spans = self.windows(chain, lane, events, "time")
+        if not spans:
+            return (None, False) if len(self.windows(chain, lane, events, "height")) > 1 else None
+        if len(spans) == 1:
+            return spans[0][1], True
+        if time is None:
+            return None, False
+        own = [span for span in spans if span[0] <= time <= span[1]]
+        own += spans[:1] if spans[0][0] - limit <= time < spans[0][0] else []
+        return (own[0][1], own[0] == spans[-1]) if own else (None, False)
 
     def _arrivals(self, lane: Lane) -> list[tuple[str | None, Lane, str]]:
         """What shows arrivals on a lane: chain, lane and event."""
@@ -356,22 +380,24 @@ class Ledger:
     def replies_until(self, chain: str | None, lane: Lane, time: int, over_lanes: bool) -> int | None:
         """Until when the input would show a reply to a request that was sent at a time."""
         if not self.shows_replies(chain, lane, over_lanes):
-            return self.end_of(chain) if self.end_of(chain) is not None else self.end
+            own = self.inferred(chain, lane, MESSAGES, time)
+            return self.end if own is None else own[0]
         windows = [self.window(chain, of, event, time) for of, event in _replies(lane, over_lanes)]
         return min(window[1] for window in windows) if all(windows) else None  # type: ignore[index]
 
     def windows(
-        self, chain: str | None, lane: Lane, event: str, kind: str, *, closing: bool = False
+        self, chain: str | None, lane: Lane, event: str | tuple[str, ...], kind: str, *, closing: bool = False
     ) -> list[tuple[int, int]]:
-        """The windows of a chain in heights or times, as one where they touch; ``closing``: inferred ones, too, that
-        have no such event."""
+        """The windows of a chain in heights or times with an event, or one of several, as one where they touch;
+        ``closing``: inferred ones, too, that have no such event."""
+        events = {event} if isinstance(event, str) else set(event)
         windows = [
             row
             for row in self.observed
             if chain is not None
             and row["chain"] == chain
             and (lane_of(row) == EVERY or lane_of(row) == lane)
-            and (row["events"] is None or event in row["events"] or (closing and row["how"] == "inferred"))
+            and (row["events"] is None or events & set(row["events"]) or (closing and row["how"] == "inferred"))
         ]
 
         def ends(row: Row, kind: str) -> tuple[int, int] | None:
