@@ -49,7 +49,7 @@ Said = dict[str, Any]
 Make = Callable[[Path], str]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-SEEDS = max(1, generated_lakes() // 40)
+SEEDS = max(1, generated_lakes() // 100)
 KINDS = ("violated", "unknown", "noted")
 
 
