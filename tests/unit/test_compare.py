@@ -442,6 +442,17 @@ def test_the_terminal_shows_a_table_of_guarantees_for_each_protocol(four):
         assert re.split(r"  +", gaps.strip())[1:] == ["yes", *how, row["reference"], "gaps", "FAILED"]
 
 
+def test_the_page_shows_guarantees_as_the_terminal_does(four):
+    text = (EXAMPLES.parent / "docs" / "how-to" / "compare.md").read_text()
+    block = text.split("## What is guaranteed", 1)[1].split("```\n")[1]
+    lines = block.split("...\n")[1].splitlines()
+    shown = StringIO()
+    show(four[0].as_json(), Console(file=shown, width=130))
+    printed = [line.rstrip() for line in shown.getvalue().splitlines()]
+    begin = printed.index(lines[0])
+    assert printed[begin : begin + len(lines)] == lines and printed[begin + len(lines)] == ""
+
+
 @pytest.mark.parametrize("number", ["1e400", "-5", "NaN", "9" * 400])
 @pytest.mark.parametrize("key", ["sent", "seconds_per_tick", "p50", "peak_memory_bytes", "messages"])
 def test_a_file_with_numbers_that_are_none_is_no_comparison(four, tmp_path, key, number):

@@ -22,6 +22,7 @@ from causeway.protocols.events import LEDGER_LOGS
 from causeway.protocols.ibc.state import STATE_TABLES
 from causeway.protocols.ic.state import STATE_TABLES as IC_TABLES
 from causeway.protocols.messages import OUTBOUND_SCHEMA
+from tests.pipeline.test_roots import RECORDED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -127,6 +128,14 @@ def test_the_limits_of_commitments_are_those_of_the_code() -> None:
     for value, module, name in rows:
         declared = getattr(importlib.import_module(f"causeway.proofs.{module}"), name)
         assert int(value.replace(",", "")) == declared, name
+
+
+@pytest.mark.parametrize("name", ["ic", "icmp"])
+def test_the_page_on_recorded_traffic_shows_the_roots(name: str) -> None:
+    page = (ROOT / "docs" / "how-to" / "recorded-traffic.md").read_text()
+    heights, root = RECORDED[name]
+    (shown,) = re.findall(rf"protocol {name}, {heights} heights.*?^Root (\w+)$", page, re.M | re.S)
+    assert shown == root
 
 
 SCENARIO = """

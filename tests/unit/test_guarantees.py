@@ -2,7 +2,8 @@
 
 import pytest
 
-from causeway.protocols.guarantees import TOPICS
+from causeway.audit.gathered import CHECK_NAMES
+from causeway.protocols.guarantees import CHECKS, TOPICS
 from causeway.protocols.promised import Lanes
 from causeway.protocols.registry import names, protocol
 
@@ -24,6 +25,11 @@ CASES = [
 
 def test_every_protocol_is_among_the_cases():
     assert {name for name, _ in CASES} == set(names())
+
+
+def test_checks_that_judge_guarantees_are_those_of_the_audit():
+    assert set(CHECKS) <= set(TOPICS)
+    assert set(CHECKS.values()) <= {*CHECK_NAMES, "causal_order"}
 
 
 @pytest.mark.parametrize(("name", "given"), CASES)
