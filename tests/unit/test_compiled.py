@@ -111,6 +111,26 @@ def test_kept_code_that_is_damaged_is_made_again(tmp_path: Path) -> None:
         assert run(tmp_path, use) == "42 1"
 
 
+@pytest.mark.slow
+def test_a_second_process_compiles_the_last_file_of_loops_meanwhile(tmp_path: Path) -> None:
+    loops = package(tmp_path, LOOP)
+    loops.with_name("last_loops.py").write_text(LOOP.replace("double", "triple"))
+    modules = ["causeway.model.some_loops", "causeway.model.last_loops"]
+    text = (
+        "import os, time\n"
+        "from causeway.model import compiled, compiled_files\n"
+        "os.cpu_count = lambda: 2\n"
+        "found = lambda: list(compiled_files.folder().glob('*triple-*[0-9]'))\n"
+        f"with compiled._compile_from_the_end({modules}):\n"
+        "    end = time.monotonic() + 60\n"
+        "    while not found() and time.monotonic() < end:\n"
+        "        time.sleep(0.1)\n"
+        "from causeway.model.last_loops import triple\n"
+        "print(triple(21), len(triple.stats.cache_hits))"
+    )
+    assert run(tmp_path, text) == "42 1"
+
+
 def test_loops_that_were_not_compiled_are_before_a_command_begins(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

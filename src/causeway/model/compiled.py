@@ -15,13 +15,16 @@ what it made without loading it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 from causeway.model import compiled_ready
-from causeway.model.compiled_files import DONE, alone, folder, is_prepared, loop_files, module_of, tidy
+from causeway.model.compiled_files import DONE, PACKAGE, alone, folder, is_prepared, loop_files, module_of, tidy
 from causeway.model.compiled_kinds import Arrays, Kind, Named, Scalar
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
@@ -95,7 +98,8 @@ def type_of(kind: Kind) -> Any:
 def prepare() -> None:
     """Compile all loops, unless that was done; where nothing can be kept on disk, for this process alone.
 
-    Processes that start this at once wait for the first one. Code of files as they no longer are is removed.
+    A second process compiles along. Processes that start this at once wait for the first one. Code of files as they no
+    longer are is removed.
 
     Raises:
         OSError: there is a folder for compiled code, and it could not be written there.
@@ -105,8 +109,10 @@ def prepare() -> None:
     with alone():
         if is_prepared():
             return
-        for file in loop_files():
-            importlib.import_module(module_of(file))
+        modules = [module_of(file) for file in loop_files()]
+        with _compile_from_the_end(modules):
+            for module in modules:
+                importlib.import_module(module)
         if compiler.unwritten:
             raise compiler.unwritten[0]
         place = folder()
@@ -114,6 +120,25 @@ def prepare() -> None:
             compiler.keep_ready(place)
             (place / DONE).touch()
             tidy(place)
+
+
+@contextlib.contextmanager
+def _compile_from_the_end(modules: Sequence[str]) -> Iterator[None]:
+    """Compile modules in a second process, the last first, until the body ends.
+
+    Where the two meet, each finds on disk what the other has compiled.
+    """
+    if len(modules) < 2 or (os.cpu_count() or 1) < 2 or folder() is None:
+        yield
+        return
+    command = [sys.executable, "-c", f"import {', '.join(reversed(modules))}"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *sys.path])}
+    quiet = subprocess.DEVNULL  # what cannot be compiled fails in the body, too
+    with subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, env=environment) as process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 if __name__ == "__main__":
