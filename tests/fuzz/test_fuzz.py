@@ -14,10 +14,11 @@ import pytest
 
 from tests.fuzz.mutations import mutations
 from tests.fuzz.targets import all_targets
+from tests.tiers import sized
 
 TARGETS = all_targets()
 MUTATIONS = 400
-RUNS, SECONDS = 20_000, 2
+RUNS, SECONDS = 20_000, sized(1, 20)
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -22,6 +22,7 @@ from tests.spec.ibc.clients import l1_l2_bounded
 from tests.spec.ibc.queue import Queue
 from tests.spec.ibc.record import record_of
 from tests.spec.ibc.zone import is_expired_header, newest_trusted
+from tests.tiers import sized
 
 
 def quick(examples: int) -> Callable[[Any], Any]:
@@ -186,7 +187,7 @@ def test_cuts_give_the_same(scenario: Scenario) -> None:
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 @pytest.mark.parametrize("faulty", [False, True])
 def test_they_agree_for_long(order: str, faulty: bool) -> None:
-    @quick(22)
+    @quick(sized(8, 200))
     @given(scenarios(max_blocks=40, faulty=faulty, forks=faulty, strangers=True, order=order))
     def run(scenario: Scenario) -> None:
         compare(scenario, cuts=1 + 3 * faulty)

@@ -17,6 +17,7 @@ from tests.property.ic_programs import ACTOR, SCALAR_CALLER, ops
 from tests.property.ic_strategies import scenarios
 from tests.property.ic_views import kernel_happened, kernel_view
 from tests.property.tried import COUNTS
+from tests.tiers import sized
 
 COMPARISONS = 7
 """How many tests of this file, by the beginning of their names, compare kernel and oracle in every run."""
@@ -173,7 +174,7 @@ def test_rejects_of_a_removal_wait_for_their_turn_where_the_subnet_is_halted() -
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("faulty", [False, True])
 def test_they_agree_for_long(moving: bool, faulty: bool) -> None:
-    @quick(14)
+    @quick(sized(5, 200))
     @given(scenarios(max_rounds=40, moving=moving, faulty=faulty))
     def run(scenario: Scenario) -> None:
         compare(scenario, parts=len(scenario.subnets))

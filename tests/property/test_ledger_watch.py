@@ -39,6 +39,7 @@ from causeway.pipeline.ledger_upkeep import in_buckets, keep_up
 from causeway.pipeline.ledger_watch import LedgerWatch
 from tests.property.audit_ledgers import Case, by_chance, table
 from tests.spec.audit.ledger import Row
+from tests.tiers import sized
 
 BUCKETS = 4
 LIMIT = 1000
@@ -86,7 +87,7 @@ def alike(one: Audit, other: Audit) -> None:
         assert getattr(one, name).to_pylist() == getattr(other, name).to_pylist(), name
 
 
-SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))]
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, sized(5, 12)))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -26,6 +26,7 @@ from causeway.proofs.xdm.types import XDM_TYPES
 from tests.fuzz.mutations import mutations
 from tests.property import scale_values
 from tests.property.scale_values import Row, plain
+from tests.tiers import sized
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ KINDS = {
 }
 
 EVERY = pytest.mark.parametrize("name", KINDS)
-VALUES, MUTATIONS, MANY_MUTATIONS = 60, 500, 100_000
+VALUES, MUTATIONS, MANY_MUTATIONS = 60, 500, sized(20_000, 100_000)
 
 
 def drawn(kind: Kind, count: int) -> list[bytes]:

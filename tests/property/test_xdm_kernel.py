@@ -12,6 +12,7 @@ from tests.property.xdm_kernel_log import KernelLog
 from tests.property.xdm_mixed import channel_call, fault
 from tests.property.xdm_value import Replay
 from tests.spec.xdm.guarantees import violations
+from tests.tiers import sized
 from tests.unit.xdm_network import Network
 
 BLOCKS = 14
@@ -72,7 +73,9 @@ def play(net: Network, calls: dict[int, list[tuple[int, int, bytes, int]]], *che
     raise AssertionError(f"calls still wait after {CALM} blocks")
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))])
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, sized(5, 8)))]
+)
 def test_random_networks_keep_the_guarantees_however_they_are_cut(seed: int) -> None:
     keywords, calls = scenario(seed)
     net = Network(**keywords)

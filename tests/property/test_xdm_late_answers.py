@@ -45,6 +45,7 @@ from tests.spec.xdm.values import (
     Message,
     Tag,
 )
+from tests.tiers import sized
 
 FAST = Options(archiving_depth=1, challenge_period=1, resubmit_after=4)
 SLOW = b"~1"
@@ -295,9 +296,12 @@ def test_an_answer_that_nobody_can_give_is_refused() -> None:
     assert answers(both, 0) == ["Ok"]
 
 
+LATE = [(0, 1), (12, 0), (12, 5), *[(6, 5), *product((0, 1, 12), (0, 1, 5))][: sized(0, 10)]]
+
+
 @pytest.mark.parametrize(
     ("blocks", "apart"),
-    [(6, 0), (6, 1), *(pytest.param(*case, marks=slow) for case in [(6, 5), *product((0, 1, 12), (0, 1, 5))])],
+    [(6, 0), (6, 1), *(pytest.param(*case, marks=slow) for case in LATE)],
 )
 def test_of_two_late_answers_the_second_is_refused(blocks: int, apart: int) -> None:
     """The response comes before both, with one of them, or after them; they come in one block or apart."""

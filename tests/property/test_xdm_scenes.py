@@ -8,6 +8,7 @@ from tests.property.xdm_carriers import honest
 from tests.property.xdm_pair import Pair
 from tests.property.xdm_scenes import THEMES, Scene, scene
 from tests.spec.xdm.guarantees import violations
+from tests.tiers import sized
 
 QUICK = {**dict.fromkeys(THEMES, 0), "lists": 1, "waiting": 1, "pool": 2}
 """The seed of each theme that is always played."""
@@ -54,6 +55,8 @@ def test_kernel_and_oracle_agree_after_every_tick(theme: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("theme", "seed"), [*((theme, seed) for theme in THEMES for seed in range(1, 3)), *FOUND])
+@pytest.mark.parametrize(
+    ("theme", "seed"), [*((theme, seed) for theme in THEMES for seed in range(1, sized(1, 3))), *FOUND]
+)
 def test_kernel_and_oracle_agree_in_many_networks(theme: str, seed: int) -> None:
     played(scene(seed, theme))

@@ -15,6 +15,7 @@ from tests.property.xdm_kernel_log import KernelLog
 from tests.property.xdm_value import Replay
 from tests.spec.xdm.guarantees import violations
 from tests.spec.xdm.reported import waiting_calls
+from tests.tiers import sized
 from tests.unit.xdm_network import Network
 
 
@@ -49,7 +50,7 @@ def slow(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, byte
 QUICK = (25,)
 """With forks and halts, both tags, and answers that overtake."""
 
-SLOW_SEEDS = (33, 1, 2, 3, 6, 7, 10)
+SLOW_SEEDS = (33, 1, 2, 3, 6, 7, 10)[: sized(2, 7)]
 """Cut in 2, 3 and 4 parts, or forgetful; with forks and without."""
 
 

@@ -11,6 +11,7 @@ from causeway.model.value import Why
 from causeway.protocols.xdm.transporter import METHOD
 from tests.property.xdm_checks import Sums
 from tests.property.xdm_value import Replay
+from tests.tiers import sized
 from tests.unit.xdm_network import Network
 
 BLOCKS = 16
@@ -84,7 +85,9 @@ def play(net: Network, seed: int, *checks: Any) -> None:
             return
 
 
-@pytest.mark.parametrize("seed", [3, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 13))])
+@pytest.mark.parametrize(
+    "seed", [3, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, sized(10, 13)))]
+)
 def test_the_log_of_value_gives_every_balance_after_every_block(seed: int) -> None:
     net = scenario(seed)
     play(net, seed, Sums(net), Replay(net))
