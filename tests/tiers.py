@@ -7,9 +7,6 @@ variable the tier is ``test``. docs/verification.md describes the tiers.
 from __future__ import annotations
 
 import os
-from typing import TypeVar
-
-Size = TypeVar("Size")
 
 VARIABLE = "CAUSEWAY_TIER"
 """Environment variable that names the tier."""
@@ -60,25 +57,3 @@ def generated_lakes() -> int:
         ValueError: ``CAUSEWAY_TIER`` names no tier.
     """
     return LAKES[current_tier()]
-
-
-def by_tier(usual: Size, *, soak: Size) -> Size:
-    """Return how much of a repetition to do: some of it in most tiers, all of it in the soak.
-
-    Use it in slow tests that repeat with more seeds, larger sizes or more kills what one example already tests:
-
-        @pytest.mark.parametrize("seed", range(3, by_tier(5, soak=12)))
-
-    What once found a bug is no repetition: it belongs to every tier.
-
-    Args:
-        usual: Size in the tiers quick, test and ci.
-        soak: Size in the tier soak.
-
-    Returns:
-        The size of the tier that is running.
-
-    Raises:
-        ValueError: ``CAUSEWAY_TIER`` names no tier.
-    """
-    return soak if current_tier() == "soak" else usual

@@ -18,6 +18,12 @@ def test_generated_lakes_by_tier(tier: str, lakes: int, monkeypatch: pytest.Monk
     assert tiers.generated_lakes() == lakes
 
 
+@pytest.mark.parametrize(("tier", "size"), [("quick", 2), ("test", 2), ("ci", 2), ("soak", 8)])
+def test_all_of_a_repetition_is_for_the_soak(tier: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tiers.VARIABLE, tier)
+    assert tiers.sized(2, 8) == size
+
+
 @pytest.mark.parametrize("value", [None, ""])
 def test_default_tier(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(tiers.VARIABLE, raising=False)
