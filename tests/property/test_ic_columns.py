@@ -34,6 +34,7 @@ from causeway.proofs.ic.stream_tree import index_label
 from causeway.proofs.ic.versions import CertificationVersion
 from tests.fuzz.mutations import mutations
 from tests.property.ic_messages import canister, draw_columns, one_by_one, row_message
+from tests.tiers import sized
 
 VERSIONS = list(CertificationVersion)
 HERE = canister(7)
@@ -152,7 +153,7 @@ def test_messages_are_those_of_one_by_one(version: CertificationVersion) -> None
         assert part["payload"].equals(found["payload"][140:])
 
 
-@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [10_000, pytest.param(sized(30_000, 100_000), marks=pytest.mark.slow)])
 def test_changed_messages_have_the_verdicts_of_one_by_one(count: int) -> None:
     for version in (CertificationVersion.V19, CertificationVersion.V22, CertificationVersion.V25):
         columns = draw_columns(7, 40, version)

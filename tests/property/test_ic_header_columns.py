@@ -27,6 +27,7 @@ from causeway.proofs.ic.stream_header import (
 from causeway.proofs.ic.versions import CertificationVersion
 from tests.fuzz.mutations import mutations
 from tests.property.ic_messages import one_by_one
+from tests.tiers import sized
 
 VERSIONS = list(CertificationVersion)
 BOUNDS = ("begin", "end", "signals_end")
@@ -89,7 +90,7 @@ def test_headers_are_those_of_one_by_one(version: CertificationVersion) -> None:
     assert encode_stream_headers(**header_columns(bare), version=version).to_pylist() == expected
 
 
-@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [10_000, pytest.param(sized(30_000, 100_000), marks=pytest.mark.slow)])
 def test_changed_headers_have_the_verdicts_of_one_by_one(count: int) -> None:
     for version in (CertificationVersion.V19, CertificationVersion.V26):
         seeds = [encode_stream_header(header, version) for header in draw_headers(7, 60, version)]

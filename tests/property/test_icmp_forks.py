@@ -14,6 +14,7 @@ from causeway.model.ledger import Event
 from causeway.protocols.icmp.leaf_plan import LeafPlan
 from tests.property.icmp_driven import Driven
 from tests.property.test_icmp_kernel import CHAINS, sound, talk
+from tests.tiers import sized
 
 
 def fork(first: int, last: int, kept: int, *followers: int, leaves: int = 2, **more: Any) -> Fault:
@@ -155,5 +156,5 @@ def test_any_forks() -> None:
 
 @pytest.mark.slow
 def test_any_forks_of_many() -> None:
-    for seed in range(100, 106):
+    for seed in range(100, sized(103, 106)):
         _random(seed)

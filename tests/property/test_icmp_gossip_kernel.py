@@ -10,6 +10,7 @@ from tests.spec.icmp.events import Got, Pool
 from tests.spec.icmp.gossip_guarantees import GOSSIP_CHECKS, l1_reach
 from tests.spec.icmp.history import Record
 from tests.spec.icmp.options import Options
+from tests.tiers import sized
 
 MENDED = Options(propagate_on_leaf="on", allowed_by="root", seen_until="purge")
 SETTINGS = (
@@ -47,7 +48,7 @@ def test_the_same_as_the_oracle_after_every_event() -> None:
 
 @pytest.mark.slow
 def test_the_same_as_the_oracle_in_many_networks() -> None:
-    seen = compared(range(8, 28), 10)
+    seen = compared(range(8, sized(16, 28)), 10)
     assert seen["Impolite"] and seen["RootMismatch"] and seen["duplicate"]
 
 

@@ -14,6 +14,7 @@ from causeway.protocols.icmp.forging import JUDGED
 from tests.property.icmp_driven import Driven
 from tests.spec.icmp.guarantees import RUNTIME_CHECKS
 from tests.spec.icmp.history import Record
+from tests.tiers import sized
 
 CHAINS = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate(("a", "b", "c", "d"), 1)}
 
@@ -139,5 +140,5 @@ def test_any_network() -> None:
 
 @pytest.mark.slow
 def test_any_network_of_many() -> None:
-    for seed in range(100, 130):
+    for seed in range(100, sized(110, 130)):
         _random(seed, cuts=seed % 3 + 1, forgetful=seed % 2 == 1)
