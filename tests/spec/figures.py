@@ -92,6 +92,8 @@ def _told(ledger: Ledger, message: Message) -> Told:
         outcome = "dropped"
     if not request and outcome == "answered":
         outcome = "delivered"
+    if base["kind"] == "control" and outcome == "pending":
+        outcome = "unknown"
     answer = (acknowledged or reply) if request else None
     ended = acknowledged or reply or first("timed_out")
     over = {

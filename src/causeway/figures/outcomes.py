@@ -20,8 +20,8 @@ from causeway.ledger.outcomes import AFTER, OUTCOMES, Input, Outcome, call_outco
 from causeway.ledger.schema import Event, Kind
 
 PENDING, REFUNDED = (OUTCOMES.index(each) for each in (Outcome.PENDING, Outcome.REFUNDED))
-DELIVERED, ANSWERED, REJECTED = (
-    OUTCOMES.index(each) for each in (Outcome.DELIVERED, Outcome.ANSWERED, Outcome.REJECTED)
+DELIVERED, ANSWERED, REJECTED, UNKNOWN = (
+    OUTCOMES.index(each) for each in (Outcome.DELIVERED, Outcome.ANSWERED, Outcome.REJECTED, Outcome.UNKNOWN)
 )
 DROPPED, TIMED_OUT, CONTRADICTED = (
     OUTCOMES.index(each) for each in (Outcome.DROPPED, Outcome.TIMED_OUT, Outcome.CONTRADICTED)
@@ -205,7 +205,9 @@ class Outcomes:
         lost = np.zeros(len(self), bool) if self._replied is None else self._replied.lost
         found = call_outcomes(self.state, awaits, lost)
         # What is no request needs no answer: an acknowledgement says that it came.
-        return np.where(~requests & (found == ANSWERED), np.int8(DELIVERED), found)
+        found = np.where(~requests & (found == ANSWERED), np.int8(DELIVERED), found)
+        # A message of the protocol itself that was carried, and of which nothing more is said, waits for nobody.
+        return np.where(self.is_control & (found == PENDING), np.int8(UNKNOWN), found)
 
     @cached_property
     def over(self) -> Places:
