@@ -31,6 +31,7 @@ from causeway.audit.known import (
     why_unsent,
 )
 from causeway.audit.meeting import Here, Meet, Together, meeting_of
+from causeway.audit.numbering import REPLACED, Group, Shared, candidates, shared_numbers
 from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing, pass_over
 from causeway.audit.stated import Stated, stated_in, stated_together
@@ -233,7 +234,10 @@ def audit_by(
     again |= {run for run, each in passed.items() if each.asks}
     meeting = None if meet is None else meeting_of(passed, known, limit)
     met = Together.of(meeting, meet, limit) if meeting is not None and meet is not None else Together.nothing()
-    known = Known(known.windows, known.promises, joined.sent, complete=True)
+    asked = _candidates(passed.values(), joined, known)
+    lanes_asked = {lane for lanes in asked.values() for lane in lanes}
+    again |= {run for run, each in passed.items() if lanes_asked and not lanes_asked.isdisjoint(_lanes_in(each.lanes))}
+    known = Known(known.windows, known.promises, joined.sent, complete=True, shared=frozenset(asked))
     if again:
         only: dict[int, list[int]] = {}
         for bucket, number in sorted(again):
@@ -242,7 +246,22 @@ def audit_by(
     behind = [
         each for row, each in joined.behind.items() if runs[int(np.searchsorted(ends, row, side="right"))] not in again
     ]
-    return _result([*passed.values()], joined, behind, stated, met, known, limit)
+    shared = shared_numbers(asked, [each.numbers for each in passed.values()])
+    return _result([*passed.values()], joined, behind, stated, met, shared, known, limit)
+
+
+def _candidates(passed: Iterable[Passed], joined: Joined, known: Known) -> dict[Group, set[Lane]]:
+    """Return the groups of lanes that may share their numbers."""
+    missing: dict[Lane, int] = {lane: numbers[0] for lane, numbers in joined.missing.items()}
+    lacking = pa.concat_tables([each.lanes.select([*LANE, "missing"]) for each in passed])
+    lacking = lacking.filter(pc.greater(lacking["missing"], 0))
+    for lane, count in zip(_lanes_in(lacking), lacking["missing"].to_pylist(), strict=True):
+        missing[lane] = missing.get(lane, 0) + count
+    return candidates(joined.sent, missing, known.promises) if missing else {}
+
+
+def _lanes_in(rows: pa.Table) -> list[Lane]:
+    return [(a, b, c, d) for a, b, c, d in zip(*(rows[name].to_pylist() for name in LANE), strict=True)]
 
 
 def numbered_runs(
@@ -264,6 +283,7 @@ def _result(
     behind: list[tuple[Lane, Three]],
     stated: Stated,
     met: Together,
+    shared: Shared,
     known: Known,
     limit: int,
 ) -> Audit:
@@ -274,14 +294,17 @@ def _result(
     findings, counts = _overdue(findings, ending), _overdue(counts, ending)
     findings, counts = met.without(findings), met.without(counts)
     away = backing(pa.concat_tables([each.abroad for each in passed]), known.windows)
-    every = [findings, joined.findings, stated.findings, met.findings, away.findings]
+    counts = pa.concat_tables([counts, _each(joined.findings)])
+    gaps = shared.findings()
+    findings = _unshared(pa.concat_tables([findings, joined.findings]), shared)
+    every = [findings, gaps, stated.findings, met.findings, away.findings]
     violations = shown_findings(pa.concat_tables(every), limit)
-    counts = pa.concat_tables([counts, _each(joined.findings), stated.counts, met.counts, away.counts])
+    counts = pa.concat_tables([_unshared(counts, shared), _each(gaps), stated.counts, met.counts, away.counts])
     shown = pa.concat_tables([each.lanes for each in passed])
     flying = examined_of(shown, known.promises)
     looked_at = [*(each.examined for each in passed), stated.examined, flying, met.examined, away.examined]
     examined = pa.concat_tables(looked_at)
-    lanes = _lanes(shown, joined, behind)
+    lanes = _with_shared(_lanes(shown, joined, behind), shared)
     sides = pa.concat_tables([each.sides for each in passed])
     return Audit(
         {name: _check(name, counts, examined, violations) for name in CHECK_NAMES},
@@ -350,10 +373,37 @@ def _decided(findings: pa.Table, counts: pa.Table, known: Known) -> tuple[pa.Tab
     return pa.concat_tables([kept, waiting]), pa.concat_tables([counted, found])
 
 
+def _unshared(found: pa.Table, shared: Shared) -> pa.Table:
+    """Return findings or counts without what is missing on single lanes of those that share their numbers."""
+    if not shared.lanes or not found.num_rows:
+        return found
+    of_lane = np.array([lane in shared.lanes for lane in _lanes_in(found)], bool)
+    own = np.asarray(pc.and_(pc.equal(found["check"], "gaps"), pc.is_in(found["reason"], pa.array(REPLACED))))
+    return found.filter(pa.array(~(of_lane & own)))
+
+
+def _with_shared(lanes: pa.Table, shared: Shared) -> pa.Table:
+    """Return the figures of lanes, in which what is missing of shared numbers is of a lane without a destination."""
+    if not shared.lanes:
+        return lanes
+    rows = lanes.to_pylist()
+    for row in rows:
+        if lane_of(row) in shared.lanes:
+            row |= {"missing": 0, "missing_runs": 0, "missing_runs_inside_windows": 0}
+    at = {lane_of(row): row for row in rows}
+    for (protocol, source, name), missing in shared.missing.items():
+        if len(missing.first):
+            lane: Lane = (protocol, source, None, name)
+            if lane not in at:
+                at[lane] = {**dict(zip(LANE, lane, strict=True)), **dict.fromkeys(FIGURES, 0), **dict.fromkeys(OLDEST)}
+                rows.append(at[lane])
+            at[lane] |= {"missing": int(missing.size.sum()), "missing_runs": len(missing.first)}
+    return pa.Table.from_pylist(rows, lanes.schema).sort_by([(name, "ascending") for name in LANE])
+
+
 def _ending(lanes: pa.Table) -> set[Lane]:
     """Return the lanes of which the input shows an end of any message."""
-    found = lanes.filter(pc.greater(pc.add(lanes["received"], lanes["acknowledged"]), 0))
-    return {(a, b, c, d) for a, b, c, d in zip(*(found[name].to_pylist() for name in LANE), strict=True)}
+    return {*_lanes_in(lanes.filter(pc.greater(pc.add(lanes["received"], lanes["acknowledged"]), 0)))}
 
 
 def _overdue(found: pa.Table, ending: set[Lane]) -> pa.Table:

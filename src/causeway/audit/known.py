@@ -46,12 +46,13 @@ class SentEnds(NamedTuple):
 @dataclass
 class Known:
     """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane.
-    ``complete``: whether that is known."""
+    ``complete``: whether that is known; ``shared``: groups of lanes whose indices are asked for (``numbering``)."""
 
     windows: Windows
     promises: Promises
     sent: dict[Lane, SentEnds] = field(default_factory=dict)
     complete: bool = False
+    shared: frozenset[tuple[str | None, ...]] = frozenset()
 
 
 def why_unsent(known: Known, lanes: Sequence[Lane], lane: Array, indexed: Bools, index: Array, time: Array) -> Array:

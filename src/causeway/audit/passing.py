@@ -23,6 +23,7 @@ from causeway.audit.conserving import conservation
 from causeway.audit.delivery import delivery
 from causeway.audit.findings import VIOLATIONS_SCHEMA, Checked, Finding, as_findings, sized
 from causeway.audit.known import UNDECIDED, Known
+from causeway.audit.numbering import numbers_in
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
 from causeway.audit.stated_rows import SHOWN_BY, plain_texts
 from causeway.audit.value import BACKING_SCHEMA, FEES_SCHEMA, Paid, all_fees, find, paid_in, settled
@@ -63,7 +64,7 @@ class Passed:
     of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES`` and
     ``OLDEST``; ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
     ``crowds``: see ``back_pressure``; ``replies``: see ``answering``; ``fees``: see ``value``,
-    ``abroad``: see ``backing``. ``asks``: whether something can be judged only
+    ``abroad``: see ``backing``; ``numbers``: see ``numbering``. ``asks``: whether something can be judged only
     in a second look, when all buckets were seen.
     """
 
@@ -78,6 +79,7 @@ class Passed:
     replies: pa.Table
     fees: pa.Table
     abroad: pa.Table
+    numbers: pa.Table
     asks: bool
 
 
@@ -163,6 +165,7 @@ def pass_run(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int
         replies=replies_in(bucket),
         fees=fees,
         abroad=BACKING_SCHEMA.empty_table(),
+        numbers=numbers_in(bucket),
         asks=any(_too_many(columns, finding) for finding in found if finding.reason == UNDECIDED),
     )
 

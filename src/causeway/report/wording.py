@@ -120,6 +120,7 @@ _PHRASES_OF = {
     ("conservation", "content_unseen"): "has amounts that cannot be compared: a content was not recorded",
     ("gaps", "missing_inside_window"): "begins a run of {size} that the input lacks",
     ("gaps", "missing_outside_windows"): "begins a run of {size} between two recordings",
+    ("gaps", "missing_on_all_lanes"): "begins a run of {size} that no lane of its source has",
     ("gaps", "skipped"): "begins a run of {size} that were skipped, though a later one was received",
     ("watermarks", "fell"): "fell by {size}",
     ("watermarks", "two_values"): "has two values at one place",
@@ -144,6 +145,7 @@ OF_CHAINS = ("more_came_than_left", "departures_not_covered", "chain_unseen")
 _REASON_HEADINGS = {
     "missing_inside_window": "missing in the input",
     "missing_outside_windows": "between two recordings",
+    "missing_on_all_lanes": "missing on all lanes of a source",
     "not_received": "receipt not recorded",
     "wrong_chain": "received by another chain",
     "sends_not_covered": "sending not covered",

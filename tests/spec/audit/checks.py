@@ -199,6 +199,14 @@ def gaps(ledger: Ledger) -> Checked:
     A lane with ordered receives skips no message: what is received after an open message shows that it was lost, if the
     input would show that it ended in another way until then."""
     examined, found = 0, []
+    shared = shared_numbers(ledger)
+    for (protocol, source, name), (_, indices) in shared.items():
+        for one, other in pairwise(sorted(indices)):
+            if other - one > 1:
+                number, size = one + 1, other - one - 1
+                whole = (protocol, source, None, name)
+                found.append(Finding("gaps", "unknown", "missing_on_all_lanes", whole, number, None, size))
+    in_shared = {lane for lanes, _ in shared.values() for lane in lanes}
     for lane in ledger.lanes:
         numbered, ordered = ledger.promised(lane, "numbered"), ledger.promised(lane, "ordered_receives")
         if numbered or ordered:
@@ -206,7 +214,7 @@ def gaps(ledger: Ledger) -> Checked:
         sent = [message.first("sent") for message in ledger.numbered(lane) if message.has("sent")]
         for one, other in pairwise(sent):
             missing = other["index"] - one["index"] - 1
-            if numbered and missing:
+            if numbered and missing and lane not in in_shared:
                 inside = ledger.together(one, other, lane, "sent")
                 reason = "missing_inside_window" if inside else "missing_outside_windows"
                 found.append(Finding("gaps", "unknown", reason, lane, one["index"] + 1, None, missing))
@@ -234,6 +242,25 @@ def gaps(ledger: Ledger) -> Checked:
             elif message.is_open:
                 waiting.append(message)
     return examined, found
+
+
+def shared_numbers(ledger: Ledger) -> dict[Lane, tuple[list[Lane], set[int]]]:
+    """The lanes of one protocol, source and name that have no index in common, and together lack fewer indices than
+    each of them by itself: their source counts over all of them. With all their indices."""
+    groups: dict[Lane, list[Lane]] = {}
+    for lane in ledger.lanes:
+        if lane[1] is not None and ledger.promised(lane, "numbered"):
+            groups.setdefault((lane[0], lane[1], lane[3]), []).append(lane)
+    found = {}
+    for group, lanes in groups.items():
+        sent = {lane: {m.index for m in ledger.numbered(lane) if m.has("sent")} for lane in lanes}
+        lanes = [lane for lane in lanes if sent[lane]]
+        every = set().union(*sent.values())
+        alone = sum(max(sent[lane]) - min(sent[lane]) + 1 - len(sent[lane]) for lane in lanes)
+        disjoint = len(every) == sum(map(len, sent.values()))
+        if len(lanes) > 1 and disjoint and max(every) - min(every) + 1 - len(every) < alone:
+            found[group] = lanes, every
+    return found
 
 
 def overdue(ledger: Ledger, sent: Row, lane: Lane) -> bool:
