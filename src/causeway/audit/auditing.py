@@ -254,7 +254,7 @@ def _candidates(passed: Iterable[Passed], joined: Joined, known: Known) -> dict[
     """Return the groups of lanes that may share their numbers."""
     missing: dict[Lane, int] = {lane: numbers[0] for lane, numbers in joined.missing.items()}
     lacking = pa.concat_tables([each.lanes.select([*LANE, "missing"]) for each in passed])
-    lacking = lacking.filter(pc.greater(lacking["missing"], 0))
+    lacking = lacking.filter(pc.greater(lacking["missing"], pa.scalar(0, lacking["missing"].type)))
     for lane, count in zip(_lanes_in(lacking), lacking["missing"].to_pylist(), strict=True):
         missing[lane] = missing.get(lane, 0) + count
     return candidates(joined.sent, missing, known.promises) if missing else {}

@@ -141,7 +141,9 @@ def backlogs(audit: Audit, chains: Iterable[ChainShown], promised: pa.Table) -> 
 
 def lanes_seen(audit: Audit) -> int:
     """Return how many lanes there are: what never came into one is in none; what several of them lack is in none."""
-    own = pc.or_(pc.equal(audit.lanes["missing"], 0), pc.greater(audit.lanes["messages"], 0))
+    missing = audit.lanes["missing"]
+    whole = pc.equal(missing, pa.scalar(0, missing.type))  # a plain 0 is an int64, and more than that may be missing
+    own = pc.or_(whole, pc.greater(audit.lanes["messages"], 0))
     seen = audit.lanes.filter(own).select(["source", "destination", "lane"])
     return sum(
         any(name is not None for name in names) for names in zip(*(each.to_pylist() for each in seen), strict=True)
