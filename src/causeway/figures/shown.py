@@ -134,7 +134,7 @@ def _of_run(every: Outcomes, asked: Asked) -> Shown:
     entries, extents = delays.distribution(outcomes, measured)
     flows, without_tick, without_time = flow.flow(outcomes, asked.by_lane)
     span = {"rows": 0, "without_tick": without_tick, "without_time": without_time}
-    span |= {"unanswered": len(outcomes.unanswered), "naming": len(naming_in(outcomes.bucket))}
+    span |= {"unanswered": len(every.unanswered), "naming": len(naming_in(outcomes.bucket))}
     return Shown(
         lanes_in(outcomes, every),
         entries,
