@@ -56,7 +56,10 @@ def test_the_auction_prints_what_the_page_shows(run: Run, tmp_path: Path) -> Non
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     auction, state = commands(block("$ causeway run examples/auction.toml"))
     assert (auction[0][0], state[0][0]) == ("run", "state")
-    for (arguments, shown), more in ((auction, ("--set", "network.executor=in_process")), (state, ())):
+    for (arguments, shown), more in (
+        (auction, ("--set", "network.executor=in_process")),
+        (state, ("--master", "local[2]")),
+    ):
         code, printed, errors = run(*arguments, *more)
         assert code == 0, errors
         assert masked(printed) == masked(shown)

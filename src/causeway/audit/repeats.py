@@ -74,25 +74,35 @@ _OTHER_CONTENT = 3
 
 
 def _partial(bucket: Bucket, again: Ints) -> np.ndarray:
-    """Return which repeated rows are of messages whose receipts, none of them of nothing, add up to what was sent or
-    less."""
+    """Return which repeated rows are of messages whose receipts, none of them of nothing, add up to the sent amount of
+    one asset, or to less."""
     columns, messages = bucket.columns, bucket.messages
     message = columns.message[again]
-    found = np.isin(messages.value[message], (_EVEN, _LESS)) & bucket.has(Event.SENT)[message]
-    found &= messages.undone[message] == 0
-    if not found.any():
-        return found
-    received = np.flatnonzero((columns.event == code_of(Event.RECEIVED)) & (columns.alive > 0))
-    nothing = np.ones(len(received), bool)
-    for limb in columns.limbs:
-        nothing &= limb[received] == 0
-    empty = np.zeros(len(bucket.lane), bool)
-    empty[columns.message[received[nothing | (columns.has_amount[received] == 0)]]] = True
-    return found & ~empty[message]
-
-
-_LESS, _EVEN = 4, 7
-"""What the value of a message comes to (``message_loops``)."""
+    asked = np.zeros(len(bucket.lane), bool)
+    asked[message[columns.event[again] == code_of(Event.RECEIVED)]] = True
+    asked &= bucket.has(Event.SENT) & (messages.undone == 0)
+    if not asked.any():
+        return asked[message]
+    first = bucket.first(Event.SENT)
+    totals = []
+    for event in (Event.SENT, Event.RECEIVED):
+        rows = np.flatnonzero((columns.event == code_of(event)) & (columns.alive > 0) & asked[columns.message])
+        if event is Event.SENT:
+            rows = rows[messages.again[rows] == 0]  # each content that it was sent with, once
+        own = columns.message[rows]
+        amounts = sum(limb[rows].astype(object) << 64 * at for at, limb in enumerate(columns.limbs))
+        asset = columns.asset[rows]
+        unfit = (columns.has_amount[rows] == 0) | (asset < 0) | (asset != columns.asset[first[own]])
+        if event is Event.RECEIVED:
+            unfit |= amounts == 0
+        asked[own[unfit]] = False
+        total = np.zeros(len(bucket.lane), object)
+        np.add.at(total, own, amounts)
+        totals.append(total)
+    sent, received = totals
+    refunded = bucket.refunds >= 0
+    asked &= (received <= sent).astype(bool) & ~(refunded & (received == sent).astype(bool))
+    return asked[message]
 
 
 __all__ = ["Repeats", "repeats"]
