@@ -61,7 +61,9 @@ def test_a_run_with_faults_keeps_its_promises_and_ranges_make_no_difference(
     assert derived(lake, 1 << 20, 1 << 20) == derived(lake, 40, 3)
     with ledger_of(lake) as ledger:
         found = audited(ledger)
-    assert {check.name: check.reasons for check in found.checks.values() if check.violated} == {}
+    # What a fault keeps from its destination for ever is lost; nothing else is violated.
+    violated = {(check.name, *key) for check in found.checks.values() for key in check.reasons if key[0] == "violated"}
+    assert violated <= {("delivery", "violated", "lost")}
     for name in ("exactly_once", "authenticity", "order", "causality", "conservation"):
         assert found.checks[name].examined, name
 

@@ -76,10 +76,11 @@ def _open(bucket: Bucket, messages: Ints) -> list[Finding]:
     timed &= end != NEVER
     unseen = ~settled & (limit >= 0) & (columns.time[rows] == NO_TIME)
     overdue = ~settled & (limit >= 0) & timed & (age > limit)
-    uncovered = ~settled & ~unseen & ~overdue & ~whole
-    pending = ~(settled | unseen | overdue | uncovered)
+    lost = settled & whole  # that nothing more happens says nothing of arrivals that the input does not show
+    uncovered = ~unseen & ~overdue & ~whole
+    pending = ~(lost | unseen | overdue | uncovered)
     return [
-        Finding("delivery", VIOLATED, "lost", rows[settled]),
+        Finding("delivery", VIOLATED, "lost", rows[lost]),
         Finding("delivery", VIOLATED, "overdue", rows[overdue & decided], age[overdue & decided], MICROSECONDS),
         Finding(
             "delivery", UNKNOWN, OVERDUE_UNDECIDED, rows[overdue & ~decided], age[overdue & ~decided], MICROSECONDS

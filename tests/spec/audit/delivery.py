@@ -41,9 +41,11 @@ def delivery(ledger: Ledger) -> Checked:
 
 
 def open_message(ledger: Ledger, message: Message, sent: Row) -> Finding:
-    if ledger.promised(message.lane, "settled"):
-        return named("delivery", "violated", "lost", sent)
     limit, _ = deadline(ledger, message.lane)
+    if ledger.promised(message.lane, "settled"):
+        whole = ledger.arrivals_until(message.lane, sent["time"], limit or 0)[2]
+        verdict, reason = ("violated", "lost") if whole else ("unknown", "arrival_not_covered")
+        return named("delivery", verdict, reason, sent)
     if sent["time"] is None and limit is not None:
         return named("delivery", "unknown", "time_unseen", sent)
     end, decided, whole = ledger.arrivals_until(message.lane, sent["time"], limit or 0)
