@@ -225,7 +225,7 @@ def by_chance(random: Random) -> Case:
             "payload_hash": content(random.choice((1, 1, 1, 2, None))),
             "asset": random.choice(("gold", "gold", "silver", None)),
             "amount": random.choice(AMOUNTS),
-            "detail": random.choice(("timeout", "sent", "received", "forged", "stopped it", None)),
+            "detail": random.choice(("timeout", "sent", "received", "forged", "expired", "stopped it", None)),
             "code": random.choice((None, None, None, 0, 5)),
             "revision": random.choice(revisions),
             "transaction": random.choice(("t", "u", None)),

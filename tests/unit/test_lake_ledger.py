@@ -22,6 +22,7 @@ from causeway.pipeline.lake_taking import ledger_of, take_lake
 from causeway.pipeline.ledger_store import Ledger, open_ledger
 from tests.chance_lakes import chance_lake
 from tests.unit import ic_lake
+from tests.unit.small_lakes import lake_of, user_calls
 
 SLOW = pytest.mark.slow
 CHANCES = [
@@ -66,6 +67,45 @@ def test_a_run_with_faults_keeps_its_promises_and_ranges_make_no_difference(
     assert violated <= {("delivery", "violated", "lost")}
     for name in ("exactly_once", "authenticity", "order", "causality", "conservation"):
         assert found.checks[name].examined, name
+
+
+LATE = """
+[network]
+protocol = "ibc"
+executor = "in_process"
+[[chains]]
+name = "left"
+[[chains]]
+name = "right"
+[[programs]]
+name = "caller"
+chain = "left"
+program = "caller"
+[[programs]]
+name = "echo"
+chain = "right"
+program = "echo"
+[options]
+timeouts = "on"
+timeout_blocks = 2
+[[faults]]
+kind = "drop"
+from = 2
+until = 4
+[traffic]
+source = "script"
+"""
+
+
+def test_the_answer_to_a_packet_that_timed_out_is_pending_and_not_lost(tmp_path: Path) -> None:
+    """The destination refuses a packet that comes too late, and the source times it out by itself."""
+    lake = lake_of(tmp_path, LATE + user_calls([2], [("caller", "echo", "echo", 2, 0)]))
+    with ledger_of(lake) as ledger:
+        found, rows = audited(ledger), stored(ledger)
+    (refused,) = {row["detail"] for row in rows if row["event"] == "sent" and row["kind"] == "reject" and row["lane"]}
+    ends = {(row["event"], row["detail"]) for row in rows if row["kind"] == "request" and row["lane"]}
+    assert refused == "expired" and {("rejected", "TIMEOUT"), ("timed_out", None)} <= ends
+    assert found.sentence() == "PASSED, 2 messages pending"
 
 
 def test_a_lake_that_grew_is_taken_on_and_what_waited_is_one_message(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from causeway.audit.windows import Lane, Promises
 from causeway.ledger.codes import Names
 from causeway.ledger.order import EVENTS, SEGMENT_BITS
 from causeway.ledger.outcomes import ERROR_OF, EVENT_BITS, STATE_OF_BITS
-from causeway.ledger.schema import FORGED, LANE, LIMBS, REFUND_MESSAGES, REVISION_SHIFT, STOPPED, Event, Kind
+from causeway.ledger.schema import EXPIRED, FORGED, LANE, LIMBS, REFUND_MESSAGES, REVISION_SHIFT, STOPPED, Event, Kind
 from causeway.model.errors import InvalidInput
 
 Bools = npt.NDArray[np.bool_]
@@ -175,7 +175,7 @@ class Columns:
 
     @cached_property
     def _detail(self) -> tuple[Names, Codes]:
-        details = Names((TIMEOUT, FORGED, *EVENTS))
+        details = Names((TIMEOUT, FORGED, EXPIRED, *EVENTS))
         return details, codes_of(self.rows.read(("detail",))["detail"], details)
 
     @cached_property
@@ -203,7 +203,7 @@ class Columns:
     @cached_property
     def taken_back(self) -> npt.NDArray[np.int8]:
         """The event that a ``reverted`` row takes back, -1 in others."""
-        detail = self._detail[1] - 2
+        detail = self._detail[1] - 3
         reverted = (self.event == code_of(Event.REVERTED)) & (detail >= 0) & (detail < len(EVENTS))
         return np.where(reverted, detail, -1).astype(np.int8)
 
@@ -212,6 +212,12 @@ class Columns:
         """Which rows say of the sending of a message, or of what was to be sent, that no program sent it."""
         told = (self.event == code_of(Event.SENT)) | (self.event == code_of(Event.OBSERVED))
         found: Bools = (self._detail[1] == 1) & told
+        return found
+
+    @cached_property
+    def expired(self) -> Bools:
+        """Which rows say of the sending of a message that it says only that its request came too late."""
+        found: Bools = (self._detail[1] == 2) & (self.event == code_of(Event.SENT))
         return found
 
     @cached_property

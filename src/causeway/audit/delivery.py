@@ -65,7 +65,7 @@ def _open(bucket: Bucket, messages: Ints) -> list[Finding]:
         return []
     columns = bucket.columns
     lane = columns.lane[rows]
-    settled = bucket.promised(SETTLED)[lane]
+    settled = bucket.promised(SETTLED)[lane] & ~columns.expired[rows]
     limit = bucket.deadlines[0][lane]
     end, decided, whole = np.full(len(rows), NEVER), np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     for each, own in bucket.by_lane(rows):

@@ -41,6 +41,7 @@ from causeway.ingest.run_messages import (
 )
 from causeway.ledger.codes import NOT_SEEN, Names
 from causeway.ledger.order import EVENTS
+from causeway.ledger.schema import EXPIRED
 from causeway.ledger.schema import FORGED as FORGED_HERE
 from causeway.ledger.schema import Event as Happened
 from causeway.model.frame import Frame, concat
@@ -125,7 +126,11 @@ class Telling:
         waited &= lanes["queue_index"] < np.uint64(FORGED)
         forged = lanes["queue_index"] == np.uint64(FORGED)
         forged |= (lanes["kind"] == Kind.REQUEST) & (lanes["queue_index"] == np.uint64(NO_QUEUE))
-        detail = np.where(forged, self.reasons.code(FORGED_HERE), NOT_SEEN) if forged.any() else NOT_SEEN
+        expired = (lanes["kind"] == Kind.RESPONSE) & np.isin(lanes["code"], self.expired)
+        detail = np.full(len(lanes), NOT_SEEN, np.int32)
+        for chosen, name in ((expired, EXPIRED), (forged, FORGED_HERE)):
+            if chosen.any():
+                detail[chosen] = self.reasons.code(name)
         drafts = of_messages(lanes, lanes["source"], Happened.SENT, detail=detail)
         if waited.any():
             height, tick = drafts["height"].copy(), drafts["tick"].copy()

@@ -202,6 +202,10 @@ SETTLED, CAUSAL, MAY_DROP = "settled", "causal", "may_drop"
 FORGED = "forged"
 """``detail`` of a sent row: the chain put the message into its lane though no program of it sent it."""
 
+EXPIRED = "expired"
+"""``detail`` of a sent row: the message says only that its request came too late. It is carried only where the chain
+that asked has not timed the request out by itself."""
+
 STOPPED = "stopped"
 """First word of the ``detail`` of an observed row of kind ``control``: its chain violated an invariant, and stopped."""
 

@@ -42,7 +42,7 @@ def delivery(ledger: Ledger) -> Checked:
 
 def open_message(ledger: Ledger, message: Message, sent: Row) -> Finding:
     limit, _ = deadline(ledger, message.lane)
-    if ledger.promised(message.lane, "settled"):
+    if ledger.promised(message.lane, "settled") and sent["detail"] != "expired":
         whole = ledger.arrivals_until(message.lane, sent["time"], limit or 0)[2]
         verdict, reason = ("violated", "lost") if whole else ("unknown", "arrival_not_covered")
         return named("delivery", verdict, reason, sent)
