@@ -39,6 +39,7 @@ SECONDS = 60.0
 """After so long something hangs."""
 
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+HELD = b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LONG = b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SHORT = b"GET /short HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PROBE = b"GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -53,11 +54,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Server:
-    """A server with a slow answer, and a long one. ``state``: its connections; ``transfers``: what it holds."""
+    """A server with a slow answer, one that waits for ``go``, and a long one. ``state``: its connections;
+    ``transfers``: what it holds."""
 
     def __init__(self, most: int = transfers.MOST_HELD) -> None:
         self.state = ServerState()
         self.transfers = Transfers(most)
+        self.go = asyncio.Event()
         self.socket = listening.bound("127.0.0.1", 0)
         routes = [Route(f"/{name}", answer, methods=["GET", "POST"]) for name, answer in self._answers().items()]
         self._app = Starlette(routes=routes, middleware=[Middleware(Paced, transfers=self.transfers)])
@@ -65,6 +68,10 @@ class Server:
     def _answers(self) -> dict[str, Any]:
         async def slow(request: Request) -> PlainTextResponse:
             await asyncio.sleep(10 * connections.BETWEEN_LOOKS)
+            return PlainTextResponse("late")
+
+        async def held(request: Request) -> PlainTextResponse:
+            await self.go.wait()
             return PlainTextResponse("late")
 
         async def long(request: Request) -> PlainTextResponse:
@@ -86,7 +93,7 @@ class Server:
         async def status(request: Request) -> PlainTextResponse:
             return PlainTextResponse('{"protocol": "any"}')
 
-        return {"": slow, "v1/status": status, "long": long, "short": short, "body": body}
+        return {"": slow, "held": held, "v1/status": status, "long": long, "short": short, "body": body}
 
     @asynccontextmanager
     async def run(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
@@ -152,15 +159,18 @@ def test_who_does_not_read_an_answer_is_cut_off(tmp_path: Path, encrypted: bool)
     asyncio.run(run())
 
 
-def test_whoever_comes_when_all_places_are_taken_is_told_so_in_json() -> None:
+def test_whoever_comes_when_all_places_are_taken_is_told_so_in_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BETWEEN_LOOKS", SECONDS)
+
     async def ask() -> list[bytes]:
         async with Server().run() as server:
-            held = [await server.connected(HEAD + b"\r\n") for _ in range(MOST - 1)]
+            held = [await server.connected(HELD) for _ in range(MOST - 1)]
             async with asyncio.timeout(SECONDS):
                 while len(server.state.connections) < MOST - 1:
                     await asyncio.sleep(0)
                 reader, writer = await server.connected(PROBE)
                 refused = await reader.read()
+                server.go.set()
                 answers = [await reader.readline() for reader, _ in held]
             for _, other in [*held, (reader, writer)]:
                 other.close()
