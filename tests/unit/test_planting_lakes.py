@@ -40,8 +40,6 @@ def derived(lake: str) -> Case:
             return [{**row, "log_row": row["source_row"]} for row in rows]
 
         windows, promises = (rows_of(ledger.table(name)) for name in ("observed", "promises"))
-        # What faults planted by others keep away is lost at rest: these tests look for what is planted in rows.
-        promises = [row for row in promises if row["promise"] != SETTLED]
         value = [{**row, "log_row": row["source_row"]} for row in rows_of(ledger.table("value"))]
         return Case(table("ledger"), windows, promises, table("watermarks"), table("headers"), value)
 
@@ -49,11 +47,15 @@ def derived(lake: str) -> Case:
 def honest_and_planted(lake: str, random: Random) -> set[str]:
     """Judge the ledger of a lake as it is, with one violation of each kind, and each with a part cut out; what was
     planted."""
-    honest = derived(lake)
-    found = honest.audit(random.choice((1, 3)), LIMIT)
-    compare(honest, found)
-    assert not named(found, "violated")
-    judge_cut(honest, found, [], cut_by_chance(random, honest))
+    rested = derived(lake)
+    found = rested.audit(random.choice((1, 3)), LIMIT)
+    compare(rested, found)
+    # What faults keep away is lost when the run comes to rest; nothing else is violated.
+    assert {each[:3] for each in named(found, "violated")} <= {("delivery", "violated", "lost")}
+    judge_cut(rested, found, [], cut_by_chance(random, rested))
+    promises = [row for row in rested.promises if row["promise"] != SETTLED]
+    honest = Case(rested.rows, rested.observed, promises, rested.watermarks, rested.headers, rested.value)
+    assert not named(honest.audit(1, LIMIT), "violated")
     done = set()
     for case, planted in plant_all(honest, random):
         whole = judge(case, planted, random.choice((1, 3)))

@@ -68,15 +68,19 @@ def _open(bucket: Bucket, messages: Ints) -> list[Finding]:
     settled = bucket.promised(SETTLED)[lane] & ~columns.expired[rows]
     limit = bucket.deadlines[0][lane]
     end, decided, whole = np.full(len(rows), NEVER), np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+    last = bucket.known.windows.last
     for each, own in bucket.by_lane(rows):
         within, _ = bucket.known.promises.deadline(each)
         until = bucket.known.windows.arrivals_until(each, columns.time[rows[own]], within or 0)
         end[own], decided[own], whole[own] = until.end, until.recorded, until.to_the_end
+        # That nothing more happens says nothing of arrivals that the input does not show.
+        if until.declared and last is not None:
+            whole[own] &= ~settled[own] | (until.end >= last)
     age, timed = microseconds(columns.time[rows], end)
     timed &= end != NEVER
     unseen = ~settled & (limit >= 0) & (columns.time[rows] == NO_TIME)
     overdue = ~settled & (limit >= 0) & timed & (age > limit)
-    lost = settled & whole  # that nothing more happens says nothing of arrivals that the input does not show
+    lost = settled & whole
     uncovered = ~unseen & ~overdue & ~whole
     pending = ~(lost | unseen | overdue | uncovered)
     return [

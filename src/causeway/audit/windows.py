@@ -145,6 +145,9 @@ class Windows:
     Args:
         observed: windows that the input covers (``OBSERVED_SCHEMA``).
         end: the last time of any row of the ledger, in microseconds; None: no row has a time.
+
+    Attributes:
+        last: the last time of any row or declared window, in microseconds; None: nothing has a time.
     """
 
     def __init__(self, observed: pa.Table, end: int | None = None) -> None:
@@ -167,6 +170,8 @@ class Windows:
                     row[name] = None if row[name] is None else row["revision"] << REVISION_SHIFT | row[name]
             self._of.setdefault((row["chain"], lane_of(row)), []).append(row)
         self._known: dict[tuple[str | None, Lane, tuple[str, ...], bool], Spans] = {}
+        declared = [row["last_time"] for row in rows.to_pylist() if row["how"] == DECLARED]
+        self.last = max((time for time in (end, *declared) if time is not None), default=None)
 
     def of(self, chain: str | None, lane: Lane, event: str, *, closing: bool = False) -> Spans:
         """Return the windows of a chain that have a lane's event; none of a chain that was not seen.

@@ -43,7 +43,9 @@ def delivery(ledger: Ledger) -> Checked:
 def open_message(ledger: Ledger, message: Message, sent: Row) -> Finding:
     limit, _ = deadline(ledger, message.lane)
     if ledger.promised(message.lane, "settled") and sent["detail"] != "expired":
-        whole = ledger.arrivals_until(message.lane, sent["time"], limit or 0)[2]
+        end, _, whole = ledger.arrivals_until(message.lane, sent["time"], limit or 0)
+        if ledger.declares(message.lane[2], message.lane, "received"):
+            whole = whole and (ledger.last is None or (end is not None and end >= ledger.last))
         verdict, reason = ("violated", "lost") if whole else ("unknown", "arrival_not_covered")
         return named("delivery", verdict, reason, sent)
     if sent["time"] is None and limit is not None:

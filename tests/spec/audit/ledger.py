@@ -318,6 +318,12 @@ class Ledger:
         """The last time of any row."""
         return max((row["time"] for row in self.rows if row["time"] is not None), default=None)
 
+    @property
+    def last(self) -> int | None:
+        """The last time of any row or declared window."""
+        declared = [row["last_time"] for row in self.observed if row["how"] == "declared"]
+        return max((time for time in (self.end, *declared) if time is not None), default=None)
+
     def arrivals_until(self, lane: Lane, time: int | None, limit: int = 0) -> tuple[int | None, bool, bool]:
         """Until when the input would show the arrival of a message sent at a time, whether it shows the destination at
         all, and whether it has everything from the sending to its end."""
