@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from causeway.protocols.ibc.inputs import Code
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.state import RECEIPT, SEND
-from causeway.protocols.promised import QUEUE, Lanes, Promise, of_lanes
+from causeway.protocols.promised import QUEUE, Lanes, Promise, may_drop, of_lanes
 
 
 def promises(lanes: Lanes[IbcOptions]) -> Iterator[Promise]:
@@ -16,7 +17,8 @@ def promises(lanes: Lanes[IbcOptions]) -> Iterator[Promise]:
     the index of its packet, and is written when the answer is there: its queue is numbered by the packets, and the
     receipts of an ordered one are taken in order as long as no packet times out, which leaves its receipt behind (X-1).
     Every packet gets a receipt or times out at some time (L1). With a delay (X-11) nothing is proved under a header
-    that is not older. Lanes of a zone to itself are queues without relayers.
+    that is not older. Lanes of a zone to itself are queues without relayers. A receipt for a program that is gone, or
+    that never was, as that of a forged packet, is taken and given to nobody.
     """
     options = lanes.options
     ordered = options.order == "ordered"
@@ -35,3 +37,4 @@ def promises(lanes: Lanes[IbcOptions]) -> Iterator[Promise]:
                 yield from of_lanes(("ordered_receives",), like)
         if options.delay_ns:
             yield Promise("final_after", substream, number=options.delay_ns // 1_000)
+    yield from may_drop((Code.NO_PROGRAM.name,))
