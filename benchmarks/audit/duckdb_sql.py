@@ -61,7 +61,6 @@ with marked as (
 )
 select
     sum(greatest(sents - 1, 0) + greatest(receives - 1, 0)) as exactly_once,
-    count(*) filter (sents > 0 and receives = 0 and acknowledgements = 0) as exactly_once_unknown,
     count(*) filter (differs) + count(*) filter (forged and received <= make_timestamptz({end})) as authenticity,
     count(*) filter (sent_behind) + count(*) filter (in_order and received_behind)
         + count(*) filter (in_order and acknowledged_behind) as order,

@@ -111,9 +111,6 @@ def _along(messages: pl.LazyFrame) -> pl.LazyFrame:
     unequal = pl.col("both") & ((pl.col("amount_received") != pl.col("amount_sent")) | pl.col("differs"))
     return ordered.select(
         exactly_once=again.sum(),
-        exactly_once_unknown=(
-            (pl.col("sents") > 0) & (pl.col("receives") == 0) & (pl.col("acknowledgements") == 0)
-        ).sum(),
         authenticity=(pl.col("differs") | (pl.col("forged") & (received <= GENESIS + END))).sum(),
         order=pl.col("sent_behind").sum()
         + (pl.col("in_order") & pl.col("received_behind")).sum()

@@ -73,7 +73,7 @@ VIOLATED = {
 }
 """The faults that violate each check."""
 
-UNKNOWN = {"exactly_once": (LOST,), "gaps": (MISSING,)}
+UNKNOWN = {"gaps": (MISSING,)}
 """The faults that are holes in the input to a check."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.planting.traffic import ORDERS, Named, Planted, Traffic, later, named, other_content, spans
+from tests.spec.audit.delivery import open_message
 from tests.spec.audit.ledger import Lane, Message, Row
 
 Kind = Callable[[Traffic, Random], Planted | None]
@@ -180,6 +181,10 @@ def altered(net: Traffic, random: Random) -> Planted | None:
             net.take(each)
         row["payload_hash"] = other_content(random)
         evidence = (*spans(sent, row), *(((message.lane[2], 0, 2**64),) if lost[0] else ()))
+        missed = None if left else open_message(net.ledger, message, sent)
+        if missed is not None and missed.verdict == "violated":  # nothing came of what was sent
+            found.append(named("delivery", missed.reason, message))
+            evidence += tuple((chain, 0, 2**64) for chain in message.lane[1:3] if chain is not None)
         return Planted("altered", frozenset(found), evidence)
     return None
 
@@ -243,7 +248,7 @@ def timed_out_too(net: Traffic, random: Random) -> Planted | None:
             found.append(named("agreement", "acknowledged_and_timed_out", message))
         net.take(message)
         extra = net.add(sent, event="timed_out", **later(sent), payload_hash=None)
-        return Planted("timed_out_too", frozenset(found), spans(sent, row, extra))
+        return Planted("timed_out_too", frozenset(found), spans(sent, row, extra, message.first("acknowledged")))
     return None
 
 
