@@ -20,6 +20,7 @@ from causeway.pipeline.session import spark_session
 from causeway.programs.own import BESIDE
 from tests.recordings import Recordings
 from tests.skip_limit import SkipLimit
+from tests.tiers import current_tier
 
 settings.register_profile("causeway", deadline=None)  # however busy the machine is
 settings.load_profile("causeway")
@@ -32,6 +33,10 @@ TALLIES = ("tests.property.ibc_tally", "tests.property.tried")
 """Modules that count what the property tests did: ``COUNTS``, and ``summary()`` in lines."""
 
 
+SOAK = frozenset((Path(__file__).parent / "soak.txt").read_text(encoding="utf-8").splitlines())
+"""Tests that only the tier soak runs, by node."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Watch how many tests the run skips, in the process that sees the reports of all others.
 
@@ -41,6 +46,18 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipLimit(), "skip-limit")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave to the tier soak what tests/soak.txt names: further cases of what other tests of the same file show."""
+    names = {item.nodeid for item in items}
+    missing = SOAK - names if config.args == config.getini("testpaths") else set()
+    if missing:
+        raise pytest.UsageError(f"tests/soak.txt: no such tests: {', '.join(sorted(missing))}")
+    if current_tier() != "soak":
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in SOAK])
+        items[:] = [item for item in items if item.nodeid not in SOAK]
 
 
 def pytest_collection_finish() -> None:

@@ -44,7 +44,7 @@ OWN = (
 
 LOGS = ("headers", "outbound", "events", "collected")
 
-KILLS = int(os.environ.get("CAUSEWAY_KILLS", "2"))
+KILLS = int(os.environ.get("CAUSEWAY_KILLS", "1"))
 """How often something is killed in each of the slow tests."""
 
 HANGS = 300.0

@@ -1,6 +1,6 @@
 """Whatever is killed at whatever instant, a run that is resumed comes to the same roots, ledger and summary.
 
-The slow tests kill as often as ``CAUSEWAY_KILLS`` says (twice if it says nothing):
+The slow tests kill as often as ``CAUSEWAY_KILLS`` says (once if it says nothing):
 
     CAUSEWAY_KILLS=25 pytest -m slow tests/pipeline/test_kills.py
 """

@@ -13,9 +13,10 @@ from causeway.audit import along, joining, parts, passing
 from tests.property.audit_ledgers import by_chance, compare, journeys_by_chance
 from tests.property.audit_plants import LIMIT, Network
 from tests.property.audit_values import valued_by_chance
+from tests.tiers import sized
 
 
-@settings(max_examples=30)
+@settings(max_examples=sized(14, 150))
 @given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 2, 5)))
 def test_an_audit_finds_what_the_oracle_finds(seed: int, buckets: int, cut: int) -> None:
     case = by_chance(Random(seed))
@@ -23,7 +24,7 @@ def test_an_audit_finds_what_the_oracle_finds(seed: int, buckets: int, cut: int)
         compare(case, case.audit(buckets))
 
 
-@settings(max_examples=20)
+@settings(max_examples=sized(9, 100))
 @given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
 def test_what_is_found_of_copies_and_of_what_was_taken_back_is_what_the_oracle_finds(
     seed: int, buckets: int, cut: int
@@ -33,7 +34,7 @@ def test_what_is_found_of_copies_and_of_what_was_taken_back_is_what_the_oracle_f
         compare(case, case.audit(buckets))
 
 
-@settings(max_examples=20)
+@settings(max_examples=sized(9, 100))
 @given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
 def test_what_is_found_of_value_is_what_the_oracle_finds(seed: int, buckets: int, cut: int) -> None:
     case = valued_by_chance(Random(seed))
@@ -47,7 +48,7 @@ def test_what_is_found_of_value_is_what_the_oracle_finds(seed: int, buckets: int
             assert row["height"] == named["height"] and row["transaction"] is None
 
 
-@settings(max_examples=15)
+@settings(max_examples=sized(7, 75))
 @given(seed=st.integers(0, 2**32), raising=st.integers(1, 3), cut=st.integers(1, 7))
 def test_what_is_decided_late_or_in_a_second_look_is_the_same(seed: int, raising: int, cut: int) -> None:
     case = by_chance(Random(seed))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from causeway.audit.auditing import Audit, audit_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from tests.property.audit_ledgers import table
+from tests.tiers import sized
 
 Row = dict[str, Any]
 SECOND = 1_000_000
@@ -75,7 +76,7 @@ class Bridge:
         return audit_rows(table(rows, LEDGER_SCHEMA), table(windows, OBSERVED_SCHEMA), promised)
 
 
-@settings(max_examples=25)
+@settings(max_examples=sized(11, 125))
 @given(seed=st.integers(0, 2**32))
 def test_what_was_forged_is_named_as_far_as_the_input_shows_it_and_nothing_honest(seed: int) -> None:
     random = Random(seed)

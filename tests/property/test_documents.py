@@ -24,6 +24,7 @@ from causeway.proofs.documents.values import (
 )
 from causeway.proofs.documents.verdict import judge
 from causeway.proofs.ic.principals import principal_from_text, principal_to_text
+from tests.tiers import sized
 from tests.unit.proof_documents import Document, documents
 
 DOCUMENTS = documents()
@@ -64,7 +65,7 @@ def with_change(document: Document, place: Place, value: Any, how: str) -> Docum
     return document
 
 
-@settings(deadline=None, derandomize=True, max_examples=800)
+@settings(deadline=None, derandomize=True, max_examples=sized(360, 4000))
 @given(st.sampled_from(PLACES), st.sampled_from(ODD), st.sampled_from(["put", "put", "put", "delete", "repeat"]))
 def test_anything_anywhere_is_judged_or_told_in_one_line(spot: tuple[str, Place], value: Any, how: str) -> None:
     name, place = spot

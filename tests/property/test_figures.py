@@ -43,6 +43,7 @@ from tests.spec.figures import (
     worst,
 )
 from tests.spec.figures import delays as delays_of
+from tests.tiers import sized
 
 FAR = (*range(8), 2**40, 2**62)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -110,7 +111,7 @@ def names(row: dict[str, Any]) -> tuple[Any, ...]:
     return (*(row[name] for name in LANE), row["index"], None if row["index"] is not None else row["message_id"])
 
 
-@settings(max_examples=9)
+@settings(max_examples=sized(4, 45))
 @given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
 def test_what_became_of_messages_is_what_the_oracle_finds(seed: int, count: int, cut: int) -> None:
     case = case_of(seed)
@@ -134,7 +135,7 @@ def test_what_became_of_messages_is_what_the_oracle_finds(seed: int, count: int,
             assert row[f"{measure}_{unit}"] == wanted
 
 
-@settings(max_examples=7)
+@settings(max_examples=sized(3, 35))
 @given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
 def test_figures_are_what_the_oracle_counts(seed: int, count: int, cut: int) -> None:
     case = case_of(seed)
@@ -347,7 +348,7 @@ def test_pieces_in_any_order_come_to_the_same_tables(seed: int) -> None:
     assert cut.totals == whole.totals
 
 
-@settings(max_examples=6)
+@settings(max_examples=sized(3, 30))
 @given(seed=st.integers(0, 2**32))
 def test_what_is_asked_for_is_what_is_left_of_everything(seed: int) -> None:
     case, random = case_of(seed), Random(seed)

@@ -13,6 +13,7 @@ from causeway.model.order import groups_of
 from causeway.proofs.errors import MalformedProof
 from causeway.proofs.forest import leaf_roots, run_roots, sides_of_each
 from tests.property.trees import built
+from tests.tiers import sized
 
 
 def root_of(leaves: list[bytes]) -> bytes:
@@ -44,7 +45,7 @@ def digests(values: list[bytes]) -> np.ndarray:
 
 
 @given(forests_and_runs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sized(90, 1000), deadline=None)
 def test_every_run_with_its_sides_amounts_to_the_root_of_its_tree(case):
     sizes, runs = case
     leaves = [[leaf(tree, place) for place in range(size)] for tree, size in enumerate(sizes)]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.property.ibc_harness import Scenario
 from tests.property.ibc_strategies import scenarios
 from tests.property.test_ibc_kernel import compare, quick
+from tests.tiers import sized
 
 
 @st.composite
@@ -27,19 +28,19 @@ def ending(draw: st.DrawFn, /, **chosen: Any) -> Scenario:
     return replace(scenario, disconnects=tuple((*pair, draw(st.sampled_from(ticks))) for pair in ends))
 
 
-@quick(15)
+@quick(sized(7, 75))
 @given(ending(order="ordered", faulty=True, forks=True))
 def test_they_agree_on_ordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
-@quick(15)
+@quick(sized(7, 75))
 @given(ending(order="unordered", faulty=True))
 def test_they_agree_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(12)
+@quick(sized(5, 60))
 @given(ending(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True))
 def test_they_agree_when_packets_expire(scenario: Scenario) -> None:
     compare(scenario)

@@ -108,37 +108,37 @@ def assert_same_events(kernel: KernelRun, oracle: OracleRun, height: int) -> Non
     assert found["outside"] == expected["outside"], f"calls of strangers at height {height}"
 
 
-@quick(17)
+@quick(sized(8, 85))
 @given(scenarios(order="ordered"))
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(15)
+@quick(sized(15, 75))
 @given(scenarios(order="ordered", faulty=True, forks=True, strangers=True))
 def test_they_agree_under_faults(scenario: Scenario) -> None:
     compare(scenario, cuts=4)
 
 
-@quick(11)
+@quick(sized(5, 55))
 @given(scenarios(order="unordered", strangers=True))
 def test_they_agree_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
-@quick(13)
+@quick(sized(13, 65))
 @given(scenarios(order="unordered", faulty=True, forks=True, strangers=True))
 def test_they_agree_on_unordered_queues_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(13)
+@quick(sized(13, 65))
 @given(scenarios(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True, strangers=True))
 def test_they_agree_when_packets_expire(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(13)
+@quick(sized(11, 65))
 @given(scenarios(order="unordered", timeouts="on", timeout_blocks=2, cleanup="on", faulty=True, strangers=True))
 def test_they_agree_when_packets_of_unordered_queues_expire(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
@@ -147,7 +147,7 @@ def test_they_agree_when_packets_of_unordered_queues_expire(scenario: Scenario) 
 LATE = [1.0, 2.0, 2.5, 4.0]
 
 
-@quick(8)
+@quick(sized(4, 40))
 @given(
     scenarios(order="ordered", connections=None, cleanup="on", faulty=True, strangers=True, max_blocks=20, delays=LATE)
 )
@@ -155,20 +155,20 @@ def test_they_agree_with_delays(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
-@quick(8)
+@quick(sized(4, 40))
 @given(scenarios(order="unordered", connections=None, strangers=True, max_blocks=20, delays=LATE))
 def test_they_agree_with_delays_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
-@quick(9)
+@quick(sized(4, 45))
 @given(scenarios(faulty=True, forks=True, strangers=True, calm=12))
 def test_nothing_waits_for_ever(scenario: Scenario) -> None:
     """L1, L2: once relayers come and tell the truth, everything that can be brought is brought in a few blocks."""
     compare(scenario)
 
 
-@quick(6)
+@quick(sized(3, 30))
 @given(scenarios(faulty=True, strangers=True))
 def test_cuts_give_the_same(scenario: Scenario) -> None:
     """One call for all zones, two, and one a zone, whose states go through the lake's tables: one network."""

@@ -15,10 +15,11 @@ from causeway.proofs.ic.leb128 import decode_leb128, encode_leb128
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.ranges import decode_ranges, encode_ranges
 from causeway.proofs.ic.threshold import combine, deal, seeded_coefficients
+from tests.tiers import sized
 from tests.unit.ic_certification import CANISTER, RANGES, ROOT, SUBNET, SUBNET_ID, SUBNETS, canister, certificate
 
-slow_settings = settings(deadline=None, derandomize=True, max_examples=12)
-quick_settings = settings(deadline=None, derandomize=True, max_examples=100)
+slow_settings = settings(deadline=None, derandomize=True, max_examples=sized(5, 60))
+quick_settings = settings(deadline=None, derandomize=True, max_examples=sized(45, 500))
 
 ids = st.binary(max_size=29)
 
@@ -95,7 +96,7 @@ def test_ranges_end_where_they_end(form: RangesForm) -> None:
             verify_certificate(data, ROOT.public_key(), canister_id=number)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(deadline=None, derandomize=True, max_examples=sized(27, 300))
 @given(st.data())
 def test_an_altered_certificate_is_refused(data: st.DataObject) -> None:
     encoded = certificate()

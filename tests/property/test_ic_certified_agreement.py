@@ -28,8 +28,9 @@ from tests.spec.ic.coordination import certified_state
 from tests.spec.ic.errors import InvalidAppend, SerializationError, SpecError
 from tests.spec.ic.messages import Reason
 from tests.spec.ic.sizes import certified_bytes
+from tests.tiers import sized
 
-SETTINGS = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=sized(14, 150), deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
 OWN, REMOTE = 7, 1
 NUMBERS = st.one_of(st.integers(0, 300), st.sampled_from([2**16, 2**32, 2**53 + 1, 2**63, 2**64 - 1]))
 CYCLES = st.one_of(NUMBERS, st.integers(2**64, 2**128 - 1))
@@ -143,7 +144,7 @@ FIELDS = st.dictionaries(
 )
 
 
-@settings(SETTINGS, max_examples=200)
+@settings(SETTINGS, max_examples=sized(90, 1000))
 @given(st.tuples(NUMBERS, NUMBERS, NUMBERS), FIELDS, st.sampled_from([0, 1, 1, 1]))
 def test_headers_are_read_or_refused_alike(bounds: tuple[int, int, int], fields: dict[int, Any], whole: int) -> None:
     """Hazards 8 and 40."""
@@ -183,7 +184,7 @@ def asked(draw: st.DrawFn, state: ic.CanonicalState) -> dict[str, int]:
     return {name: value for name, value in found.items() if name != "msg_limit" or draw(st.booleans())}
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=sized(18, 200))
 @given(st.data())
 def test_slices_are_cut_and_refused_alike(data: st.DataObject) -> None:
     state = data.draw(states())
@@ -210,7 +211,7 @@ def whole_of(joined: CertifiedStreamSlice) -> CertifiedStreamSlice:
     return joined
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=sized(18, 200))
 @given(st.data())
 def test_slices_are_taken_apart_and_joined_alike(data: st.DataObject) -> None:
     """X-15."""

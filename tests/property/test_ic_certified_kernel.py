@@ -11,6 +11,7 @@ from tests.property.ic_compare import compare
 from tests.property.ic_harness import Call, Scenario
 from tests.property.ic_programs import ACTOR, ops
 from tests.property.ic_strategies import scenarios
+from tests.tiers import sized
 
 
 def told(chain: int, canister: int, *calls: tuple[int, str]) -> Call:
@@ -44,7 +45,7 @@ def test_roots_of_calls_rejects_loopback_and_a_move_from_a_halted_subnet(
     compare(scenario, roots=True)
 
 
-@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(3, 25), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(scenarios(max_rounds=6, substreams="flat", certification="bls"))
 def test_roots_of_any_network(scenario: Scenario) -> None:
     compare(scenario, roots=True)

@@ -47,8 +47,9 @@ from causeway.proofs.ic.stream_header import (
 from causeway.proofs.ic.versions import CertificationVersion
 from causeway.protocols.ic.sizes import header_lengths, message_lengths
 from tests.property.ic_messages import draw_columns, row_message
+from tests.tiers import sized
 
-SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=sized(27, 300), deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
 
 VERSIONS = st.sampled_from(CertificationVersion)
 U64 = st.one_of(st.integers(0, 300), st.integers(0, 2**64 - 1), st.sampled_from([23, 24, 2**16, 2**32 - 1, 2**64 - 1]))

@@ -25,6 +25,7 @@ from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
 from causeway.proofs.ic.lookup import Status, lookup_path, lookup_subtree, path_steps
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.stream_tree import MessagesTree, StreamTree, index_label, stream_roots
+from tests.tiers import sized
 
 labels = st.binary(max_size=3)
 contents = st.recursive(
@@ -35,7 +36,7 @@ contents = st.recursive(
 paths = st.lists(st.lists(labels, min_size=1, max_size=3), max_size=5)
 messages = st.lists(st.binary(max_size=6), max_size=40)
 
-example_settings = settings(deadline=None, derandomize=True, max_examples=80)
+example_settings = settings(deadline=None, derandomize=True, max_examples=sized(36, 400))
 
 
 def look(content: object, path: list[bytes]) -> tuple[Status, bytes]:

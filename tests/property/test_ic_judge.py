@@ -23,6 +23,7 @@ from tests.property.ic_harness import KernelRun, OracleRun, Scenario
 from tests.property.ic_strategies import options
 from tests.spec import ic
 from tests.spec.ic.judge import judge as judge_by_the_text
+from tests.tiers import sized
 
 SUBNETS = (0, 1, 256)
 CANISTERS = (1, 2, 3, 4)
@@ -80,7 +81,7 @@ def message_of(row: dict[str, Any]) -> ic.Request | ic.Response:
     return ic.Response(row["receiver"], row["sender"], row["callback"], reject=reject, data=b"")
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(54, 600), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(networks(), st.sampled_from(SUBNETS), MESSAGES)
 def test_every_message_gets_the_verdict_of_the_text(scenario: Scenario, own: int, messages: list[Streamed]) -> None:
     run, oracle = KernelRun(scenario, apart=False), OracleRun(scenario)

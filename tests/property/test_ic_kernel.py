@@ -28,61 +28,61 @@ def quick(examples: int) -> Callable[[Any], Any]:
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@quick(20)
+@quick(sized(9, 100))
 @given(scenarios())
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(22)
+@quick(sized(10, 110))
 @given(scenarios(moving=True, vsr="deployed", migrations="on"))
 def test_they_agree_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(19)
+@quick(sized(9, 95))
 @given(scenarios(limits="deployed", vsr="deployed", reject_every=0, messages_per_canister=1))
 def test_they_agree_under_pressure(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(20)
+@quick(sized(9, 100))
 @given(scenarios(faulty=True))
 def test_they_agree_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(24)
+@quick(sized(11, 120))
 @given(scenarios(moving=True, faulty=True))
 def test_they_agree_under_faults_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(17)
+@quick(sized(8, 85))
 @given(scenarios(moving=True, vsr="deployed", migrations="on", limits="deployed", reject_every=0))
 def test_they_agree_under_pressure_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(14)
+@quick(sized(6, 70))
 @given(scenarios(moving=True, vsr="accept_all", receiver_check="off", reject_every=0, loopback="stream"))
 def test_they_agree_on_what_nobody_executes(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(16)
+@quick(sized(7, 80))
 @given(scenarios(max_rounds=16, crowded=True, limits="none", reject_every=0))
 def test_they_agree_where_many_senders_wait(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(14)
+@quick(sized(6, 70))
 @given(scenarios(changing=True, moving=True, faulty=True))
 def test_they_agree_while_subnets_come_and_go(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(14)
+@quick(sized(6, 70))
 @given(scenarios(max_rounds=8, moving=True, faulty=True, settling=True))
 def test_every_call_is_answered_once_the_network_is_at_rest(scenario: Scenario) -> None:
     compare(scenario, settling=80)
@@ -186,7 +186,7 @@ SCALAR = {"echo": "scalar_echo", "caller": SCALAR_CALLER}
 """A vectorised program -> its scalar form."""
 
 
-@quick(20)
+@quick(sized(9, 100))
 @given(scenarios())
 def test_both_forms_of_a_program_give_the_same(scenario: Scenario) -> None:
     def with_programs(names: dict[str, str]) -> Scenario:

@@ -35,9 +35,10 @@ from tests.spec.ic import sizes as oracle_sizes
 from tests.spec.ic.messages import Reason
 from tests.spec.ic.slices import StreamSlice, expected_signal
 from tests.spec.ic.state import CanonicalState, Stream, expected_index
+from tests.tiers import sized
 from tests.vectors import load_vectors
 
-CALM = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+CALM = settings(max_examples=sized(68, 750), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def u64(*numbers: int) -> np.ndarray:
@@ -255,7 +256,7 @@ def _by_the_text(own: int, known: Any, past: Any, base: int) -> dict[tuple[int, 
 # ---- payloads
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(18, 200), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(scenarios(max_rounds=6), st.integers(0, 3000))
 def test_payloads_are_those_of_the_text_and_their_own_validator_takes_them(scenario: Scenario, size_limit: int) -> None:
     """G12: what is built is valid, with the same size, and not larger than the limit."""

@@ -33,6 +33,7 @@ from causeway.proofs.ic.stream_paths import MAX_STEPS, decode_path, encode_path
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.proofs.ic.witness import KNOWN, Fork, Node, Pruned, Witness
 from causeway.protocols.ic.ids import subnet_id
+from tests.tiers import sized
 
 SIZES = (0, 1, 2, 3, 11, 37)
 IDS = [subnet_id(number) for number in range(2, 2 + len(SIZES))]
@@ -170,7 +171,7 @@ def _flipped(value: bytes, at: int) -> bytes:
 NUMBERS = st.integers(0, 40) | st.sampled_from([2**31, 2**62, 2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1])
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=sized(68, 750))
 @given(
     siblings=st.lists(st.binary(max_size=100) | st.integers(0, 9).map(lambda count: bytes(32 * count)), max_size=5),
     path=st.binary(max_size=140)
@@ -306,7 +307,7 @@ def _replaced(witness: Witness, one: Witness, other: Witness) -> Witness:
     return witness
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=sized(68, 750))
 @given(choices=st.lists(st.integers(0, 3), min_size=1, max_size=40), where=st.integers(0, 200))
 def test_a_witness_that_is_taken_has_its_root_in_both_forms(sender: Sender, choices: list[int], where: int) -> None:
     honest = sender.certified.encode_certified_stream_slice(IDS[4], msg_begin=BEGINS[4] + 3, msg_limit=4)

@@ -37,9 +37,10 @@ from causeway.proofs.ic.stream_header import (
 from causeway.proofs.ic.witness import decode_witness, encode_witness
 from causeway.proofs.ic.witness_builder import build_witness, digest_tree
 from causeway.proofs.ic.witness_pruning import prune_witness, recompute_digest
+from tests.tiers import sized
 
-SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-FEW = settings(SETTINGS, max_examples=12)
+SETTINGS = settings(max_examples=sized(27, 300), deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
+FEW = settings(SETTINGS, max_examples=sized(5, 60))
 
 
 def flipped(data: bytes, bit: int) -> bytes:

@@ -34,6 +34,7 @@ from causeway.proofs.ics23.store_proofs import ProvableStore
 from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
 from causeway.proofs.wire.ics23_pb2 import ProofSpec
 from tests.property.ics23_reference import Node, iavl_commit, simple_root, smt_root
+from tests.tiers import sized
 
 # Few letters, the lowest byte among them: keys that extend one another and share what comes after.
 KEYS = st.lists(st.sampled_from([0, 1, 0x7F, 0xFF]), min_size=1, max_size=5).map(bytes)
@@ -74,7 +75,7 @@ def updates(history: list[tuple[dict[bytes, bytes], set[int]]]):
         yield upserts, deletions, store
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=sized(27, 300))
 @given(HISTORIES)
 def test_a_simple_store_that_is_updated_is_the_one_that_is_built(history) -> None:
     kept = SimpleStore.empty()
@@ -86,7 +87,7 @@ def test_a_simple_store_that_is_updated_is_the_one_that_is_built(history) -> Non
         assert all(np.array_equal(a, b) for a, b in zip(kept.tree.levels, fresh.tree.levels, strict=True))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=sized(54, 600))
 @given(HISTORIES, st.booleans())
 def test_an_iavl_store_has_the_roots_of_changes_made_one_by_one(history, forgets) -> None:
     kept, reference = IavlStore(), None
@@ -105,7 +106,7 @@ def test_an_iavl_store_has_the_roots_of_changes_made_one_by_one(history, forgets
         assert_proves_all(kept.at(version), IAVL_SPEC, store)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=sized(18, 200))
 @given(st.integers(1, 400), st.integers(1, 9))
 def test_an_ascending_tree_built_at_once_is_the_one_of_insertions(count, run) -> None:
     store = entries({b"k" + number.to_bytes(3, "big"): b"v" for number in range(count)})
@@ -125,7 +126,7 @@ def test_an_ascending_tree_built_at_once_is_the_one_of_insertions(count, run) ->
         assert in_runs.commit(piece, column([])).root == root
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=sized(27, 300))
 @given(STORES)
 def test_a_sparse_store_has_the_root_of_its_definition(store) -> None:
     assert built("smt", store).root == smt_root(store)
@@ -140,7 +141,7 @@ def assert_proves_all(store: ProvableStore, spec: ProofSpec, content: dict[bytes
 
 
 @pytest.mark.parametrize("kind", SPECS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=sized(18, 200))
 @given(STORES, st.lists(KEYS | NUMBERED, max_size=10))
 def test_whatever_is_there_is_proven_and_whatever_is_not_there_too(kind, content, others) -> None:
     store, spec = built(kind, content), SPECS[kind]
@@ -183,7 +184,7 @@ def assert_rows_are_as_columns(store: RowStore, absent: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("kind", SPECS)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=sized(14, 150))
 @given(STORES, st.lists(KEYS | NUMBERED, max_size=6))
 def test_one_proof_has_the_bytes_of_many(kind, content, others) -> None:
     assert_rows_are_as_columns(built(kind, content), [key for key in others if key not in content])
@@ -233,7 +234,7 @@ def verify_either(spec: ProofSpec, root: bytes, proof: bytes, key: bytes, value:
 
 
 @pytest.mark.parametrize("kind", SPECS)
-@settings(deadline=None, max_examples=25, derandomize=True)
+@settings(deadline=None, max_examples=sized(11, 125), derandomize=True)
 @given(STORES, KEYS, st.data())
 def test_no_bit_of_a_proof_can_be_changed(kind, content, key, data) -> None:
     store, spec = built(kind, content), SPECS[kind]
@@ -246,7 +247,7 @@ def test_no_bit_of_a_proof_can_be_changed(kind, content, key, data) -> None:
             verify_either(spec, store.root, bad, key, content.get(key))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=sized(18, 200))
 @given(STORES, st.dictionaries(KEYS, VALUES, min_size=1, max_size=9), KEYS)
 def test_a_store_of_stores_proves_in_two_steps(first, second, key) -> None:
     deployed = MultiStore({"ibc": built("iavl", first), "bank": built("iavl", second)})
@@ -263,7 +264,7 @@ def test_a_store_of_stores_proves_in_two_steps(first, second, key) -> None:
             verify_chained_membership(specs, store.root, each, [b"ibc", name], value)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=sized(68, 750))
 @given(st.integers(1, 70), st.data())
 def test_any_run_is_proven_with_what_the_tree_has_beside_it(count, data) -> None:
     content = {b"q" + number.to_bytes(8, "big"): bytes([number, 1]) for number in range(count)}
@@ -278,7 +279,7 @@ def test_any_run_is_proven_with_what_the_tree_has_beside_it(count, data) -> None
     assert run.steps[-1].result == store.root
 
 
-@settings(deadline=None, max_examples=20, derandomize=True)
+@settings(deadline=None, max_examples=sized(9, 100), derandomize=True)
 @given(st.integers(1, 14), st.data())
 def test_no_bit_of_a_range_proof_can_be_changed(count, data) -> None:
     content = {b"q" + bytes([number]): bytes([number + 1]) for number in range(count)}
@@ -295,7 +296,7 @@ def test_no_bit_of_a_range_proof_can_be_changed(count, data) -> None:
             verify_range_proof(store.root, bad)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=sized(27, 300))
 @given(st.sets(KEYS, max_size=60), st.lists(KEYS | st.just(b""), min_size=17, max_size=40))
 def test_searching_by_columns_is_searching_one_by_one(keys, wanted) -> None:
     places, there = ranks(column(sorted(keys)), column(wanted))
@@ -303,7 +304,7 @@ def test_searching_by_columns_is_searching_one_by_one(keys, wanted) -> None:
     assert there.tolist() == [other in keys for other in wanted]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=sized(27, 300))
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 2**32))
 def test_levels_with_another_end_are_the_levels_built(kept, added, seed) -> None:
     digests = np.random.default_rng(seed).integers(0, 256, (kept + 7, 32), dtype=np.uint8)

@@ -26,11 +26,12 @@ from causeway.proofs.ics23.verify import explain, verify_membership, verify_non_
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ProofSpec
 from tests.property.ics23_trees import BUILDERS, SPEC_NAMES, Tree, build_iavl, build_simple
+from tests.tiers import sized
 
 KEYS = st.binary(min_size=1, max_size=6)
 STORES = st.dictionaries(KEYS, st.binary(min_size=1, max_size=50), min_size=1, max_size=14)
 KINDS = sorted(BUILDERS)
-CHEAP = settings(max_examples=60, deadline=None, derandomize=True)
+CHEAP = settings(max_examples=sized(27, 300), deadline=None, derandomize=True)
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from causeway.model.frame import Frame
 from causeway.model.joins import codes, lookup, over, stretches
+from tests.tiers import sized
 
 NUMBERS = st.sampled_from([0, 1, 2, 3, 2**16, 2**32 - 1, 2**32, 2**40 + 1, 2**63, 2**64 - 1])
 Row = tuple[int, int, int]
 ROWS = st.lists(st.tuples(NUMBERS, NUMBERS, st.integers(0, 9)), max_size=20)
 KEYS = ("one", "two", "three")
-QUICK = settings(max_examples=150, deadline=None, derandomize=True)
+QUICK = settings(max_examples=sized(68, 750), deadline=None, derandomize=True)
 
 
 def frame(rows: list[Row]) -> Frame:

@@ -15,6 +15,7 @@ from causeway.proofs.hashing import Digests
 from causeway.proofs.kept_forest import KeptForest
 from causeway.proofs.merkle import hash_pairs, merkle_roots
 from tests.property.trees import built
+from tests.tiers import sized
 
 sizes = st.integers(1, 40) | st.sampled_from([63, 64, 65, 127, 128, 300, 900])
 changes = st.lists(
@@ -26,7 +27,7 @@ def _leaves(draw: np.random.Generator, count: int) -> Digests:
     return draw.integers(0, 256, (count, 32), dtype=np.uint8)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=sized(27, 300))
 @given(first=st.lists(sizes, min_size=4, max_size=4), made=changes, seed=st.integers(0, 2**32))
 def test_any_changes_give_the_trees_of_the_leaves(
     first: list[int], made: list[tuple[int, int, float, list[float]]], seed: int

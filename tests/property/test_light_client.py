@@ -43,6 +43,7 @@ from causeway.proofs.tendermint.trust import (
 )
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.tendermint.validators import ValidatorSet
+from tests.tiers import sized
 
 CHAIN = "zone"
 NOW = 10**18
@@ -106,7 +107,7 @@ def step_to(
     return TrustedHeader.of(first), update
 
 
-@settings(deadline=None, max_examples=300, derandomize=True)
+@settings(deadline=None, max_examples=sized(135, 1500), derandomize=True)
 @given(
     rule=st.sampled_from(sorted(RULES)),
     current=members,
@@ -177,7 +178,7 @@ def right_update() -> tuple[TrustedHeader, bytes, TrustOptions]:
     return trusted, right, options
 
 
-@settings(deadline=None, max_examples=200, derandomize=True)
+@settings(deadline=None, max_examples=sized(90, 1000), derandomize=True)
 @given(data=st.data())
 def test_update_that_was_cut_extended_or_spliced_is_refused(data: st.DataObject) -> None:
     trusted, right, options = right_update()
@@ -193,7 +194,7 @@ def test_update_that_was_cut_extended_or_spliced_is_refused(data: st.DataObject)
     assert client.heights == (7,) and not client.frozen
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(deadline=None, max_examples=sized(18, 200), derandomize=True)
 @given(
     sets=st.lists(st.sets(st.integers(0, PEOPLE - 1), min_size=3), min_size=2, max_size=24),
     rule=st.sampled_from(sorted(RULES)),
@@ -249,7 +250,7 @@ def test_same_powers_in_another_order_are_the_same_set() -> None:
 u64 = st.integers(0, 2**64 - 1)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=sized(27, 300), derandomize=True)
 @given(st.lists(st.tuples(u64, u64, u64, st.binary(max_size=70)), min_size=1, max_size=20))
 def test_columns_of_packets_v1(packets: list[tuple[int, int, int, bytes]]) -> None:
     time, revision, height = (np.array([packet[place] for packet in packets], dtype=np.uint64) for place in range(3))
@@ -267,7 +268,7 @@ packets_v2 = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=sized(27, 300), derandomize=True)
 @given(st.lists(packets_v2, min_size=1, max_size=12), st.booleans())
 def test_columns_of_packets_v2(packets: list[PacketV2], in_dictionaries: bool) -> None:
     rows = [payload for packet in packets for payload in packet.payloads]
@@ -302,7 +303,7 @@ abi_values = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(deadline=None, max_examples=sized(45, 500), derandomize=True)
 @given(abi_values, st.data())
 def test_abi_values_have_one_encoding(value: tuple[object, ...], data: st.DataObject) -> None:
     encoded = abi.encode(abi.PACKET_V2, value)
@@ -317,7 +318,7 @@ def test_abi_values_have_one_encoding(value: tuple[object, ...], data: st.DataOb
             abi.decode(abi.PACKET_V2, wrong)
 
 
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(deadline=None, max_examples=sized(45, 500), derandomize=True)
 @given(st.text("abcdefXYZ0189._+#[]<>-", min_size=1, max_size=64), st.integers(1, 2**64 - 1))
 def test_packet_keys_are_taken_apart(client: str, sequence: int) -> None:
     key = packet_receipt_key_v2(client, sequence)

@@ -16,8 +16,9 @@ from causeway.proofs.sketches.galois import NO_SET, TOO_MANY, Field
 from causeway.proofs.sketches.many import decoded, packed, power_sums, unpacked
 from causeway.proofs.sketches.minisketch import MAX_CAPACITY, Minisketch, NotDecodable
 from causeway.proofs.sketches.sketch_loops import find_roots, invert, multiply
+from tests.tiers import sized
 
-EXAMPLES = settings(deadline=None, max_examples=40, derandomize=True)
+EXAMPLES = settings(deadline=None, max_examples=sized(18, 200), derandomize=True)
 WIDTHS = range(2, 65)
 
 

@@ -16,9 +16,10 @@ from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_a
 from causeway.proofs.mmr.mountain_range import MountainRange
 from causeway.proofs.mmr.positions import node_to_position, position_to_node, size_to_leaf_count
 from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from tests.tiers import sized
 
 MOST = 70
-EXAMPLES = settings(deadline=None, max_examples=60, derandomize=True)
+EXAMPLES = settings(deadline=None, max_examples=sized(27, 300), derandomize=True)
 LEAVES = [keccak256(bytes([number])) for number in range(MOST)]
 
 

@@ -23,7 +23,7 @@ from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
 from causeway.proofs.mmr.range_state import RangeState
 from tests.tiers import sized
 
-FEW = settings(max_examples=80, deadline=None, derandomize=True)
+FEW = settings(max_examples=sized(36, 400), deadline=None, derandomize=True)
 LEAVES = np.frombuffer(b"".join(keccak256(bytes([n % 256, n // 256])) for n in range(600)), dtype=np.uint8)
 LEAVES = LEAVES.reshape(-1, 32)
 

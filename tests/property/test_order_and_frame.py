@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated, repeated_bytes, repeated_text
 from causeway.model.order import bits_of, distinct, groups_of, numbered, pair_codes, positions_in, stable_order
+from tests.tiers import sized
 
-QUICK = settings(max_examples=100, deadline=None, derandomize=True)
+QUICK = settings(max_examples=sized(45, 500), deadline=None, derandomize=True)
 NUMBERS = st.sampled_from([0, 1, 2, 3, 2**16, 2**32 - 1, 2**32, 2**40 + 1, 2**63, 2**64 - 1])
 
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from causeway.model.errors import IndexOverflow, NotInQueue
 from causeway.model.frame import Frame
 from causeway.model.queues import MAX_INDEX, Queues
+from tests.tiers import sized
 
 KEYS = [0, 1, 2, 2**32 - 1, 2**32, 2**32 + 7, 2**63, 2**64 - 1]
 """Numbers above 2**32 need the general path of pair codes."""
 
 Key = tuple[int, int]
-QUICK = settings(max_examples=150, deadline=None, derandomize=True)
+QUICK = settings(max_examples=sized(68, 750), deadline=None, derandomize=True)
 
 
 def u64(numbers: list[int]) -> np.ndarray:

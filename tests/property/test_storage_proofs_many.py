@@ -24,7 +24,7 @@ from causeway.proofs.substrate.trie_proofs import prove
 from tests.property.storage_both_ways import Case, damaged, edges, require_same
 from tests.tiers import sized
 
-FEW = settings(max_examples=60, deadline=None, derandomize=True)
+FEW = settings(max_examples=sized(27, 300), deadline=None, derandomize=True)
 KEYS = st.binary(max_size=3).map(lambda key: bytes(byte & 0x11 for byte in key)) | st.binary(max_size=40)
 VALUES = st.binary(max_size=4) | st.sampled_from([b"v" * length for length in (20, 31, 32, 33, 64, 16_384)])
 

@@ -17,6 +17,7 @@ from causeway.proofs.ic.digests import FORK_DOMAIN
 from causeway.proofs.ic.stream_forest import StreamForest
 from causeway.proofs.ic.stream_tree import MessagesTree
 from causeway.proofs.merkle import hash_pairs
+from tests.tiers import sized
 
 appended = st.integers(0, 20) | st.sampled_from([63, 64, 65, 128, 300])
 trims = st.sampled_from([0, 0, 1, 2, 3, 4, 8, 16, 64, 128, 10_000])
@@ -63,7 +64,7 @@ def _column(messages: list[bytes]) -> object:
     return pa.array(messages, pa.binary())
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=sized(36, 400))
 @given(made=steps, shares=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=6, max_size=6))
 def test_any_changes_give_the_trees_of_the_streams(
     made: list[dict[int, tuple[int, int]]], shares: list[tuple[float, float]]
@@ -114,7 +115,7 @@ def _forks(begin: int, end: int) -> set[tuple[int, int]]:
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=sized(18, 200))
 @given(made=st.lists(st.tuples(appended, trims, st.integers(0, 3)), min_size=2, max_size=6))
 def test_a_change_hashes_the_forks_that_were_not_there(made: list[tuple[int, int, int]]) -> None:
     hashed: list[int] = []

@@ -31,6 +31,7 @@ from causeway.proofs.xdm.messages import (
     Message,
     ProtocolResponse,
 )
+from tests.tiers import sized
 
 VERSIONS = st.sampled_from(StateVersion)
 NEAR_KEYS = st.binary(max_size=5).map(lambda key: bytes(byte & 0x11 for byte in key))
@@ -39,7 +40,7 @@ LONG_KEYS = st.tuples(st.sampled_from([bytes(32), b"\xff" * 40]), st.binary(max_
 KEYS = NEAR_KEYS | LONG_KEYS | st.binary(max_size=70)
 VALUES = st.binary(max_size=4) | st.sampled_from([b"v" * length for length in (20, 28, 29, 31, 32, 33, 64, 16_384)])
 STATES = st.dictionaries(KEYS, VALUES, max_size=30)
-FEW = settings(max_examples=60, deadline=None, derandomize=True)
+FEW = settings(max_examples=sized(27, 300), deadline=None, derandomize=True)
 
 
 def one_by_one(state: dict[bytes, bytes], version: StateVersion) -> Trie:
@@ -165,7 +166,7 @@ class TrieMachine(RuleBasedStateMachine):
 
 
 TestTrieMachine = TrieMachine.TestCase
-TestTrieMachine.settings = settings(max_examples=25, stateful_step_count=12, deadline=None, derandomize=True)
+TestTrieMachine.settings = settings(max_examples=sized(11, 99), stateful_step_count=12, deadline=None, derandomize=True)
 
 
 @FEW

@@ -15,6 +15,7 @@ from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root
 from causeway.proofs.substrate.proof import verify_storage_proof
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
+from tests.tiers import sized
 
 Entries = list[tuple[list[int], bytes]]
 
@@ -108,7 +109,7 @@ VALUES = st.sampled_from([0, 1, 2, 20, 26, 28, 29, 30, 31, 32, 33, 34, 64, 70]).
 CHANGES = st.lists(st.tuples(KEYS, st.none() | VALUES), max_size=40)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=sized(36, 400), deadline=None, derandomize=True)
 @given(CHANGES, st.sampled_from(StateVersion), st.data())
 def test_every_root_of_a_run_of_insertions_and_deletions(
     changes: list[tuple[bytes, bytes | None]], version: StateVersion, data: st.DataObject

@@ -19,6 +19,7 @@ from causeway.model.ledger import Event
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.programs.token_supply import books_of, supply
 from tests.property.transfer_model import Model, Order, Token, books_of_model, denomination
+from tests.tiers import sized
 from tests.unit.ibc_network import Network
 
 BLOCKED = 3
@@ -78,7 +79,7 @@ def assert_same(net: Network, model: Model) -> None:
     assert all(value.under_way + value.beyond == under_way[key] for key, value in supplies.items())
 
 
-@settings(deadline=None, derandomize=True, max_examples=15)
+@settings(deadline=None, derandomize=True, max_examples=sized(7, 75))
 @given(
     seed=st.integers(0, 2**32),
     zones=st.integers(3, 4),

@@ -212,7 +212,9 @@ def test_killed_and_doubled_relay_processes_have_one_effect(tmp_path: Path) -> N
     check(tmp_path, 40)
 
 
-@pytest.mark.parametrize(("kills", "executed"), [(1, False), pytest.param(KILLS, True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("kills", "executed"), [(1, False), pytest.param(KILLS, True, marks=pytest.mark.slow, id="many")]
+)
 def test_killed_servers_go_on_where_they_were_and_what_they_told_stands(
     tmp_path: Path, kills: int, executed: bool
 ) -> None:

@@ -27,6 +27,7 @@ from causeway.service.signing import MESSAGE, TRANSACTION, canonical, signed
 from tests.service.lakes import Lakes, both, key_of
 from tests.service.test_api import Http
 from tests.service.test_processes import ended, line_of, start
+from tests.tiers import sized
 
 SECONDS = int(os.environ.get("CAUSEWAY_FUZZ_SECONDS", "25"))
 
@@ -34,7 +35,7 @@ PATHS = {"/v1/messages": MESSAGE, "/v1/chains/{chain}/transactions": TRANSACTION
 """Where signed bodies are posted, and what they are."""
 
 SHORT = settings(
-    max_examples=15,
+    max_examples=sized(7, 75),
     deadline=None,
     derandomize=True,
     database=None,

@@ -14,6 +14,7 @@ from causeway.model.ledger import Kind
 from causeway.protocols.execution import Execution
 from causeway.protocols.ic.in_hand import IN_HAND_SCHEMA, in_hand_after
 from causeway.protocols.messages import blank_messages
+from tests.tiers import sized
 from tests.unit.ic_network import ACTOR, Network
 
 Ref = tuple[int, int, int, int, int]
@@ -55,7 +56,7 @@ def executed(inputs: Frame, answers: list[tuple[int, Ref, bool]]) -> Execution:
     return Execution(produced, origins, frame, frame, {}, frame, asked)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=sized(68, 750), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.lists(refs, max_size=5), st.lists(st.integers(0, 30), max_size=5)), max_size=5))
 def test_what_is_in_hand_is_a_multiset(rounds: list[tuple[list[Ref], list[int]]]) -> None:
     in_hand, model = empty_frame(IN_HAND_SCHEMA), Counter[Ref]()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from causeway.model.frame import Frame
 from causeway.protocols.execution import ACCOUNTS_SCHEMA, credited
 from causeway.protocols.ic.open_calls import OPEN_CALLS_SCHEMA, OpenCalls
+from tests.tiers import sized
 
 WORD = 2**64
 
@@ -32,7 +33,7 @@ BASES = (0, 2**40, 2**64 - 20000)
 """Callbacks of a canister begin here: the last make open calls lie far apart."""
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sized(90, 1000), deadline=None, derandomize=True)
 @given(
     st.lists(
         st.tuples(
@@ -83,7 +84,7 @@ def test_a_round_without_answers_keeps_the_table() -> None:
     assert calls.without(np.zeros(1, dtype=bool)).rows is calls.rows
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=sized(45, 500), deadline=None, derandomize=True)
 @given(
     st.lists(st.integers(0, 2**129), min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 1, WORD - 1, WORD, 2**128 - 1])), max_size=9),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from causeway.model.frame import Frame, empty_frame
 from causeway.protocols.ic.turns import NEXT_SOURCES_SCHEMA, TURNS_SCHEMA, behind, take
+from tests.tiers import sized
 from tests.unit.ic_network import ACTOR, Network
 
 LOCAL_SENDERS = (1, 2, 5)
@@ -54,7 +55,7 @@ class Line:
         ]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sized(90, 1000), deadline=None, derandomize=True)
 @given(
     st.integers(1, 5),
     st.lists(st.lists(st.tuples(st.integers(0, 1), st.integers(USERS, 6)), max_size=9), min_size=1, max_size=8),

@@ -32,6 +32,7 @@ from causeway.ledger.limbs import amount_texts, slices_of
 from causeway.ledger.schema import LIMBS
 from causeway.model.errors import InvalidInput
 from tests.recordings import Recordings
+from tests.tiers import sized
 
 HEAD = "direction,side,chain,timestamp,tx_hash,nonce,token_dst,beneficiary,amount"
 ROW = "eth->moonbeam,send,ethereum,1641902381,0xaa,7,0xAb,0xCd,13"
@@ -109,7 +110,7 @@ def test_what_cannot_be_read_is_set_aside_with_a_reason_and_the_rest_is_taken() 
     assert all(len(row) <= 1000 for row in found.quarantine["row"].to_pylist())
 
 
-@settings(max_examples=40)
+@settings(max_examples=sized(18, 200))
 @given(
     st.lists(st.text(alphabet='ab",\n\r 0é', max_size=6), min_size=1, max_size=8).map(lambda texts: ["x", *texts]),
     st.integers(1, 40),
@@ -141,7 +142,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(27, 300))
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3), max_size=6), st.booleans())
 def test_lines_of_json_are_what_pythons_json_reads(lines: list[dict[str, Any]], plain: bool) -> None:
     content = "".join(json.dumps(line, ensure_ascii=plain, indent=None) + "\n" for line in lines).encode()
@@ -159,7 +160,7 @@ def test_lines_of_json_are_what_pythons_json_reads(lines: list[dict[str, Any]], 
                     assert read == str(value)
 
 
-@settings(max_examples=150)
+@settings(max_examples=sized(68, 750))
 @given(st.binary(max_size=12) | st.text(alphabet='{}[]",:ab\\u0019.-+eE tfnrulase', max_size=24).map(str.encode))
 def test_what_is_no_json_is_refused(line: bytes) -> None:
     line = line.replace(b"\n", b" ")

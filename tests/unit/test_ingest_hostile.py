@@ -16,6 +16,7 @@ from causeway.ingest.chunks import BadFile, pieces, record_count
 from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import WHOLE, Part, parts_of, take_file
 from causeway.ingest.taking import Taken
+from tests.tiers import sized
 
 FIELDS = {
     "protocol": {"text": "p"},
@@ -93,7 +94,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(27, 300))
 @given(ROWS, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.booleans(), st.integers(1, 90), st.integers(1, 200))
 @example([b"a,9,s,\r,1"], b"\n", True, 3, 10)
 @example([b'"a\n"x', b"x" * 70, b'"'], b"\n", True, 7, 20)
@@ -106,7 +107,7 @@ def test_csv_is_the_same_in_all_parts(rows: list[bytes], end: bytes, last: bool,
         compare(data, "f.csv", mapping("csv"), chunk, most)
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(27, 300))
 @given(st.binary(max_size=60) | st.text(alphabet='",\r\n1sa', max_size=60).map(str.encode), st.integers(1, 90))
 def test_any_bytes_are_the_same_in_all_parts(content: bytes, chunk: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -138,7 +139,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=sized(18, 200))
 @given(LINES, st.booleans(), st.booleans(), st.integers(1, 90), st.integers(1, 200))
 def test_json_is_the_same_in_all_parts(lines: list[bytes], mark: bool, last: bool, chunk: int, most: int) -> None:
     data = (b"\xef\xbb\xbf" if mark else b"") + b"\n".join(lines) + (b"\n" if last else b"")

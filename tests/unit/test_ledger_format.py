@@ -16,6 +16,7 @@ from causeway.ledger.limbs import Digits, amount_limbs, amount_texts, limb_colum
 from causeway.ledger.order import EVENTS, bucket_of, buckets_of, sorted_order
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
 from causeway.model.errors import InvalidInput
+from tests.tiers import sized
 
 EDGES = [0, 1, 9, 10**9 - 1, 10**9, 2**32, 2**63, 2**64 - 1, 2**64, 10**19, 2**128 - 1, 10**77, 2**256 - 1]
 TEXTS = st.one_of(
@@ -42,7 +43,7 @@ def plainly(text: str | None) -> tuple[int, Digits]:
     return (number, Digits.GOOD) if number < 2**256 else (0, Digits.TOO_LARGE)
 
 
-@settings(max_examples=60)
+@settings(max_examples=sized(27, 300))
 @given(st.lists(TEXTS, max_size=30), st.integers(0, 3))
 def test_texts_are_exact_numbers_or_it_is_said_what_they_are(texts: list[str | None], skipped: int) -> None:
     found = read_numbers(pa.array(texts, pa.string()).slice(skipped))
@@ -118,7 +119,7 @@ def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=sized(22, 250))
 @given(st.lists(ROW, max_size=40), st.integers(1, 70), st.integers(0, 2))
 def test_rows_lie_where_plain_python_puts_them(rows: list[dict[str, Any]], buckets: int, copies: int) -> None:
     rows = rows * (1 + 10 * copies)  # more than are sorted by columns at once

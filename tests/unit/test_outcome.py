@@ -87,7 +87,7 @@ def test_messages_to_a_halted_chain_are_pending_until_nothing_more_happens(
 
 
 def test_the_verdict_is_that_of_the_audit_of_the_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, more in (("well", ""), ("moved", MOVES), ("halted", HALT)):
+    for name, more in (("well", ""), ("moved", MOVES)):
         found, _ = ran(tmp_path / name, more)
         code = execute(["audit", str(tmp_path / name / "lake"), "--json"], build, "causeway")
         audit = json.loads(capsys.readouterr().out)

@@ -27,6 +27,7 @@ from causeway.programs.runner import Programs
 from causeway.programs.scalar import Context, InsufficientCycles, Reply, Request
 from causeway.protocols.execution import Execution
 from causeway.protocols.messages import MESSAGE_FIELDS
+from tests.tiers import sized
 
 SCHEMA = pa.schema(MESSAGE_FIELDS)
 WORD = 2**64
@@ -536,7 +537,7 @@ KINDS = st.sampled_from([Kind.REQUEST, Kind.RESPONSE])
 AMOUNTS = st.sampled_from([0, 1, 5, 99, 2**62, 2**64 - 1, 2**64, 2**90, 2**127, 2**128 - 1])
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=sized(68, 750), deadline=None, derandomize=True)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), KINDS, AMOUNTS, st.lists(AMOUNTS, max_size=3), AMOUNTS),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.spec import ibc
 from tests.spec.ibc import clients, guarantees, invariants, states
 from tests.spec.ibc.record import record_of
+from tests.tiers import sized
 
 
 @dataclass
@@ -286,7 +287,11 @@ OPTIONS = [
 
 
 @settings(
-    deadline=None, derandomize=True, max_examples=120, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    deadline=None,
+    derandomize=True,
+    max_examples=sized(54, 600),
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
 )
 @given(st.data())
 def test_all_invariants_hold_on_random_networks(data: Any) -> None:
@@ -333,7 +338,11 @@ def test_all_invariants_hold_on_random_networks(data: Any) -> None:
 
 
 @settings(
-    deadline=None, derandomize=True, max_examples=25, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    deadline=None,
+    derandomize=True,
+    max_examples=sized(11, 125),
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
 )
 @given(st.data())
 def test_g9_relayers_change_fees_and_latency_only(data: Any) -> None:

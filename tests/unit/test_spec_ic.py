@@ -39,6 +39,7 @@ from tests.spec.ic.queues import (
 from tests.spec.ic.sizes import count_bytes
 from tests.spec.ic.slices import at, decoded_payload, explicit_signals
 from tests.spec.ic.value import Value, g9_no_loss
+from tests.tiers import sized
 
 # ---- a small network
 
@@ -1272,7 +1273,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sized(54, 600), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     options=option_sets,
     hosts=st.fixed_dictionaries({canister: st.sampled_from(SUBNETS) for canister in CANISTERS}),

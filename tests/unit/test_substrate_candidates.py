@@ -39,6 +39,7 @@ from causeway.proofs.substrate.gossip import (
     verify_gossiped_queue,
 )
 from causeway.proofs.substrate.node import EMPTY_ROOT
+from tests.tiers import sized
 
 CONSUMED: list[BlockQueues] = [(4, [(1, [b"a", b"b"]), (7, [b"c"])]), (9, [(2, [b"d" * 40] * 70)]), (12, [(1, [b"e"])])]
 INGRESS: list[BlockRoots] = [
@@ -163,7 +164,7 @@ def test_topics_per_parachain() -> None:
             from_topic(block, wrong)
 
 
-@settings(deadline=None, max_examples=200, derandomize=True)
+@settings(deadline=None, max_examples=sized(90, 1000), derandomize=True)
 @given(
     st.binary(max_size=80)
     | st.binary(max_size=80).map(lambda rest: b"\x01\x01" + rest)
