@@ -17,13 +17,16 @@ from causeway.ledger.schema import LEDGER_SCHEMA, VALUE_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.pipeline import ledger_audit, ledger_passes, ledger_tasks
 from causeway.pipeline.ledger_audit import audit_ledger
-from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, LedgerWriter, by_bucket, open_ledger
-from tests.property.audit_ledgers import by_chance, table
+from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, LedgerWriter, by_bucket, create_ledger, open_ledger
+from tests.property.audit_ledgers import Case, by_chance, table, zones_by_chance
 
 WORKLOAD = Workload(16_000, 40)
 BUCKETS = 5
 CHANCE = 65
 """Headers and watermarks by this chance break their rules, and fees are paid."""
+
+ZONES = 1
+"""Messages among zones by this chance break the causal order, in a cycle and across lanes."""
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,40 @@ def test_who_looks_at_the_buckets_makes_no_difference(
     expected = WORKLOAD.expected
     assert all(found.checks[name].violated == violated for name, (violated, _) in expected.items())
     assert found.checks["authenticity"].reasons["unknown", "sends_not_covered"] == 1_501
+
+
+def numbers_over_all_lanes() -> Case:
+    """Messages that their source numbers over all its destinations, of which some are missing."""
+    lane = {"protocol": "p", "source": "a", "lane": "x", "kind": "request", "event": "sent", "chain": "a"}
+    rows = [
+        {**lane, "destination": "bcd"[index % 3], "index": index} for index in range(80) if index not in (7, 40, 41)
+    ]
+    return Case(rows, [], [{"promise": "numbered"}])
+
+
+@pytest.mark.parametrize(
+    ("case", "check", "reasons"),
+    [
+        (zones_by_chance(Random(ZONES)), "causal_order", {"received_in_causal_cycle", "received_out_of_causal_order"}),
+        (numbers_over_all_lanes(), "gaps", {"missing_on_all_lanes"}),
+    ],
+    ids=["causal_order", "gaps"],
+)
+def test_a_second_look_on_spark_finds_the_same(
+    case: Case, check: str, reasons: set[str], spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
+    writer = LedgerWriter(ledger)
+    rows, observed, promises = case.tables()
+    for bucket, mine in by_bucket(rows, BUCKETS).items():
+        writer.write("ledger", sorted_rows(mine), bucket)
+    writer.write("observed", observed)
+    writer.write("promises", promises)
+    ledger = ledger.after(writer.commit([], {}))
+    found = audit_ledger(ledger, session=spark)
+    assert reasons <= {reason for _, reason in found.checks[check].reasons}
+    same(found, audit_ledger(ledger, executor="in_process"))
+    assert found.checks[check] == case.audit().checks[check]
 
 
 def test_a_small_audit_starts_no_spark(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

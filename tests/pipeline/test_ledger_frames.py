@@ -21,8 +21,8 @@ from causeway.pipeline import ledger_frames
 from causeway.pipeline.ledger_carried import carried_rows, taken_back
 from causeway.pipeline.ledger_columns import as_table
 from causeway.pipeline.ledger_frames import audit_frame
-from tests.pipeline.test_ledger_audit import CHANCE
-from tests.property.audit_ledgers import by_chance, table
+from tests.pipeline.test_ledger_audit import CHANCE, ZONES
+from tests.property.audit_ledgers import by_chance, table, zones_by_chance
 
 NOON = dt.datetime(2026, 1, 1, 12)
 
@@ -91,6 +91,14 @@ def test_what_chains_state_of_themselves_is_checked(spark: SparkSession) -> None
     expected = case.audit()
     for name in ("headers", "watermarks"):
         assert found.checks[name] == expected.checks[name] and found.checks[name].violated
+
+
+def test_causal_order_is_checked(spark: SparkSession) -> None:
+    case = zones_by_chance(Random(ZONES))
+    rows, observed, promises = case.tables()
+    found, expected = audit_frame(frame(spark, rows), observed, promises, buckets=3), case.audit()
+    assert found.checks == expected.checks and found.checks["causal_order"].violated
+    assert found.audit.violations.equals(expected.violations)
 
 
 def test_movements_of_value_are_checked(spark: SparkSession) -> None:

@@ -1,7 +1,7 @@
 """Violations planted in honest traffic, one kind each, at places by chance, and what an audit must say of them.
 
-``traffic``: tables in which something is planted. ``messages``, ``lanes``, ``value``, ``stated``: the kinds.
-``windows``: a part of the input that is taken away.
+``traffic``: tables in which something is planted. ``messages``, ``lanes``, ``causal``, ``value``, ``stated``: the
+kinds. ``windows``: a part of the input that is taken away.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
+from tests.planting.causal import cycle, overtakes_lane
 from tests.planting.lanes import (
     BEFORE,
     answered_twice,
@@ -64,6 +65,9 @@ KINDS: dict[str, Kind] = {
     "paid_unsent": paid_unsent,
     "came_unsent": came_unsent,
     "over_capacity": over_capacity,
+    "overtakes_lane": overtakes_lane,
+    "cycle_of_2": cycle(2),
+    "cycle_of_3": cycle(3),
     "watermark_fell": fell,
     "watermark_two_values": two_values,
     **{kind: header(kind) for kind in ("two_headers", "parent_differs", "time_fell")},

@@ -51,7 +51,7 @@ def judge_cut(case: Case, whole: Audit, planted: Iterable[Planted], cut: Cut) ->
         if all(place[0] != cut.chain or place[2] < first or last < place[1] for place in one.evidence):
             assert one.violated <= violated, one
         else:
-            halves |= {lane for _, _, _, lane, _ in one.violated}
+            halves |= {lane for _, _, _, lane, _ in one.violated} | one.suspects
     was = {each[3:] for each in before}
     new = {each for each in violated if each[3:] not in was and each[3] not in halves}
     assert not new, (cut, new)

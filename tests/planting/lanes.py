@@ -47,6 +47,8 @@ def may_be_at(net: Traffic, message: Message, event: str, place: Row) -> bool:
         if cause is None:
             continue
         here = cause["chain"] == message.first(event)["chain"]
+        if not here and net.ledger.promised(message.lane, "causal") and place["height"] == cause["height"]:
+            return False  # two such messages could close a cycle
         if here and None not in (place["height"], cause["height"]) and place["height"] < cause["height"]:
             return False
         if cause["time"] is None or place["time"] < cause["time"]:

@@ -29,11 +29,13 @@ ORDERS = {"sent": "ordered_sends", "received": "ordered_receives", "acknowledged
 
 class Planted(NamedTuple):
     """What was planted. ``violated``: all violations that must be found more than before. ``evidence``: the part of the
-    input that shows them; where a window outside of it is missing, they are found all the same."""
+    input that shows them; where a window outside of it is missing, they are found all the same. ``suspects``: lanes of
+    which something else may be found where half of the evidence is missing."""
 
     kind: str
     violated: frozenset[Named]
     evidence: tuple[Span, ...]
+    suspects: frozenset[Lane] = frozenset()
 
 
 def rows_of(table: pa.Table) -> list[Row]:

@@ -96,18 +96,21 @@ class Case:
         in_order = [self.watermarks[row] for row in marks], [self.headers[row] for row in headers]
         return Ledger(rows, self.observed, self.promises, *in_order, self.value)
 
+    def tables(self) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """Rows in the order of this list, windows and promises."""
+        observed, promises = ([{**row, "stated_by": "test"} for row in own] for own in (self.observed, self.promises))
+        rows = table(self.rows, LEDGER_SCHEMA)
+        return rows, table(observed, OBSERVED_SCHEMA), table(promises, PROMISES_SCHEMA)
+
     def audit(self, buckets: int = 1, limit: int = 1000) -> Audit:
         """Audit the rows in so many buckets, a file (and record batch) each two rows long at least."""
-        rows = table(self.rows, LEDGER_SCHEMA)
+        rows, observed, promises = self.tables()
         numbers = buckets_of(rows, buckets)
         readers: list[Callable[[], pa.Table]] = []
         for bucket in range(buckets):
             own = sorted_rows(rows.filter(pa.array(numbers == bucket)))
             pieces = pa.Table.from_batches(own.to_batches(max_chunksize=3 + bucket), own.schema)
             readers.append(lambda pieces=pieces: pieces)  # type: ignore[misc]
-        windows = [{**row, "stated_by": "test"} for row in self.observed]
-        promised = [{**row, "stated_by": "test"} for row in self.promises]
-        observed, promises = table(windows, OBSERVED_SCHEMA), table(promised, PROMISES_SCHEMA)
         end = last_time(rows["time"])
         return audit(readers, observed, promises, limit, self.stated(buckets), self.movements(buckets), end)
 
@@ -273,7 +276,10 @@ def by_chance(random: Random) -> Case:
             promises.append({"source": chain, "promise": "restarted"})
     some_rows = [row() for _ in range(random.randrange(70))]
     stated_too = watermarks_by_chance(random, lanes), headers_by_chance(random)
-    return Case(some_rows, observed, promises, *stated_too, value_by_chance(random, lanes, some_rows))
+    value = value_by_chance(random, lanes, some_rows)
+    if random.random() < 0.5:
+        promises.append({"promise": "causal"})
+    return Case(some_rows, observed, promises, *stated_too, value)
 
 
 def journeys_by_chance(random: Random) -> Case:
@@ -314,6 +320,56 @@ def journeys_by_chance(random: Random) -> Case:
 
 
 HOW_OFTEN = (0, 0, 0, 0, 1, 2)
+
+
+def zones_by_chance(random: Random) -> Case:
+    """Messages among some zones over several lanes each, most of them in causal order: chains have heights of their
+    own, and some heights, chains or rows are false or missing."""
+    zones, clock = random.choice(("abc", "abc", "abcde")), random.choice((5, 20, 60))
+    offsets = {zone: random.choice((0, 0, 5, 100)) for zone in zones}
+    speeds = {zone: random.choice((1, 1, 2, 5)) for zone in zones}
+    false, unseen = random.choice((0, 0.02, 0.1, 0.3)), random.choice((0, 0, 0.03))
+    revision = random.choice((None, None, None, 1))
+    ways = [(one, other) for one in zones for other in zones if one != other or random.random() < 0.2]
+    lanes: list[Row] = [
+        {"protocol": protocol, "source": source, "destination": random.choice((target,) * 9 + (None,)), "lane": lane}
+        for source, target in random.sample(ways, random.randrange(2, min(len(ways), 9) + 1))
+        for protocol, lane in random.sample([("p", "x"), ("p", "y"), ("q", "x")], random.randrange(1, 4))
+    ]
+
+    def height(zone: str, at: float) -> int:
+        return offsets[zone] + int(at / speeds[zone])
+
+    rows: list[Row] = []
+    for lane in lanes:
+        source, target = lane["source"], lane["destination"] or random.choice(zones)
+        in_turn = random.random() < 0.5
+        last = [0.0, 0.0, 0.0]
+        for index in range(random.randrange(1, 8)):
+            at = [last[0] + random.random() * clock / 6 if in_turn else random.random() * clock, 0.0, 0.0]
+            for hop, zone in ((1, source), (2, target)):
+                done = (int(at[hop - 1] / speeds[zone]) + 1) * speeds[zone]
+                at[hop] = max(done, last[hop] if in_turn else 0) + random.expovariate(0.3)
+            last = at
+            events = (("sent", source, at[0]), ("received", target, at[1]), ("acknowledged", source, at[2]))
+            for event, zone, when in events[: random.choice((2, 3, 3, 3))]:
+                place: int | None = height(zone, when)
+                if random.random() < false:
+                    place = max(0, height(zone, when) - random.randrange(1, 30))
+                known = {"height": place, "chain": zone, "revision": revision, "time": None}
+                known |= {name: None for name in ("height", "chain") if random.random() < unseen}
+                row = {**lane, "index": index, "event": event, "kind": "request", "payload_hash": content(1), **known}
+                rows += [row] * (random.random() >= unseen)
+                if random.random() < unseen:
+                    rows.append({**row, "event": "reverted", "detail": event})
+    promises: list[Row] = [{"promise": "causal"}]
+    if random.random() < 0.3:
+        promises = [{**lane, "promise": "causal"} for lane in random.sample(lanes, random.randrange(len(lanes)) + 1)]
+    for promise in ("ordered_receives", "ordered_acknowledgements"):
+        promises += [{"promise": promise, "lane": random.choice(("x", None))}] * (random.random() < 0.5)
+    promises += [{"source": "c", "promise": "restarted"}] * (random.random() < 0.1)
+    return Case(rows, [], promises)
+
 
 HOLDERS = ("message", "message", "account:x", "abroad:a", "abroad:b", "abroad:c", "burned", "abroad", None)
 

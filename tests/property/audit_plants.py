@@ -17,13 +17,19 @@ FIRST = 2**18 - 6
 LANES = tuple({"protocol": "p", "source": a, "destination": b, "lane": lane} for a, b, lane in ("abx", "bax", "aby"))
 CALLS = {"protocol": "q", "source": "a", "destination": "b", "lane": "calls"}
 REPLIES = {"protocol": "q", "source": "b", "destination": "a", "lane": "replies"}
+ZONES = "abc"
+CAUSAL = tuple(
+    {"protocol": "r", "source": a, "destination": b, "lane": lane}
+    for a, b, lane in ("abx", "aby", "bax", "bcx", "bcy", "cax", "cbx")
+)
 
 
 class Network:
-    """Two chains. Lanes of ``p`` are acknowledged, or time out, and relayers are paid out of their messages; those of
-    ``q`` are answered over another lane. What is sent leaves a chain for the other one.
+    """Three chains. Lanes of ``p`` are acknowledged, or time out, and relayers are paid out of their messages; those of
+    ``q`` are answered over another lane. What is sent leaves a chain for the other one. Lanes of ``r`` keep the causal
+    order of the three.
 
-    ``last``: the last height of both.
+    ``last``: the last height of all.
     """
 
     def __init__(self, random: Random) -> None:
@@ -37,8 +43,10 @@ class Network:
         for lane in LANES:
             self.acknowledged(lane)
         self.answered()
+        for ends in sorted({(lane["source"], lane["destination"]) for lane in CAUSAL}):
+            self.in_causal_order([lane for lane in CAUSAL if (lane["source"], lane["destination"]) == ends])
         self.last += LIMIT // TICK + 2
-        self.headers = [self.header(chain, height) for chain in "ab" for height in range(1, self.last + 1)]
+        self.headers = [self.header(chain, height) for chain in ZONES for height in range(1, self.last + 1)]
 
     def acknowledged(self, lane: Row) -> None:
         places, random = [1, 1, 1], self.random
@@ -79,6 +87,25 @@ class Network:
         self.promise(CALLS, calls, *names)
         self.promise(REPLIES, replies, *names)
         self.promises.append({**CALLS, "promise": "answered", "number": LIMIT})
+
+    def in_causal_order(self, lanes: list[Row]) -> None:
+        """Send over lanes between the same two chains, and receive in the same order; some is acknowledged, in order,
+        too."""
+        places, random = [1, 1, 1], self.random
+        last = dict.fromkeys((lane["lane"] for lane in lanes), FIRST)
+        for _ in range(self.count):
+            lane = random.choice(lanes)
+            index = last[lane["lane"]]
+            last[lane["lane"]] += 1
+            places[0] += random.randrange(3)
+            places[1] = max(places[1], places[0] + 1) + random.randrange(3)
+            self.add(lane, index, "sent", lane["source"], places[0])
+            for event in ("received", "executed"):
+                self.add(lane, index, event, lane["destination"], places[1])
+            if random.random() < 0.3:
+                places[2] = max(places[2], places[1] + 1) + random.randrange(3)
+                self.add(lane, index, "acknowledged", lane["source"], places[2])
+        self.promises += [{**lane, "promise": "causal"} for lane in lanes]
 
     def promise(self, lane: Row, flights: list[tuple[int, int]], *names: str) -> None:
         """Promise these, and as much at once as there ever was, or one more."""
@@ -141,7 +168,7 @@ class Network:
 
     def case(self) -> Case:
         whole = {"first_height": 1, "last_height": self.last, "first_time": TICK, "last_time": self.last * TICK}
-        observed = [{"chain": chain, **whole} for chain in "ab"]
+        observed = [{"chain": chain, **whole} for chain in ZONES]
         return Case(self.rows, observed, self.promises, self.watermarks, self.headers, self.value)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.audit import along, joining, parts, passing
-from tests.property.audit_ledgers import by_chance, compare, journeys_by_chance
+from tests.property.audit_ledgers import by_chance, compare, journeys_by_chance, zones_by_chance
 from tests.property.audit_plants import LIMIT, Network
 from tests.property.audit_values import valued_by_chance
 from tests.tiers import sized
@@ -30,6 +30,14 @@ def test_what_is_found_of_copies_and_of_what_was_taken_back_is_what_the_oracle_f
     seed: int, buckets: int, cut: int
 ) -> None:
     case = journeys_by_chance(Random(seed))
+    with patch.object(parts, "PART_ROWS", cut):
+        compare(case, case.audit(buckets))
+
+
+@settings(max_examples=sized(20, 200))
+@given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 5)))
+def test_causal_order_among_three_zones_is_what_the_oracle_finds(seed: int, buckets: int, cut: int) -> None:
+    case = zones_by_chance(Random(seed))
     with patch.object(parts, "PART_ROWS", cut):
         compare(case, case.audit(buckets))
 

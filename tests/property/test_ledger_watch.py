@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pyarrow as pa
 import pytest
 
-from causeway.audit import passing
+from causeway.audit import causal_links, passing
 from causeway.audit.answering import records_of
 from causeway.audit.auditing import Audit
 from causeway.audit.bucket import Bucket
@@ -37,7 +38,7 @@ from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
 from causeway.pipeline.ledger_upkeep import in_buckets, keep_up
 from causeway.pipeline.ledger_watch import LedgerWatch
-from tests.property.audit_ledgers import Case, by_chance, table
+from tests.property.audit_ledgers import Case, by_chance, table, zones_by_chance
 from tests.spec.audit.ledger import Row
 from tests.tiers import sized
 
@@ -87,11 +88,18 @@ def alike(one: Audit, other: Audit) -> None:
         assert getattr(one, name).to_pylist() == getattr(other, name).to_pylist(), name
 
 
-SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, sized(5, 12)))]
+LEDGERS = [
+    *((by_chance, seed) for seed in range(3)),
+    *((zones_by_chance, seed) for seed in (1, 2)),
+    *(pytest.param(by_chance, seed, marks=pytest.mark.slow) for seed in range(3, sized(5, 12))),
+    *(pytest.param(zones_by_chance, seed, marks=pytest.mark.slow) for seed in range(3, sized(5, 9))),
+]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_each_look_shows_what_an_audit_of_all_shows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("make", "seed"), LEDGERS)
+def test_each_look_shows_what_an_audit_of_all_shows(
+    make: Callable[[Random], Case], seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = Random(seed)
     for module, name, value in (
         (ledger_upkeep, "EVERY", 3),
@@ -104,13 +112,14 @@ def test_each_look_shows_what_an_audit_of_all_shows(seed: int, tmp_path: Path, m
         (followed_rows, "HEIGHTS_BITS", random.choice((0, 12))),
         (bucket_runs, "OPEN_KEPT", random.choice((0, 1, 256))),
         (followed_stated, "RANGE_BITS", random.choice((0, 1, 12))),
+        (causal_links, "MOST_LINKS", 0 if seed % 3 == 2 else causal_links.MOST_LINKS),
     ):
         monkeypatch.setattr(module, name, value)
     few_at_a_time = seed % 2
     if few_at_a_time:
         monkeypatch.setattr(kept_buckets, "ROWS_AGAIN", 1)
         monkeypatch.setattr(kept_buckets, "SHARE_AGAIN", 1 << 40)
-    case = by_chance(random)
+    case = make(random)
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
     left = random.sample(range(len(case.rows)), len(case.rows))
     with LedgerWatch(ledger.storage.uri, LIMIT) as watch:

@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from causeway.audit.along import Before, PieceKey, Three
 from causeway.audit.back_pressure import examined_of
 from causeway.audit.backing import backing
+from causeway.audit.causal_links import compare_links
+from causeway.audit.causal_order import undecided_links
 from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
 from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
@@ -63,6 +65,7 @@ PROMISED = {
     "answers": ("answered",),
     "conservation": ("conserved",),
     "back_pressure": ("capacity",),
+    "causal_order": ("causal",),
 }
 """Checks that look at those lanes only that promise something, and what."""
 
@@ -232,12 +235,17 @@ def audit_by(
     ends = np.cumsum([each.pieces.num_rows for each in passed.values()])
     again = {runs[int(np.searchsorted(ends, row, side="right"))] for row in joined.again}
     again |= {run for run, each in passed.items() if each.asks}
+    causal = compare_links(pa.concat_tables([each.links for each in passed.values()]), known.promises)
+    link_ends = np.cumsum([each.links.num_rows for each in passed.values()])
+    again |= {runs[at] for at in np.searchsorted(link_ends, causal.rows, side="right").tolist()}
     meeting = None if meet is None else meeting_of(passed, known, limit)
     met = Together.of(meeting, meet, limit) if meeting is not None and meet is not None else Together.nothing()
     asked = _candidates(passed.values(), joined, known)
     lanes_asked = {lane for lanes in asked.values() for lane in lanes}
     again |= {run for run, each in passed.items() if lanes_asked and not lanes_asked.isdisjoint(_lanes_in(each.lanes))}
-    known = Known(known.windows, known.promises, joined.sent, complete=True, shared=frozenset(asked))
+    known = Known(
+        known.windows, known.promises, joined.sent, complete=True, shared=frozenset(asked), misplaced=causal.misplaced
+    )
     if again:
         only: dict[int, list[int]] = {}
         for bucket, number in sorted(again):
@@ -247,7 +255,7 @@ def audit_by(
         each for row, each in joined.behind.items() if runs[int(np.searchsorted(ends, row, side="right"))] not in again
     ]
     shared = shared_numbers(asked, [each.numbers for each in passed.values()])
-    return _result([*passed.values()], joined, behind, stated, met, shared, known, limit)
+    return _result([*passed.values()], joined, behind, stated, met, shared, undecided_links(causal), known, limit)
 
 
 def _candidates(passed: Iterable[Passed], joined: Joined, known: Known) -> dict[Group, set[Lane]]:
@@ -284,6 +292,7 @@ def _result(
     stated: Stated,
     met: Together,
     shared: Shared,
+    undecided: tuple[pa.Table, pa.Table],
     known: Known,
     limit: int,
 ) -> Audit:
@@ -297,9 +306,10 @@ def _result(
     counts = pa.concat_tables([counts, _each(joined.findings)])
     gaps = shared.findings()
     findings = _unshared(pa.concat_tables([findings, joined.findings]), shared)
-    every = [findings, gaps, stated.findings, met.findings, away.findings]
+    every = [findings, gaps, stated.findings, met.findings, away.findings, undecided[0]]
     violations = shown_findings(pa.concat_tables(every), limit)
-    counts = pa.concat_tables([_unshared(counts, shared), _each(gaps), stated.counts, met.counts, away.counts])
+    counts = _unshared(counts, shared)
+    counts = pa.concat_tables([counts, _each(gaps), stated.counts, met.counts, away.counts, undecided[1]])
     shown = pa.concat_tables([each.lanes for each in passed])
     flying = examined_of(shown, known.promises)
     looked_at = [*(each.examined for each in passed), stated.examined, flying, met.examined, away.examined]

@@ -12,14 +12,14 @@ from causeway.audit.arrays import Array, Ints, chosen
 from causeway.audit.columns import Bools
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
 from causeway.audit.known import UNDECIDED, UNDECIDED_PAID
-from causeway.audit.passing import LIMIT, Passed
+from causeway.audit.passing import LIMIT, LinkLimit, Passed
 from causeway.audit.stated_rows import SHOWN_BY
 from causeway.ledger.codes import Names, name_ranks
 from causeway.ledger.order import lane_numbers
 
 CHECK_NAMES = (
-    *("delivery", "exactly_once", "authenticity", "agreement", "order", "gaps", "causality", "finality", "answers"),
-    *("answers_without_request", "conservation", "back_pressure", "watermarks", "headers"),
+    *("delivery", "exactly_once", "authenticity", "agreement", "order", "gaps", "causality", "causal_order"),
+    *("finality", "answers", "answers_without_request", "conservation", "back_pressure", "watermarks", "headers"),
 )
 """The checks, in the order in which they are shown."""
 
@@ -41,6 +41,7 @@ class Gathered:
     runs: dict[tuple[int, int], Passed] = field(default_factory=dict)
     _rows: int = 0
     _most: int = field(default_factory=lambda: LEAST_GATHERED)
+    _links: LinkLimit = field(default_factory=LinkLimit)
 
     def add(self, key: tuple[int, int], passed: Passed) -> None:
         """Add what a run shows."""
@@ -48,6 +49,7 @@ class Gathered:
         self._rows += passed.findings.num_rows
         if self._rows > self._most:
             self._leave_out()
+        self._links.add(self.runs, key)
 
     def _leave_out(self) -> None:
         keys = [key for key, passed in self.runs.items() if passed.findings.num_rows]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from causeway.audit.arrays import Array
+from causeway.audit.causal_links import Misplaced
 from causeway.audit.columns import NO_TIME, Bools
 from causeway.audit.delays import NEVER
 from causeway.audit.findings import UNKNOWN, VIOLATED
@@ -46,13 +47,19 @@ class SentEnds(NamedTuple):
 @dataclass
 class Known:
     """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane.
-    ``complete``: whether that is known; ``shared``: groups of lanes whose indices are asked for (``numbering``)."""
+    ``complete``: whether that is known; ``shared``: groups of lanes whose indices are asked for (``numbering``);
+    ``misplaced``: causal links of lanes, also known in a second look alone."""
 
     windows: Windows
     promises: Promises
     sent: dict[Lane, SentEnds] = field(default_factory=dict)
     complete: bool = False
     shared: frozenset[tuple[str | None, ...]] = frozenset()
+    misplaced: Mapping[Lane, Misplaced] = field(default_factory=dict)
+
+    def of_second_look(self) -> dict[str, Any]:
+        """Return the fields that are known in a second look alone, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)[2:]}
 
 
 def why_unsent(known: Known, lanes: Sequence[Lane], lane: Array, indexed: Bools, index: Array, time: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,8 @@ from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.back_pressure import crowds_in
 from causeway.audit.bucket import Bucket
+from causeway.audit.causal_links import are_too_many, number_of_links, without_blocks
+from causeway.audit.causal_order import CausalLinks
 from causeway.audit.checks import CHECKS
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
 from causeway.audit.conserving import conservation
@@ -57,6 +59,8 @@ TALLIES = (
 
 SIDES = ("source", "destination", "elsewhere")
 
+Key = TypeVar("Key")
+
 
 @dataclass(frozen=True)
 class Passed:
@@ -64,8 +68,8 @@ class Passed:
     of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES`` and
     ``OLDEST``; ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
     ``crowds``: see ``back_pressure``; ``replies``: see ``answering``; ``fees``: see ``value``,
-    ``abroad``: see ``backing``; ``numbers``: see ``numbering``. ``asks``: whether something can be judged only
-    in a second look, when all buckets were seen.
+    ``abroad``: see ``backing``; ``numbers``: see ``numbering``; ``links``: see ``causal_links``. ``asks``: whether
+    something can be judged only in a second look, when all buckets were seen.
     """
 
     findings: pa.Table
@@ -80,7 +84,22 @@ class Passed:
     fees: pa.Table
     abroad: pa.Table
     numbers: pa.Table
+    links: pa.Table
     asks: bool
+
+
+class LinkLimit:
+    """Leaves out the causal links of runs as soon as they are more than are compared."""
+
+    def __init__(self) -> None:
+        self._links = 0
+
+    def add(self, runs: dict[Key, Passed], key: Key) -> None:
+        """Count the links of a run that is new among some."""
+        before, self._links = self._links, self._links + number_of_links(runs[key].links)
+        if are_too_many(self._links):
+            for each in [key] if are_too_many(before) else runs:
+                runs[each] = replace(runs[each], links=without_blocks(runs[each].links))
 
 
 def pass_over(
@@ -108,10 +127,12 @@ def pass_over(
     """
     parts = parts_of(bucket) if isinstance(bucket, pa.Table) else bucket
     paid = None if value is None or not value.num_rows else paid_in(value)
-    passed, runs = {}, 0
+    passed: dict[int, Passed] = {}
+    runs, links = 0, LinkLimit()
     for number, run in enumerate(runs_of(parts)):
         if only is None or number in only:
             passed[number] = pass_run(run, known, before, limit, paid)
+            links.add(passed, number)
         elif paid is not None and number < max(only):
             find(Bucket(Columns.of(run), known), paid)
         runs = number + 1
@@ -147,11 +168,9 @@ def pass_run(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int
     columns = Columns.of(rows)
     bucket = Bucket(columns, known)
     fees = FEES_SCHEMA.empty_table() if paid is None else settled(bucket, paid)
-    along = Along(bucket, before)
-    checked = [check(bucket) for check in (*CHECKS, conservation, delivery, agreement)] + [
-        along.order(),
-        along.gap_check(),
-    ]
+    along, causal = Along(bucket, before), CausalLinks(bucket)
+    checked = [check(bucket) for check in (*CHECKS, conservation, delivery, agreement)]
+    checked += [along.order(), along.gap_check(), causal.check()]
     found = [finding for each in checked for finding in each.found if len(finding.rows)]
     return Passed(
         findings=_named(columns, found, limit),
@@ -166,6 +185,7 @@ def pass_run(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int
         fees=fees,
         abroad=BACKING_SCHEMA.empty_table(),
         numbers=numbers_in(bucket),
+        links=causal.summary(),
         asks=any(_too_many(columns, finding) for finding in found if finding.reason == UNDECIDED),
     )
 

@@ -148,7 +148,7 @@ def _example(row: dict[str, Any] | None) -> str:
         return ""
     lane = name_of(row["lane"] or row["source"] or row["protocol"] or "")
     message = row["message_id"] if row["index"] is None else row["index"]
-    text = f"{lane} {name_of(str(message))}"
+    text = lane if message is None else f"{lane} {name_of(str(message))}"
     if row["magnitude"] is None:
         return text
     if row["unit"] == "microseconds":

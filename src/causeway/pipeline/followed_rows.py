@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.arrays import Ints
+from causeway.audit.causal_links import are_too_many, number_of_links, without_blocks
 from causeway.audit.columns import Bools
 from causeway.audit.known import Known
 from causeway.audit.parts import Run, runs_of
@@ -141,6 +142,7 @@ class FollowedRows(KeptBuckets[Held]):
                 self.failed.pop(bucket, None)
             else:
                 self.fail(bucket, error)
+        self._limit_links()
         return {
             key: passed
             for bucket, runs in sorted(self.held.items())
@@ -148,6 +150,17 @@ class FollowedRows(KeptBuckets[Held]):
             for key, passed in (((bucket, 2 * run), held.passed), ((bucket, 2 * run + 1), held.beside))
             if passed is not None
         }
+
+    def _limit_links(self) -> None:
+        """Leave out the causal links of all runs, if they are more than are compared."""
+        passed = [held.passed for runs in self.held.values() for held in runs.values() if held.passed is not None]
+        if not are_too_many(sum(number_of_links(each.links) for each in passed)):
+            return
+        for runs in self.held.values():
+            for run, held in runs.items():
+                if held.passed is not None:
+                    links = without_blocks(held.passed.links)
+                    runs[run] = replace(held, passed=replace(held.passed, links=links))
 
     def held_of(self, bucket: int, number: int) -> Held:
         """Return what is held of a run that has a number in ``run``'s result."""

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by, numbered_runs
 from causeway.audit.gathered import Gathered
-from causeway.audit.known import Known, SentEnds
+from causeway.audit.known import Known
 from causeway.audit.meeting import Here
 from causeway.audit.passing import LIMIT, Passed, pass_over
 from causeway.audit.promised import Terms
 from causeway.audit.stated import Stated, stated_in
-from causeway.audit.windows import Lane, Promises, Windows
+from causeway.audit.windows import Promises, Windows
 from causeway.pipeline.ledger_parts import bucket_parts, ledger_end, value_of
 from causeway.pipeline.ledger_passes import (
     EXECUTORS,
@@ -147,8 +147,7 @@ class _OnSpark:
             self.ledger,
             *self.tables,
             self.end,
-            known.sent,
-            known.complete,
+            known.of_second_look(),
             before,
             runs,
             self.limit,
@@ -185,8 +184,7 @@ class _Look:
     observed: pa.Table
     promises: pa.Table
     end: int | None
-    sent: dict[Lane, SentEnds]
-    complete: bool
+    known: Mapping[str, Any]
     before: dict[PieceKey, Before]
     only: Mapping[int, tuple[int, ...]] | None
     limit: int
@@ -204,7 +202,7 @@ def _look_at(shared: Shared, bucket: int) -> Iterable[tuple[int, Passed]]:
 
 
 def _known(look: _Look) -> Known:
-    return Known(Windows(look.observed, look.end), Promises(look.promises), look.sent, look.complete)
+    return Known(Windows(look.observed, look.end), Promises(look.promises), **look.known)
 
 
 def _look_at_chains(shared: Shared, bucket: int) -> Iterable[tuple[int, Stated]]:

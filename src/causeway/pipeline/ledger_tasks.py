@@ -35,6 +35,9 @@ MODULES = (
 _KNOWN = {"InvalidInput": InvalidInput, "LedgerDamaged": LedgerDamaged}
 """Errors that are raised again as they were; any other is a ``TaskFailed``."""
 
+_LARGE_BYTES, _LARGE = 1 << 20, pa.ipc.IpcWriteOptions(compression="zstd")
+"""Larger tables, such as the causal links of runs, come back compressed: Spark limits what tasks return together."""
+
 Batches = Iterator[pa.RecordBatch]
 Work = Callable[[Any, int], Iterable[tuple[int, Any]]]
 """Given what all tasks share and the number of a bucket, yields what its runs show, by their numbers."""
@@ -46,7 +49,7 @@ def packed(shown: Any) -> bytes:
     for field in fields(shown):
         value = getattr(shown, field.name)
         table = value if isinstance(value, pa.Table) else pa.table({"": pa.array([value], pa.bool_())})
-        with pa.ipc.new_stream(sink, table.schema) as stream:
+        with pa.ipc.new_stream(sink, table.schema, options=_LARGE if table.nbytes > _LARGE_BYTES else None) as stream:
             stream.write_table(table)
     return sink.getvalue()
 

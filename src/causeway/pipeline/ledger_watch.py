@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from threading import Event as Flag
 from typing import Any, Self, TypeVar
 
@@ -47,7 +47,7 @@ CROSSING = (
 )
 """What is violated because of rows that may be in another bucket: unknown, while one cannot be read."""
 
-OF_ROWS = ("causality", "finality", "order")
+OF_ROWS = ("causality", "causal_order", "finality", "order")
 OF_ROWS_ALONE = (
     *("content_differs", "content_unseen", "number_reused", "timed_out_and_received", "timeout_observed_and_received"),
     *("wrong_chain", "redundant_relay", "partial_receipt", "dropped", "dropped_as_declared", "failed", "lost"),
@@ -305,12 +305,8 @@ def _careful(audit: Audit) -> Audit:
 
 def _told_of(known: Known, lanes: list[Lane]) -> list[Any]:
     """Return what a second look is told of lanes; windows and promises it is told of in the first one, too."""
-    found: list[Any] = []
-    for each in fields(known):
-        value = getattr(known, each.name)
-        if not isinstance(value, Windows | Promises):
-            found.append([value.get(lane) for lane in lanes] if isinstance(value, Mapping) else value)
-    return found
+    told = known.of_second_look().values()
+    return [[value.get(lane) for lane in lanes] if isinstance(value, Mapping) else value for value in told]
 
 
 def _lanes_of(*runs: Passed) -> list[Lane]:

@@ -19,9 +19,9 @@ CHECKS = {
     "authenticity": ("Authenticity", "Every received message was sent, with this content, to this chain."),
     "agreement": ("Agreement", "Source and destination report one end of each message."),
     "order": ("Order", "A lane keeps the order that it promises."),
-    "causal_order": ("Causal order", "No message is delivered before a message that it depends on."),
     "gaps": ("Gaps", "No number is missing, and no message is skipped."),
     "causality": ("Causality", "No event of a message happens before its cause."),
+    "causal_order": ("Causal order", "No event happens before an event that it depends on, across all chains."),
     "finality": ("Finality", "No message is received before its sending is final."),
     "answers": ("Answers", "Every request is answered, within the time promised."),
     "answers_without_request": (
@@ -88,7 +88,12 @@ _PHRASES = {
     "reply_not_covered": "has no answer; the input does not cover its reply",
     "no_request": "answers a request that was never sent",
     "request_not_covered": "answers a request that the input does not cover",
-    "causal_cycle": "depends on itself: its causes form a cycle",
+    "received_in_causal_cycle": "was received in a block that its sending depends on",
+    "acknowledged_in_causal_cycle": "was acknowledged in a block that its receipt depends on",
+    "received_out_of_causal_order": "was received before a message that was sent in an earlier block",
+    "acknowledged_out_of_causal_order": "was acknowledged before a message that was received in an earlier block",
+    "not_compared": "is one of {size} that were not compared: the input has too many",
+    "heights_restarted": "is on a chain whose heights began again, so its place in the order is unknown",
     "more_received": "delivered {size} more of its asset than was sent",
     "less_received": "delivered {size} less of its asset than was sent",
     "more_paid": "paid out {size} more than was sent",
@@ -112,6 +117,7 @@ _PHRASES_OF = {
     ("answers_without_request", "missing_in_sequence"): "was answered; the input lacks its sending",
     ("answers_without_request", "before_first_sent"): "was answered; it was sent before the input begins",
     ("answers_without_request", "sends_not_covered"): "was answered; the input does not cover its sending",
+    ("causal_order", "place_unseen"): "has an event without height or chain, so its place in the order is unknown",
     ("conservation", "not_sent"): "brought value, and was never sent",
     ("conservation", "not_sent_yet"): "brought value before a message with its number was sent",
     ("conservation", "more_came_than_left"): "received {size} more of an asset than had left for it",
@@ -157,6 +163,8 @@ _REASON_HEADINGS = {
     "amount_unseen": "amount not recorded",
     "index_unseen": "number not recorded",
     "failed": "failed to execute",
+    "received_in_causal_cycle": "received in a cycle of causes",
+    "acknowledged_in_causal_cycle": "acknowledged in a cycle of causes",
 }
 
 Row = Mapping[str, Any]

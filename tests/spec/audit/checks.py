@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tests.spec.audit.answering import asked, earlier, first_answers, names_asked, responses
+from tests.spec.audit.causal import causal_order
 from tests.spec.audit.delivery import agreement, deadline, delivery
 from tests.spec.audit.ledger import (
     Finding,
@@ -489,7 +490,7 @@ def behind(message: Message) -> tuple[bool, int, str]:
 CHECKS = {
     check.__name__: check
     for check in (
-        *(delivery, exactly_once, authenticity, agreement, order, gaps, causality, finality, answers),
-        *(answers_without_request, conservation, back_pressure, watermarks, headers),
+        *(delivery, exactly_once, authenticity, agreement, order, gaps, causality, causal_order, finality),
+        *(answers, answers_without_request, conservation, back_pressure, watermarks, headers),
     )
 }

@@ -13,7 +13,8 @@ from causeway.protocols.promised import QUEUE, Lanes, Promise, may_drop, of_lane
 def promises(lanes: Lanes[IbcOptions]) -> Iterator[Promise]:
     """Yield what queues promise.
 
-    Packets are numbered and sent in that order; ordered queues are received and acknowledged in it (G1). A receipt has
+    Packets are numbered and sent in that order; ordered queues are received and acknowledged in it (G1), and keep the
+    causal order of the zones (C1 to C5); their receipts are what acknowledges the packets. A receipt has
     the index of its packet, and is written when the answer is there: its queue is numbered by the packets, and the
     receipts of an ordered one are taken in order as long as no packet times out, which leaves its receipt behind (X-1).
     Every packet gets a receipt or times out at some time (L1). With a delay (X-11) nothing is proved under a header
@@ -30,7 +31,7 @@ def promises(lanes: Lanes[IbcOptions]) -> Iterator[Promise]:
         if substream == SEND:
             yield from of_lanes(("numbered", "ordered_sends", "conserved", "answered"), like)
             if ordered:
-                yield from of_lanes(("ordered_receives", "ordered_acknowledgements"), like)
+                yield from of_lanes(("ordered_receives", "ordered_acknowledgements", "causal"), like)
         elif substream == RECEIPT:
             yield from of_lanes(("conserved",), like)
             if ordered and not options.limited:

@@ -1,0 +1,217 @@
+"""Loops over causal links: the replay of blocks in causal order, and effects that overtake others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from causeway.model.compiled import BYTES, BYTES_OUT, NOTHING, ROWS, compiled, read
+
+WORDS, CODES = read("uint64"), read("int32")
+
+MOST_SCANNED = 1 << 12
+"""Links of a chain that are scanned at most to count how many contradict a message."""
+
+LEAST_WORK, WORK = 1 << 26, 1 << 8
+"""Links that are scanned to resolve rings: so many, and so many more for each link, are the most."""
+
+
+@compiled(allocates=False)
+def is_left(link: Any, at: Any, starts: Any, source: Any, causes: Any, effects: Any) -> Any:
+    """Return whether the block of a link's cause is not replayed."""
+    its = source[link]
+    return at[its] < starts[its + 1] and causes[link] >= effects[at[its]]
+
+
+@compiled(allocates=False)
+def block_end(link: Any, end: Any, effects: Any) -> Any:
+    """Return the end of the links into the block of a link; ``end``: of those into its chain."""
+    height = effects[link] if link < end else np.uint64(0)
+    while link < end and effects[link] == height:
+        link += 1
+    return link
+
+
+@compiled(allocates=False)
+def awaited_by(chain: Any, at: Any, stops: Any, starts: Any, source: Any, causes: Any, effects: Any, marks: Any) -> Any:
+    """Return the first of the chains that a chain's next block waits for."""
+    found = np.int64(len(at))
+    for link in range(at[chain], stops[chain]):
+        if source[link] < found and not marks[link] and is_left(link, at, starts, source, causes, effects):
+            found = source[link]
+    return found
+
+
+@compiled(allocates=False)
+def last_until(chain: Any, height: Any, at: Any, starts: Any, effects: Any) -> Any:
+    """Return the last link into a block of a chain that is not replayed and not above a height."""
+    low, high = at[chain], starts[chain + 1]
+    while high - low > 1:
+        middle = (low + high) // 2
+        if effects[middle] <= height:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@compiled(allocates=False)
+def messages_awaited(
+    chain: Any,
+    its: Any,
+    at: Any,
+    stops: Any,
+    starts: Any,
+    source: Any,
+    causes: Any,
+    effects: Any,
+    messages: Any,
+    marks: Any,
+) -> Any:
+    """Return how many messages from another chain a chain's next block waits for, and the last height of their
+    causes."""
+    count, top = np.int64(0), np.uint64(0)
+    for link in range(at[chain], stops[chain]):
+        if source[link] == its and not marks[link] and is_left(link, at, starts, source, causes, effects):
+            count += messages[link]
+            top = max(top, causes[link])
+    return count, top
+
+
+@compiled(NOTHING, [ROWS, CODES, WORDS, WORDS, CODES, BYTES_OUT])
+def replay(starts: Any, source: Any, causes: Any, effects: Any, messages: Any, marks: Any) -> None:
+    """Replay blocks in causal order, and mark the links without which no block comes before its cause.
+
+    A block is replayed after the block before it on its chain and after the causes of all links into it. Where no block
+    can be replayed, some chains wait for each other in a ring. The links of one pair of neighbours are marked: those
+    that, if they were true, would contradict the most messages. The work for rings is limited: the links into blocks
+    that are not replayed then are marked as undecided.
+
+    Args:
+        starts: first link into each chain, and the number of links. Links are sorted by chain and ``effects``.
+        source: chain of each cause.
+        causes, effects: heights of the two blocks of each link.
+        messages: number of messages of each link.
+        marks: written: 1 for marked links, 2 for undecided ones.
+    """
+    chains, links = len(starts) - 1, len(source)
+    at, stops, scanned = starts[:-1].copy(), starts[:-1].copy(), starts[:-1].copy()
+    for each in range(chains):
+        stops[each] = block_end(at[each], starts[each + 1], effects)
+    waits_for = np.full(chains, -1, np.int64)
+    waiting, following = np.full(links, -1, np.int64), np.full(chains, -1, np.int64)
+    stack, height = np.arange(chains)[::-1].copy(), chains
+    visited, ring = np.full(chains, -1, np.int64), np.full(chains, -1, np.int64)
+    turn, first = 0, 0
+    work = np.int64(LEAST_WORK) + np.int64(WORK) * links
+    while True:
+        while height > 0:
+            height -= 1
+            ready = stack[height]
+            while at[ready] < starts[ready + 1]:
+                link, end = scanned[ready], stops[ready]
+                while link < end and (marks[link] != 0 or not is_left(link, at, starts, source, causes, effects)):
+                    link += 1
+                scanned[ready] = link
+                if link < end:
+                    until = last_until(source[link], causes[link], at, starts, effects)
+                    waits_for[ready] = until
+                    following[ready] = waiting[until]
+                    waiting[until] = ready
+                    break
+                at[ready], stops[ready] = end, block_end(end, starts[ready + 1], effects)
+                other = waiting[end - 1]
+                while other >= 0:
+                    stack[height] = other
+                    height += 1
+                    other = following[other]
+        while first < chains and at[first] == starts[first + 1]:
+            first += 1
+        if first == chains:
+            return
+        # Follow each chain to the first one that it waits for, until a chain comes again.
+        chain = np.int64(first)
+        while work > 0 and visited[chain] != turn:
+            visited[chain] = turn
+            work -= 1 + stops[chain] - at[chain]
+            chain = np.int64(awaited_by(chain, at, stops, starts, source, causes, effects, marks))
+        start = chain
+        while work > 0 and ring[chain] != turn:
+            ring[chain] = turn
+            work -= 1 + stops[chain] - at[chain]
+            chain = np.int64(awaited_by(chain, at, stops, starts, source, causes, effects, marks))
+        # Of the pairs of the ring the one whose links contradict the most messages.
+        worst, most, fewest = np.int64(-1), np.int64(-1), np.int64(0)
+        while work > 0:
+            its = np.int64(awaited_by(chain, at, stops, starts, source, causes, effects, marks))
+            own, top = messages_awaited(chain, its, at, stops, starts, source, causes, effects, messages, marks)
+            against, link = np.int64(0), at[its]
+            end = min(starts[its + 1], link + MOST_SCANNED)
+            while link < end and effects[link] <= top:
+                in_ring = ring[source[link]] == turn and not marks[link]
+                if in_ring and is_left(link, at, starts, source, causes, effects):
+                    against += messages[link]
+                link += 1
+            work -= link - at[its]
+            equal = against == most
+            if against > most or (equal and own < fewest) or (equal and own == fewest and chain < worst):
+                worst, most, fewest = chain, against, own
+            chain = its
+            if chain == start:
+                break
+        if work <= 0:
+            for other in range(chains):
+                for link in range(at[other], starts[other + 1]):
+                    marks[link] = marks[link] or 2
+            return
+        its = np.int64(awaited_by(worst, at, stops, starts, source, causes, effects, marks))
+        for link in range(at[worst], stops[worst]):
+            if source[link] == its and is_left(link, at, starts, source, causes, effects):
+                marks[link] = 1
+        # It waits no more for that block: it is tried again.
+        before, other = np.int64(-1), waiting[waits_for[worst]]
+        while other != worst:
+            before, other = other, following[other]
+            work -= 1
+        if before < 0:
+            waiting[waits_for[worst]] = following[worst]
+        else:
+            following[before] = following[worst]
+        stack[height] = worst
+        height += 1
+        turn += 1
+
+
+@compiled(NOTHING, [ROWS, WORDS, WORDS, ROWS, BYTES, BYTES_OUT])
+def overtakes(starts: Any, causes: Any, effects: Any, lane: Any, ordered: Any, found: Any) -> None:
+    """Write 1 for each link whose effect comes before that of a link with an earlier cause.
+
+    Args:
+        starts: first link of each group, and the number of links. Links of a group are sorted by ``causes``.
+        causes, effects: heights of the two blocks of each link, on one pair of chains in a group.
+        lane: lane of each link.
+        ordered: links of lanes whose own order another check compares: what overtakes there is not marked.
+        found: written.
+    """
+    lanes = np.int64(0)
+    for link in range(len(lane)):
+        lanes = max(lanes, lane[link] + 1)
+    latest_of = np.zeros(lanes, np.uint64)
+    for group in range(len(starts) - 1):
+        latest, link = np.uint64(0), starts[group]
+        while link < starts[group + 1]:
+            stop = link
+            while stop < starts[group + 1] and causes[stop] == causes[link]:
+                if latest > effects[stop]:
+                    found[stop] = 0 if ordered[stop] and latest_of[lane[stop]] > effects[stop] else 1
+                stop += 1
+            for each in range(link, stop):
+                latest_of[lane[each]] = max(latest_of[lane[each]], effects[each])
+                latest = max(latest, effects[each])
+            link = stop
+        for each in range(starts[group], starts[group + 1]):
+            latest_of[lane[each]] = np.uint64(0)
+
+
+__all__ = ["overtakes", "replay"]
