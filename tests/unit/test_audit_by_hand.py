@@ -207,6 +207,19 @@ def test_an_acknowledgement_needs_a_receipt_only_where_the_input_shows_receipts(
         assert said(audited(rows, (), chains + inferred(("b", 1, 40), events=events)), "agreement") == expected
 
 
+def test_a_message_that_another_one_carries_on_is_not_overdue() -> None:
+    def judged(*promise: str | tuple[str, int], **other: Any) -> list[tuple[str, int | None]]:
+        hop = {**happened(7, "sent", 12, message_id="f", continues="t"), "lane": "hop", **other}
+        rows = [happened(1, "sent", 2, message_id="t"), happened(2, "sent", 3, message_id="u"), hop]
+        found = said(audited(rows, promised(*promise)), "delivery")
+        return [(reason, index) for _, reason, index, _ in found if index in (1, 2)]
+
+    assert judged(("received", 5_000_000)) == [("overdue", 2), ("pending", 1)]
+    assert judged("settled") == [("lost", 2), ("pending", 1)]
+    # Of another protocol, or not sent.
+    assert judged("settled", protocol="q") == judged("settled", event="observed") == [("lost", 1), ("lost", 2)]
+
+
 def test_messages_of_the_protocol_itself_are_not_lost() -> None:
     rows = [happened(1, "sent", 1), happened(2, "sent", 2, kind="control")]
     found = audited(rows, promised("settled"))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from causeway.audit.along import Before, PieceKey, Three
 from causeway.audit.back_pressure import examined_of
 from causeway.audit.backing import backing
+from causeway.audit.carrying import carried_names
 from causeway.audit.causal_links import compare_links
 from causeway.audit.causal_order import undecided_links
 from causeway.audit.columns import NO_TIME
@@ -243,8 +244,16 @@ def audit_by(
     asked = _candidates(passed.values(), joined, known)
     lanes_asked = {lane for lanes in asked.values() for lane in lanes}
     again |= {run for run, each in passed.items() if lanes_asked and not lanes_asked.isdisjoint(_lanes_in(each.lanes))}
+    carried = carried_names(each.carried for each in passed.values())
+    again |= {run for run, each in passed.items() if carried and pc.sum(each.lanes["open"]).as_py()}
     known = Known(
-        known.windows, known.promises, joined.sent, complete=True, shared=frozenset(asked), misplaced=causal.misplaced
+        known.windows,
+        known.promises,
+        joined.sent,
+        complete=True,
+        shared=frozenset(asked),
+        misplaced=causal.misplaced,
+        carried=carried,
     )
     if again:
         only: dict[int, list[int]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +13,7 @@ from causeway.audit.columns import NO_HEIGHT, Bools, Columns, Messages, code_of,
 from causeway.audit.delays import MOST, NEVER, NO_TIME, microseconds
 from causeway.audit.findings import UNKNOWN, VIOLATED, Finding
 from causeway.audit.known import NOT_SENT_YET, UNDECIDED, Known, verdict_of_unsent, why_unsent
+from causeway.audit.repeats import redundant_relays
 from causeway.audit.windows import Lane, Spans
 from causeway.ledger.outcomes import State
 from causeway.ledger.schema import Event
@@ -35,7 +37,10 @@ _NOTHING = np.zeros(0, dtype=np.int64)
 
 
 class Bucket:
-    """One bucket's rows with what its messages come to, and lanes' promises as columns."""
+    """One bucket's rows with what its messages come to, and lanes' promises as columns.
+
+    ``columns``: those given, in which relays that changed nothing are ``redundant`` whoever recorded them.
+    """
 
     def __init__(self, columns: Columns, known: Known) -> None:
         self.columns, self.known = columns, known
@@ -43,6 +48,12 @@ class Bucket:
         self._promised = [known.promises.of(lane) for lane in columns.lanes]
         self.messages = Messages.of(columns, known.promises)
         self._none = np.full(len(self.lane), -1, np.int32)
+        relays = redundant_relays(self)
+        if len(relays):
+            event = columns.event.copy()
+            event[relays] = code_of(Event.REDUNDANT)
+            self.columns = replace(columns, event=event)
+            self.messages = Messages.of(self.columns, known.promises)
 
     def promised(self, name: str) -> Bools:
         """Return which lanes promise something."""

@@ -11,10 +11,11 @@ import numpy as np
 
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.bucket import Bucket
+from causeway.audit.carrying import is_carried
 from causeway.audit.columns import code_of
 from causeway.audit.delays import MICROSECONDS, microseconds
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, Checked, Finding
-from causeway.audit.repeats import repeats
+from causeway.audit.repeats import receipts_in_parts
 from causeway.audit.replies import OUTCOMES, own_replies
 from causeway.ledger.schema import Event
 
@@ -36,13 +37,14 @@ def exactly_once(bucket: Bucket) -> Checked:
     """Every message is received once, and nothing happens to it twice."""
     columns, messages = bucket.columns, bucket.messages
     found = []
-    repeated = repeats(bucket)
+    again = np.flatnonzero(messages.again)
+    in_parts = receipts_in_parts(bucket, again)
     for event in ONCE:
-        rows = repeated.again[columns.event[repeated.again] == code_of(event)]
+        rows = again[~in_parts & (columns.event[again] == code_of(event))]
         found.append(Finding("exactly_once", VIOLATED, f"{event.value}_again", rows))
     relays = np.flatnonzero((columns.event == code_of(Event.REDUNDANT)) & (columns.alive > 0))
-    found.append(Finding("exactly_once", NOTED, "redundant_relay", np.union1d(repeated.redundant, relays)))
-    found.append(Finding("exactly_once", NOTED, "partial_receipt", repeated.partial))
+    found.append(Finding("exactly_once", NOTED, "redundant_relay", relays))
+    found.append(Finding("exactly_once", NOTED, "partial_receipt", again[in_parts]))
     received, timed_out = bucket.has(Event.RECEIVED), bucket.has(Event.TIMED_OUT)
     both = bucket.first(Event.TIMED_OUT)[received & timed_out]
     found.append(Finding("exactly_once", VIOLATED, "timed_out_and_received", both))
@@ -50,10 +52,10 @@ def exactly_once(bucket: Bucket) -> Checked:
     late = bucket.first(Event.RECEIVED)[received & observed]
     found.append(Finding("exactly_once", UNKNOWN, "timeout_observed_and_received", late))
     waiting = bucket.first(Event.SENT)[bucket.is_open]
-    seen = np.zeros(len(waiting), bool)
+    seen = is_carried(bucket, waiting)
     for lane, own in bucket.by_lane(waiting):
         until = bucket.known.windows.arrivals_until(lane, columns.time[waiting[own]])
-        seen[own] = until.to_the_end & until.declared
+        seen[own] |= until.to_the_end & until.declared
     found.append(Finding("exactly_once", UNKNOWN, "not_received", waiting[~seen]))
     found.append(Finding("exactly_once", NOTED, "pending", waiting[seen]))
     happened = bucket.has(*ONCE)

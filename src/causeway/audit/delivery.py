@@ -11,6 +11,7 @@ import numpy as np
 
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.bucket import Bucket
+from causeway.audit.carrying import is_carried
 from causeway.audit.columns import CONTROL, code_of
 from causeway.audit.delays import MICROSECONDS, NEVER, NO_TIME, microseconds
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, Checked, Finding
@@ -65,8 +66,9 @@ def _open(bucket: Bucket, messages: Ints) -> list[Finding]:
         return []
     columns = bucket.columns
     lane = columns.lane[rows]
-    settled = bucket.promised(SETTLED)[lane] & ~columns.expired[rows]
-    limit = bucket.deadlines[0][lane]
+    carried = is_carried(bucket, rows)
+    settled = bucket.promised(SETTLED)[lane] & ~columns.expired[rows] & ~carried
+    limit = np.where(carried, -1, bucket.deadlines[0][lane])
     end, decided, whole = np.full(len(rows), NEVER), np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     last = bucket.known.windows.last
     for each, own in bucket.by_lane(rows):
@@ -81,7 +83,7 @@ def _open(bucket: Bucket, messages: Ints) -> list[Finding]:
     unseen = ~settled & (limit >= 0) & (columns.time[rows] == NO_TIME)
     overdue = ~settled & (limit >= 0) & timed & (age > limit)
     lost = settled & whole
-    uncovered = ~unseen & ~overdue & ~whole
+    uncovered = ~unseen & ~overdue & ~whole & ~carried
     pending = ~(lost | unseen | overdue | uncovered)
     return [
         Finding("delivery", VIOLATED, "lost", rows[lost]),

@@ -31,6 +31,10 @@ PAID_NOT_SENT = "paid_not_sent"
 """What ``not_sent`` and ``not_sent_yet`` are of what was paid out of a message."""
 
 
+Name = tuple[str | None, int, int]
+"""A message by its protocol and half of the SHA-256 of its ``message_id``."""
+
+
 class SentEnds(NamedTuple):
     """The first and the last index that a lane is known to have sent, and when the last was sent (``NO_TIME``).
 
@@ -48,7 +52,8 @@ class SentEnds(NamedTuple):
 class Known:
     """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane.
     ``complete``: whether that is known; ``shared``: groups of lanes whose indices are asked for (``numbering``);
-    ``misplaced``: causal links of lanes, also known in a second look alone."""
+    ``misplaced``: causal links of lanes; ``carried``: the names of messages that others carry on (``carrying``). All
+    but windows and promises is known in a second look alone."""
 
     windows: Windows
     promises: Promises
@@ -56,6 +61,7 @@ class Known:
     complete: bool = False
     shared: frozenset[tuple[str | None, ...]] = frozenset()
     misplaced: Mapping[Lane, Misplaced] = field(default_factory=dict)
+    carried: frozenset[Name] = frozenset()
 
     def of_second_look(self) -> dict[str, Any]:
         """Return the fields that are known in a second look alone, by name."""

@@ -17,6 +17,7 @@ from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.back_pressure import crowds_in
 from causeway.audit.bucket import Bucket
+from causeway.audit.carrying import carried_in
 from causeway.audit.causal_links import are_too_many, number_of_links, without_blocks
 from causeway.audit.causal_order import CausalLinks
 from causeway.audit.checks import CHECKS
@@ -67,9 +68,9 @@ class Passed:
     """What one run shows. ``findings``: as ``VIOLATIONS_SCHEMA`` without ``example``; ``counts``: how many there are
     of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES`` and
     ``OLDEST``; ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
-    ``crowds``: see ``back_pressure``; ``replies``: see ``answering``; ``fees``: see ``value``,
-    ``abroad``: see ``backing``; ``numbers``: see ``numbering``; ``links``: see ``causal_links``. ``asks``: whether
-    something can be judged only in a second look, when all buckets were seen.
+    ``crowds``: see ``back_pressure``; ``replies``: see ``answering``; ``fees``: see ``value``; ``abroad``: see
+    ``backing``; ``numbers``: see ``numbering``; ``links``: see ``causal_links``; ``carried``: see ``carrying``.
+    ``asks``: whether something can be judged only in a second look, when all buckets were seen.
     """
 
     findings: pa.Table
@@ -85,6 +86,7 @@ class Passed:
     abroad: pa.Table
     numbers: pa.Table
     links: pa.Table
+    carried: pa.Table
     asks: bool
 
 
@@ -165,8 +167,8 @@ def pass_nothing(known: Known) -> Passed:
 def pass_run(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int, paid: Paid | None) -> Passed:
     """Check one run, and return what it shows. ``paid``: what was paid out of messages, of which it is told which are
     in the run; otherwise as ``pass_over``."""
-    columns = Columns.of(rows)
-    bucket = Bucket(columns, known)
+    bucket = Bucket(Columns.of(rows), known)
+    columns = bucket.columns
     fees = FEES_SCHEMA.empty_table() if paid is None else settled(bucket, paid)
     along, causal = Along(bucket, before), CausalLinks(bucket)
     checked = [check(bucket) for check in (*CHECKS, conservation, delivery, agreement)]
@@ -186,6 +188,7 @@ def pass_run(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int
         abroad=BACKING_SCHEMA.empty_table(),
         numbers=numbers_in(bucket),
         links=causal.summary(),
+        carried=carried_in(bucket),
         asks=any(_too_many(columns, finding) for finding in found if finding.reason == UNDECIDED),
     )
 

@@ -6,15 +6,17 @@ several receipts whose amounts add up to what was sent. Neither is a double deli
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from causeway.audit.arrays import Ints
-from causeway.audit.bucket import Bucket
-from causeway.audit.columns import code_of
+from causeway.audit.columns import Bools, code_of
 from causeway.ledger.codes import Names
 from causeway.ledger.schema import Event
+
+if TYPE_CHECKING:
+    from causeway.audit.bucket import Bucket
 
 EXECUTIONS = (Event.EXECUTED, Event.FAILED, Event.ANSWERED)
 """With what a destination shows that it executed a message."""
@@ -23,32 +25,14 @@ RELAYED = (Event.RECEIVED, Event.ACKNOWLEDGED)
 """What a relayer may bring again."""
 
 
-class Repeats(NamedTuple):
-    """Rows that repeat an event. ``redundant``: relays of what happened once at its destination; ``partial``: receipts
-    whose amounts add up to no more than what was sent; ``again``: all others."""
-
-    redundant: Ints
-    partial: Ints
-    again: Ints
-
-
-def repeats(bucket: Bucket) -> Repeats:
-    """Return the rows of a run that repeat an event of their message."""
+def redundant_relays(bucket: Bucket) -> Ints:
+    """Return the rows of a run that repeat a receipt or an acknowledgement, in a transaction of their own, of messages
+    that were executed once; acknowledgements also of messages that were received once."""
     columns, messages = bucket.columns, bucket.messages
     again = np.flatnonzero(messages.again)
-    if not len(again):
-        return Repeats(again, again, again)
-    redundant = _redundant(bucket, again)
-    partial = _partial(bucket, again) & ~redundant
-    received_again = columns.event[again] == code_of(Event.RECEIVED)
-    return Repeats(again[redundant], again[partial & received_again], again[~redundant & ~(partial & received_again)])
-
-
-def _redundant(bucket: Bucket, again: Ints) -> np.ndarray:
-    """Return which repeated rows are relays, in a transaction of their own, of messages that were executed once, or of
-    which only the acknowledgement was repeated."""
-    columns, messages = bucket.columns, bucket.messages
     event, message = columns.event[again], columns.message[again]
+    if not np.isin(event, [code_of(each) for each in RELAYED]).any():
+        return again[:0]
     executed_again, taken_again = np.zeros(len(bucket.lane), bool), np.zeros(len(bucket.lane), bool)
     executed_again[message[np.isin(event, [code_of(each) for each in EXECUTIONS])]] = True
     taken_again[message[event == code_of(Event.RECEIVED)]] = True
@@ -66,23 +50,23 @@ def _redundant(bucket: Bucket, again: Ints) -> np.ndarray:
             names.codes(columns.rows.take(("transaction",), rows)["transaction"]) for rows in (again[own], first)
         )
         found[own] = (one >= 0) & (other >= 0) & (one != other)
-    return found
+    return again[found]
 
 
 _OTHER_CONTENT = 3
 """The status of a received row whose content no sending has (``message_loops.DIFFERS``)."""
 
 
-def _partial(bucket: Bucket, again: Ints) -> np.ndarray:
-    """Return which repeated rows are of messages whose receipts, none of them of nothing, add up to the sent amount of
-    one asset, or to less."""
+def receipts_in_parts(bucket: Bucket, again: Ints) -> Bools:
+    """Return which repeated rows are receipts of parts: of messages whose receipts, none of them of nothing, add up to
+    the sent amount of one asset, or to less."""
     columns, messages = bucket.columns, bucket.messages
-    message = columns.message[again]
+    message, receipt = columns.message[again], columns.event[again] == code_of(Event.RECEIVED)
     asked = np.zeros(len(bucket.lane), bool)
-    asked[message[columns.event[again] == code_of(Event.RECEIVED)]] = True
+    asked[message[receipt]] = True
     asked &= bucket.has(Event.SENT) & (messages.undone == 0)
     if not asked.any():
-        return asked[message]
+        return np.zeros(len(again), bool)
     first = bucket.first(Event.SENT)
     totals = []
     for event in (Event.SENT, Event.RECEIVED):
@@ -102,7 +86,8 @@ def _partial(bucket: Bucket, again: Ints) -> np.ndarray:
     sent, received = totals
     refunded = bucket.refunds >= 0
     asked &= (received <= sent).astype(bool) & ~(refunded & (received == sent).astype(bool))
-    return asked[message]
+    found: Bools = asked[message] & receipt
+    return found
 
 
-__all__ = ["Repeats", "repeats"]
+__all__ = ["receipts_in_parts", "redundant_relays"]

@@ -14,7 +14,6 @@ from tests.spec.audit.ledger import (
     Message,
     Row,
     before,
-    first_of,
     lane_of,
     place,
 )
@@ -36,16 +35,8 @@ def exactly_once(ledger: Ledger) -> Checked:
         given_up = any(row["detail"] == "timeout" for row in message.all("observed"))
         examined += message.has(*ONCE) or given_up
         for event in ONCE:
-            again: list[Row] = []
-            for content in {row["payload_hash"] for row in message.all(event)}:
-                again += all_but_one(message, [r for r in message.all(event) if r["payload_hash"] == content])
-            if event == "received" and not message.contents - {None}:  # which of its contents is right is not known
-                again += all_but_one(message, [r for r in message.all(event) if r["payload_hash"] is not None])
-            rows = {row["source_row"]: row for row in again}.values()
-            for row in rows:
-                if redundant(message, event, row):
-                    found.append(named("exactly_once", "noted", "redundant_relay", row))
-                elif event == "received" and in_parts(message):
+            for row in message.again(event):
+                if event == "received" and in_parts(message):
                     found.append(named("exactly_once", "noted", "partial_receipt", row))
                 else:
                     found.append(named("exactly_once", "violated", f"{event}_again", row))
@@ -58,7 +49,7 @@ def exactly_once(ledger: Ledger) -> Checked:
         if receipt and given_up:
             found.append(named("exactly_once", "unknown", "timeout_observed_and_received", receipt))
         if message.is_open:
-            if ledger.waits_at_the_end(message.lane, message.first("sent")["time"]):
+            if ledger.is_carried(message) or ledger.waits_at_the_end(message.lane, message.first("sent")["time"]):
                 found.append(named("exactly_once", "noted", "pending", message.first("sent")))
             else:
                 found.append(named("exactly_once", "unknown", "not_received", message.first("sent")))
@@ -67,25 +58,6 @@ def exactly_once(ledger: Ledger) -> Checked:
         if any(before.request == answer.request for before in answers[:number]):
             found.append(named("exactly_once", "violated", "answered_twice", answer.row))
     return examined, found
-
-
-def redundant(message: Message, event: str, row: Row) -> bool:
-    """Whether a row is a relay, in a transaction of its own, of a message that was executed once, or an acknowledgement
-    of one that was received once."""
-    executions = ("executed", "failed", "answered")
-    once = message.has(*executions) or (
-        event == "acknowledged" and message.first("received") and not message.repeated("received")
-    )
-    once = once and not any(message.repeated(each) for each in executions)
-    first = message.first(event)
-    names = row["transaction"], first["transaction"] if first else None
-    return (
-        event in ("received", "acknowledged")
-        and once
-        and not (event == "received" and message.forged(row))
-        and None not in names
-        and names[0] != names[1]
-    )
 
 
 def in_parts(message: Message) -> bool:
@@ -101,13 +73,6 @@ def in_parts(message: Message) -> bool:
     ):
         return False
     return bool(sum(row["amount"] for row in message.all("received")) <= sum(row["amount"] for row in message.sendings))
-
-
-def all_but_one(message: Message, rows: list[Row]) -> list[Row]:
-    """These rows without the receipt, or without the first of them where it is not among them."""
-    receipt, first = message.receipt, first_of(rows, message.restarts)
-    kept = receipt if any(row is receipt for row in rows) else first
-    return [row for row in rows if row is not kept]
 
 
 def authenticity(ledger: Ledger) -> Checked:

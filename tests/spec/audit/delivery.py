@@ -41,6 +41,8 @@ def delivery(ledger: Ledger) -> Checked:
 
 
 def open_message(ledger: Ledger, message: Message, sent: Row) -> Finding:
+    if ledger.is_carried(message):
+        return named("delivery", "noted", "pending", sent)
     limit, _ = deadline(ledger, message.lane)
     if ledger.promised(message.lane, "settled") and sent["detail"] != "expired":
         end, _, whole = ledger.arrivals_until(message.lane, sent["time"], limit or 0)

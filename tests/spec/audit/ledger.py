@@ -125,6 +125,8 @@ class Message:
             own = next((row for row in same if not after(row, back)), None)
             left = [row for row in left if row is not own]
         self.rows = left
+        relays = [row for event in ("received", "acknowledged") for row in self.again(event) if self.relayed_again(row)]
+        self.rows = [{**row, "event": "redundant"} if any(row is each for each in relays) else row for row in left]
 
     def tolerance(self, one: Row, other: Row) -> int:
         """By how much the clocks of the chains of two rows may differ."""
@@ -180,6 +182,38 @@ class Message:
 
     def has(self, *events: str) -> bool:
         return any(self.first(event) for event in events)
+
+    def again(self, event: str) -> list[Row]:
+        """The rows with which an event happened again to one content of the message; where it is not known which of
+        its contents is right, also receipts with another content."""
+        found: list[Row] = []
+        for content in {row["payload_hash"] for row in self.all(event)}:
+            found += self.all_but_one([row for row in self.all(event) if row["payload_hash"] == content])
+        if event == "received" and not self.contents - {None}:
+            found += self.all_but_one([row for row in self.all(event) if row["payload_hash"] is not None])
+        return list({row["source_row"]: row for row in found}.values())
+
+    def all_but_one(self, rows: list[Row]) -> list[Row]:
+        """These rows without the receipt, or without the first of them where it is not among them."""
+        receipt = self.receipt
+        kept = receipt if any(row is receipt for row in rows) else first_of(rows, self.restarts)
+        return [row for row in rows if row is not kept]
+
+    def relayed_again(self, row: Row) -> bool:
+        """Whether a row is a relay, in a transaction of its own, of a message that was executed once, or an
+        acknowledgement of one that was received once."""
+        executions = ("executed", "failed", "answered")
+        once = self.has(*executions) or (
+            row["event"] == "acknowledged" and self.first("received") and not self.again("received")
+        )
+        names = row["transaction"], self.first(row["event"])["transaction"] if self.first(row["event"]) else None
+        return bool(
+            once
+            and not any(self.repeated(each) for each in executions)
+            and not (row["event"] == "received" and self.forged(row))
+            and None not in names
+            and names[0] != names[1]
+        )
 
     def repeated(self, event: str) -> list[Row]:
         """The rows of an event, with one content, but the first."""
@@ -298,6 +332,14 @@ class Ledger:
     def causes(self, lane: Lane) -> set[str]:
         """The causes for which the protocol of a lane drops messages."""
         return {row["detail"] for row in self._promises(lane, "may_drop") if row["detail"] is not None}
+
+    def is_carried(self, message: Message) -> bool:
+        """Whether another message carries this one on under a new id."""
+        name = message.first("sent")["message_id"]
+        return name is not None and any(
+            other.lane[0] == message.lane[0] and any(row["continues"] == name for row in other.all("sent"))
+            for other in self.messages
+        )
 
     def shows_ends(self, lane: Lane) -> bool:
         """Whether any message of a lane was received or acknowledged."""

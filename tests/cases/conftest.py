@@ -1,0 +1,15 @@
+"""What the tests of cases ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cases.recorded import Judge
+
+
+@pytest.fixture
+def judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Judge:
+    """Return what ingests and judges in a folder of its own."""
+    return Judge(tmp_path, capsys)
