@@ -16,6 +16,7 @@ from causeway.pipeline.cluster import LocalCluster
 from tests.pipeline.kills import KILLS, Runs, environment, executors, python_workers
 from tests.pipeline.test_run import BUSY, BUSY_ZONES, FORK
 from tests.pipeline.test_xdm_networks import BUSY_DOMAINS
+from tests.tiers import sized
 
 BUSY_PARACHAINS = """
 [network]
@@ -60,6 +61,9 @@ messages_per_tick = 120
 ticks = 12
 """
 
+TICKS, TICKS_ON_SPARK, FORKING_TICKS = sized(35, 70), sized(30, 45), sized(36, 60)
+"""How long the networks of the slow tests run."""
+
 LONG = {"ic": BUSY, "ibc": BUSY_ZONES + FORK, "icmp": BUSY_PARACHAINS}
 
 CUTS = {
@@ -85,7 +89,7 @@ def test_a_killed_run_goes_on_to_the_same_roots(tmp_path: Path, protocol: str, k
     ("protocol", "cut"), [*zip(("ic", "ibc"), CUTS, strict=True), ("icmp", "many heights a commit")]
 )
 def test_kills_at_random_instants_in_process(tmp_path: Path, protocol: str, cut: str) -> None:
-    runs = Runs(tmp_path, scenario(protocol, 70), "--set", 'network.executor="in_process"', *CUTS[cut])
+    runs = Runs(tmp_path, scenario(protocol, TICKS), "--set", 'network.executor="in_process"', *CUTS[cut])
     assert runs.kill(runs.whole(), kills=KILLS, seed=2) == {"command": KILLS}
 
 
@@ -93,7 +97,7 @@ def test_kills_at_random_instants_in_process(tmp_path: Path, protocol: str, cut:
 @pytest.mark.parametrize(("protocol", "cut"), list(zip(("ic", "ibc"), CUTS, strict=True)))
 def test_kills_of_commands_and_workers_on_spark(tmp_path: Path, protocol: str, cut: str) -> None:
     options = ("--master", "local[2]", *CUTS[cut])
-    runs = Runs(tmp_path, scenario(protocol, 45), *options, others=python_workers)
+    runs = Runs(tmp_path, scenario(protocol, TICKS_ON_SPARK), *options, others=python_workers)
     killed = runs.kill(runs.whole(), kills=KILLS, seed=3)
     assert set(killed) == {"command", "others"}
 
@@ -126,14 +130,14 @@ until = 24
 @pytest.mark.parametrize("cut", CUTS)
 def test_kills_of_networks_with_many_forks(tmp_path: Path, cut: str) -> None:
     """What a fork goes back to may be in commits before the one that a run goes on from, or in the middle of one."""
-    runs = Runs(tmp_path, forking(60), "--set", 'network.executor="in_process"', *CUTS[cut])
+    runs = Runs(tmp_path, forking(FORKING_TICKS), "--set", 'network.executor="in_process"', *CUTS[cut])
     assert runs.kill(runs.whole(), kills=KILLS, seed=5) == {"command": KILLS}
 
 
 @pytest.mark.slow
 def test_kills_of_networks_with_many_forks_on_spark(tmp_path: Path) -> None:
     options = ("--master", "local[2]", *CUTS["many heights a commit"])
-    runs = Runs(tmp_path, forking(60), *options, others=python_workers)
+    runs = Runs(tmp_path, forking(FORKING_TICKS), *options, others=python_workers)
     assert set(runs.kill(runs.whole(), kills=KILLS, seed=6)) == {"command", "others"}
 
 
@@ -150,6 +154,6 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.mark.slow
 def test_kills_of_commands_and_two_executors(tmp_path: Path, cluster: LocalCluster) -> None:
     options = ("--master", cluster.master_url, "--partitions", "3")
-    runs = Runs(tmp_path, scenario("ic", 45), *options, others=executors)
+    runs = Runs(tmp_path, scenario("ic", TICKS_ON_SPARK), *options, others=executors)
     killed = runs.kill(runs.whole(), kills=KILLS, seed=4)
     assert set(killed) == {"command", "others"}

@@ -152,10 +152,9 @@ def test_servers_and_relay_processes_are_killed_and_go_on(tmp_path: Path) -> Non
     chance = random.Random(7)
     with served(tmp_path) as lakes:
         relay = lakes.relay()
-        for number in range(max(4, KILLS)):
+        for number in range(max(3, KILLS)):
             time.sleep(chance.uniform(0.5, 2.5))
-            if number % 2:
-                lake = ("far", "near")[number // 2 % 2]
+            if lake := ("far", "", "near")[number % 3]:
                 lakes.processes[lake].send_signal(signal.SIGKILL)
                 lakes.processes[lake].wait()
                 lakes.again(lake)

@@ -21,6 +21,7 @@ from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.service.icmp.replay import Replayed, replayed
 from causeway.service.icmp.trace import close_trace, open_trace
 from tests.service.gossip_cores import Cores
+from tests.tiers import sized
 
 FIELDS = ["time", "left", "came", "leaves", "blocks", "kept", "declared", "arrived", "got", "bodies"]
 
@@ -104,7 +105,7 @@ def outcome(folder: Path) -> str:
     return "differs" if found.different else f"holds of {found.received}"
 
 
-@pytest.mark.parametrize("many", [20, pytest.param(80, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [20, pytest.param(sized(40, 80), marks=pytest.mark.slow)])
 def test_whatever_is_altered_is_refused_or_differs_or_says_nothing_else(whole: Path, tmp_path: Path, many: int) -> None:
     folder = tmp_path / "trace"
     shutil.copytree(whole, folder)

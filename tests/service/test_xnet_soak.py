@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.service.xnet_soak import xnet_soak
+from tests.tiers import sized
 
 pytestmark = pytest.mark.slow
 
 
-def test_three_thousand_calls_each_way_and_kills(tmp_path: Path) -> None:
-    with xnet_soak(tmp_path, seed=2, calls=3_000, kills=4) as soak:
+def test_calls_each_way_and_kills(tmp_path: Path) -> None:
+    kills = sized(2, 4)
+    with xnet_soak(tmp_path, seed=2, calls=sized(1_000, 3_000), kills=kills) as soak:
         outcome = soak.run()
         soak.check()
-        assert outcome.kills == 4 and all(outcome.blocks.values())
+        assert outcome.kills == kills and all(outcome.blocks.values())

@@ -271,9 +271,10 @@ def select(
     """
     with lake.open_parquet(path, seal) as file:
         groups = _groups(file, {"destination": destination, "height": height})
-        names = file.schema_arrow.names if columns is None else list(columns)
+        stored = file.schema_arrow  # made anew at every access
+        names = stored.names if columns is None else list(columns)
         read = names if height is None or "height" in names else [*names, "height"]
-        schema = pa.schema([file.schema_arrow.field(name) for name in read])
+        schema = pa.schema([stored.field(name) for name in read])
         kept: list[pa.Table] = []
         found = 0
         for batch in file.iter_batches(BATCH, row_groups=groups, columns=read, use_threads=False):
