@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.audit import meeting
+from causeway.audit import carrying, meeting
 from causeway.audit.auditing import Audit, audit_rows
 from causeway.ledger.schema import HEADERS_SCHEMA, LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from tests.property.audit_ledgers import content, table
@@ -218,6 +218,16 @@ def test_a_message_that_another_one_carries_on_is_not_overdue() -> None:
     assert judged("settled") == [("lost", 2), ("pending", 1)]
     # Of another protocol, or not sent.
     assert judged("settled", protocol="q") == judged("settled", event="observed") == [("lost", 1), ("lost", 2)]
+
+
+def test_of_too_many_messages_that_carry_others_on_it_is_unknown_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "MOST_NAMES", 1)
+    before = (None, None, "m1", "m2")
+    rows = [happened(n, "sent", 2 + n, message_id=f"m{n}", continues=name) for n, name in enumerate(before)]
+    found = said(audited(rows, promised("settled")), "delivery")
+    assert sorted((verdict, reason, index) for verdict, reason, index, _ in found) == [
+        ("unknown", "not_compared", index) for index in range(4)
+    ]
 
 
 def test_messages_of_the_protocol_itself_are_not_lost() -> None:

@@ -245,7 +245,8 @@ def audit_by(
     lanes_asked = {lane for lanes in asked.values() for lane in lanes}
     again |= {run for run, each in passed.items() if lanes_asked and not lanes_asked.isdisjoint(_lanes_in(each.lanes))}
     carried = carried_names(each.carried for each in passed.values())
-    again |= {run for run, each in passed.items() if carried and pc.sum(each.lanes["open"]).as_py()}
+    if carried is None or len(carried):
+        again |= {run for run, each in passed.items() if pc.sum(each.lanes["open"]).as_py()}
     known = Known(
         known.windows,
         known.promises,

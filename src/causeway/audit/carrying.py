@@ -6,20 +6,31 @@ gathered in the first look, and the runs that have open messages are looked at a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from causeway.audit.arrays import Ints
+from causeway.audit.arrays import Ints, Words
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import Bools, code_of
-from causeway.audit.known import Name
 from causeway.audit.naming import digests_of
 from causeway.ledger.schema import Event
 
-CARRIED_SCHEMA = pa.schema([("protocol", pa.string()), ("id_0", pa.uint64()), ("id_1", pa.uint64())])
-"""One row a name of a message that another one carries on: its protocol and half of the SHA-256 of its id."""
+if TYPE_CHECKING:
+    from causeway.audit.passing import Passed
+
+CARRIED_SCHEMA = pa.schema([("name", pa.uint64())])
+"""One row a name of a message that another one carries on: a digest of its protocol and id. Null: there are too many
+to be told (``MOST_NAMES``)."""
+
+MOST_NAMES = 1 << 24
+"""So many names are told apart in a ledger; where there are more, it is unknown which messages are carried on."""
+
+_TOO_MANY = pa.table([pa.nulls(1, pa.uint64())], CARRIED_SCHEMA)
 
 
 def carried_in(bucket: Bucket) -> pa.Table:
@@ -30,33 +41,49 @@ def carried_in(bucket: Bucket) -> pa.Table:
         return CARRIED_SCHEMA.empty_table()
     sent = (columns.event == code_of(Event.SENT)) & (columns.alive > 0)
     rows = np.flatnonzero(sent & np.asarray(column.is_valid()))
-    names = _names(bucket, rows, "continues")
-    return pa.table([[name[place] for name in names] for place in range(len(CARRIED_SCHEMA))], CARRIED_SCHEMA)
+    names, _ = _names(bucket, rows, "continues")
+    return pa.table([np.unique(names)], CARRIED_SCHEMA)
 
 
-def carried_names(tables: Iterable[pa.Table]) -> frozenset[Name]:
-    """Return all names of messages that others carry on."""
-    return frozenset(
-        name for table in tables if table.num_rows for name in zip(*(each.to_pylist() for each in table), strict=True)
-    )
+@dataclass
+class NameLimit:
+    """Counts the names that runs of one ledger show, and leaves all of them out where there are too many."""
+
+    _names: int = 0
+
+    def add(self, runs: MutableMapping[Any, Passed], key: Any) -> None:
+        """Count the names of a run that is new among some."""
+        before, self._names = self._names, self._names + runs[key].carried.num_rows
+        if self._names > MOST_NAMES:
+            for each in [key] if before > MOST_NAMES else runs:
+                if runs[each].carried.num_rows:
+                    runs[each] = replace(runs[each], carried=_TOO_MANY)
 
 
-def is_carried(bucket: Bucket, rows: Ints) -> Bools:
-    """Return which messages, given by rows of them, others carry on, as far as that is known."""
-    known = bucket.known.carried
-    if not known or not len(rows):
-        return np.zeros(len(rows), bool)
-    return np.array([name in known for name in _names(bucket, rows, "message_id")], bool)
+def carried_names(tables: Iterable[pa.Table]) -> pa.Array | None:
+    """Return all names of messages that others carry on, in order; None: there are too many."""
+    every = pa.concat_tables([CARRIED_SCHEMA.empty_table(), *tables])["name"]
+    return None if every.null_count or len(every) > MOST_NAMES else pa.array(np.unique(every.to_numpy()))
 
 
-def _names(bucket: Bucket, rows: Ints, column: str) -> list[Name]:
-    """Return the names of messages in a column of rows."""
+def is_carried(bucket: Bucket, rows: Ints) -> tuple[Bools, bool]:
+    """Return which messages, given by rows of them, others carry on, as far as that is known; and whether it is."""
+    carried, found = bucket.known.carried, np.zeros(len(rows), bool)
+    if carried is None or not len(carried) or not len(rows):
+        return found, carried is not None
+    known = carried.to_numpy()
+    names, named = _names(bucket, rows, "message_id")
+    at = np.minimum(np.searchsorted(known, names), len(known) - 1)
+    found[:] = named & (known[at] == names)
+    return found, True
+
+
+def _names(bucket: Bucket, rows: Ints, column: str) -> tuple[Words, Bools]:
+    """Return the names of messages in a column of rows, and which rows have one."""
     digests, named = digests_of(bucket.columns, rows, column)
-    protocols = [bucket.columns.lanes[lane][0] for lane in bucket.columns.lane[rows].tolist()]
-    return [
-        (protocol, id_0, id_1) if seen else (protocol, 0, 0)
-        for protocol, (id_0, id_1), seen in zip(protocols, digests.tolist(), named.tolist(), strict=True)
-    ]
+    words = [np.frombuffer(sha256((lane[0] or "").encode()).digest()[:8], "<u8")[0] for lane in bucket.columns.lanes]
+    names: Words = digests[:, 0] ^ np.array(words, np.uint64)[bucket.columns.lane[rows]]
+    return names, named
 
 
-__all__ = ["CARRIED_SCHEMA", "carried_in", "carried_names", "is_carried"]
+__all__ = ["CARRIED_SCHEMA", "MOST_NAMES", "NameLimit", "carried_in", "carried_names", "is_carried"]

@@ -52,7 +52,7 @@ def exactly_once(bucket: Bucket) -> Checked:
     late = bucket.first(Event.RECEIVED)[received & observed]
     found.append(Finding("exactly_once", UNKNOWN, "timeout_observed_and_received", late))
     waiting = bucket.first(Event.SENT)[bucket.is_open]
-    seen = is_carried(bucket, waiting)
+    seen, _ = is_carried(bucket, waiting)
     for lane, own in bucket.by_lane(waiting):
         until = bucket.known.windows.arrivals_until(lane, columns.time[waiting[own]])
         seen[own] |= until.to_the_end & until.declared

@@ -66,7 +66,7 @@ def _open(bucket: Bucket, messages: Ints) -> list[Finding]:
         return []
     columns = bucket.columns
     lane = columns.lane[rows]
-    carried = is_carried(bucket, rows)
+    carried, told = is_carried(bucket, rows)
     settled = bucket.promised(SETTLED)[lane] & ~columns.expired[rows] & ~carried
     limit = np.where(carried, -1, bucket.deadlines[0][lane])
     end, decided, whole = np.full(len(rows), NEVER), np.zeros(len(rows), bool), np.zeros(len(rows), bool)
@@ -85,7 +85,13 @@ def _open(bucket: Bucket, messages: Ints) -> list[Finding]:
     lost = settled & whole
     uncovered = ~unseen & ~overdue & ~whole & ~carried
     pending = ~(lost | unseen | overdue | uncovered)
+    if not told:
+        undecided = Finding("delivery", UNKNOWN, "not_compared", rows[lost | overdue])
+        lost, overdue = lost & False, overdue & False
+    else:
+        undecided = Finding("delivery", UNKNOWN, "not_compared", rows[:0])
     return [
+        undecided,
         Finding("delivery", VIOLATED, "lost", rows[lost]),
         Finding("delivery", VIOLATED, "overdue", rows[overdue & decided], age[overdue & decided], MICROSECONDS),
         Finding(

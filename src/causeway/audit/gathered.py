@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.arrays import Array, Ints, chosen
+from causeway.audit.carrying import NameLimit
 from causeway.audit.columns import Bools
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
 from causeway.audit.known import UNDECIDED, UNDECIDED_PAID
@@ -42,6 +43,7 @@ class Gathered:
     _rows: int = 0
     _most: int = field(default_factory=lambda: LEAST_GATHERED)
     _links: LinkLimit = field(default_factory=LinkLimit)
+    _names: NameLimit = field(default_factory=NameLimit)
 
     def add(self, key: tuple[int, int], passed: Passed) -> None:
         """Add what a run shows."""
@@ -50,6 +52,7 @@ class Gathered:
         if self._rows > self._most:
             self._leave_out()
         self._links.add(self.runs, key)
+        self._names.add(self.runs, key)
 
     def _leave_out(self) -> None:
         keys = [key for key, passed in self.runs.items() if passed.findings.num_rows]

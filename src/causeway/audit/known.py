@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from causeway.audit.arrays import Array
 from causeway.audit.causal_links import Misplaced
@@ -29,10 +30,6 @@ UNDECIDED_PAID = "undecided_paid"
 
 PAID_NOT_SENT = "paid_not_sent"
 """What ``not_sent`` and ``not_sent_yet`` are of what was paid out of a message."""
-
-
-Name = tuple[str | None, int, int]
-"""A message by its protocol and half of the SHA-256 of its ``message_id``."""
 
 
 class SentEnds(NamedTuple):
@@ -61,7 +58,7 @@ class Known:
     complete: bool = False
     shared: frozenset[tuple[str | None, ...]] = frozenset()
     misplaced: Mapping[Lane, Misplaced] = field(default_factory=dict)
-    carried: frozenset[Name] = frozenset()
+    carried: pa.Array | None = field(default_factory=lambda: pa.array([], pa.uint64()))
 
     def of_second_look(self) -> dict[str, Any]:
         """Return the fields that are known in a second look alone, by name."""

@@ -17,7 +17,7 @@ from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.back_pressure import crowds_in
 from causeway.audit.bucket import Bucket
-from causeway.audit.carrying import carried_in
+from causeway.audit.carrying import NameLimit, carried_in
 from causeway.audit.causal_links import are_too_many, number_of_links, without_blocks
 from causeway.audit.causal_order import CausalLinks
 from causeway.audit.checks import CHECKS
@@ -130,11 +130,12 @@ def pass_over(
     parts = parts_of(bucket) if isinstance(bucket, pa.Table) else bucket
     paid = None if value is None or not value.num_rows else paid_in(value)
     passed: dict[int, Passed] = {}
-    runs, links = 0, LinkLimit()
+    runs, links, names = 0, LinkLimit(), NameLimit()
     for number, run in enumerate(runs_of(parts)):
         if only is None or number in only:
             passed[number] = pass_run(run, known, before, limit, paid)
             links.add(passed, number)
+            names.add(passed, number)
         elif paid is not None and number < max(only):
             find(Bucket(Columns.of(run), known), paid)
         runs = number + 1

@@ -117,6 +117,10 @@ _PHRASES_OF = {
     ("answers_without_request", "missing_in_sequence"): "was answered; the input lacks its sending",
     ("answers_without_request", "before_first_sent"): "was answered; it was sent before the input begins",
     ("answers_without_request", "sends_not_covered"): "was answered; the input does not cover its sending",
+    (
+        "delivery",
+        "not_compared",
+    ): "is open; whether another one carries it on is unknown: the input has too many",
     ("causal_order", "place_unseen"): "has an event without height or chain, so its place in the order is unknown",
     ("conservation", "not_sent"): "brought value, and was never sent",
     ("conservation", "not_sent_yet"): "brought value before a message with its number was sent",
