@@ -13,14 +13,23 @@ from causeway.audit.columns import NO_HEIGHT, Bools, Columns, Messages, code_of,
 from causeway.audit.delays import MOST, NEVER, NO_TIME, microseconds
 from causeway.audit.findings import UNKNOWN, VIOLATED, Finding
 from causeway.audit.known import NOT_SENT_YET, UNDECIDED, Known, verdict_of_unsent, why_unsent
-from causeway.audit.repeats import redundant_relays
 from causeway.audit.windows import Lane, Spans
+from causeway.ledger.codes import Names
 from causeway.ledger.outcomes import State
 from causeway.ledger.schema import Event
 
 ENDED_AT_SOURCE = (Event.TIMED_OUT, Event.DROPPED, Event.REJECTED)
 ENDED_AT_DESTINATION = (Event.RECEIVED, Event.DROPPED, Event.REJECTED)
 """How a message may end on its two chains: where one that looks open would show it, the windows must have these."""
+
+EXECUTIONS = (Event.EXECUTED, Event.FAILED, Event.ANSWERED)
+"""With what a destination shows that it executed a message."""
+
+RELAYED = (Event.RECEIVED, Event.ACKNOWLEDGED)
+"""What a relayer may bring again."""
+
+_OTHER_CONTENT = 3
+"""The status of a received row whose content no sending has (``message_loops.DIFFERS``)."""
 
 ORDERED = {
     "ordered_sends": Event.SENT,
@@ -48,7 +57,7 @@ class Bucket:
         self._promised = [known.promises.of(lane) for lane in columns.lanes]
         self.messages = Messages.of(columns, known.promises)
         self._none = np.full(len(self.lane), -1, np.int32)
-        relays = redundant_relays(self)
+        relays = _redundant_relays(self)
         if len(relays):
             event = columns.event.copy()
             event[relays] = code_of(Event.REDUNDANT)
@@ -251,3 +260,31 @@ class Bucket:
             at = columns.message[rows[chosen]] - ends[lane] - 1
             early[chosen] = (at >= 0) & (columns.time[rows[chosen]] < latest[np.maximum(at, 0)])
         return early
+
+
+def _redundant_relays(bucket: Bucket) -> Ints:
+    """Return the rows of a run that repeat a receipt or an acknowledgement, in a transaction of their own, of messages
+    that were executed once; acknowledgements also of messages that were received once."""
+    columns, messages = bucket.columns, bucket.messages
+    again = np.flatnonzero(messages.again)
+    event, message = columns.event[again], columns.message[again]
+    if not np.isin(event, [code_of(each) for each in RELAYED]).any():
+        return again[:0]
+    executed_again, taken_again = np.zeros(len(bucket.lane), bool), np.zeros(len(bucket.lane), bool)
+    executed_again[message[np.isin(event, [code_of(each) for each in EXECUTIONS])]] = True
+    taken_again[message[event == code_of(Event.RECEIVED)]] = True
+    executed_once = bucket.has(*EXECUTIONS) & ~executed_again
+    received_once = bucket.has(Event.RECEIVED) & ~taken_again & ~executed_again
+    found = np.zeros(len(again), bool)
+    for each in RELAYED:
+        once = executed_once if each is Event.RECEIVED else executed_once | received_once
+        own = np.flatnonzero(once[message] & (event == code_of(each)) & (messages.status[again] != _OTHER_CONTENT))
+        if not len(own):
+            continue
+        first = bucket.first(each)[message[own]]
+        names = Names()
+        one, other = (
+            names.codes(columns.rows.take(("transaction",), rows)["transaction"]) for rows in (again[own], first)
+        )
+        found[own] = (one >= 0) & (other >= 0) & (one != other)
+    return again[found]

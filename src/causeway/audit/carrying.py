@@ -6,10 +6,8 @@ gathered in the first look, and the runs that have open messages are looked at a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +18,6 @@ from causeway.audit.columns import Bools, code_of
 from causeway.audit.naming import digests_of
 from causeway.ledger.schema import Event
 
-if TYPE_CHECKING:
-    from causeway.audit.passing import Passed
-
 CARRIED_SCHEMA = pa.schema([("name", pa.uint64())])
 """One row a name of a message that another one carries on: a digest of its protocol and id. Null: there are too many
 to be told (``MOST_NAMES``)."""
@@ -30,7 +25,8 @@ to be told (``MOST_NAMES``)."""
 MOST_NAMES = 1 << 24
 """So many names are told apart in a ledger; where there are more, it is unknown which messages are carried on."""
 
-_TOO_MANY = pa.table([pa.nulls(1, pa.uint64())], CARRIED_SCHEMA)
+TOO_MANY = pa.table([pa.nulls(1, pa.uint64())], CARRIED_SCHEMA)
+"""Stands for the names of a run where there are too many."""
 
 
 def carried_in(bucket: Bucket) -> pa.Table:
@@ -45,25 +41,15 @@ def carried_in(bucket: Bucket) -> pa.Table:
     return pa.table([np.unique(names)], CARRIED_SCHEMA)
 
 
-@dataclass
-class NameLimit:
-    """Counts the names that runs of one ledger show, and leaves all of them out where there are too many."""
-
-    _names: int = 0
-
-    def add(self, runs: MutableMapping[Any, Passed], key: Any) -> None:
-        """Count the names of a run that is new among some."""
-        before, self._names = self._names, self._names + runs[key].carried.num_rows
-        if self._names > MOST_NAMES:
-            for each in [key] if before > MOST_NAMES else runs:
-                if runs[each].carried.num_rows:
-                    runs[each] = replace(runs[each], carried=_TOO_MANY)
+def are_too_many_names(names: int) -> bool:
+    """Return whether a ledger has more names than are told apart."""
+    return names > MOST_NAMES
 
 
 def carried_names(tables: Iterable[pa.Table]) -> pa.Array | None:
     """Return all names of messages that others carry on, in order; None: there are too many."""
     every = pa.concat_tables([CARRIED_SCHEMA.empty_table(), *tables])["name"]
-    return None if every.null_count or len(every) > MOST_NAMES else pa.array(np.unique(every.to_numpy()))
+    return None if every.null_count or are_too_many_names(len(every)) else pa.array(np.unique(every.to_numpy()))
 
 
 def is_carried(bucket: Bucket, rows: Ints) -> tuple[Bools, bool]:
@@ -86,4 +72,4 @@ def _names(bucket: Bucket, rows: Ints, column: str) -> tuple[Words, Bools]:
     return names, named
 
 
-__all__ = ["CARRIED_SCHEMA", "MOST_NAMES", "NameLimit", "carried_in", "carried_names", "is_carried"]
+__all__ = ["CARRIED_SCHEMA", "TOO_MANY", "are_too_many_names", "carried_in", "carried_names", "is_carried"]

@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.arrays import Array, Ints, chosen
-from causeway.audit.carrying import NameLimit
 from causeway.audit.columns import Bools
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
 from causeway.audit.known import UNDECIDED, UNDECIDED_PAID
-from causeway.audit.passing import LIMIT, LinkLimit, Passed
+from causeway.audit.passing import LIMIT, LinkLimit, NameLimit, Passed
 from causeway.audit.stated_rows import SHOWN_BY
 from causeway.ledger.codes import Names, name_ranks
 from causeway.ledger.order import lane_numbers

@@ -17,7 +17,7 @@ from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.back_pressure import crowds_in
 from causeway.audit.bucket import Bucket
-from causeway.audit.carrying import NameLimit, carried_in
+from causeway.audit.carrying import TOO_MANY, are_too_many_names, carried_in
 from causeway.audit.causal_links import are_too_many, number_of_links, without_blocks
 from causeway.audit.causal_order import CausalLinks
 from causeway.audit.checks import CHECKS
@@ -102,6 +102,21 @@ class LinkLimit:
         if are_too_many(self._links):
             for each in [key] if are_too_many(before) else runs:
                 runs[each] = replace(runs[each], links=without_blocks(runs[each].links))
+
+
+@dataclass
+class NameLimit:
+    """Counts the names that runs of one ledger show, and leaves all of them out where there are too many."""
+
+    _names: int = 0
+
+    def add(self, runs: dict[Key, Passed], key: Key) -> None:
+        """Count the names of a run that is new among some."""
+        before, self._names = self._names, self._names + runs[key].carried.num_rows
+        if are_too_many_names(self._names):
+            for each in [key] if are_too_many_names(before) else runs:
+                if runs[each].carried.num_rows:
+                    runs[each] = replace(runs[each], carried=TOO_MANY)
 
 
 def pass_over(
