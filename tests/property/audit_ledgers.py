@@ -210,7 +210,8 @@ def by_chance(random: Random) -> Case:
     how = random.choice(("declared", "declared", "inferred"))
     revisions = random.choice(((None,), (None,), (None,), (1,), (1, 1, 2), (None, 0, 1)))
 
-    continued = random.choice(((None,), (None,), (None, None, "m", "o")))
+    aside = Random(str(random.getstate()))
+    continued = aside.choice(((None,), (None,), (None, None, "m", "o")))
 
     def row() -> Row:
         index = None if random.random() < 0.15 else random.choice(INDICES[:2] if busy else INDICES)
@@ -221,7 +222,7 @@ def by_chance(random: Random) -> Case:
             "index": index,
             "message_id": random.choice(("m", "n", None)),
             "answers": random.choice(("m", "n", "o", None)),
-            "continues": random.choice(continued),
+            "continues": aside.choice(continued),
             "kind": random.choice(("request", "request", "response", "reject", "refund", "control")),
             "event": event,
             "chain": chain,
