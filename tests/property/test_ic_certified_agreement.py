@@ -152,6 +152,9 @@ def test_headers_are_read_or_refused_alike(bounds: tuple[int, int, int], fields:
     data = cbor2.dumps(content)
     ours = either(lambda: encoding.decoded_header(data))
     theirs = either(lambda: decode_stream_header(data))
+    if theirs == "NotCanonical":  # the text has no canonical form: 0 and an empty list may be written out
+        assert any(key > 2 and not value for key, value in content.items())
+        return
     assert isinstance(ours, str) == isinstance(theirs, str), (ours, theirs)
     if not isinstance(ours, str):
         assert (theirs.begin, theirs.end, theirs.signals_end) == (ours.begin, ours.end, ours.signals_end)

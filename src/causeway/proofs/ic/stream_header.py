@@ -109,8 +109,8 @@ def decode_stream_header(data: bytes, version: CertificationVersion = CURRENT) -
     """
     fields = Fields(read_item(data, "StreamHeader", MAX_HEADER_BYTES), "StreamHeader", STREAM_HEADER)
     begin, end, signals_end = (fields.unsigned(name) for name in ("begin", "end", "signals_end"))
-    if "reserved_3" in fields:
-        raise DecodeError(f"StreamHeader: field index 3 is populated: {fields.unsigned('reserved_3')}")
+    if reserved := fields.optional_unsigned("reserved_3"):
+        raise DecodeError(f"StreamHeader: field index 3 is populated: {reserved}")
     flags = fields.optional_unsigned("flags") or 0
     if flags & ~SUPPORTED_FLAGS:
         raise DecodeError(
