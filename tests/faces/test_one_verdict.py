@@ -332,7 +332,8 @@ def told(scenario: Path, lake: Path, *options: str) -> tuple[int, dict[str, Any]
     """Run a scenario as a command of its own; return the exit code, what it counts and what a person reads."""
     command = [sys.executable, "-m", "causeway", "run", str(scenario), "--lake", str(lake), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    again = subprocess.run([*command, "--resume", "--json"], capture_output=True, text=True, check=False, timeout=600)
+    finished = [*command[:7], "--executor", "in_process", "--resume", "--json"]
+    again = subprocess.run(finished, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == again.returncode, done.stderr + again.stderr
     measured = re.compile(r"seconds|per_second|bytes|^lake$")
     counts = {name: value for name, value in json.loads(again.stdout).items() if not measured.search(name)}
