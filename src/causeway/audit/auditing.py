@@ -231,14 +231,12 @@ def audit_by(
     parts = () if look_at_chains is None else look_at_chains(known.windows)
     stated = stated_together([*parts], known.windows, limit, bits)
     passed = dict(sorted(look(known, {}, None).items())) or {(0, 0): pass_nothing(known)}
-    runs = list(passed)
     joined = join(pa.concat_tables([each.pieces for each in passed.values()]), known)
-    ends = np.cumsum([each.pieces.num_rows for each in passed.values()])
-    again = {runs[int(np.searchsorted(ends, row, side="right"))] for row in joined.again}
+    again = set(_runs_of("pieces", joined.again, passed))
+    behind = [*zip(_runs_of("pieces", joined.behind, passed), joined.behind.values(), strict=True)]
     again |= {run for run, each in passed.items() if each.asks}
     causal = compare_links(pa.concat_tables([each.links for each in passed.values()]), known.promises)
-    link_ends = np.cumsum([each.links.num_rows for each in passed.values()])
-    again |= {runs[at] for at in np.searchsorted(link_ends, causal.rows, side="right").tolist()}
+    again |= {*_runs_of("links", causal.rows, passed)}
     meeting = None if meet is None else meeting_of(passed, known, limit)
     met = Together.of(meeting, meet, limit) if meeting is not None and meet is not None else Together.nothing()
     asked = _candidates(passed.values(), joined, known)
@@ -261,11 +259,15 @@ def audit_by(
         for bucket, number in sorted(again):
             only.setdefault(bucket, []).append(number)
         passed |= look(known, joined.before, only)
-    behind = [
-        each for row, each in joined.behind.items() if runs[int(np.searchsorted(ends, row, side="right"))] not in again
-    ]
     shared = shared_numbers(asked, [each.numbers for each in passed.values()])
-    return _result([*passed.values()], joined, behind, stated, met, shared, undecided_links(causal), known, limit)
+    left = [each for run, each in behind if run not in again]
+    return _result([*passed.values()], joined, left, stated, met, shared, undecided_links(causal), known, limit)
+
+
+def _runs_of(table: str, rows: Iterable[int], passed: Mapping[tuple[int, int], Passed]) -> list[tuple[int, int]]:
+    """Return the run of each of some rows, given as positions in the tables of all runs together."""
+    runs, ends = list(passed), np.cumsum([getattr(each, table).num_rows for each in passed.values()])
+    return [runs[at] for at in np.searchsorted(ends, [*rows], side="right").tolist()]
 
 
 def _candidates(passed: Iterable[Passed], joined: Joined, known: Known) -> dict[Group, set[Lane]]:

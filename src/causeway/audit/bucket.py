@@ -23,10 +23,10 @@ ENDED_AT_DESTINATION = (Event.RECEIVED, Event.DROPPED, Event.REJECTED)
 """How a message may end on its two chains: where one that looks open would show it, the windows must have these."""
 
 EXECUTIONS = (Event.EXECUTED, Event.FAILED, Event.ANSWERED)
-"""With what a destination shows that it executed a message."""
+"""Events that show the execution of a message."""
 
 RELAYED = (Event.RECEIVED, Event.ACKNOWLEDGED)
-"""What a relayer may bring again."""
+"""Events that a relayer may submit again."""
 
 _OTHER_CONTENT = 3
 """The status of a received row whose content no sending has (``message_loops.DIFFERS``)."""

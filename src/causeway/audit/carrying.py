@@ -19,14 +19,11 @@ from causeway.audit.naming import digests_of
 from causeway.ledger.schema import Event
 
 CARRIED_SCHEMA = pa.schema([("name", pa.uint64())])
-"""One row a name of a message that another one carries on: a digest of its protocol and id. Null: there are too many
-to be told (``MOST_NAMES``)."""
+"""Names of continued messages, one row each: a digest of protocol and id. A null stands for more names than
+``MOST_NAMES``."""
 
 MOST_NAMES = 1 << 24
-"""So many names are told apart in a ledger; where there are more, it is unknown which messages are carried on."""
-
-TOO_MANY = pa.table([pa.nulls(1, pa.uint64())], CARRIED_SCHEMA)
-"""Stands for the names of a run where there are too many."""
+"""Maximum number of names of a ledger. With more, it is unknown which messages are continued."""
 
 
 def carried_in(bucket: Bucket) -> pa.Table:
@@ -41,9 +38,19 @@ def carried_in(bucket: Bucket) -> pa.Table:
     return pa.table([np.unique(names)], CARRIED_SCHEMA)
 
 
+def number_of_names(names: pa.Table) -> int:
+    """Return the number of names in a table (``CARRIED_SCHEMA``)."""
+    return int(names.num_rows)
+
+
 def are_too_many_names(names: int) -> bool:
-    """Return whether a ledger has more names than are told apart."""
+    """Return whether the number of names exceeds the maximum."""
     return names > MOST_NAMES
+
+
+def without_names(names: pa.Table) -> pa.Table:
+    """Return a null in the place of names, nothing in the place of none."""
+    return pa.table([pa.nulls(min(names.num_rows, 1), pa.uint64())], CARRIED_SCHEMA)
 
 
 def carried_names(tables: Iterable[pa.Table]) -> pa.Array | None:
@@ -53,7 +60,7 @@ def carried_names(tables: Iterable[pa.Table]) -> pa.Array | None:
 
 
 def is_carried(bucket: Bucket, rows: Ints) -> tuple[Bools, bool]:
-    """Return which messages, given by rows of them, others carry on, as far as that is known; and whether it is."""
+    """Return which messages, given by a row of each, another one continues, and whether the names are complete."""
     carried, found = bucket.known.carried, np.zeros(len(rows), bool)
     if carried is None or not len(carried) or not len(rows):
         return found, carried is not None
@@ -72,4 +79,7 @@ def _names(bucket: Bucket, rows: Ints, column: str) -> tuple[Words, Bools]:
     return names, named
 
 
-__all__ = ["CARRIED_SCHEMA", "TOO_MANY", "are_too_many_names", "carried_in", "carried_names", "is_carried"]
+__all__ = [
+    "CARRIED_SCHEMA", "are_too_many_names", "carried_in", "carried_names", "is_carried", "number_of_names",
+    "without_names",
+]  # fmt: skip

@@ -34,8 +34,8 @@ ORDERED = ("ordered_receives", "ordered_acknowledgements")
 """By kind of link: the promise of lanes whose own order the check ``order`` compares."""
 
 CYCLE, UNDECIDED, OVERTAKES = 1, 2, 3
-"""What is found of a link: it closes a cycle; whether it does was too much work to find out; its effect comes before
-that of an earlier cause."""
+"""Findings about a link: it closes a cycle; the work limit was reached before this was known; its effect precedes
+the effect of an earlier cause."""
 
 MOST_LINKS = 1 << 23
 """The links of a ledger are compared if there are no more: that takes about 100 bytes a link."""
@@ -94,7 +94,7 @@ def _keys(kind: Ints, cause: Ints, effect: Ints, causes: Words, effects: Words) 
 
 
 class Compared(NamedTuple):
-    """What all links of a ledger show together.
+    """The result of the comparison of all links of a ledger.
 
     Attributes:
         misplaced: misplaced links of each lane.
@@ -112,8 +112,8 @@ def number_of_links(links: pa.Table) -> int:
     return pc.sum(links["links"], min_count=0).as_py() if links.num_rows else 0
 
 
-def are_too_many(links: int) -> bool:
-    """Return whether a ledger has more links than are compared."""
+def are_too_many_links(links: int) -> bool:
+    """Return whether the number of links exceeds the maximum."""
     return links > MOST_LINKS
 
 
@@ -136,7 +136,7 @@ def compare_links(links: pa.Table, promises: Promises) -> Compared:
         return Compared({}, [], {})
     names, lane = lane_numbers(links)
     lanes: list[Lane] = [(a, b, c, d) for a, b, c, d in names]
-    left_out = np.asarray(links["ascend"].is_null()) | are_too_many(number_of_links(links))
+    left_out = np.asarray(links["ascend"].is_null()) | are_too_many_links(number_of_links(links))
     undecided = np.zeros(len(lanes), np.int64)
     np.add.at(undecided, lane[left_out], links["events"].to_numpy()[left_out])
     kept = np.flatnonzero(~left_out)
@@ -203,7 +203,7 @@ class _Groups(NamedTuple):
 
     @property
     def ascend(self) -> bool:
-        """Whether all effects have a greater height than their causes: no path over any chains comes back then."""
+        """Whether every effect is higher than its cause, so that no path over any chains is a cycle."""
         return bool(pc.all(self.table["ascend"], min_count=0).as_py())
 
     def links(self) -> _Links:
@@ -215,7 +215,7 @@ class _Groups(NamedTuple):
 
 
 def _replayed(own: _Links, groups: _Groups) -> Bytes:
-    """Return which links close a cycle (``CYCLE``), or may do so (``UNDECIDED``)."""
+    """Return a mark for each link: ``CYCLE``, ``UNDECIDED``, or 0 for links without a finding."""
     from causeway.audit.causal_loops import replay
 
     chain = groups.effect.astype(np.uint32)[own.row]
@@ -263,6 +263,6 @@ def _by_lane(own: _Links, groups: _Groups, why: Bytes, lanes: list[Lane]) -> dic
 
 
 __all__ = [
-    "ACKNOWLEDGEMENTS", "CYCLE", "LINKS_SCHEMA", "OVERTAKES", "RECEIPTS", "Compared", "Misplaced", "are_too_many",
+    "ACKNOWLEDGEMENTS", "CYCLE", "LINKS_SCHEMA", "OVERTAKES", "RECEIPTS", "Compared", "Misplaced", "are_too_many_links",
     "compare_links", "number_of_links", "without_blocks",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ LEAST_WORK, WORK = 1 << 26, 1 << 8
 
 @compiled(allocates=False)
 def is_left(link: Any, at: Any, starts: Any, source: Any, causes: Any, effects: Any) -> Any:
-    """Return whether the block of a link's cause is not replayed."""
+    """Return whether the cause of a link is in a block that is not replayed yet."""
     its = source[link]
     return at[its] < starts[its + 1] and causes[link] >= effects[at[its]]
 

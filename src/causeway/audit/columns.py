@@ -216,7 +216,7 @@ class Columns:
 
     @cached_property
     def expired(self) -> Bools:
-        """Which rows say of the sending of a message that it says only that its request came too late."""
+        """Mask of the rows that are sendings of an answer which only states that its request expired."""
         found: Bools = (self._detail[1] == 2) & (self.event == code_of(Event.SENT))
         return found
 

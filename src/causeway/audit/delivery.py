@@ -85,13 +85,10 @@ def _open(bucket: Bucket, messages: Ints) -> list[Finding]:
     lost = settled & whole
     uncovered = ~unseen & ~overdue & ~whole & ~carried
     pending = ~(lost | unseen | overdue | uncovered)
-    if not told:
-        undecided = Finding("delivery", UNKNOWN, "not_compared", rows[lost | overdue])
-        lost, overdue = lost & False, overdue & False
-    else:
-        undecided = Finding("delivery", UNKNOWN, "not_compared", rows[:0])
+    undecided = (lost | overdue) & (not told)
+    lost, overdue = lost & told, overdue & told
     return [
-        undecided,
+        Finding("delivery", UNKNOWN, "not_compared", rows[undecided]),
         Finding("delivery", VIOLATED, "lost", rows[lost]),
         Finding("delivery", VIOLATED, "overdue", rows[overdue & decided], age[overdue & decided], MICROSECONDS),
         Finding(

@@ -12,7 +12,7 @@ from causeway.audit.arrays import Array, Ints, chosen
 from causeway.audit.columns import Bools
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
 from causeway.audit.known import UNDECIDED, UNDECIDED_PAID
-from causeway.audit.passing import LIMIT, LinkLimit, NameLimit, Passed
+from causeway.audit.passing import LIMIT, Limits, Passed
 from causeway.audit.stated_rows import SHOWN_BY
 from causeway.ledger.codes import Names, name_ranks
 from causeway.ledger.order import lane_numbers
@@ -41,8 +41,7 @@ class Gathered:
     runs: dict[tuple[int, int], Passed] = field(default_factory=dict)
     _rows: int = 0
     _most: int = field(default_factory=lambda: LEAST_GATHERED)
-    _links: LinkLimit = field(default_factory=LinkLimit)
-    _names: NameLimit = field(default_factory=NameLimit)
+    _limits: Limits = field(default_factory=Limits)
 
     def add(self, key: tuple[int, int], passed: Passed) -> None:
         """Add what a run shows."""
@@ -50,8 +49,7 @@ class Gathered:
         self._rows += passed.findings.num_rows
         if self._rows > self._most:
             self._leave_out()
-        self._links.add(self.runs, key)
-        self._names.add(self.runs, key)
+        self._limits.add(self.runs, key)
 
     def _leave_out(self) -> None:
         keys = [key for key, passed in self.runs.items() if passed.findings.num_rows]

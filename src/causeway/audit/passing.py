@@ -3,7 +3,7 @@ put together with others'."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,8 +17,8 @@ from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.back_pressure import crowds_in
 from causeway.audit.bucket import Bucket
-from causeway.audit.carrying import TOO_MANY, are_too_many_names, carried_in
-from causeway.audit.causal_links import are_too_many, number_of_links, without_blocks
+from causeway.audit.carrying import are_too_many_names, carried_in, number_of_names, without_names
+from causeway.audit.causal_links import are_too_many_links, number_of_links, without_blocks
 from causeway.audit.causal_order import CausalLinks
 from causeway.audit.checks import CHECKS
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Columns
@@ -90,33 +90,29 @@ class Passed:
     asks: bool
 
 
-class LinkLimit:
-    """Leaves out the causal links of runs as soon as they are more than are compared."""
+class Limits:
+    """Bounds the causal links and the names of continued messages that the runs of a ledger keep together.
+
+    If there are more than the audit compares, all runs lose them.
+    """
 
     def __init__(self) -> None:
-        self._links = 0
+        self._counts = dict.fromkeys(_LIMITED, 0)
 
     def add(self, runs: dict[Key, Passed], key: Key) -> None:
-        """Count the links of a run that is new among some."""
-        before, self._links = self._links, self._links + number_of_links(runs[key].links)
-        if are_too_many(self._links):
-            for each in [key] if are_too_many(before) else runs:
-                runs[each] = replace(runs[each], links=without_blocks(runs[each].links))
+        """Count a run that was added to ``runs``."""
+        for name, (count, are_too_many, reduced) in _LIMITED.items():
+            before, self._counts[name] = self._counts[name], self._counts[name] + count(getattr(runs[key], name))
+            if are_too_many(self._counts[name]):
+                for each in [key] if are_too_many(before) else runs:
+                    runs[each] = replace(runs[each], **{name: reduced(getattr(runs[each], name))})
 
 
-@dataclass
-class NameLimit:
-    """Counts the names that runs of one ledger show, and leaves all of them out where there are too many."""
-
-    _names: int = 0
-
-    def add(self, runs: dict[Key, Passed], key: Key) -> None:
-        """Count the names of a run that is new among some."""
-        before, self._names = self._names, self._names + runs[key].carried.num_rows
-        if are_too_many_names(self._names):
-            for each in [key] if are_too_many_names(before) else runs:
-                if runs[each].carried.num_rows:
-                    runs[each] = replace(runs[each], carried=TOO_MANY)
+_LIMITED: dict[str, tuple[Callable[[pa.Table], int], Callable[[int], bool], Callable[[pa.Table], pa.Table]]] = {
+    "links": (number_of_links, are_too_many_links, without_blocks),
+    "carried": (number_of_names, are_too_many_names, without_names),
+}
+"""By table of ``Passed``: how many entries it has, whether so many are too many, and the table without them."""
 
 
 def pass_over(
@@ -145,12 +141,11 @@ def pass_over(
     parts = parts_of(bucket) if isinstance(bucket, pa.Table) else bucket
     paid = None if value is None or not value.num_rows else paid_in(value)
     passed: dict[int, Passed] = {}
-    runs, links, names = 0, LinkLimit(), NameLimit()
+    runs, limits = 0, Limits()
     for number, run in enumerate(runs_of(parts)):
         if only is None or number in only:
             passed[number] = pass_run(run, known, before, limit, paid)
-            links.add(passed, number)
-            names.add(passed, number)
+            limits.add(passed, number)
         elif paid is not None and number < max(only):
             find(Bucket(Columns.of(run), known), paid)
         runs = number + 1

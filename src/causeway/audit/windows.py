@@ -160,7 +160,10 @@ class Windows:
         rows = rows.set_column(
             rows.schema.get_field_index("last_time"), "last_time", rows["last_time"].cast(pa.int64())
         )
+        times = [] if end is None else [end]
         for row in rows.to_pylist():
+            if row["how"] == DECLARED and row["last_time"] is not None:
+                times.append(row["last_time"])
             if row["first_height"] == 0:
                 self._from_0.add(row["chain"])
             # The first block of a chain is one of its first revision.
@@ -169,9 +172,8 @@ class Windows:
                 for name in ("first_height", "last_height"):
                     row[name] = None if row[name] is None else row["revision"] << REVISION_SHIFT | row[name]
             self._of.setdefault((row["chain"], lane_of(row)), []).append(row)
+        self.last = max(times, default=None)
         self._known: dict[tuple[str | None, Lane, tuple[str, ...], bool], Spans] = {}
-        declared = [row["last_time"] for row in rows.to_pylist() if row["how"] == DECLARED]
-        self.last = max((time for time in (end, *declared) if time is not None), default=None)
 
     def of(self, chain: str | None, lane: Lane, event: str, *, closing: bool = False) -> Spans:
         """Return the windows of a chain that have a lane's event; none of a chain that was not seen.

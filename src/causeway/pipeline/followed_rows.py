@@ -17,11 +17,10 @@ import pyarrow as pa
 
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.arrays import Ints
-from causeway.audit.causal_links import are_too_many, number_of_links, without_blocks
 from causeway.audit.columns import Bools
 from causeway.audit.known import Known
 from causeway.audit.parts import Run, runs_of
-from causeway.audit.passing import Passed, pass_beside, pass_run
+from causeway.audit.passing import Limits, Passed, pass_beside, pass_run
 from causeway.audit.value import paid_in
 from causeway.ledger.chain_order import LAYOUTS
 from causeway.ledger.order import without_repeats
@@ -142,7 +141,7 @@ class FollowedRows(KeptBuckets[Held]):
                 self.failed.pop(bucket, None)
             else:
                 self.fail(bucket, error)
-        self._limit_links()
+        self._limit()
         return {
             key: passed
             for bucket, runs in sorted(self.held.items())
@@ -151,16 +150,21 @@ class FollowedRows(KeptBuckets[Held]):
             if passed is not None
         }
 
-    def _limit_links(self) -> None:
-        """Leave out the causal links of all runs, if they are more than are compared."""
-        passed = [held.passed for runs in self.held.values() for held in runs.values() if held.passed is not None]
-        if not are_too_many(sum(number_of_links(each.links) for each in passed)):
-            return
-        for runs in self.held.values():
-            for run, held in runs.items():
-                if held.passed is not None:
-                    links = without_blocks(held.passed.links)
-                    runs[run] = replace(held, passed=replace(held.passed, links=links))
+    def _limit(self) -> None:
+        """Apply the limits of what the runs of a ledger keep together."""
+        kept = {
+            (bucket, run): held.passed
+            for bucket, runs in self.held.items()
+            for run, held in runs.items()
+            if held.passed is not None
+        }
+        limits, limited = Limits(), dict[tuple[int, int], Passed]()
+        for key, passed in kept.items():
+            limited[key] = passed
+            limits.add(limited, key)
+        for (bucket, run), passed in limited.items():
+            if passed is not kept[bucket, run]:
+                self.held[bucket][run] = replace(self.held[bucket][run], passed=passed)
 
     def held_of(self, bucket: int, number: int) -> Held:
         """Return what is held of a run that has a number in ``run``'s result."""
