@@ -34,7 +34,11 @@ TALLIES = ("tests.property.ibc_tally", "tests.property.tried")
 
 
 SOAK = frozenset((Path(__file__).parent / "soak.txt").read_text(encoding="utf-8").splitlines())
-"""Tests that only the tier soak runs, by node."""
+"""Tests that only the tier soak runs, by node; a name without parameters stands for all cases of the test."""
+
+
+def _test_of(name: str) -> str:
+    return name.partition("[")[0]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,12 +56,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave to the tier soak what tests/soak.txt names: further cases of what other tests of the same file show."""
     names = {item.nodeid for item in items}
-    missing = SOAK - names if config.args == config.getini("testpaths") else set()
+    missing = SOAK - names - {_test_of(name) for name in names} if config.args == config.getini("testpaths") else set()
     if missing:
         raise pytest.UsageError(f"tests/soak.txt: no such tests: {', '.join(sorted(missing))}")
     if current_tier() != "soak":
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in SOAK])
-        items[:] = [item for item in items if item.nodeid not in SOAK]
+        left_out = [item for item in items if SOAK & {item.nodeid, _test_of(item.nodeid)}]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not SOAK & {item.nodeid, _test_of(item.nodeid)}]
 
 
 def pytest_collection_finish() -> None:

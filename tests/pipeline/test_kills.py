@@ -16,7 +16,6 @@ from causeway.pipeline.cluster import LocalCluster
 from tests.pipeline.kills import KILLS, Runs, environment, executors, python_workers
 from tests.pipeline.test_run import BUSY, BUSY_ZONES, FORK
 from tests.pipeline.test_xdm_networks import BUSY_DOMAINS
-from tests.tiers import sized
 
 BUSY_PARACHAINS = """
 [network]
@@ -61,7 +60,7 @@ messages_per_tick = 120
 ticks = 12
 """
 
-TICKS, TICKS_ON_SPARK, FORKING_TICKS = sized(35, 70), sized(30, 45), sized(36, 60)
+TICKS, TICKS_ON_SPARK, FORKING_TICKS = 70, 45, 60
 """How long the networks of the slow tests run."""
 
 LONG = {"ic": BUSY, "ibc": BUSY_ZONES + FORK, "icmp": BUSY_PARACHAINS}

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.service.soak import soak
-from tests.tiers import sized
 
 pytestmark = pytest.mark.slow
 
 
 def test_kills_at_random_and_hostile_peers(tmp_path: Path) -> None:
     with soak(tmp_path, seed=3) as running:
-        running.run(sized(20, 35))  # a kill at least: they come within 15 seconds of each other
+        running.run(35)  # two kills at least: they come within 15 seconds of each other
         running.settle()
         calls = running.check()
         assert all(calls.values()), running.table()
-        assert sum(member.kills for member in running.members.values()) >= sized(1, 2)
+        assert sum(member.kills for member in running.members.values()) >= 2
