@@ -62,9 +62,13 @@ def traffic() -> list[Row]:
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
-    place = str(tmp_path_factory.mktemp("calls") / "ledger")
+    return stored(tmp_path_factory.mktemp("calls"), traffic())
+
+
+def stored(folder: Path, rows: list[Row]) -> str:
+    place = str(folder / "ledger")
     writer = LedgerWriter(create_ledger(place, 4))
-    for bucket, own in by_bucket(table(traffic(), LEDGER_SCHEMA), 4).items():
+    for bucket, own in by_bucket(table(rows, LEDGER_SCHEMA), 4).items():
         writer.write("ledger", sorted_rows(own), bucket)
     promise = {"protocol": "p", "promise": "answered", "stated_by": "t"}
     writer.write("promises", table([promise], PROMISES_SCHEMA))
@@ -208,6 +212,14 @@ def test_backlog_is_that_of_the_figures_and_is_drawn(cli: Run, ledger: str) -> N
     assert "56 messages were sent; 5 are pending, 5 in flight" in out and "┤" in out and "█" in out
     code, out, _ = cli("backlog", ledger, "--csv")
     assert code == 0 and len(out.splitlines()) == 2
+
+
+def test_the_highest_backlog_says_what_it_leaves_out(cli: Run, tmp_path: Path) -> None:
+    """Fewer than are pending at the end, where it is not known of all since when."""
+    unseen = [row | {"time": None} for row in sent("east", 50, 1_000)]
+    code, out, err = cli("backlog", stored(tmp_path, [*traffic(), *unseen]))
+    assert (code, err) == (0, "") and "57 messages were sent; 6 are pending" in out
+    assert re.search(r"At most \d+ were pending, .* \(1 message left out: when sent was not seen\);", out)
 
 
 @pytest.mark.parametrize(

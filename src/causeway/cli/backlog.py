@@ -78,6 +78,12 @@ def _print_json(lake: str, found: Figures, limit: int | None, over_time: bool) -
     print(json.dumps(content))
 
 
+def _left_out(unplaced: int) -> str:
+    from causeway.audit.verdict import counted
+
+    return f"{counted(unplaced, 'message')} left out: when sent was not seen"
+
+
 def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     from rich.markup import escape
 
@@ -96,8 +102,10 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     if not over_time and (most := max(bins, key=lambda row: row["pending"], default=None)) and most["pending"]:
         when = f"tick {most['tick']:,}" if most["axis"] == "tick" else f"{most['time']:%Y-%m-%d %H:%M} UTC"
         about = "at" if most["ticks"] == 1 else "about"
+        left_out = f" ({_left_out(totals['unplaced'])})" if totals["unplaced"] else ""
         console.print(
-            f"At most {most['pending']:,} were pending, requests and answers alike, {about} {when}; see --over-time"
+            f"At most {most['pending']:,} were pending, requests and answers alike, {about} {when}{left_out};"
+            " see --over-time"
         )
     lanes = plain_rows(waiting(found, limit))
     if lanes and limit:
@@ -126,6 +134,6 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
             console.print()
             plots.over_time(console, title, [row[name] for row in bins], *plots.span(bins), "count")
         if totals["unplaced"]:
-            console.print(f"{totals['unplaced']:,} messages are left out: when they were sent was not seen")
+            console.print(_left_out(totals["unplaced"]))
     elif over_time:
         console.print("nothing is known of when messages were sent")
