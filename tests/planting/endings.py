@@ -173,6 +173,24 @@ def too_early(net: Traffic, random: Random) -> set[Named] | None:
     return None
 
 
+def below_its_limit(net: Traffic, random: Random) -> set[Named] | None:
+    """It times out, and what its destination received after that shows that it was not yet so high."""
+    receipts = [
+        each for each in some(net, random, "received") if any(row["timeout_height"] is not None for row in each.rows)
+    ]
+    for message in some(net, random, "timed_out"):
+        slack = sum(net.ledger.tolerance(chain) for chain in message.lane[1:3])
+        known = message.first("timed_out")["time"] + slack
+        for other in receipts:
+            receipt = other.first("received")
+            if other.lane[2] == message.lane[2] and receipt["time"] >= known:
+                for row in message.rows:
+                    row |= {"timeout_height": receipt["height"] + 1, "timeout_time": None}
+                net.take(other)
+                return found(net, message, ("agreement", "violated", "timed_out_too_early"))
+    return None
+
+
 def kept(net: Traffic, random: Random) -> set[Named] | None:
     """It failed or timed out, and its value was not given back."""
     for message in some(net, random, "refunded"):
@@ -192,6 +210,7 @@ ENDINGS: dict[str, Ending] = {
     "both_ends": both_ends,
     "unsupported": unsupported,
     "too_early": too_early,
+    "below_its_limit": below_its_limit,
     "kept": kept,
 }
 

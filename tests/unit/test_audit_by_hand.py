@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from causeway.audit import carrying, meeting
+from causeway.audit import carrying, meeting, reached
 from causeway.audit.auditing import Audit, audit_rows
-from causeway.ledger.schema import HEADERS_SCHEMA, LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.ledger.schema import (
+    CLOCK_TOLERANCE,
+    HEADERS_SCHEMA,
+    LEDGER_SCHEMA,
+    OBSERVED_SCHEMA,
+    PROMISES_SCHEMA,
+    RESTARTED,
+)
 from tests.property.audit_ledgers import content, table
 
 Row = dict[str, Any]
@@ -35,6 +42,10 @@ WHOLE = (window("a", 1, 1000), window("b", 1, 1000))
 def promised(*names: str | tuple[str, int]) -> list[Row]:
     pairs = [(name, None) if isinstance(name, str) else name for name in names]
     return [{**LANE, "promise": name, "number": number, "stated_by": "test"} for name, number in pairs]
+
+
+def of_chain(chain: str, promise: str, number: int | None = None) -> Row:
+    return {"source": chain, "promise": promise, "number": number, "stated_by": "test"}
 
 
 def audited(rows: Iterable[Row], promises: Iterable[Row] = (), observed: Iterable[Row] = WHOLE, **tables: Any) -> Audit:
@@ -205,6 +216,24 @@ def test_an_acknowledgement_needs_a_receipt_only_where_the_input_shows_receipts(
     chains = inferred(("a", 1, 40), events=["sent", "acknowledged"])
     for events, expected in ((["sent"], []), (["received", "sent"], [("violated", "acknowledged_not_received", 1, 2)])):
         assert said(audited(rows, (), chains + inferred(("b", 1, 40), events=events)), "agreement") == expected
+
+
+def test_a_time_out_is_too_early_where_any_lane_shows_a_lower_height_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    late, early = ("violated", "timed_out_too_early", 1, 2), ("unknown", "not_compared", 1, 2)
+
+    def judged(height: int, *promises: Row, **other: Any) -> list[tuple[str, str, int | None, int | None]]:
+        rows = [happened(1, "sent", 2, timeout_height=50), happened(1, "timed_out", 9)]
+        seen = {"height": height, "message_id": None, "lane": "other", **other}
+        rows += [happened(2, "sent", 3, timeout_height=90, lane="other"), happened(2, "received", 12, **seen)]
+        return said(audited(rows, promises), "agreement")
+
+    assert judged(49) == [late] and judged(50) == []
+    assert judged(49, of_chain("b", CLOCK_TOLERANCE, 3_000_000)) == [late]
+    assert judged(49, of_chain("b", CLOCK_TOLERANCE, 3_000_001)) == []
+    assert judged(49, of_chain("b", RESTARTED)) == []  # its heights say nothing
+    assert judged(49, destination="c") == []  # of the chain of another lane
+    monkeypatch.setattr(reached, "MOST_HEIGHTS", 0)
+    assert judged(49) == [early]
 
 
 def test_a_message_that_another_one_carries_on_is_not_overdue() -> None:

@@ -37,6 +37,7 @@ from causeway.audit.meeting import Here, Meet, Together, meeting_of
 from causeway.audit.numbering import REPLACED, Group, Shared, candidates, shared_numbers
 from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing, pass_over
+from causeway.audit.reached import heights_reached
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import COUNTS_SCHEMA
 from causeway.audit.verdict import Check, Verdict, sentence, unknown_lanes, verdict_of
@@ -245,6 +246,9 @@ def audit_by(
     carried = carried_names(each.carried for each in passed.values())
     if carried is None or len(carried):
         again |= {run for run, each in passed.items() if pc.sum(each.lanes["open"]).as_py()}
+    reached = heights_reached(each.reached for each in passed.values())
+    if reached is None or reached:
+        again |= {run for run, each in passed.items() if each.waits}
     known = Known(
         known.windows,
         known.promises,
@@ -253,6 +257,7 @@ def audit_by(
         shared=frozenset(asked),
         misplaced=causal.misplaced,
         carried=carried,
+        reached=reached,
     )
     if again:
         only: dict[int, list[int]] = {}

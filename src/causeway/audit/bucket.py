@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from causeway.audit.arrays import Array, Codes, Ints
-from causeway.audit.columns import NO_HEIGHT, Bools, Columns, Messages, code_of, promised_numbers
+from causeway.audit.arrays import Array, Codes, Ints, Words, numbers, whole
+from causeway.audit.columns import NO_HEIGHT, Bools, Columns, Messages, code_of, placed_heights, promised_numbers
 from causeway.audit.delays import MOST, NEVER, NO_TIME, microseconds
 from causeway.audit.findings import UNKNOWN, VIOLATED, Finding
 from causeway.audit.known import NOT_SENT_YET, UNDECIDED, Known, verdict_of_unsent, why_unsent
@@ -43,6 +45,18 @@ REFUSED = (Event.DROPPED, Event.REJECTED)
 """With what the chain that sent a message is done with it: events of that chain, and those that may be of either."""
 
 _NOTHING = np.zeros(0, dtype=np.int64)
+
+
+TIMEOUTS = ("timeout_revision", "timeout_height", "timeout_time")
+"""The columns that limit messages."""
+
+
+class Timeouts(NamedTuple):
+    """From which ``height`` and ``time`` of its destination on each message may no longer be received; ``NO_HEIGHT``
+    and ``NO_TIME`` where it has no such limit."""
+
+    height: Words
+    time: Ints
 
 
 class Bucket:
@@ -86,6 +100,26 @@ class Bucket:
         for event in events:
             if code_of(event) in self.messages.firsts:
                 found |= self.first(event) >= 0
+        return found
+
+    @cached_property
+    def timeouts(self) -> Timeouts:
+        """The limits of each message."""
+        rows = self.columns.rows.read(TIMEOUTS)
+        count = len(self.lane)
+        height, time = np.full(count, NO_HEIGHT), np.full(count, NO_TIME)
+        revisions, heights, times = (whole(rows[name]) for name in TIMEOUTS)
+        if heights.null_count < len(heights):
+            height = self._least(placed_heights(numbers(heights, NO_HEIGHT), revisions), NO_HEIGHT)
+        if times.null_count < len(times):
+            time = self._least(numbers(times.cast(pa.timestamp("us", "UTC")).view(pa.int64()), NO_TIME), NO_TIME)
+        return Timeouts(height, time)
+
+    def _least(self, values: Array, unseen: Any) -> Array:
+        """Return the least value of the rows of each message, ``unseen`` where none has one."""
+        columns = self.columns
+        counts = (columns.alive > 0) & (columns.event != code_of(Event.REVERTED))
+        found: Array = np.minimum.reduceat(np.where(counts, values, unseen), columns.starts[:-1])
         return found
 
     @cached_property

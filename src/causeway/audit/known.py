@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from causeway.audit.arrays import Array
+from causeway.audit.arrays import Array, Ints, Words
 from causeway.audit.causal_links import Misplaced
-from causeway.audit.columns import NO_TIME, Bools
+from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools
 from causeway.audit.delays import NEVER
 from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.windows import Lane, Promises, Windows
@@ -45,12 +45,25 @@ class SentEnds(NamedTuple):
     before: tuple[tuple[int, int], ...] = ()
 
 
+class Reached(NamedTuple):
+    """From each of some ``times`` on, ascending, the least height at which a chain received anything."""
+
+    times: Ints
+    heights: Words
+
+    def from_time(self, times: Ints) -> Words:
+        """Return the least height of a receipt at or after each time, ``NO_HEIGHT`` where there is none."""
+        found: Words = np.append(self.heights, NO_HEIGHT)[np.searchsorted(self.times, times, side="left")]
+        return found
+
+
 @dataclass
 class Known:
     """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane.
     ``complete``: whether that is known; ``shared``: groups of lanes whose indices are asked for (``numbering``);
-    ``misplaced``: causal links of lanes; ``carried``: the names of messages that others carry on (``carrying``). All
-    but windows and promises is known in a second look alone."""
+    ``misplaced``: causal links of lanes; ``carried``: the names of messages that others carry on (``carrying``);
+    ``reached``: how high chains were (``reached``); None, of these two: there is too much. All but windows and promises
+    is known in a second look alone."""
 
     windows: Windows
     promises: Promises
@@ -59,6 +72,7 @@ class Known:
     shared: frozenset[tuple[str | None, ...]] = frozenset()
     misplaced: Mapping[Lane, Misplaced] = field(default_factory=dict)
     carried: pa.Array | None = field(default_factory=lambda: pa.array([], pa.uint64()))
+    reached: Mapping[str, Reached] | None = field(default_factory=dict)
 
     def of_second_look(self) -> dict[str, Any]:
         """Return the fields that are known in a second look alone, by name."""

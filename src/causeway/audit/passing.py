@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.agreement import agreement
+from causeway.audit.agreement import agreement, waits_for_heights
 from causeway.audit.along import Along, Before, PieceKey, lane_columns
 from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
@@ -28,6 +28,7 @@ from causeway.audit.findings import VIOLATIONS_SCHEMA, Checked, Finding, as_find
 from causeway.audit.known import UNDECIDED, Known
 from causeway.audit.numbering import numbers_in
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
+from causeway.audit.reached import are_too_many_heights, number_of_heights, reached_in, without_heights
 from causeway.audit.stated_rows import SHOWN_BY, plain_texts
 from causeway.audit.value import BACKING_SCHEMA, FEES_SCHEMA, Paid, all_fees, find, paid_in, settled
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, Event
@@ -69,8 +70,9 @@ class Passed:
     of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES`` and
     ``OLDEST``; ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
     ``crowds``: see ``back_pressure``; ``replies``: see ``answering``; ``fees``: see ``value``; ``abroad``: see
-    ``backing``; ``numbers``: see ``numbering``; ``links``: see ``causal_links``; ``carried``: see ``carrying``.
-    ``asks``: whether something can be judged only in a second look, when all buckets were seen.
+    ``backing``; ``numbers``: see ``numbering``; ``links``: see ``causal_links``; ``carried``: see ``carrying``;
+    ``reached``: see ``reached``. ``waits``: whether time-outs wait for ``reached`` of all runs; ``asks``: whether
+    something can be judged only in a second look, when all buckets were seen.
     """
 
     findings: pa.Table
@@ -87,11 +89,13 @@ class Passed:
     numbers: pa.Table
     links: pa.Table
     carried: pa.Table
+    reached: pa.Table
+    waits: bool
     asks: bool
 
 
 class Limits:
-    """Bounds the causal links and the names of continued messages that the runs of a ledger keep together.
+    """Bounds the causal links, the names of continued messages and the heights that the runs of a ledger keep together.
 
     If there are more than the audit compares, all runs lose them.
     """
@@ -111,6 +115,7 @@ class Limits:
 _LIMITED: dict[str, tuple[Callable[[pa.Table], int], Callable[[int], bool], Callable[[pa.Table], pa.Table]]] = {
     "links": (number_of_links, are_too_many_links, without_blocks),
     "carried": (number_of_names, are_too_many_names, without_names),
+    "reached": (number_of_heights, are_too_many_heights, without_heights),
 }
 """By table of ``Passed``: how many entries it has, whether so many are too many, and the table without them."""
 
@@ -200,6 +205,8 @@ def pass_run(rows: Run, known: Known, before: dict[PieceKey, Before], limit: int
         numbers=numbers_in(bucket),
         links=causal.summary(),
         carried=carried_in(bucket),
+        reached=reached_in(bucket),
+        waits=waits_for_heights(bucket),
         asks=any(_too_many(columns, finding) for finding in found if finding.reason == UNDECIDED),
     )
 

@@ -12,6 +12,7 @@ from causeway.audit.columns import NO_TIME, REQUEST, Bools
 from causeway.audit.delays import microseconds
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED
 from causeway.ledger.schema import Event
+from causeway.model.order import groups_of
 
 
 class Replies(NamedTuple):
@@ -82,14 +83,14 @@ def _age(bucket: Bucket, rows: Array, over_lanes: Bools | None) -> tuple[Ints, B
     times, ends = columns.time[rows], np.full(len(rows), NO_TIME)
     declared = np.zeros(len(rows), bool)
     over = np.zeros(len(rows), bool) if over_lanes is None else over_lanes
-    keys = np.column_stack((columns.lane[rows], columns.chain[rows], over)).astype(np.int64)
-    groups, group = np.unique(keys, axis=0, return_inverse=True)
-    order = np.argsort(group.reshape(-1), kind="stable")
-    bounds = np.searchsorted(group.reshape(-1)[order], np.arange(len(groups) + 1))
-    for number, (lane, chain, over_others) in enumerate(groups.tolist()):
-        own = order[bounds[number] : bounds[number + 1]]
+    lanes, chains = columns.lane[rows], columns.chain[rows]
+    order = np.lexsort((over, chains, lanes))
+    groups = groups_of(lanes[order], chains[order], over[order])
+    for begin, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
+        own = order[begin : begin + count]
+        lane, chain = columns.lanes[lanes[own[0]]], chains[own[0]]
         name = columns.chains[chain] if chain >= 0 else None
-        until = bucket.known.windows.replies_until(name, columns.lanes[lane], times[own], bool(over_others))
+        until = bucket.known.windows.replies_until(name, lane, times[own], bool(over[own[0]]))
         ends[own], declared[own] = until.end, until.to_the_end & until.declared
     return age_until(times, ends), declared
 

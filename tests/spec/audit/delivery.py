@@ -123,6 +123,17 @@ def limits_of(message: Message) -> tuple[int | None, int | None]:
     return min(heights, default=None), min(times, default=None)
 
 
+def heights_from(ledger: Ledger, chain: str | None, time: int) -> list[int]:
+    """The heights at which a chain received messages with a limit by height, from a time on."""
+    receipts = [
+        message.first("received")
+        for message in ledger.messages
+        if message.lane[2] == chain is not None and chain not in ledger.restarts and limits_of(message)[0] is not None
+    ]
+    seen = [row for row in receipts if row and None not in (row["height"], row["time"])]
+    return [row["height"] for row in seen if row["time"] >= time]
+
+
 def limits(ledger: Ledger, message: Message) -> list[Finding]:
     height, time = limits_of(message)
     found: list[Finding] = []
@@ -132,13 +143,7 @@ def limits(ledger: Ledger, message: Message) -> list[Finding]:
     if timed_out and timed_out["time"] is not None:
         slack = sum(ledger.tolerance(chain) for chain in message.lane[1:3])
         before_time = time is None or timed_out["time"] < time - slack
-        shown = [
-            row["height"]
-            for other in ledger.messages
-            if other.lane == message.lane
-            for row in other.all("received")
-            if row["height"] is not None and row["time"] is not None and row["time"] >= timed_out["time"]
-        ]
+        shown = heights_from(ledger, message.lane[2], timed_out["time"] + slack)
         before_height = height is None or (shown and min(shown) < height)
         if before_time and before_height:
             by = None if time is None else time - timed_out["time"]
