@@ -274,7 +274,7 @@ def _in_process(place: str) -> Run:
     from causeway.pipeline.ledger_audit import audit_ledger
     from causeway.pipeline.ledger_store import open_ledger
 
-    keep_memory()  # as the command does
+    keep_memory(arrow=False)  # as the command does
     return _audited(lambda: audit_ledger(open_ledger(place), executor="in_process"))
 
 

@@ -198,7 +198,7 @@ def command(
     if out is not None:
         folder_for("--out", out)
     compile_first()
-    keep_memory()
+    keep_memory(arrow=False)
     if follow:
         from causeway.cli.following import follow as follow_it
         from causeway.pipeline.lake_taking import require_stored

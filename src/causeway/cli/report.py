@@ -67,7 +67,7 @@ def command(
         fit(place, lake, overwrite=overwrite)
     compared = None if compare is None else comparison_of(compare)
     compile_first()
-    keep_memory()
+    keep_memory(arrow=False)
     with ledger_at(lake), progress_bar() as begin, open_place(lake, steps=begin) as opened:
         data = report_data(opened, compare=compared, steps=begin)
     if as_json:

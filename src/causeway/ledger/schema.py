@@ -66,7 +66,7 @@ STATEMENT = ("stated_by", "source_file", "source_row")
 DELTAS = ("index", "revision", "height", "position", "tick", "time", "timeout_height", "timeout_time", "source_row")
 """Columns of the tables of which neighbours in a bucket lie close together."""
 
-SPARSE = ("revision", "block", "continues", "code", "timeout_revision", "timeout_height", "timeout_time")
+SPARSE = ("revision", "block", "continues", "code", "detail", "timeout_revision", "timeout_height", "timeout_time")
 """Columns that most ledgers do not fill: a row group states that it has none, and they are not read."""
 
 BOUNDED = (*LANE, "index", "answers", "journey", "chain", "height", "time", *SPARSE)

@@ -203,8 +203,12 @@ def _read(
     file: pq.ParquetFile, names: Sequence[str], groups: Sequence[int], schema: pa.Schema = LEDGER_SCHEMA
 ) -> pa.Table:
     wanted = pa.schema([schema.field(name) for name in names])
+    filled = _with_values(file, names, groups)
+    if not filled:
+        rows = sum(file.metadata.row_group(group).num_rows for group in groups)
+        return pa.table([pa.nulls(rows, field.type) for field in wanted], schema=wanted)
     try:
-        found = file.read_row_groups([*groups], columns=_with_values(file, names, groups), use_threads=False)
+        found = file.read_row_groups([*groups], columns=filled, use_threads=False)
     except (FileDamaged, FileNotFoundError) as error:
         raise LedgerDamaged(str(error)) from None
     return with_columns_of(found, wanted)
@@ -212,7 +216,7 @@ def _read(
 
 def _with_values(file: pq.ParquetFile, names: Sequence[str], groups: Sequence[int]) -> list[str]:
     """Return those columns that have a value in some row groups, by what the file says of them: others need not be
-    read, and a file of an earlier format lacks some. At least one is read, which tells how many rows there are."""
+    read, and a file of an earlier format lacks some."""
     metadata = file.metadata
     places = {metadata.row_group(0).column(number).path_in_schema: number for number in range(metadata.num_columns)}
     found = []
@@ -228,7 +232,7 @@ def _with_values(file: pq.ParquetFile, names: Sequence[str], groups: Sequence[in
                 continue
         if name in places:
             found.append(name)
-    return found or [name for name in LANE if name in places][:1]
+    return found
 
 
 Ranges = tuple[dict[Lane, list[tuple[int, int]]], set[Lane]]
