@@ -260,6 +260,7 @@ def test_parts_are_joined_to_one_name() -> None:
         ("p|c|x", "h/a"), ("c|x", "i"), (None, None),
     ]  # fmt: skip
     assert read("n,channel,hash,chain\n1,c,h,a\n") == [("c|x", "h/a")]
+    assert read("n,port,channel,hash,chain\n1,,c,,\n2,,d,,\n") == [("c|x", None), ("d|x", None)]
     with pytest.raises(InvalidInput, match="for lane"):
         read("n,hash,chain\n1,h,a\n")
     for wrong, text in (

@@ -16,6 +16,7 @@ from causeway.ingest.links import Links, index_rows, resolve
 from causeway.ingest.mapping import Link, load_mapping
 from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.pipeline.ledger_audit import audit_ledger
+from causeway.pipeline.ledger_commit import NothingTaken
 from causeway.pipeline.ledger_ingest import ingest
 from causeway.pipeline.ledger_store import open_ledger
 from tests.property.audit_ledgers import table
@@ -273,6 +274,27 @@ def test_events_of_two_chains_are_one_ledger_without_a_violation(tmp_path: Path)
     assert ingest(str(tmp_path / "in"), str(tmp_path / "ledger"), load_mapping("ibc-events")).commit is None
     state = open_ledger(str(tmp_path / "ledger")).table("state").to_pylist()
     assert {each["value"] for each in state if each["what"] == "counterparty"} == {"a", "b"}
+
+
+def test_files_of_several_pieces_are_linked_with_the_records_of_all_of_them(tmp_path: Path) -> None:
+    # The header of CSV is read with the first 64 KiB: what follows is a piece of its own.
+    note, names = "x" * 300, "event,chain,src_channel,dst_channel,sequence,height,tx,note"
+    for chain, event, height in (("a", "send_packet", 1), ("b", "recv_packet", 9)):
+        rows = [f"{event},{chain},channel-0,channel-1,{n},{height},{event}{n},{note}" for n in range(1, 301)]
+        (tmp_path / f"{chain}.csv").write_text("\n".join([names, *rows]))
+    done = ingest(str(tmp_path), str(tmp_path / "ledger"), load_mapping("ibc-events"))
+    assert (done.rows, done.quarantined) == (600, {})
+    rows = contents(tmp_path / "ledger")
+    assert {(each["source"], each["destination"]) for each in rows} == {("a", "b")}
+    assert sorted(each["source_row"] for each in rows if each["chain"] == "b") == [*range(1, 301)]
+
+
+@pytest.mark.parametrize("kind", ["ibc-events", "xcm-journeys"])
+def test_a_json_document_over_several_lines_is_told_by_a_hint(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "a.json").write_text('[\n {"n": 1}\n]\n')
+    with pytest.raises(NothingTaken, match="0 of 3 records taken") as raised:
+        ingest(str(tmp_path), str(tmp_path / "ledger"), load_mapping(kind))
+    assert raised.value.hint is not None and raised.value.hint.startswith("a.json is one JSON document")
 
 
 def test_events_may_come_a_chain_at_a_time_and_are_then_of_one_end_each(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ class Rows:
     def _joined(self, name: str, field: FieldSection) -> pa.Array:
         """Return the parts of a field as one text each, null where one that is not optional is missing."""
         parts = [self.texts(name, part).cast(pa.string()) for part in field.join]
+        if all(part.null_count == len(part) for part in parts):  # Arrow joins such columns to no rows at all
+            return pa.nulls(self.count, pa.string())
         needed = [valid_rows(column) for column, part in zip(parts, field.join, strict=True) if not part.optional]
         whole = pc.binary_join_element_wise(*parts, field.by, null_handling="skip")
         missing = ~np.logical_and.reduce(needed) if needed else _mask(pc.equal(whole, ""))

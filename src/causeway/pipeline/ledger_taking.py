@@ -107,15 +107,11 @@ def index(job: Job, slices: Iterable[Slice]) -> list[pa.Table]:
     """Return the index of the records of some parts of files (``links.index_rows``). Files that cannot be read have
     none: who stages them says why."""
     found: list[pa.Table] = []
-
-    def indexed(taken: Taken) -> Taken:
-        return replace(taken, ledger=index_rows(taken.ledger, job.mapping.links))
-
     for each in slices:
         source = each.source
         with contextlib.suppress(BadFile), source.open() as stream, source.said():
-            parts = take_file(stream, source.name, source.size, job.mapping, part=each.part, threads=1, then=indexed)
-            found += [taken.ledger for taken in parts]
+            parts = take_file(stream, source.name, source.size, job.mapping, part=each.part, threads=1)
+            found += [index_rows(taken.ledger, job.mapping.links) for taken in parts]
     return found
 
 
