@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.ledger.codes import Names, name_ranks
+from causeway.ledger.codes import Names, drop_unused_names, name_ranks
 from causeway.ledger.limbs import Digits, amount_limbs, amount_texts, limb_columns, read_numbers
 from causeway.ledger.order import EVENTS, bucket_of, buckets_of, sorted_order
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
@@ -79,6 +79,18 @@ def test_codes_are_the_same_over_chunks_dictionaries_and_slices() -> None:
     assert again.tolist() == codes[len(texts) :].tolist()
     assert codes[3] == 0 and codes[1] == -1 and len(names) == 4
     assert name_ranks(pa.array(["é", "z", None, "", "z"])).tolist() == [3, 2, 0, 1, 2]
+
+
+def test_names_that_a_dictionary_has_and_no_row_count_for_nothing() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([2, None, 2, 0], pa.int32()), ["b", "unused", "a"])
+    names = Names()
+    assert names.column(names.codes(column)).to_pylist() == column.to_pylist() and names.known() == ["b", "a"]
+    kept = drop_unused_names(column)
+    assert (kept.to_pylist(), kept.dictionary.to_pylist()) == (column.to_pylist(), ["b", "a"])
+    assert drop_unused_names(kept) is kept
+    row = {**dict.fromkeys(LEDGER_SCHEMA.names), "protocol": "p", "index": 1, "event": "sent"}
+    rows = pa.Table.from_pylist([row, row, {**row, "event": "mint"}], LEDGER_SCHEMA)
+    assert sorted_order(rows.slice(0, 2)).tolist() == [0, 1]
 
 
 NAMES = st.sampled_from([None, "", "a", "b", "ab", "é"])

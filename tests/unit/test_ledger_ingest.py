@@ -16,6 +16,7 @@ from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.reader import take_file
 from causeway.model.errors import InvalidInput
 from causeway.pipeline import ledger_commit, ledger_ingest, ledger_runners, ledger_taking
+from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_commits import CommitLost
 from causeway.pipeline.ledger_ingest import Ingested, ingest
 from causeway.pipeline.ledger_runners import InThreads
@@ -94,6 +95,29 @@ def test_a_file_is_taken_once_whatever_it_is_called_and_of_one_that_grew_what_is
     folder.ingest()
     folder.write("d.csv", HEAD + "200,s,w,10\n")
     assert folder.ingest().records == 1 and folder.indices()[-2:] == [200, 200]
+
+
+@pytest.mark.parametrize("set_aside", [False, True])
+def test_an_unknown_event_or_kind_sets_its_own_record_aside(folder: Folder, set_aside: bool) -> None:
+    fields = {**FIELDS, "kind": {"column": "kind", "otherwise": "request"}, "event": "what"}
+    of = mapping(format="jsonl", fields=fields, events=[{"event": None}], windows=None)
+    given = [{"what": "sent"}, {"what": "stopped"}, {"what": "sent", "kind": "requst"}, {"what": "received"}]
+    folder.write("a.jsonl", "".join(json.dumps({"n": n, **each}) + "\n" for n, each in enumerate(given)))
+    done = folder.ingest(of, set_aside=set_aside)
+    assert (done.rows, done.quarantined) == (2, {"not_an_event": 1, "not_allowed": 1})
+    assert [(row["field"], row["value"]) for row in folder.quarantine()] == [("event", "stopped"), ("kind", "requst")]
+    assert folder.indices() == [0, 3] and audit_ledger(open_ledger(folder.lake)).holds
+
+
+def test_names_of_other_events_are_not_those_of_a_row(folder: Folder) -> None:
+    """A column that tells events apart may hold words that are no events of the ledger."""
+    events = [
+        {"where": {"what": ["sent", "received"]}, "event": "what"},
+        {"where": {"what": "mint"}, "event": {"text": "executed"}},
+    ]
+    folder.write("a.csv", HEAD + "1,sent,w,1\n1,received,w,2\n1,mint,w,3\n2,sent,w,4\n2,received,w,5\n")
+    assert folder.ingest(mapping(events=events)).rows == 5
+    assert audit_ledger(open_ledger(folder.lake)).holds
 
 
 def test_windows_and_promises_go_on_over_commits(folder: Folder) -> None:

@@ -19,6 +19,7 @@ from causeway.ingest.fields import Rows, constant, is_one_of
 from causeway.ingest.mapping import MappingDocument
 from causeway.ingest.row_sections import FILE, EventSection, NumberSection, TimeSection, fields_of, parts_of
 from causeway.ledger.chain_order import LAYOUTS
+from causeway.ledger.codes import drop_unused_names
 from causeway.ledger.limbs import valid_rows
 from causeway.ledger.schema import (
     LEDGER_SCHEMA,
@@ -28,6 +29,7 @@ from causeway.ledger.schema import (
     QUARANTINE_SCHEMA,
     TABLES,
     Event,
+    Kind,
 )
 from causeway.model.text import unknown
 
@@ -231,10 +233,26 @@ def _taken(plan: Plan, records: Columns) -> Taken:
 
 
 def _together(tables: list[tuple[np.ndarray, pa.Table]], bad: np.ndarray, schema: pa.Schema) -> pa.Table:
-    """Return the rows of all events, without those of records that are set aside."""
-    parts = [rows.filter(pa.array(~bad[chosen])) if bad.any() else rows for chosen, rows in tables]
+    """Return the rows of all events, without those of records that are set aside.
+
+    Their dictionaries have no names of other events, nor of records that are set aside.
+    """
+    parts = [
+        _with_own_names(rows.filter(pa.array(~bad[chosen])) if bad[chosen].any() else rows) for chosen, rows in tables
+    ]
     whole = pa.concat_tables(parts) if parts else schema.empty_table()
     return pa.Table.from_arrays(whole.columns, schema=schema)
+
+
+def _with_own_names(rows: pa.Table) -> pa.Table:
+    """Return rows whose dictionaries have only names that a row uses."""
+    columns = [
+        pa.chunked_array([drop_unused_names(chunk) for chunk in column.chunks], column.type)
+        if pa.types.is_dictionary(column.type)
+        else column
+        for column in rows.columns
+    ]
+    return pa.table(columns, schema=rows.schema)
 
 
 def _where(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], count: int) -> np.ndarray:
@@ -286,8 +304,7 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
             rows.refuse(~valid_rows(made[name]), "missing", name, (section.column or ["text"])[0])
     _check_revisions(rows, event, made)
     _drop_no_timeouts(made)
-    if "event" in made:
-        _check_events(rows, made["event"], event)
+    _check_words(rows, made, event)
     if event.table == "ledger":
         _check_names(rows, made)
     if event.content:
@@ -338,12 +355,18 @@ def _drop_no_timeouts(made: dict[str, pa.Array]) -> None:
                 made[name] = pc.if_else(pa.array(zero), pa.scalar(None, column.type), column)
 
 
-def _check_events(rows: Rows, column: pa.Array, event: EventSection) -> None:
-    names = column.dictionary if pa.types.is_dictionary(column.type) else column.unique()
-    wrong = [name for name in names.to_pylist() if name is not None and name not in [each.value for each in Event]]
-    if wrong:
-        origin = event.event.column[0] if event.event is not None and event.event.column else "text"
-        rows.refuse(is_one_of(column, wrong), "not_an_event", "event", origin)
+def _check_words(rows: Rows, made: Mapping[str, pa.Array], event: EventSection) -> None:
+    """Refuse rows with an event or a kind that the ledger does not know."""
+    for name, known, reason in (("event", Event, "not_an_event"), ("kind", Kind, "not_allowed")):
+        column = made.get(name)
+        if column is None:
+            continue
+        names = column.dictionary if pa.types.is_dictionary(column.type) else column.unique()
+        wrong = sorted({*names.drop_null().to_pylist()} - {each.value for each in known})
+        if wrong:
+            section = getattr(event, name)
+            origin = section.column[0] if section is not None and section.column else "text"
+            rows.refuse(is_one_of(column, wrong), reason, name, origin)
 
 
 def _check_names(rows: Rows, made: Mapping[str, pa.Array]) -> None:

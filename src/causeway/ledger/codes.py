@@ -37,7 +37,7 @@ class Names:
     def codes(self, column: pa.Array | pa.ChunkedArray) -> Codes:
         """Return the code of each row of a column of texts or dictionaries, ``NOT_SEEN`` where it is null.
 
-        Only what stands in a dictionary is looked at name by name.
+        Only what stands in a dictionary is looked at name by name; entries that no row uses get no code.
         """
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         found = [self._of_chunk(chunk) for chunk in chunks]
@@ -57,18 +57,31 @@ class Names:
         indices = chunk.indices
         used = indices.fill_null(-1) if indices.null_count else indices
         places = used.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-        if len(chunk.dictionary) > len(chunk):  # a slice of something larger: only what it has becomes a name
-            present = np.unique(places)
-            names = chunk.dictionary.take(pa.array(present[present >= 0])).to_pylist()
-            table = np.full(len(chunk.dictionary) + 1, NOT_SEEN, dtype=np.int32)
-            table[present[present >= 0]] = self._all(names)
-        else:
-            table = np.array([*self._all(chunk.dictionary.to_pylist()), NOT_SEEN], dtype=np.int32)
+        present = np.zeros(len(chunk.dictionary) + 1, dtype=bool)  # a dictionary may have names that no row uses
+        present[places] = True
+        of_rows = np.flatnonzero(present[:-1])
+        table = np.full(len(present), NOT_SEEN, dtype=np.int32)
+        table[of_rows] = self._all(chunk.dictionary.take(pa.array(of_rows)).to_pylist())
         found: Codes = table[places]
         return found
 
     def _all(self, names: Sequence[str | None]) -> list[int]:
         return [self.code(name) for name in names]
+
+
+def drop_unused_names(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return a dictionary column without the entries of its dictionary that no row uses."""
+    indices = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    used = np.zeros(len(column.dictionary) + 1, dtype=bool)  # the last one is that of null
+    used[indices] = True
+    if used[:-1].all():
+        return column
+    entries = np.flatnonzero(used[:-1])
+    renumbered = np.full(len(used), -1, dtype=np.int32)
+    renumbered[entries] = np.arange(len(entries), dtype=np.int32)
+    rows = renumbered[indices]
+    names = column.dictionary.take(pa.array(entries))
+    return pa.DictionaryArray.from_arrays(pa.array(rows, mask=rows < 0), names)
 
 
 def name_ranks(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
@@ -86,4 +99,4 @@ def name_ranks(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
     return found
 
 
-__all__ = ["NOT_SEEN", "Codes", "Names", "name_ranks"]
+__all__ = ["NOT_SEEN", "Codes", "Names", "drop_unused_names", "name_ranks"]
