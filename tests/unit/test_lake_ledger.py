@@ -258,3 +258,56 @@ def test_movements_of_value_lead_to_what_everybody_has(seed: int, tmp_path: Path
     assert {name: has[f"account:{name}"] for name in end if end[name]} == {name: end[name] for name in end if end[name]}
     assert any(row["why"].startswith("fee_") for row in value)
     assert any(row["why"] == "reverted" for row in value) == (seed == 11)
+
+
+FORGED_CALL = """
+[network]
+protocol = "{protocol}"
+executor = "in_process"
+ticks = 20
+[[chains]]
+name = "left"
+[[chains]]
+name = "right"
+[[programs]]
+name = "asker"
+chain = "left"
+program = "caller"
+balance = 100
+[[programs]]
+name = "echo"
+chain = "right"
+program = "echo"
+[[faults]]
+kind = "forge"
+chain = "left"
+tick = {tick}
+sender = "asker"
+receiver = "echo"
+text = "forged"
+[traffic]
+source = "script"
+"""
+
+
+@pytest.mark.parametrize(("protocol", "tick"), [("ibc", 1), ("ibc", 2), ("ic", 1), ("ic", 2)])
+def test_a_forged_request_takes_no_answer_from_the_call_that_it_repeats(
+    protocol: str, tick: int, tmp_path: Path
+) -> None:
+    text = FORGED_CALL.format(protocol=protocol, tick=tick)
+    lake = lake_of(tmp_path, text + user_calls(range(4), [("asker", "echo", "m", 1, 1)]))
+    assert derived(lake, 1 << 20, 1 << 20) == derived(lake, 10, 3)
+    with ledger_of(lake) as ledger:
+        rows, found = stored(ledger), audited(ledger)
+    forged = {row["index"] for row in rows if row["detail"] == "forged"}
+    assert len(forged) == 1
+    heard = sorted(row["index"] for row in rows if row["event"] == "acknowledged" and row["index"] not in forged)
+    sent = sorted(
+        row["index"]
+        for row in rows
+        if row["event"] == "sent" and row["kind"] == "request" and row["index"] not in forged
+    )
+    assert heard == sent
+    assert len(sent) == 4
+    for name in ("delivery", "order", "causality", "answers", *(["causal_order"] if protocol == "ibc" else [])):
+        assert not [key for key in found.checks[name].reasons if key[0] == "violated"], name

@@ -34,6 +34,7 @@ from causeway.ingest.run_messages import (
     differing,
     field_hashes,
     has,
+    is_forged,
     is_made,
     of_calls,
     of_lanes,
@@ -47,8 +48,8 @@ from causeway.ledger.schema import Event as Happened
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import codes, lookup
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
-from causeway.model.order import U64, Rows
-from causeway.protocols.messages import FORGED, LANE_COLUMNS, NO_QUEUE
+from causeway.model.order import U64, Rows, groups_of, stable_order
+from causeway.protocols.messages import FORGED, LANE_COLUMNS
 
 CAME_IN = "received"
 """What is observed of a message from a user: no chain sent it, so that no row says that it was received."""
@@ -83,13 +84,14 @@ class Told(NamedTuple):
 @dataclass
 class Telling:
     """Tells what happened, range by range. ``heights_of``: returns the heights of some ticks that were executed;
-    ``own``: which chains, by position, the run has; ``expired``, ``paired``: as of ``registry.ProtocolInfo``;
-    ``reasons``: the names behind the column ``detail`` of drafts."""
+    ``own``: which chains, by position, the run has; ``expired``, ``paired``, ``collects_answered``: as of
+    ``registry.ProtocolInfo``; ``reasons``: the names behind the column ``detail`` of drafts."""
 
     heights_of: Callable[[U64], U64]
     own: npt.NDArray[np.bool_]
     expired: tuple[int, ...] = ()
     paired: Callable[[U64], tuple[U64, npt.NDArray[np.bool_]]] | None = None
+    collects_answered: bool = False
     reasons: Names = field(default_factory=Names)
 
     def told(self, logs: RunLogs, new: Frame, messages: Messages) -> Told:
@@ -105,7 +107,7 @@ class Telling:
             of_messages(lanes, lanes["source"], Happened.COMMITTED),
             *self._happened(events, spoken),
             *self._made(new.filter(new["form"] == Form.MADE)),
-            *self._acknowledged(events.filter(answering(events)), messages),
+            *self._acknowledged(logs, messages),
             *self._collected(logs, messages),
             *self._unlogged(logs, lanes, messages),
             ended,
@@ -124,8 +126,7 @@ class Telling:
         """Return the sendings of messages that came into lanes, and the calls of those that waited for it."""
         waited = lanes["sent_tick"] < lanes["tick"].astype(np.uint64)
         waited &= lanes["queue_index"] < np.uint64(FORGED)
-        forged = lanes["queue_index"] == np.uint64(FORGED)
-        forged |= (lanes["kind"] == Kind.REQUEST) & (lanes["queue_index"] == np.uint64(NO_QUEUE))
+        forged = is_forged(lanes)
         expired = (lanes["kind"] == Kind.RESPONSE) & np.isin(lanes["code"], self.expired)
         detail = np.full(len(lanes), NOT_SEEN, np.int32)
         for chosen, name in ((expired, EXPIRED), (forged, FORGED_HERE)):
@@ -259,14 +260,41 @@ class Telling:
         tells it too."""
         return [of_messages(made, made["chain"], Happened.SENT, log=EVENTS_LOG)]
 
-    def _acknowledged(self, answers: Frame, messages: Messages) -> list[Frame]:
+    def _acknowledged(self, logs: RunLogs, messages: Messages) -> list[Frame]:
         """Return that requests are answered, told of the requests on the chains that hear it."""
-        asked = messages.by_call.last(requests_of(answers))
+        answers = logs.events.filter(answering(logs.events))
+        asked = messages.last_call(requests_of(answers))
+        if len(answers) and is_forged(messages.rows).any():
+            self._settle_forged(asked, answers, logs.collected, messages)
         known = asked >= 0
         requests, answers = messages.rows.take(asked[known]), answers.filter(known)
         drafts = of_messages(requests, answers["chain"], Happened.ACKNOWLEDGED, log=EVENTS_LOG, hashed=False)
         told = {name: answers[name] for name in ("code", "number", "tick", "height")}
         return [drafts.with_columns(**told, at=answers["height"], owner=answers["chain"])]
+
+    def _settle_forged(self, asked: Rows, answers: Frame, collected: Frame, messages: Messages) -> None:
+        """Write into ``asked`` the request of each answer whose place or collection tells it.
+
+        A forged request may repeat the call of a program's. Where nothing tells which of them was answered, it was the
+        program's: its chain refuses an answer to a call that is not open.
+        """
+        if self.paired is not None:
+            substream, of_response = self.paired(answers["substream"])
+            chosen = np.flatnonzero(of_response & (answers["source"] != answers["destination"]) & of_lanes(answers))
+            at = messages.by_place.last(_reversed(answers.take(chosen), substream[chosen]))
+            asked[chosen[at >= 0]] = at[at >= 0]
+        elif self.collects_answered:
+            # The first answer to a call at a height is to the first request of it that is collected then.
+            places, ranges = collected_places(collected)
+            at = messages.by_place.last(places)
+            of_request = at >= 0
+            of_request[of_request] = messages.rows["kind"][at[of_request]] == Kind.REQUEST
+            at, chains = at[of_request], collected["chain"][ranges[of_request]]
+            requests = messages.rows.take(at).with_columns(height=places["height"][of_request], chain=chains)
+            calls = requests_of(answers).with_columns(chain=answers["chain"])
+            names = codes((*CALL, "height", "chain"), requests, calls)
+            same = lookup(_ranked(names[0]), _ranked(names[1]), ("name", "rank"), ordered=False)
+            asked[same >= 0] = at[same[same >= 0]]
 
     def _collected(self, logs: RunLogs, messages: Messages) -> list[Frame]:
         """Return what chains removed from their lanes, with the signal that let them, where it was a reject."""
@@ -306,14 +334,7 @@ class Telling:
             substream, of_response = self.paired(named["substream"])
             chosen = (of_response if log == OUTBOUND else ~of_response) & (named["source"] != named["destination"])
             named, shown = named.filter(chosen), shown.filter(chosen)
-            turned = {
-                "source": named["destination"],
-                "destination": named["source"],
-                "substream": substream[chosen],
-                "index": named["index"],
-                "height": named["height"],
-            }
-            found.append((Frame(turned, len(named)), shown, chain, log))
+            found.append((_reversed(named, substream[chosen]), shown, chain, log))
         return found
 
     def _unlogged(self, logs: RunLogs, lanes: Frame, messages: Messages) -> list[Frame]:
@@ -356,13 +377,33 @@ def _of_row(events: Frame, messages: Messages) -> Rows:
     found = np.full(len(events), -1, dtype=np.int64)
     lanes, calls = of_lanes(events), of_calls(events)
     found[lanes] = messages.by_place.last(events.filter(lanes))
-    found[calls] = messages.by_call.last(events.filter(calls))
+    found[calls] = messages.last_call(events.filter(calls))
     # Of the answers to a call its caller executes the one that its own chain made, where there is one.
     answers = calls & (events["kind"] == Kind.RESPONSE) & has(events, Event.EXECUTED)
     if answers.any():
         made = messages.made.last(events.filter(answers))
         found[answers] = np.where(made >= 0, made, found[answers])
     return found
+
+
+def _ranked(names: U64) -> Frame:
+    """Return names of rows with the rank of each row among those of its name."""
+    order = stable_order(names)
+    rank = np.empty(len(names), dtype=np.uint64)
+    rank[order] = groups_of(names[order]).ranks()
+    return Frame({"name": names, "rank": rank}, len(names))
+
+
+def _reversed(named: Frame, substream: U64) -> Frame:
+    """Return the places of the same index in the lanes of the other direction, of which ``substream`` is given."""
+    turned = {
+        "source": named["destination"],
+        "destination": named["source"],
+        "substream": substream,
+        "index": named["index"],
+        "height": named["height"],
+    }
+    return Frame(turned, len(named))
 
 
 def _at(messages: Frame, rows: Rows) -> Frame:

@@ -16,6 +16,7 @@ from causeway.ingest.run_messages import (
     SpokenOf,
     answering,
     collected_places,
+    is_forged,
     of_calls,
     of_lanes,
     requests_of,
@@ -75,8 +76,21 @@ class Messages:
 
     @cached_property
     def by_call(self) -> _ByName:
-        """Return all of them by their calls."""
-        return _ByName(self.rows, CALL, np.ones(len(self.rows), dtype=bool))
+        """Index the messages that programs and chains sent by their calls."""
+        return _ByName(self.rows, CALL, ~is_forged(self.rows))
+
+    @cached_property
+    def forged(self) -> _ByName:
+        """Index the forged messages by their calls, which may be calls of other messages too."""
+        return _ByName(self.rows, CALL, is_forged(self.rows))
+
+    def last_call(self, asked: Frame) -> Rows:
+        """Return the last message of each call up to its ``height``, -1 for none; a forged one only without another."""
+        found = self.by_call.last(asked)
+        missing = found < 0
+        if missing.any():
+            found[missing] = self.forged.last(asked.filter(missing))
+        return found
 
     @cached_property
     def made(self) -> _ByName:

@@ -19,7 +19,7 @@ from causeway.model.joins import over
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.model.order import Rows, groups_of, stable_order
 from causeway.proofs.hashing import HashFunction, digest_rows, digest_slices
-from causeway.protocols.messages import FORGED, LANE_COLUMNS
+from causeway.protocols.messages import FORGED, LANE_COLUMNS, NO_QUEUE
 
 Mask = npt.NDArray[np.bool_]
 
@@ -163,6 +163,14 @@ def of_calls(events: Frame) -> Mask:
     return found
 
 
+def is_forged(messages: Frame) -> Mask:
+    """Return a mask of the messages that a chain put into a lane without any program having sent them."""
+    queue_index = messages["queue_index"]
+    found: Mask = queue_index == np.uint64(FORGED)
+    found |= (messages["kind"] == Kind.REQUEST) & (queue_index == np.uint64(NO_QUEUE))
+    return found & (messages["form"] == Form.LANE)
+
+
 def answering(events: Frame) -> Mask:
     """Return which rows tell that an answer reached who called, so that its request is acknowledged there."""
     heard = has(events, Event.ANSWERED) | (has(events, Event.RECEIVED) & has(events, Event.DROPPED))
@@ -220,6 +228,6 @@ def differing(rows: Frame, messages: Frame) -> Mask:
 
 __all__ = [
     "CALL", "NO_PLACE", "Form", "RunLogs", "SpokenOf", "answering", "collected_places", "differing",
-    "field_hashes", "has", "is_made", "messages_of", "numbered_rows", "of_calls", "of_lanes",
+    "field_hashes", "has", "is_forged", "is_made", "messages_of", "numbered_rows", "of_calls", "of_lanes",
     "payload_hashes", "requests_of", "run_logs",
 ]  # fmt: skip

@@ -107,7 +107,7 @@ class LakeLedger:
         self._own = np.array([not item.get("external") for item in about["chains"]], dtype=bool)
         self._abroad = _programs_abroad(self.lake)
         info = protocol(about["protocol"])
-        self._telling = Telling(self._heights_of, self._own, info.expired, info.part("paired"))
+        self._telling = Telling(self._heights_of, self._own, info.expired, info.part("paired"), info.collects_answered)
         self._until = 0
         self._waiting: Frame | None = None
 

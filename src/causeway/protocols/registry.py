@@ -58,6 +58,7 @@ class ProtocolInfo:
     (``protocols.watermarks``). ``expired``: codes with which a chain takes in a message only to say that it has
     expired, so that it counts as not received; ``paired``: a function of substreams, for a protocol in which a response
     has the index of its request: returns that of the one beside each of the other, and which are those of responses.
+    ``collects_answered``: whether a chain collects a request at the height at which it executes the answer.
     """
 
     name: str
@@ -96,6 +97,7 @@ class ProtocolInfo:
     pool: str | None = None
     expired: tuple[int, ...] = ()
     paired: str | None = None
+    collects_answered: bool = False
 
     def load_kernel(self) -> Any:
         """Return what makes a kernel."""
@@ -177,6 +179,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             guarantees="causeway.protocols.ibc.guarantees:guarantees",
             watermarks="causeway.protocols.ibc.watermarks:WATERMARKS",
             expired=(2,),
+            collects_answered=True,
             asset="units",
             reject_codes="causeway.protocols.ibc.portable:portable",
             changes_programs=True,
