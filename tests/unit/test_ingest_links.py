@@ -136,11 +136,21 @@ def test_a_receipt_without_effect_of_a_message_that_has_one_is_redundant() -> No
     assert redundant([relayed("received", 5, None), relayed("received", 7, None)]) == []
 
 
-def test_only_the_first_acknowledgement_or_time_out_counts() -> None:
+def test_only_the_first_acknowledgement_and_the_first_time_out_count() -> None:
     rows = [relayed("acknowledged", 5, "T1"), relayed("acknowledged", 6, "T2"), relayed("timed_out", 7, "T3"),
-            relayed("timed_out", 4, "U1", 2), relayed("acknowledged", 9, "U2", 2)]  # fmt: skip
-    assert redundant(rows) == [("T2", "acknowledged"), ("T3", "timed_out"), ("U2", "acknowledged")]
+            relayed("timed_out", 4, "U1", 2), relayed("acknowledged", 9, "U2", 2), relayed("timed_out", 9, "U3", 2)]  # fmt: skip
+    # Both ends of a message stay, whichever came first: the audit has to say that they contradict each other.
+    assert redundant(rows) == [("T2", "acknowledged"), ("U3", "timed_out")]
     assert redundant([relayed("sent", 5, "T1"), relayed("sent", 6, "T2")]) == []
+
+
+@pytest.mark.parametrize("first", ["executed", "answered"])
+def test_a_message_with_two_results_keeps_both_and_gets_no_refund(first: str) -> None:
+    rows = [relayed(first, 5, "T1"), relayed("failed", 6, "T2"), relayed("acknowledged", 8, "A1")]
+    found, _ = linked(rows)
+    assert sorted((each["event"], each["code"]) for each in found) == sorted(
+        [(first, None), ("failed", None), ("acknowledged", None)], key=lambda each: each[0]
+    )
 
 
 def test_the_acknowledgement_of_a_failed_message_has_a_code_and_a_refund() -> None:

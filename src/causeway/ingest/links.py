@@ -44,9 +44,9 @@ class Links:
     """What the index of all records says of each row.
 
     ``counterparties``: the chain at the other end, None where it is unknown; ``redundant``: words of records that
-    changed nothing; ``failed``: words of messages that failed; ``names``: of messages, by the word of their lane and
-    their id, the id of the sending that they are paired with; ``continues``: of messages, in the same way, the id of
-    the message that they carry on.
+    changed nothing; ``failed``: words of messages that failed and were not executed; ``names``: of messages, by the
+    word of their lane and their id, the id of the sending that they are paired with; ``continues``: of messages, in the
+    same way, the id of the message that they carry on.
     """
 
     counterparties: Mapping[End, str | None] = field(default_factory=dict)
@@ -276,25 +276,28 @@ def _counterparties(index: pa.Table, before: Mapping[End, str | None]) -> dict[E
 
 def _redundant(index: pa.Table) -> U64:
     """Find relays that changed nothing: further receipts of a message whose transaction shows no effect of them, and
-    all but the first of the acknowledgements and time-outs of a message."""
+    all but the first acknowledgement and all but the first time-out of a message.
+
+    A message that was acknowledged and timed out keeps both: a chain that has one end of it records no other.
+    """
     event = index["event"].cast(pa.string())
     placed = np.asarray(index["transaction"].is_valid())
     effects = _words(index.filter(pc.is_in(event, pa.array(_EFFECTS))), _EFFECT)
     found = []
-    for events in ((Event.RECEIVED.value,), _ENDS_AT_SOURCE):
-        rows = index.take(pa.array(np.flatnonzero(placed & np.asarray(pc.is_in(event, pa.array(events))))))
+    for each in (Event.RECEIVED.value, *_ENDS_AT_SOURCE):
+        rows = index.take(pa.array(np.flatnonzero(placed & np.asarray(pc.equal(event, each)))))
         if not rows.num_rows:
             continue
         message, place = _words(rows, (*_MESSAGE, "chain")), [
             rows[name].fill_null(0).to_numpy() for name in ("transaction", "time", "height")
         ]  # fmt: skip
         order = np.lexsort((*place, message))
-        rows, message, place = rows.take(pa.array(order)), message[order], [each[order] for each in place]
+        rows, message, place = rows.take(pa.array(order)), message[order], [values[order] for values in place]
         groups = groups_of(message)
         again = np.zeros(rows.num_rows, dtype=bool)
-        for each in (place[0], place[2]):
-            again |= each != groups.spread(each[groups.starts])
-        if events != _ENDS_AT_SOURCE:
+        for values in (place[0], place[2]):
+            again |= values != groups.spread(values[groups.starts])
+        if each == Event.RECEIVED.value:
             effective = np.isin(_words(rows, _EFFECT), effects)
             shown = groups.spread(np.logical_or.reduceat(effective, groups.starts))
             again = np.where(shown, ~effective, again)
@@ -303,7 +306,13 @@ def _redundant(index: pa.Table) -> U64:
 
 
 def _failed(index: pa.Table) -> U64:
-    return np.unique(_words(index.filter(pc.equal(index["event"].cast(pa.string()), Event.FAILED.value)), _MESSAGE))
+    """Find messages that failed; of one that was executed, too, the acknowledgement does not say which it is of."""
+    event = index["event"].cast(pa.string())
+    failed, done = (
+        _words(index.filter(pc.is_in(event, pa.array(events))), _MESSAGE)
+        for events in ([Event.FAILED.value], [Event.EXECUTED.value, Event.ANSWERED.value])
+    )
+    return np.setdiff1d(failed, done)
 
 
 def _paired(index: pa.Table) -> dict[tuple[int, str], str]:
