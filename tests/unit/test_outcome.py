@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,10 @@ MOVES = '[[moves]]\ntick = 2\nprogram = "caller"\nchain = "C"\n'
 HALT = '[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 1\n'
 
 
-def ran(folder: Path, more: str = "", ticks: int | None = None) -> tuple[Outcome, str]:
+def ran(folder: Path, more: str = "", ticks: int | None = None, script: str = SCRIPT) -> tuple[Outcome, str]:
     """Run a network; return its outcome, and the printed text."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "s.toml").write_text(CHAINS + PROGRAMS + more + SCRIPT)
+    (folder / "s.toml").write_text(CHAINS + PROGRAMS + more + script)
     with Network.from_scenario(folder / "s.toml", lake=str(folder / "lake")) as net:
         net.run(ticks)
         with summarised(net.lake) as (_, summary):
@@ -74,6 +75,20 @@ def test_a_run_that_loses_messages_fails_and_names_the_first(tmp_path: Path) -> 
     assert "FAILED: 3 violations of delivery" in text and "  delivery: first " in text
     assert f"will never be answered: {causes(found)}" in text
     assert found.as_json()["dropped_because"].keys() <= {"sender_mismatch", "receiver_mismatch"}
+    assert ". 3 calls will never be answered.\n" in text and "completed" not in text
+
+
+def test_run_and_calls_give_the_same_causes_which_add_up_to_the_dropped_calls(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = SCRIPT.replace("}]", '}, { tick = 1, to = "caller", call = { receiver = "echo" } }]')
+    found, _ = ran(tmp_path, '[[changes]]\ntick = 2\nremove = ["caller"]\n' + script, script="")
+    counts = found.as_json()
+    assert counts["dropped"] == sum(counts["dropped_because"].values()) > 0
+    assert "receiver_mismatch" in counts["dropped_because"], "the cause of a dropped answer"
+    execute(["calls", str(tmp_path / "lake")], build, "causeway")
+    listed = re.findall(r"(\d+)  dropped: (\S.*)", capsys.readouterr().out)
+    assert {cause: int(count) for count, cause in listed} == counts["dropped_because"]
 
 
 @pytest.mark.parametrize(("ticks", "code", "end"), [(3, OK, "3 calls in progress."), (None, BROKEN, "stalled")])

@@ -255,6 +255,7 @@ def _show(lake: str, found: Figures) -> None:
     from causeway.cli import plots
     from causeway.cli.tables import show_pairs
     from causeway.cli.watch import results
+    from causeway.figures.codes import NO_CAUSE
     from causeway.ledger.outcomes import UNSUCCESSFUL
     from causeway.ledger.outcomes import Outcome as Ended
     from causeway.ledger.typed import plain_rows
@@ -283,6 +284,8 @@ def _show(lake: str, found: Figures) -> None:
             code = "" if not row["code"] else f"code {row['code']}"
             why = ", ".join(part for part in (name_of(row["detail"]) if row["detail"] else "", code) if part)
             text = row["outcome"].replace("_", " ")
+            if not why and row["outcome"] == Ended.DROPPED:
+                why = NO_CAUSE
             said.append((f"{row['messages']:>12,}", f"{text}: {escape(why)}" if why else text))
         show_pairs(console, said, right=True)
     for why, title in (("slowest_round_trip", "Slowest answers"), ("oldest_pending", "Open the longest")):

@@ -256,7 +256,7 @@ def indented(table: Table) -> Padding:
 
 
 def causes(outcome: Outcome) -> str:
-    """Return why messages were dropped, the most frequent cause first."""
+    """Return the causes of dropped calls, the most frequent first."""
     return ", ".join(f"{count:,} {escape(cause)}" for cause, count in outcome.summary.dropped_because.items())
 
 
@@ -265,14 +265,13 @@ def verdict(outcome: Outcome) -> list[str]:
     from causeway.audit.verdict import counted
     from causeway.cli.audited import coloured, first_violations
 
-    audit, pending = outcome.summary.audit, outcome.summary.counts["pending"]
-    if not pending:
-        end = "All calls have completed."
-    elif outcome.finished:
-        end = f"{counted(pending, 'call')} without an answer."
-    else:
-        end = f"{counted(pending, 'call')} in progress."
-    return [f"{coloured(audit.sentence())}. {end}", *first_violations(audit.checks.values())]
+    audit, counts = outcome.summary.audit, outcome.summary.counts
+    pending, dropped = counts["pending"], counts["dropped"]
+    parts = [f"{counted(dropped, 'call')} will never be answered"] if dropped else []
+    if pending:
+        parts.append(f"{counted(pending, 'call')} {'without an answer' if outcome.finished else 'in progress'}")
+    end = ", ".join(parts) if parts else "All calls have completed"
+    return [f"{coloured(audit.sentence())}. {end}.", *first_violations(audit.checks.values())]
 
 
 def size(count: float) -> str:

@@ -12,11 +12,14 @@ import pyarrow.compute as pc
 from causeway.audit.columns import KINDS, REQUEST
 from causeway.figures.outcomes import Outcomes, strings
 from causeway.ledger.codes import name_ranks
-from causeway.ledger.outcomes import OUTCOMES
+from causeway.ledger.outcomes import OUTCOMES, Outcome
 from causeway.model.order import U64, groups_of, stable_order
 
 FROM_USERS, FORGED_KIND = "from_users", "forged"
 """Kinds of what is no message between programs, and counted apart; the third is ``control``."""
+
+NO_CAUSE = "no cause recorded"
+"""The cause of a dropped call of which no row of the ledger has one."""
 
 _KINDS = (*KINDS, FROM_USERS, FORGED_KIND)
 _OF = ("protocol", "kind", "outcome", "code", "detail")
@@ -96,6 +99,16 @@ def calls_by_outcome(codes: pa.Table) -> dict[str, int]:
     return dict(zip(rows["outcome"].to_pylist(), rows["messages_sum"].to_pylist(), strict=True))
 
 
+def dropped_calls(codes: pa.Table) -> dict[str, int]:
+    """Return the causes of dropped calls with the number of calls of each, the most frequent first."""
+    rows = of_kind(codes, KINDS[REQUEST])
+    rows = rows.filter(pc.equal(rows["outcome"], Outcome.DROPPED.value))
+    found: dict[str, int] = {}
+    for cause, count in zip(rows["detail"].to_pylist(), rows["messages"].to_pylist(), strict=True):
+        found[cause or NO_CAUSE] = found.get(cause or NO_CAUSE, 0) + count
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
 def _order_of(column: pa.ChunkedArray) -> U64:
     """Return numbers of the order of a column, null first."""
     if pa.types.is_string(column.type):
@@ -105,4 +118,7 @@ def _order_of(column: pa.ChunkedArray) -> U64:
     return np.where(np.asarray(column.is_valid()), ranks.reshape(-1).astype(np.uint64) + np.uint64(1), np.uint64(0))
 
 
-__all__ = ["CODES_SCHEMA", "FORGED_KIND", "FROM_USERS", "calls_by_outcome", "codes_in", "codes_together", "of_kind"]
+__all__ = [
+    "CODES_SCHEMA", "FORGED_KIND", "FROM_USERS", "NO_CAUSE", "calls_by_outcome", "codes_in", "codes_together",
+    "dropped_calls", "of_kind",
+]  # fmt: skip

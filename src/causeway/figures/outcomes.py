@@ -256,7 +256,7 @@ class Outcomes:
 
     @cached_property
     def details(self) -> tuple[list[str], Codes]:
-        """The names of reasons, and that of each message, -1: none."""
+        """The names of reasons, and that of each message, -1: none. A call whose answer was dropped has its reason."""
         names = Names()
         column = codes_of(self.columns.rows.read(("detail",))["detail"], names)
         found = np.full(len(self), -1, np.int32)
@@ -264,6 +264,9 @@ class Outcomes:
             if code_of(event) in self.columns.events and len(self):
                 row = self.row(event)
                 found = np.where((found < 0) & (row >= 0), column[np.maximum(row, 0)], found)
+        if self._replied is not None and self._replied.lost.any():
+            own = np.array([*(names.code(cause) for cause in self._replied.causes), -1], np.int32)
+            found = np.where((found < 0) & (self.outcome == DROPPED), own[self._replied.cause], found)
         return names.known(), found
 
     def first_seen(self, name: str) -> pa.Array:

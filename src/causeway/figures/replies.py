@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.audit.answering import IS_RESPONSE, response_rows
-from causeway.audit.arrays import Array, Ints, Words, time_places
+from causeway.audit.arrays import Array, Codes, Ints, Words, codes_of, time_places
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import Bools, Columns, code_of
 from causeway.audit.naming import digests_of
@@ -35,11 +35,11 @@ REPLIES_SCHEMA = pa.schema(
     [
         *(("id_0", pa.uint64()), ("id_1", pa.uint64()), ("protocol", _NAME), ("caller", _NAME)),
         *(("kind", pa.int8()), ("code", pa.int64()), ("height", pa.uint64()), ("tick", pa.uint64())),
-        *(("time", pa.int64()), ("lost", pa.bool_())),
+        *(("time", pa.int64()), ("lost", pa.bool_()), ("detail", _NAME)),
     ]
 )
-"""An answer that came, or is ``lost``: it was dropped. ``id_0``, ``id_1``: half of the SHA-256 of the name of what it
-answers."""
+"""An answer that came, or is ``lost``: it was dropped, with the cause as its ``detail``. ``id_0``, ``id_1``: half of
+the SHA-256 of the name of what it answers."""
 
 _WHO = ("protocol", "caller")
 
@@ -50,7 +50,8 @@ OPEN_SCHEMA = pa.schema([REPLIES_SCHEMA.field(name) for name in ("id_0", "id_1",
 @dataclass(frozen=True)
 class Replied:
     """What answers over other lanes say of some messages. ``chains``: the names that ``places`` has codes of;
-    ``lost``: whether the answer was dropped, of which the rest says nothing then."""
+    ``lost``: whether the answer was dropped, of which the rest says nothing then; ``causes``: the names of causes;
+    ``cause``: why each answer was dropped, as a position in ``causes``, -1: none is recorded."""
 
     places: Places
     kind: npt.NDArray[np.int8]
@@ -58,11 +59,13 @@ class Replied:
     code: Ints
     lost: Bools
     chains: list[str]
+    causes: list[str]
+    cause: Codes
 
     def at(self, chosen: Array) -> Replied:
         """Return what they say of some of these messages."""
         arrays = (self.kind[chosen], self.has_code[chosen], self.code[chosen], self.lost[chosen])
-        return Replied(self.places.at(chosen), *arrays, self.chains)
+        return Replied(self.places.at(chosen), *arrays, self.chains, self.causes, self.cause[chosen])
 
 
 class Replies:
@@ -167,6 +170,8 @@ def replies_in(bucket: Bucket, asked: Words) -> pa.Table:
     rows, digests, lost = rows[likely], digests[likely], lost[likely]
     lanes = pa.array(columns.lane[rows])
     said = columns.rows.take(("code", "tick"), rows)
+    # An answer that came has a reason of its own: of a lost one it is all that its request has.
+    detail = columns.rows.take(("detail",), rows)["detail"] if lost.any() else pa.nulls(len(rows), _NAME)
     content = {
         "id_0": pa.array(np.ascontiguousarray(digests[:, 0])),
         "id_1": pa.array(np.ascontiguousarray(digests[:, 1])),
@@ -178,6 +183,7 @@ def replies_in(bucket: Bucket, asked: Words) -> pa.Table:
         "tick": said["tick"].fill_null(int(NO_TICK)),
         "time": pa.array(columns.time[rows]),
         "lost": pa.array(lost),
+        "detail": pc.if_else(pa.array(lost), detail.cast(pa.string()), None).dictionary_encode(),
     }
     return first_of(pa.table([content[name] for name in REPLIES_SCHEMA.names], REPLIES_SCHEMA))
 
@@ -197,6 +203,7 @@ def first_of(rows: pa.Table) -> pa.Table:
         *(rows["height"].to_numpy(), time_places(rows["time"].to_numpy()), rows["tick"].to_numpy()),
         rows["kind"].to_numpy().astype(np.uint64),
         *(np.asarray(code.is_null()).astype(np.uint64), time_places(code.fill_null(0).to_numpy())),
+        name_ranks(rows["detail"]).astype(np.uint64),
     )
     return rows.take(pa.array(order[groups_of(*(key[order] for key in keys)).starts]))
 
@@ -205,6 +212,8 @@ def _replied(own: pa.Table, hits: Ints, count: int, chains: list[str]) -> Replie
     lost = np.zeros(count, bool)
     dropped = own["lost"].to_numpy()
     lost[hits[dropped]] = True
+    causes, cause = Names(), np.full(count, -1, np.int32)
+    cause[hits] = codes_of(own["detail"], causes)
     own, hits = own.filter(pa.array(~dropped)), hits[~dropped]
     found = nowhere(count)
     codes = {name: code for code, name in enumerate(chains)}
@@ -218,7 +227,7 @@ def _replied(own: pa.Table, hits: Ints, count: int, chains: list[str]) -> Replie
     kinds, has_code, code = np.full(count, -1, np.int8), np.zeros(count, bool), np.zeros(count, np.int64)
     kinds[hits], has_code[hits] = own["kind"].to_numpy(), np.asarray(own["code"].is_valid())
     code[hits] = own["code"].fill_null(0).to_numpy()
-    return Replied(found, kinds, has_code, code, lost, chains)
+    return Replied(found, kinds, has_code, code, lost, chains, causes.known(), cause)
 
 
 __all__ = [

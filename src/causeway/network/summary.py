@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from causeway.audit.auditing import Audit
 from causeway.audit.plain import plain_verdicts
 from causeway.audit.verdict import Verdict
-from causeway.figures.codes import calls_by_outcome, of_kind
+from causeway.figures.codes import calls_by_outcome, dropped_calls, of_kind
 from causeway.figures.figures import Figures
-from causeway.ledger.outcomes import OUTCOMES, Outcome
+from causeway.ledger.outcomes import OUTCOMES
 from causeway.model.ledger import REVERTED
 from causeway.network.selections import session_for
 from causeway.pipeline.lake import Lake
@@ -77,14 +77,11 @@ class Summary:
 
     @property
     def dropped_because(self) -> dict[str, int]:
-        """Return why messages were dropped, and how many for each reason."""
-        rows = self.figures.codes.filter(pc.equal(self.figures.codes["outcome"], Outcome.DROPPED.value))
-        found: dict[str, int] = {}
-        for row in rows.select(["detail", "messages"]).to_pylist():
-            # A call whose answer was dropped has no reason of its own: the answer has it.
-            if row["detail"] is not None:
-                found[row["detail"]] = found.get(row["detail"], 0) + row["messages"]
-        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+        """Return the causes of dropped calls with the number of calls of each, the most frequent first.
+
+        A call whose answer was dropped has the cause of its answer. The numbers add up to the dropped calls.
+        """
+        return dropped_calls(self.figures.codes)
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON."""
