@@ -173,7 +173,7 @@ def test_people_see_what_became_of_calls_and_the_worst(cli: Run, ledger: str) ->
     text = " ".join(out.split())
     assert "56 calls over 3 lanes" in text and "answered 50 89.3 %" in text and "pending 5 8.9 %" in text
     assert "1 rejected: code 7" in text and "49 s a -> b east 39: s0 -> r" in text
-    assert "Open the longest" in text and "evil\\x1b[31m -> a" in text
+    assert "Oldest open" in text and "evil\\x1b[31m -> a" in text
     code, out, _ = cli("calls", ledger, "--list", "--limit", 2)
     assert code == 0 and out.split()[:4] == ["outcome", "took", "sent", "at"] and "more: --limit N lists" in out
     assert cli("calls", ledger, "--lane", "none", "--list")[1] == "no calls\n"

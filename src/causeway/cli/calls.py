@@ -288,7 +288,7 @@ def _show(lake: str, found: Figures) -> None:
                 why = NO_CAUSE
             said.append((f"{row['messages']:>12,}", f"{text}: {escape(why)}" if why else text))
         show_pairs(console, said, right=True)
-    for why, title in (("slowest_round_trip", "Slowest answers"), ("oldest_pending", "Open the longest")):
+    for why, title in (("slowest_round_trip", "Slowest answers"), ("oldest_pending", "Oldest open")):
         rows = [row for row in plain_rows(found.worst) if row["why"] == why][:NAMED]
         if rows:
             console.print(f"\n[bold]{title}[/bold]")

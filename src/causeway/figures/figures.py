@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causeway.audit.windows import Lane
 from causeway.figures import delays, flow
+from causeway.figures.ages import Ages
 from causeway.figures.delays import SECONDS, TICKS
 from causeway.figures.fees import fees_together, paid_by_lane
 from causeway.figures.lanes import COUNTED, LANES_SCHEMA, chains_of, lane_columns
@@ -22,6 +24,9 @@ from causeway.ledger.typed import plain_rows
 
 MessagesOf = Callable[[pa.Table], pa.Table]
 """Returns the messages (``MESSAGES_SCHEMA``) that rows of ``WORST_KEYS_SCHEMA`` name, and perhaps others."""
+
+
+_ENDS = ("first_tick", "last_tick", "first_time", "last_time")
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,11 @@ class Figures:
     totals: Mapping[str, Any]
 
 
-def figures_from(shown: Shown, messages_of: MessagesOf) -> Figures:
-    """Return the figures of a ledger. ``shown``: what all of its pieces show together."""
+def figures_from(
+    shown: Shown, messages_of: MessagesOf, observed: pa.Table | None = None, promises: pa.Table | None = None
+) -> Figures:
+    """Return the figures of a ledger. ``shown``: what all of its pieces show together; ``observed``, ``promises``: the
+    tables of the ledger by which ages of pending messages are counted (``ages.Ages``)."""
     names = lane_columns(shown.lanes)
     nobody = {name: pa.nulls(1, pa.string()) for name in LANE}
     of_lanes = delays.latency(shown.delays, shown.extents, names, "lane")
@@ -63,19 +71,19 @@ def figures_from(shown: Shown, messages_of: MessagesOf) -> Figures:
         unit = TICKS if axis == flow.TICK else SECONDS
     [span] = shown.span.to_pylist() or [dict.fromkeys(shown.span.schema.names)]
     fees = fees_together([shown.fees])
-    ends = span["last_tick"], span["last_time"]
+    ages = Ages({name: span[name] for name in _ENDS}, observed, promises)
     totals = {name: pc.sum(shown.lanes[name]).as_py() or 0 for name in COUNTED}
     totals |= {"lanes": _real_lanes(shown.lanes), "rows": span["rows"] or 0}
     totals["unplaced"] = (span["without_tick"] if axis == flow.TICK else span["without_time"]) or 0
     totals |= {name: span[name] for name in ("first_tick", "last_tick")} | _times(span)
     worst = worst_in_unit(shown.worst, unit)
     return Figures(
-        lanes=_lanes(shown, of_lanes, fees, unit, *ends),
+        lanes=_lanes(shown, of_lanes, fees, unit, ages),
         latency=pa.concat_tables([of_all, of_lanes]),
         latency_over_time=latency_over_time(shown.pace, axis),
         backlog=flow.backlog(shown.flow, axis),
         lane_backlog=flow.lane_backlog(shown.flow, names, axis),
-        worst=worst_of(worst, messages_of(worst), unit, ends[0] if unit == TICKS else ends[1]),
+        worst=worst_of(worst, messages_of(worst), unit, ages),
         fees=fees,
         codes=shown.codes,
         chains=chains_of(shown.chains, shown.lanes),
@@ -96,15 +104,13 @@ def _real_lanes(lanes: pa.Table) -> int:
     return int(np.logical_or.reduce(named).sum())
 
 
-def _lanes(
-    shown: Shown, latency: pa.Table, fees: pa.Table, unit: str | None, last_tick: int | None, last_time: int | None
-) -> pa.Table:
+def _lanes(shown: Shown, latency: pa.Table, fees: pa.Table, unit: str | None, ages: Ages) -> pa.Table:
     lanes = shown.lanes
     content: dict[str, Any] = {name: lanes[name] for name in lanes.column_names}
     tick, time = lanes["oldest_pending_tick"], lanes["oldest_pending_time"].cast(pa.int64())
-    content["oldest_pending_ticks"] = _age(tick, last_tick)
+    content["oldest_pending_ticks"] = _aged(lanes, tick, ages.in_ticks)
     content["oldest_pending_seconds"] = pc.divide(
-        _age(time, last_time).cast(pa.float64(), safe=False), delays.MICROSECONDS
+        _aged(lanes, time, ages.in_microseconds).cast(pa.float64(), safe=False), delays.MICROSECONDS
     )
     content["unit"] = pa.array([unit] * lanes.num_rows, pa.string())
     numbers = shown.extents["lane"].to_numpy()  # of each row of latency, too
@@ -124,11 +130,10 @@ def _lanes(
     return pa.table([content[name] for name in LANES_SCHEMA.names], LANES_SCHEMA)
 
 
-def _age(sent: pa.ChunkedArray, end: int | None) -> pa.ChunkedArray:
-    if end is None:
-        return pa.chunked_array([pa.nulls(len(sent), pa.int64())])
-    ages = [None if each is None else min(end - each, (1 << 63) - 1) for each in sent.to_pylist()]
-    return pa.chunked_array([pa.array(ages, pa.int64())])
+def _aged(lanes: pa.Table, sent: pa.ChunkedArray, age: Callable[[Lane, int], int | None]) -> pa.Array:
+    names = zip(*(lanes[name].to_pylist() for name in LANE), strict=True)
+    each = zip(names, sent.to_pylist(), strict=True)
+    return pa.array([None if at is None else age(lane, at) for lane, at in each], pa.int64())
 
 
 __all__ = ["Figures", "MessagesOf", "figures_from"]

@@ -65,8 +65,8 @@ LANES_SCHEMA = pa.schema(
 )
 """A row a lane. ``messages`` are those of all outcomes together, ``requests`` the calls among them, ``between_chains``
 those that came into a lane between two chains; what else there is, is counted ``APART``. ``in_flight``: sent, neither
-received nor over; ``oldest_pending_ticks``, ``oldest_pending_seconds``: how old the oldest pending one is at the end of
-the ledger; delays in ``unit``; ``fees``: decimal digits, null where none were seen or they are of several assets."""
+received nor over; ``oldest_pending_ticks``, ``oldest_pending_seconds``: the age of the oldest pending one (``ages``);
+delays in ``unit``; ``fees``: decimal digits, null where none were seen or they are of several assets."""
 
 CHAINS_SCHEMA = pa.schema(
     [

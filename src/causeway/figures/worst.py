@@ -1,4 +1,4 @@
-"""The slowest messages, and those that are pending longest."""
+"""The slowest messages, and the oldest pending ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from causeway.audit.arrays import Array, Ints
 from causeway.audit.columns import NO_TIME
+from causeway.figures.ages import Ages
 from causeway.figures.delays import MEASURES, MICROSECONDS, SECONDS, TICKS, Delay
 from causeway.figures.messages import MESSAGES_SCHEMA
 from causeway.figures.outcomes import PENDING, Outcomes
@@ -45,7 +46,7 @@ WORST_SCHEMA = pa.schema(
     ]
 )
 """A row a message: ``why`` it is named, at which place among those (``rank``, from 1), and its ``delay`` in ``unit``:
-of a pending one how old it is at the end of the ledger."""
+of a pending one its age (``ages``). Pending ones are in the order of their sending."""
 
 _SIGN = np.uint64(1 << 63)
 
@@ -109,21 +110,20 @@ def worst_in_unit(keys: pa.Table, unit: str | None) -> pa.Table:
     return keys.filter(pa.array(np.isin(keys["kind"].to_numpy(), kinds)))
 
 
-def worst_of(keys: pa.Table, messages: pa.Table, unit: str | None, end: int | None) -> pa.Table:
+def worst_of(keys: pa.Table, messages: pa.Table, unit: str | None, ages: Ages) -> pa.Table:
     """Return the worst messages (``WORST_SCHEMA``).
 
     ``keys``: of ``worst_in_unit``; ``messages``: those that they name, and perhaps others (``MESSAGES_SCHEMA``);
-    ``unit``: of delays that are shown; ``end``: the last tick of the ledger, or the last time in microseconds.
+    ``unit``: of delays that are shown; ``ages``: of pending messages.
     """
     place = {key: number for number, key in enumerate(_keys(messages))}
-    scale = MICROSECONDS if unit == SECONDS else 1
     found: list[tuple[str, int, float | None, int]] = []
     ranks = dict.fromkeys(range(len(KINDS)), 0)
     for key, kind, badness in zip(_keys(keys), keys["kind"].to_pylist(), keys["badness"].to_pylist(), strict=True):
         why, _ = KINDS[kind]
         if key in place:
             ranks[kind] += 1
-            found.append((why, ranks[kind], _delay(why, badness, unit, scale, end), place[key]))
+            found.append((why, ranks[kind], _delay(why, badness, unit, key[:4], ages), place[key]))
     whys, numbers, delays, rows = ([row[column] for row in found] for column in range(4))
     chosen = messages.take(pa.array(rows, pa.int64()))
     units = pa.array([unit] * len(found), pa.string())
@@ -131,13 +131,13 @@ def worst_of(keys: pa.Table, messages: pa.Table, unit: str | None, end: int | No
     return pa.table([*content, *chosen.columns], WORST_SCHEMA)
 
 
-def _delay(why: str, badness: int, unit: str | None, scale: int, end: int | None) -> float | None:
+def _delay(why: str, badness: int, unit: str | None, lane: Any, ages: Ages) -> float | None:
+    scale = MICROSECONDS if unit == SECONDS else 1
     if why != "oldest_pending":
         return (badness - (1 << 63)) / scale
-    if end is None:
-        return None
     sent = ~badness & (2**64 - 1)
-    return (end - (sent if unit == TICKS else sent - (1 << 63))) / scale
+    age = ages.in_ticks(lane, sent) if unit == TICKS else ages.in_microseconds(lane, sent - (1 << 63))
+    return None if age is None else age / scale
 
 
 def _keys(rows: pa.Table) -> list[tuple[Any, ...]]:

@@ -87,7 +87,8 @@ def figures_of(
         session = None
     asked, told = Asked(where, by_lane, worst), Told(progress, rows)
     shown, replies = _Counting(ledger, Passes(session), asked, largest_first(rows), told, kept).all()
-    return figures_from(shown, lambda keys: _named(ledger, keys, replies))
+    tables = ledger.table("observed"), ledger.table("promises")
+    return figures_from(shown, lambda keys: _named(ledger, keys, replies), *tables)
 
 
 def messages_of(
