@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -177,6 +178,69 @@ def test_windows_in_heights_have_the_times_of_their_rows() -> None:
     assert [(row["first_height"], row["last_height"], *time) for row, time in zip(rows, times, strict=True)] == [
         (10, 14, 40, 99), (30, 30, None, None), (50, 50, 95, 95),
     ]  # fmt: skip
+
+
+ARRIVING = {"by": "height", "gap": 5, "events": ["sent"], "arrivals": True}
+
+
+def arriving(windows: dict[str, Any], head: str = "n,e,from,to,at,h,t") -> Callable[..., list[list[Any]]]:
+    """Return a function that infers windows from rows of two chains, as [chain, events, heights, times]."""
+    fields: dict[str, Any] = {
+        "source": "from", "destination": "to", "chain": "at", "event": "e", "height": "h",
+        "time": {"column": "t", "unit": "s", "optional": True},
+    }  # fmt: skip
+    of = mapping(fields, windows=windows, events=[{}])
+
+    def found(*parts: str) -> list[list[Any]]:
+        rows = observed(of, *(f"{head}\n" + "\n".join(part.split()) + "\n" for part in parts))
+        times = [[None if row[f"{end}_time"] is None else row[f"{end}_time"].timestamp() for end in ("first", "last")]
+                 for row in rows]  # fmt: skip
+        return [
+            [row["chain"], row["events"], row["first_height"], row["last_height"], *time]
+            for row, time in zip(rows, times, strict=True)
+        ]
+
+    return found
+
+
+def test_arrivals_have_a_window_while_their_source_was_recorded() -> None:
+    found = arriving(ARRIVING)
+    # The chains send each other messages; a pauses after height 12, and an acknowledgement comes in the pause.
+    first = "1,sent,a,b,a,10,100 2,sent,a,b,a,12,120 1,received,a,b,b,500,130 1,executed,a,b,b,500,130"
+    early = "2,received,a,b,b,900,150 1,acknowledged,a,b,a,30,300 7,sent,b,a,b,501,140"
+    late = "3,sent,a,b,a,90,900 3,received,a,b,b,2000,910 4,sent,a,b,a,91,905 4,received,a,b,b,2800,990"
+    assert found(f"{first} {early}", late) == [
+        ["a", ["acknowledged", "sent"], 10, 12, 100, 120],
+        ["a", ["acknowledged", "sent"], 90, 91, 900, 905],
+        ["b", ["sent"], 501, 501, 140, 140],
+        ["b", ["executed", "received"], 500, 900, 130, 150],
+        ["b", ["executed", "received"], 2000, 2800, 910, 990],
+    ]
+    # Another source goes on while a pauses.
+    other = "9,sent,c,b,c,1,100 9,received,c,b,b,910,160 8,sent,c,b,c,4,950"
+    assert found(f"{first} {early}", f"{late} {other}")[3:] == [
+        ["c", ["sent"], 1, 4, 100, 950], ["b", ["executed", "received"], 500, 2800, 130, 990],
+    ]  # fmt: skip
+
+
+def test_arrivals_without_times_have_windows_by_the_gap() -> None:
+    found = arriving(ARRIVING, "n,e,from,to,at,h")("1,sent,a,b,a,10 1,received,a,b,b,50 2,received,a,b,b,55")
+    assert [row[:4] for row in found] == [["a", ["sent"], 10, 10], ["b", ["received"], 50, 55]]
+    found = arriving(ARRIVING, "n,e,from,to,at,h")("1,sent,a,b,a,10 1,received,a,b,b,50 2,received,a,b,b,56")
+    assert [row[2:4] for row in found] == [[10, 10], [50, 50], [56, 56]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"events": []}, "arrivals goes with events that have none of received"),
+        ({"events": ["sent", "received"]}, "arrivals goes with events that have none of received"),
+        ({"by": "time", "together": True}, "arrivals: has no effect with together"),
+    ],
+)
+def test_arrivals_need_windows_of_other_events(changed: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
+        mapping({"height": "h"}, windows={**ARRIVING, **changed})
 
 
 def test_a_declared_window_may_be_of_a_revision() -> None:

@@ -242,6 +242,44 @@ def test_outcomes_of_packets_are_those_of_the_file(tmp_path: Path) -> None:
     assert audit_ledger(ledger).holds
 
 
+def audited_packets(folder: Path, rows: list[str]) -> dict[tuple[str, str, str], int]:
+    """Ingest packets of one channel, and count the findings by check, verdict and reason."""
+    sides = ",".join(f"{side}_height,{side}_time" for side in ("send", "recv", "ack"))
+    head = f"source_chain,destination_chain,channel_id,sequence,{sides}"
+    (folder / "packets.csv").write_text("\n".join([head, *(f"a,b,channel-0,{row}" for row in rows)]) + "\n")
+    ingest(str(folder / "packets.csv"), str(folder / "ledger"), load_mapping("ibc-packets"))
+    found = audit_ledger(open_ledger(str(folder / "ledger")))
+    return {
+        (check.name, *reason): count
+        for check in found.checks.values()
+        for reason, count in check.reasons.items()
+        if check.name in ("agreement", "delivery")
+    }
+
+
+def test_a_packet_without_receipt_among_packets_with_both_sides_is_found(tmp_path: Path) -> None:
+    rows = []
+    for n in range(1, 9):
+        at = 1_700_000_000 + 3000 * n
+        receipt = "," if n == 5 else f"{6000 + 500 * n},{at + 10}"
+        rows.append(f"{n},{1000 + 500 * n},{at},{receipt},{1004 + 500 * n},{at + 20}")
+    assert audited_packets(tmp_path, rows) == {("agreement", "violated", "acknowledged_not_received"): 1}
+
+
+def test_receipts_show_how_long_packets_were_recorded(tmp_path: Path) -> None:
+    sent, day = 1_700_000_000, 86_400
+    rows = [f"{n},{100 + n},{sent + n},{80_000 + n},{sent + 3 * day + n},," for n in (1, 3)]
+    assert audited_packets(tmp_path, [*rows, f"2,102,{sent + 2},,,,"]) == {
+        ("delivery", "violated", "overdue"): 1, ("delivery", "noted", "late"): 2,
+    }  # fmt: skip
+
+
+def test_packets_without_any_receipt_are_of_one_side(tmp_path: Path) -> None:
+    rows = [f"{n},{100 + n},{1_700_000_000 + n},,,{110 + n},{1_700_000_010 + n}" for n in range(1, 9)]
+    assert audited_packets(tmp_path, rows) == {}
+    assert {row["chain"] for row in open_ledger(str(tmp_path / "ledger")).table("observed").to_pylist()} == {"a"}
+
+
 def test_parts_are_joined_to_one_name() -> None:
     lane = {"join": [{"column": "port", "optional": True}, "channel", {"text": "x", "optional": False}], "by": "|"}
     names = {"column": "id", "join": ["hash", {"column": "chain", "split": "-", "part": 0}], "optional": True}

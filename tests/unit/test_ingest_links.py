@@ -138,7 +138,8 @@ def test_a_receipt_without_effect_of_a_message_that_has_one_is_redundant() -> No
 
 def test_only_the_first_acknowledgement_and_the_first_time_out_count() -> None:
     rows = [relayed("acknowledged", 5, "T1"), relayed("acknowledged", 6, "T2"), relayed("timed_out", 7, "T3"),
-            relayed("timed_out", 4, "U1", 2), relayed("acknowledged", 9, "U2", 2), relayed("timed_out", 9, "U3", 2)]  # fmt: skip
+            relayed("timed_out", 4, "U1", 2), relayed("acknowledged", 9, "U2", 2),
+            relayed("timed_out", 9, "U3", 2)]  # fmt: skip
     # Both ends of a message stay, whichever came first: the audit has to say that they contradict each other.
     assert redundant(rows) == [("T2", "acknowledged"), ("U3", "timed_out")]
     assert redundant([relayed("sent", 5, "T1"), relayed("sent", 6, "T2")]) == []
@@ -290,8 +291,8 @@ def test_files_of_several_pieces_are_linked_with_the_records_of_all_of_them(tmp_
     # The header of CSV is read with the first 64 KiB: what follows is a piece of its own.
     note, names = "x" * 300, "event,chain,src_channel,dst_channel,sequence,height,tx,note"
     for chain, event, height in (("a", "send_packet", 1), ("b", "recv_packet", 9)):
-        rows = [f"{event},{chain},channel-0,channel-1,{n},{height},{event}{n},{note}" for n in range(1, 301)]
-        (tmp_path / f"{chain}.csv").write_text("\n".join([names, *rows]))
+        lines = [f"{event},{chain},channel-0,channel-1,{n},{height},{event}{n},{note}" for n in range(1, 301)]
+        (tmp_path / f"{chain}.csv").write_text("\n".join([names, *lines]))
     done = ingest(str(tmp_path), str(tmp_path / "ledger"), load_mapping("ibc-events"))
     assert (done.rows, done.quarantined) == (600, {})
     rows = contents(tmp_path / "ledger")

@@ -69,6 +69,11 @@ def _event(value: str) -> str:
 
 
 EventName = Annotated[str, AfterValidator(_event)]
+
+ARRIVALS = tuple(
+    event.value for event in (Event.RECEIVED, Event.EXECUTED, Event.FAILED, Event.ANSWERED, Event.REJECTED)
+)
+"""Events with which the destination of a message shows that it arrived."""
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Moment = Annotated[str, BeforeValidator(_moment)]
 
@@ -118,11 +123,20 @@ class InferredSection(Section):
         False,
         description="Whether chains that messages pass between have their windows together: both sides were seen.",
     )
+    arrivals: bool = Field(
+        False,
+        description="Whether arrivals show windows of their own, beside those that events show.",
+        exclude_if=lambda arrivals: not arrivals,
+    )
 
     @model_validator(mode="after")
     def _of_time(self) -> Self:
         if self.together and self.by != "time":
             raise ValueError('together goes with by = "time": heights of two chains have nothing in common')
+        if self.arrivals and self.together:
+            raise ValueError("arrivals: has no effect with together")
+        if self.arrivals and (not self.events or not set(ARRIVALS).isdisjoint(self.events)):
+            raise ValueError(f"arrivals goes with events that have none of {', '.join(ARRIVALS)}")
         return self
 
 
@@ -341,4 +355,4 @@ def load_mapping(kind: str, path: str | Path | None = None) -> MappingDocument:
     return validated(MappingDocument, document, str(path))
 
 
-__all__ = ["DEADLINE", "ENDINGS", "Link", "MappingDocument", "is_of", "load_mapping"]
+__all__ = ["ARRIVALS", "DEADLINE", "ENDINGS", "Link", "MappingDocument", "is_of", "load_mapping"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.ingest.fields import constant
-from causeway.ingest.mapping import MappingDocument
+from causeway.ingest.fields import constant, is_one_of
+from causeway.ingest.mapping import ARRIVALS, MappingDocument
 from causeway.ledger.codes import Names
 from causeway.ledger.limbs import valid_rows
 from causeway.ledger.restarts import HeightBounds
@@ -52,18 +52,25 @@ MOST_WINDOWS = 1 << 20
 class Seen:
     """What rows show of the chains they happened on; it grows with the windows, not with the rows.
 
-    Movements of value show windows of their own: those of events are not longer by them. ``bounds``: the earliest and
-    the latest block of each chain.
+    Movements of value show windows of their own: those of events are not longer by them. So do arrivals, if the mapping
+    says so (``arrivals``). ``bounds``: the earliest and the latest block of each chain.
     """
 
-    def __init__(self, mapping: MappingDocument, *, of_value: bool = False) -> None:
+    def __init__(self, mapping: MappingDocument, *, of: Literal["events", "value", "arrivals"] = "events") -> None:
         self._inferred, self._by = mapping.windows, mapping.stated_by
+        self._arrivals: Seen | None = None
+        if self._inferred is not None and self._inferred.arrivals:
+            if of == "events":
+                self._arrivals = Seen(mapping, of="arrivals")
+            elif of == "arrivals":
+                self._inferred = self._inferred.model_copy(update={"events": []})
+        self._is_of_arrivals = of == "arrivals"
         self._mapping = mapping
         self._spans: dict[Place, Spans] = {}
         self._events: dict[str, set[str]] = {}
         self._between: set[tuple[str, str]] = set()
         self.bounds = HeightBounds()
-        self._value = None if of_value or not mapping.value else Seen(mapping, of_value=True)
+        self._value = None if of != "events" or not mapping.value else Seen(mapping, of="value")
 
     def add_value(self, value: pa.Table) -> None:
         """Take notice of movements of value."""
@@ -77,6 +84,8 @@ class Seen:
         self.bounds.add(ledger)
         if self._inferred is None:
             return
+        if self._arrivals is not None:
+            self._arrivals.add(_arrivals_of(ledger))
         places = ledger["height" if self._inferred.by == "height" else "time"].combine_chunks()
         kind = pa.uint64() if self._inferred.by == "height" else pa.int64()
         values = places.cast(kind).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -93,7 +102,7 @@ class Seen:
         for pair in distinct(pairs).tolist():
             chain, event = divmod(pair, len(showing))
             self._events.setdefault(known[chain], set()).add(events.known()[event])
-        if self._inferred.together:
+        if self._inferred.together or self._is_of_arrivals:
             self._between |= _between(ledger)
         # A height beyond 63 bits begins no window.
         mine = np.flatnonzero((chains >= 0) & valid_rows(places) & showing[happened] & (values >= _FIRST))
@@ -170,6 +179,8 @@ class Seen:
         self.bounds.merge(other.bounds)
         if self._value is not None and other._value is not None:
             self._value.add_seen(other._value)
+        if self._arrivals is not None and other._arrivals is not None:
+            self._arrivals.add_seen(other._arrivals)
         self._check()
 
     def resume(self, observed: pa.Table) -> None:
@@ -179,8 +190,11 @@ class Seen:
         names = ("first_height", "last_height") if self._inferred.by == "height" else ("first_time", "last_time")
         for row in observed.to_pylist():
             if row["how"] == INFERRED and row["stated_by"] == self._by and row[names[0]] is not None:
-                if row["events"] == [VALUE] and self._value is not None:
-                    self._value.resume(pa.Table.from_pylist([row], schema=OBSERVED_SCHEMA))
+                part = self._value if row["events"] == [VALUE] else None
+                if set(row["events"]) <= set(ARRIVALS):
+                    part = self._arrivals
+                if part is not None:
+                    part.resume(pa.Table.from_pylist([row], schema=OBSERVED_SCHEMA))
                     continue
                 times = [None if row[name] is None else _micros(row[name]) for name in ("first_time", "last_time")]
                 ends = [row[name] for name in names] if self._inferred.by == "height" else times
@@ -203,9 +217,10 @@ class Seen:
         """Return the windows that are inferred."""
         inferred, rows = self._inferred, list[dict[str, Any]]()
         self._join()
+        elsewhere = set() if self._arrivals is None else set(ARRIVALS)
         for chain, revision in sorted(self._spans, key=lambda place: (place[0], place[1] is not None, place[1] or 0)):
             for first, last, first_time, last_time in self._spans[chain, revision].tolist():
-                row = _row(chain, sorted(self._events[chain]), INFERRED, self._by) | {"revision": revision}
+                row = _row(chain, sorted(self._events[chain] - elsewhere), INFERRED, self._by) | {"revision": revision}
                 if inferred is not None and inferred.by == "height":
                     row |= {"first_height": first, "last_height": last}
                     if first_time <= last_time:
@@ -213,7 +228,35 @@ class Seen:
                 else:
                     row |= {"first_time": first, "last_time": last}
                 rows.append(row)
+        if self._arrivals is not None:
+            self._arrivals._merge_while_recorded(self)
+            rows += self._arrivals._windows()
         return rows + (self._value._windows() if self._value is not None else [])
+
+    def _merge_while_recorded(self, sources: Seen) -> None:
+        """Give each chain one window of arrivals for each time in which the sources of what arrives were recorded.
+
+        Between two arrivals may be any number of blocks; only a pause of all of the chain's sources ends a window.
+        Without times of both sides a window ends after the gap of the mapping. What an earlier commit has merged stays
+        one window.
+        """
+        for (chain, revision), spans in self._spans.items():
+            others = {source for source, destination in self._between if destination == chain != source}
+            times = [sources._span_times(own) for (source, _), own in sources._spans.items() if source in others]
+            arrived = self._span_times(spans)
+            if not times or not all((each[:, 0] <= each[:, 1]).all() for each in (*times, arrived)):
+                continue
+            recorded = np.concatenate(times)
+            begins = joined(np.concatenate([recorded, recorded], axis=1), 0)[1:, 0]
+            before = np.searchsorted(begins, arrived[:, 0], side="right")
+            starts = np.flatnonzero(np.diff(before, prepend=-1))
+            low, high = (ends.reduceat(spans, starts) for ends in (np.minimum, np.maximum))
+            self._spans[chain, revision] = np.stack([low[:, 0], high[:, 1], low[:, 2], high[:, 3]], axis=1)
+
+    def _span_times(self, spans: Spans) -> npt.NDArray[np.int64]:
+        """Return the first and the last time of windows, shape (n, 2): where none was seen, the first is the later."""
+        by_time = self._inferred is not None and self._inferred.by == "time"
+        return spans[:, :2] if by_time else spans[:, 2:]
 
     def _join(self) -> None:
         """Give the chains that messages pass between, over any number of them, the windows of all of them."""
@@ -275,6 +318,18 @@ def promises(mapping: MappingDocument, before: pa.Table, restarted: Iterable[str
 
 def _from_seconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
+
+
+def _arrivals_of(ledger: pa.Table) -> pa.Table:
+    """Return the rows of the ledger with which a destination shows that a message arrived there."""
+    rows = ledger.select(["event", "chain", "revision", "height", "time", "source", "destination"])
+    rows = rows.unify_dictionaries().combine_chunks()
+    events, chain, destination = (rows[name].combine_chunks() for name in ("event", "chain", "destination"))
+    arrived = is_one_of(events, ARRIVALS)
+    if not arrived.any():
+        return rows.slice(0, 0)
+    names = Names()
+    return rows.filter(pa.array(arrived & (names.codes(chain) == names.codes(destination))))
 
 
 def _between(ledger: pa.Table) -> set[tuple[str, str]]:
