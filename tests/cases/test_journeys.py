@@ -47,9 +47,9 @@ CONTENT = lines(JOURNEYS)
 
 def test_nothing_is_delivered_twice_and_what_failed_is_not_delivered(judge: Judge) -> None:
     lanes = f"2 lanes incomplete: {HUB} -> {AWAY}, {HOME} -> {AWAY}"
-    sentence = f"INCONCLUSIVE ({lanes}), 1 message failed to execute, 1 message pending"
+    sentence = f"INCONCLUSIVE ({lanes}), 1 message failed to execute, 1 message carried on under a new id"
     reasons = {
-        "delivery": {"failed": 1, "pending": 1},
+        "delivery": {"failed": 1, "carried_on": 1},
         "exactly_once": {"timeout_observed_and_received": 1, "pending": 1},
         "authenticity": {"content_unseen": 3},
     }
@@ -75,7 +75,7 @@ def test_a_message_that_goes_on_under_another_topic_is_not_overdue(judge: Judge)
     ]
     judge.ingest(CONTENT + lines(later), "journeys.jsonl", "xcm-journeys", None)
     assert judge.audit("--check", "delivery")[1]["sentence"] == (
-        "PASSED, 1 message failed to execute, 1 message pending"
+        "PASSED, 1 message failed to execute, 1 message carried on under a new id"
     )
 
 

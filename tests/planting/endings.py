@@ -86,8 +86,19 @@ def failed(net: Traffic, random: Random) -> set[Named] | None:
     """Its execution fails."""
     for message in some(net, random, "received", without=("failed", "answered", "acknowledged", "dropped")):
         if not any(row["code"] for row in message.all("executed")):
+            net.remove(message.all("executed"))
             net.add(message.first("received"), event="failed")
             return found(net, message, ("delivery", "noted", "failed"))
+    return None
+
+
+def both_executions(net: Traffic, random: Random) -> set[Named] | None:
+    """It is executed with success, and fails."""
+    for message in some(net, random, "received", "executed", without=("failed", "answered", "acknowledged", "dropped")):
+        if not any(row["code"] for row in message.rows):
+            net.add(message.first("executed"), event="failed")
+            reasons = ("delivery", "noted", "failed"), ("agreement", "violated", "executed_and_failed")
+            return found(net, message, *reasons)
     return None
 
 
@@ -204,6 +215,7 @@ ENDINGS: dict[str, Ending] = {
     "lost": lost,
     "overdue": overdue,
     "failed": failed,
+    "both_executions": both_executions,
     "late": late,
     "redundant": redundant,
     "partial": partial,

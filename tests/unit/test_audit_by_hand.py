@@ -243,10 +243,67 @@ def test_a_message_that_another_one_carries_on_is_not_overdue() -> None:
         found = said(audited(rows, promised(*promise)), "delivery")
         return [(reason, index) for _, reason, index, _ in found if index in (1, 2)]
 
-    assert judged(("received", 5_000_000)) == [("overdue", 2), ("pending", 1)]
-    assert judged("settled") == [("lost", 2), ("pending", 1)]
+    assert judged(("received", 5_000_000)) == [("overdue", 2), ("carried_on", 1)]
+    assert judged("settled") == [("lost", 2), ("carried_on", 1)]
+    assert judged("settled", time=1_000_000) == [("lost", 1), ("lost", 2)]  # sent before it
     # Of another protocol, or not sent.
     assert judged("settled", protocol="q") == judged("settled", event="observed") == [("lost", 1), ("lost", 2)]
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_messages_that_carry_each_other_on_in_a_circle_are_lost(length: int) -> None:
+    def judged(ends: bool) -> list[tuple[str, int | None]]:
+        rows = [
+            happened(n, "sent", 2, message_id=f"m{n}", continues=f"m{(n + 1) % length}") for n in range(length + ends)
+        ]
+        if ends:
+            rows[0] |= {"continues": None}
+        found = said(audited(rows, promised("settled")), "delivery")
+        return [(reason, index) for _, reason, index, _ in found]
+
+    assert judged(False) == [("lost", index) for index in range(length)]
+    assert ("carried_on", 0) in judged(True) or length == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "events"),
+    [
+        ("executed_and_timed_out", [("executed", {}), ("timed_out", {})]),
+        ("executed_and_timed_out", [("failed", {}), ("timed_out", {})]),
+        ("executed_and_refunded", [("executed", {}), ("acknowledged", {"code": 1}), ("refunded", {})]),
+        ("executed_and_refunded", [("executed", {}), ("refunded", {"asset": "gold", "amount": 5})]),
+        (None, [("executed", {}), ("refunded", {"asset": "gold", "amount": 4})]),
+        (None, [("executed", {"code": 1}), ("acknowledged", {"code": 1}), ("refunded", {})]),
+        (None, [("executed", {}), ("answered", {"code": 1}), ("acknowledged", {"code": 1}), ("refunded", {})]),
+        ("executed_and_failed", [("executed", {}), ("failed", {})]),
+        ("executed_and_rejected", [("executed", {}), ("rejected", {})]),
+        (None, [("executed", {}), ("rejected", {"chain": "a"})]),
+        ("failed_and_acknowledged", [("failed", {}), ("acknowledged", {"code": 0})]),
+        (None, [("failed", {}), ("acknowledged", {})]),
+        (None, [("executed", {}), ("acknowledged", {"code": 1})]),
+        ("acknowledged_another_answer", [("answered", {"code": 0}), ("acknowledged", {"code": 1})]),
+        ("acknowledged_another_answer", [("answered", {"code": 1}), ("acknowledged", {"code": 0})]),
+        ("refund_exceeds_amount", [("timed_out", {}), ("refunded", {"asset": "gold", "amount": 6})]),
+        ("refund_exceeds_amount", [("timed_out", {}), ("refunded", {"asset": "gold", "amount": 2**70})]),
+        (None, [("timed_out", {}), ("refunded", {"asset": "silver", "amount": 6})]),
+    ],
+)
+def test_two_ends_of_a_message_that_exclude_each_other_are_named(
+    reason: str | None, events: list[tuple[str, Row]]
+) -> None:
+    rows = [happened(1, "sent", 2, asset="gold", amount=5)]
+    rows += [happened(1, event, 3 + at, **known) for at, (event, known) in enumerate(events)]
+    found = [verdict + " " + reason for verdict, reason, *_ in said(audited(rows), "agreement")]
+    unseen = ["unknown receipt_not_covered"]
+    assert [each for each in found if each not in unseen] == ([] if reason is None else [f"violated {reason}"])
+
+
+def test_an_acknowledgement_without_receipt_is_unknown_where_other_messages_of_its_lane_arrive() -> None:
+    rows = [happened(1, "sent", 2), happened(1, "acknowledged", 9), happened(2, "sent", 3)]
+    arrived = [happened(2, "received", 12)]
+    assert said(audited(rows, observed=()), "agreement") == []  # nothing of the destination is in the input
+    found = said(audited([*rows, *arrived], observed=inferred(("a", 1, 40))), "agreement")
+    assert found == [("unknown", "receipt_not_covered", 1, 2)]
 
 
 def test_of_too_many_messages_that_carry_others_on_it_is_unknown_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,9 @@ from causeway.audit.arrays import Ints, Words
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import NO_HEIGHT, Bools
 from causeway.audit.delays import MICROSECONDS, NO_TIME, microseconds
+from causeway.audit.ends import contradictions, excessive_refunds
 from causeway.audit.findings import UNKNOWN, VIOLATED, Checked, Finding
+from causeway.audit.known import RECEIPT_NOT_COVERED, RECEIPT_UNDECIDED
 from causeway.ledger.outcomes import State
 from causeway.ledger.schema import REFUNDS_RECORDED, Event
 
@@ -36,6 +38,8 @@ def agreement(bucket: Bucket) -> Checked:
         *_too_early(bucket, np.flatnonzero(limited & timed_out)),
         _too_late(bucket, np.flatnonzero(limited & bucket.has(Event.RECEIVED))),
         *_not_refunded(bucket, ended),
+        *contradictions(bucket),
+        excessive_refunds(bucket),
     ]
     return Checked("agreement", bucket.count(ended | limited), found)
 
@@ -46,18 +50,19 @@ def _unsupported(bucket: Bucket, messages: Ints) -> list[Finding]:
     columns, windows = bucket.columns, bucket.known.windows
     rows = bucket.first(Event.ACKNOWLEDGED)[messages].astype(np.int64)
     sent = bucket.first(Event.SENT)[messages]
-    shown, covered = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+    abroad, shown, covered = (np.zeros(len(rows), bool) for _ in range(3))
     for lane, own in bucket.by_lane(rows):
         if lane[1] == lane[2]:
             continue
         spans = windows.arrivals(lane[2], lane)
-        shown[own] = spans.count > 0
+        abroad[own], shown[own] = True, spans.count > 0
         times = columns.time[sent[own]], columns.time[rows[own]]
         seen = (times[0] != NO_TIME) & (times[1] != NO_TIME)
         covered[own] = seen & spans.together_in_times(*times)
     return [
         Finding("agreement", VIOLATED, "acknowledged_not_received", rows[covered]),
-        Finding("agreement", UNKNOWN, "receipt_not_covered", rows[shown & ~covered]),
+        Finding("agreement", UNKNOWN, RECEIPT_NOT_COVERED, rows[shown & ~covered]),
+        Finding("agreement", UNKNOWN, RECEIPT_UNDECIDED, rows[abroad & ~shown]),
     ]
 
 
@@ -67,7 +72,7 @@ def _too_early(bucket: Bucket, messages: Ints) -> list[Finding]:
     rows = bucket.first(Event.TIMED_OUT)[messages].astype(np.int64)
     at, height, time = columns.time[rows], limits.height[messages], limits.time[messages]
     # One limit that was reached is enough.
-    before_time = (at != NO_TIME) & ((time == NO_TIME) | (microseconds(at, time)[0] > _slack(bucket, rows)))
+    before_time = (at != NO_TIME) & ((time == NO_TIME) | (microseconds(at, time)[0] > bucket.slack(rows)))
     by_height = height != NO_HEIGHT
     early = before_time & ~by_height
     asked = np.flatnonzero(before_time & by_height)
@@ -87,7 +92,7 @@ def _height_from(bucket: Bucket, rows: Ints) -> Words:
     """Return a height that the destination of each row's lane has at the time of the row or later, by the clock of
     either chain; the greatest number where nothing shows one."""
     found = np.full(len(rows), NO_HEIGHT)
-    times = bucket.columns.time[rows] + _slack(bucket, rows)
+    times = bucket.columns.time[rows] + bucket.slack(rows)
     for lane, own in bucket.by_lane(rows):
         reached = (bucket.known.reached or {}).get(lane[2] or "")
         if reached is not None:
@@ -112,13 +117,6 @@ def _too_late(bucket: Bucket, messages: Ints) -> Finding:
     by, seen = microseconds(time, columns.time[rows])
     size = np.where(seen, np.maximum(by, 0).astype(np.float64), np.nan)
     return Finding("agreement", VIOLATED, "received_after_timeout", rows[late], size[late], MICROSECONDS)
-
-
-def _slack(bucket: Bucket, rows: Ints) -> Ints:
-    """Return by how many microseconds the clocks of the two chains of each row's lane may differ."""
-    promises, columns = bucket.known.promises, bucket.columns
-    of_lane = np.array([promises.tolerance(lane[1]) + promises.tolerance(lane[2]) for lane in columns.lanes], np.int64)
-    return of_lane[columns.lane[rows]] if len(of_lane) else np.zeros(0, np.int64)
 
 
 def _not_refunded(bucket: Bucket, ended: Bools) -> list[Finding]:

@@ -27,6 +27,8 @@ from causeway.audit.joining import Joined, join
 from causeway.audit.known import (
     OVERDUE_UNDECIDED,
     PAID_NOT_SENT,
+    RECEIPT_NOT_COVERED,
+    RECEIPT_UNDECIDED,
     UNDECIDED,
     UNDECIDED_PAID,
     Known,
@@ -244,7 +246,7 @@ def audit_by(
     lanes_asked = {lane for lanes in asked.values() for lane in lanes}
     again |= {run for run, each in passed.items() if lanes_asked and not lanes_asked.isdisjoint(_lanes_in(each.lanes))}
     carried = carried_names(each.carried for each in passed.values())
-    if carried is None or len(carried):
+    if carried is None or len(carried.names):
         again |= {run for run, each in passed.items() if pc.sum(each.lanes["open"]).as_py()}
     reached = heights_reached(each.reached for each in passed.values())
     if reached is None or reached:
@@ -318,6 +320,8 @@ def _result(
     )
     ending = _ending(pa.concat_tables([each.lanes for each in passed]))
     findings, counts = _overdue(findings, ending), _overdue(counts, ending)
+    arriving = _arriving(pa.concat_tables([each.lanes for each in passed]))
+    findings, counts = _receipts(findings, arriving), _receipts(counts, arriving)
     findings, counts = met.without(findings), met.without(counts)
     away = backing(pa.concat_tables([each.abroad for each in passed]), known.windows)
     counts = pa.concat_tables([counts, _each(joined.findings)])
@@ -448,6 +452,26 @@ def _overdue(found: pa.Table, ending: set[Lane]) -> pa.Table:
         place = found.schema.get_field_index(name)
         found = found.set_column(place, found.schema.field(place), pa.array(column.tolist(), pa.string()))
     return found
+
+
+def _arriving(lanes: pa.Table) -> set[Lane]:
+    """Return the lanes of which the input shows an arrival of any message."""
+    return {*_lanes_in(lanes.filter(pc.greater(lanes["received"], 0)))}
+
+
+def _receipts(found: pa.Table, arriving: set[Lane]) -> pa.Table:
+    """Return findings or counts in which it is decided of acknowledged messages without arrival, of which no window
+    has arrivals, whether their lane has any: without one, its destination was not recorded."""
+    undecided = np.asarray(pc.equal(found["reason"], RECEIPT_UNDECIDED))
+    if not undecided.any():
+        return found
+    lanes, codes = lane_numbers(found)
+    arrives = np.array([lane in arriving for lane in lanes], bool)[codes]
+    reasons = np.array(found["reason"].to_pylist(), object)
+    reasons[undecided] = RECEIPT_NOT_COVERED
+    place = found.schema.get_field_index("reason")
+    named = found.set_column(place, found.schema.field(place), pa.array(reasons.tolist(), pa.string()))
+    return named.filter(pa.array(~undecided | arrives))
 
 
 def _check(name: str, counts: pa.Table, examined: pa.Table, violations: pa.Table) -> Check:

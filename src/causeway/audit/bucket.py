@@ -190,6 +190,13 @@ class Bucket:
         """Return the microseconds from rows to others, and of which both times were seen."""
         return microseconds(self.columns.time[one], self.columns.time[other])
 
+    def slack(self, rows: Ints) -> Ints:
+        """Return by how many microseconds the clocks of the two chains of each row's lane may differ."""
+        promises, columns = self.known.promises, self.columns
+        each = [promises.tolerance(lane[1]) + promises.tolerance(lane[2]) for lane in columns.lanes]
+        found: Ints = np.array([*each, 0], np.int64)[columns.lane[rows]]
+        return found
+
     @cached_property
     def open_until(self) -> Ints:
         """Until which time it is sure of open messages of lanes with ordered receives that they ended nowhere on the

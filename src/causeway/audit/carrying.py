@@ -15,19 +15,22 @@ import pyarrow as pa
 from causeway.audit.arrays import Ints, Words
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import Bools, code_of
+from causeway.audit.delays import NO_TIME, microseconds
+from causeway.audit.known import Carried
 from causeway.audit.naming import digests_of
 from causeway.ledger.schema import Event
 
-CARRIED_SCHEMA = pa.schema([("name", pa.uint64())])
-"""Names of continued messages, one row each: a digest of protocol and id. A null stands for more names than
-``MOST_NAMES``."""
+CARRIED_SCHEMA = pa.schema([("name", pa.uint64()), ("by", pa.uint64()), ("time", pa.int64())])
+"""Continued messages, one row each and message that carries it on. ``name``, ``by``: of the two, a digest of protocol
+and id, ``by`` null without id; ``time``: when the other one was sent, in microseconds, ``NO_TIME``: not seen. A row
+without name stands for more rows than ``MOST_NAMES``."""
 
 MOST_NAMES = 1 << 24
 """Maximum number of names of a ledger. With more, it is unknown which messages are continued."""
 
 
 def carried_in(bucket: Bucket) -> pa.Table:
-    """Return the names of messages that those sent in a run carry on (``CARRIED_SCHEMA``)."""
+    """Return the messages that those sent in a run carry on (``CARRIED_SCHEMA``)."""
     columns = bucket.columns
     column = columns.rows.read(("continues",))["continues"]
     if column.null_count == len(column):
@@ -35,7 +38,10 @@ def carried_in(bucket: Bucket) -> pa.Table:
     sent = (columns.event == code_of(Event.SENT)) & (columns.alive > 0)
     rows = np.flatnonzero(sent & np.asarray(column.is_valid()))
     names, _ = _names(bucket, rows, "continues")
-    return pa.table([np.unique(names)], CARRIED_SCHEMA)
+    by, named = _names(bucket, rows, "message_id")
+    other = ~named | (by != names)  # no message carries itself on
+    content = [names[other], pa.array(by[other], mask=~named[other]), columns.time[rows[other]]]
+    return pa.table(content, CARRIED_SCHEMA)
 
 
 def number_of_names(names: pa.Table) -> int:
@@ -49,25 +55,42 @@ def are_too_many_names(names: int) -> bool:
 
 
 def without_names(names: pa.Table) -> pa.Table:
-    """Return a null in the place of names, nothing in the place of none."""
-    return pa.table([pa.nulls(min(names.num_rows, 1), pa.uint64())], CARRIED_SCHEMA)
+    """Return a row of nulls in the place of names, nothing in the place of none."""
+    return pa.table([pa.nulls(min(names.num_rows, 1), field.type) for field in CARRIED_SCHEMA], CARRIED_SCHEMA)
 
 
-def carried_names(tables: Iterable[pa.Table]) -> pa.Array | None:
-    """Return all names of messages that others carry on, in order; None: there are too many."""
-    every = pa.concat_tables([CARRIED_SCHEMA.empty_table(), *tables])["name"]
-    return None if every.null_count or are_too_many_names(len(every)) else pa.array(np.unique(every.to_numpy()))
+def carried_names(tables: Iterable[pa.Table]) -> Carried | None:
+    """Return the messages that others carry on, but for those that carry each other on in a circle: none of these
+    arrives. Of several that carry on one message the last counts. None: there are too many."""
+    every = pa.concat_tables([CARRIED_SCHEMA.empty_table(), *tables])
+    if every["name"].null_count or are_too_many_names(every.num_rows):
+        return None
+    every = every.sort_by([("name", "ascending"), ("time", "ascending"), ("by", "ascending")])
+    names, times = every["name"].to_numpy(), every["time"].to_numpy()
+    last = np.append(names[1:] != names[:-1], np.ones(min(len(names), 1), bool))
+    by, ends = every["by"].fill_null(0).to_numpy()[last], np.asarray(every["by"].is_null())[last]
+    names, times = names[last], times[last]
+    at = np.minimum(np.searchsorted(names, by), max(len(names) - 1, 0))
+    # Each step doubles how far is looked along; the last place stands for an end.
+    following = np.append(np.where(~ends & (names[at] == by), at, len(names)), len(names))
+    for _ in range(len(names).bit_length()):
+        following = following[following]
+    ending = following[:-1] == len(names)
+    return Carried(names[ending], times[ending])
 
 
 def is_carried(bucket: Bucket, rows: Ints) -> tuple[Bools, bool]:
-    """Return which messages, given by a row of each, another one continues, and whether the names are complete."""
+    """Return which messages, given by the row with which each was sent, another one continues that was not sent before
+    it, by the clock of either chain; and whether the names are complete."""
     carried, found = bucket.known.carried, np.zeros(len(rows), bool)
-    if carried is None or not len(carried) or not len(rows):
+    if carried is None or not len(carried.names) or not len(rows):
         return found, carried is not None
-    known = carried.to_numpy()
     names, named = _names(bucket, rows, "message_id")
-    at = np.minimum(np.searchsorted(known, names), len(known) - 1)
-    found[:] = named & (known[at] == names)
+    at = np.minimum(np.searchsorted(carried.names, names), len(carried.names) - 1)
+    sent, again = bucket.columns.time[rows], carried.times[at]
+    seen = (sent != NO_TIME) & (again != NO_TIME)
+    before = seen & (microseconds(again, sent)[0] > bucket.slack(rows))
+    found[:] = named & (carried.names[at] == names) & ~before
     return found, True
 
 

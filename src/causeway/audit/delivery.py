@@ -96,7 +96,8 @@ def _open(bucket: Bucket, messages: Ints) -> list[Finding]:
         ),
         Finding("delivery", UNKNOWN, "time_unseen", rows[unseen]),
         Finding("delivery", UNKNOWN, "arrival_not_covered", rows[uncovered]),
-        Finding("delivery", NOTED, "pending", rows[pending]),
+        Finding("delivery", NOTED, "pending", rows[pending & ~carried]),
+        Finding("delivery", NOTED, "carried_on", rows[pending & carried]),
     ]
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from causeway.audit.arrays import Array, Ints, Words
 from causeway.audit.causal_links import Misplaced
@@ -24,6 +23,12 @@ NOT_SENT_YET = "not_sent_yet"
 
 OVERDUE_UNDECIDED = "overdue_undecided"
 """The reason of an overdue message of a lane of which the other end may not have been recorded at all."""
+
+RECEIPT_NOT_COVERED = "receipt_not_covered"
+
+RECEIPT_UNDECIDED = "receipt_undecided"
+"""The reason of an acknowledged message without arrival where no window has arrivals: it is ``RECEIPT_NOT_COVERED``,
+or nothing where the destination of its lane was not recorded at all."""
 
 UNDECIDED_PAID = "undecided_paid"
 """The same of what was paid out of messages that no row shows."""
@@ -45,6 +50,14 @@ class SentEnds(NamedTuple):
     before: tuple[tuple[int, int], ...] = ()
 
 
+class Carried(NamedTuple):
+    """Names of messages that others carry on, ascending, and the last time at which such another one was sent
+    (``NO_TIME``: not seen)."""
+
+    names: Words
+    times: Ints
+
+
 class Reached(NamedTuple):
     """From each of some ``times`` on, ascending, the least height at which a chain received anything."""
 
@@ -61,7 +74,7 @@ class Reached(NamedTuple):
 class Known:
     """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane.
     ``complete``: whether that is known; ``shared``: groups of lanes whose indices are asked for (``numbering``);
-    ``misplaced``: causal links of lanes; ``carried``: the names of messages that others carry on (``carrying``);
+    ``misplaced``: causal links of lanes; ``carried``: messages that others carry on (``carrying``);
     ``reached``: how high chains were (``reached``); None, of these two: there is too much. All but windows and promises
     is known in a second look alone."""
 
@@ -71,7 +84,7 @@ class Known:
     complete: bool = False
     shared: frozenset[tuple[str | None, ...]] = frozenset()
     misplaced: Mapping[Lane, Misplaced] = field(default_factory=dict)
-    carried: pa.Array | None = field(default_factory=lambda: pa.array([], pa.uint64()))
+    carried: Carried | None = field(default_factory=lambda: Carried(np.zeros(0, np.uint64), np.zeros(0, np.int64)))
     reached: Mapping[str, Reached] | None = field(default_factory=dict)
 
     def of_second_look(self) -> dict[str, Any]:

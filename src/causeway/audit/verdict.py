@@ -32,6 +32,7 @@ FACTS = {
     ("delivery", "failed"): ("message", "failed to execute"),
     ("delivery", "late"): ("message", "late"),
     ("delivery", "pending"): ("message", "pending"),
+    ("delivery", "carried_on"): ("message", "carried on under a new id"),
     ("exactly_once", "redundant_relay"): ("redundant relay", ""),
 }
 """Findings that break no guarantee and stand in the sentence: the noun that is counted, and what is said of it."""

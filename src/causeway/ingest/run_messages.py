@@ -168,7 +168,8 @@ def is_forged(messages: Frame) -> Mask:
     queue_index = messages["queue_index"]
     found: Mask = queue_index == np.uint64(FORGED)
     found |= (messages["kind"] == Kind.REQUEST) & (queue_index == np.uint64(NO_QUEUE))
-    return found & (messages["form"] == Form.LANE)
+    found &= messages["form"] == Form.LANE
+    return found
 
 
 def answering(events: Frame) -> Mask:

@@ -53,6 +53,8 @@ OF_ROWS_ALONE = (
     *("wrong_chain", "redundant_relay", "partial_receipt", "dropped", "dropped_as_declared", "failed", "lost"),
     "chain_stopped",
     *("acknowledged_and_timed_out", "timed_out_too_early", "received_after_timeout", "not_refunded"),
+    *("executed_and_timed_out", "executed_and_refunded", "executed_and_failed", "executed_and_rejected"),
+    *("failed_and_acknowledged", "acknowledged_another_answer", "refund_exceeds_amount"),
     *("asset_differs", "more_received", "more_paid", "received_and_refunded", "amount_unseen"),
     *("time_unseen", "place_unseen", "index_unseen", UNDECIDED, UNDECIDED_PAID),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from causeway.audit.delays import MICROSECONDS
 from causeway.ledger.order import EVENTS
-from causeway.model.text import about
+from causeway.model.text import about, unit_of
 from causeway.report.text import duration, safe_name, time_text
 
 CHECKS = {
@@ -58,6 +58,7 @@ _PHRASES = {
     "late": "arrived {size} after it was sent, later than its deadline",
     "failed": "failed to execute",
     "pending": "is pending",
+    "carried_on": "is carried on under a new id",
     "ends_not_recorded": "has no arrival {size} after it was sent; the input has none for its lane",
     "arrival_not_covered": "has no arrival; the input does not cover its destination",
     "chain_stopped": "its chain stopped: it violated an invariant",
@@ -67,6 +68,13 @@ _PHRASES = {
     "timed_out_too_early": "timed out {size} before its limit",
     "received_after_timeout": "was received {size} after its limit",
     "not_refunded": "failed or timed out, and was not refunded",
+    "executed_and_timed_out": "was executed, and timed out",
+    "executed_and_refunded": "was executed with success, and refunded",
+    "executed_and_failed": "was executed with success, and failed",
+    "executed_and_rejected": "was executed, and rejected by the same chain",
+    "failed_and_acknowledged": "failed, and was acknowledged with success",
+    "acknowledged_another_answer": "was acknowledged with another result than its destination answered",
+    "refund_exceeds_amount": "was refunded with more than was sent",
     "content_differs": "was received with another content than was sent",
     "wrong_chain": "was received by another chain than its lane goes to",
     "not_sent": "was received, and never sent",
@@ -213,9 +221,8 @@ def size(row: Row) -> str:
     if unit == MICROSECONDS:
         return duration(magnitude / 1e6)
     if unit == "messages":
-        unit = "height" if row["check"] == _HEIGHTS else "message"
-        unit += "" if magnitude == 1 else "s"
-    return f"{said} {unit or ''}".strip()
+        unit = "heights" if row["check"] == _HEIGHTS else "messages"
+    return f"{said} {unit_of(magnitude, unit or '')}".strip()
 
 
 def subject(row: Row) -> tuple[str, str | None, str | None]:

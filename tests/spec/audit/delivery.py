@@ -42,7 +42,7 @@ def delivery(ledger: Ledger) -> Checked:
 
 def open_message(ledger: Ledger, message: Message, sent: Row) -> Finding:
     if ledger.is_carried(message):
-        return named("delivery", "noted", "pending", sent)
+        return named("delivery", "noted", "carried_on", sent)
     limit, _ = deadline(ledger, message.lane)
     if ledger.promised(message.lane, "settled") and sent["detail"] != "expired":
         end, _, whole = ledger.arrivals_until(message.lane, sent["time"], limit or 0)
@@ -84,7 +84,10 @@ def agreement(ledger: Ledger) -> Checked:
     examined, found = 0, []
     for message in ledger.messages:
         ended, limited = message.has("acknowledged", "timed_out", "refunded"), limits_of(message) != (None, None)
-        if not message.has("sent") or not (ended or limited):
+        if not message.has("sent"):
+            continue
+        found += contradictions(ledger, message)
+        if not (ended or limited):
             continue
         examined += 1
         acknowledged, timed_out = message.first("acknowledged"), message.first("timed_out")
@@ -108,12 +111,66 @@ def unsupported(ledger: Ledger, message: Message, acknowledged: Row) -> list[Fin
     if destination == message.lane[1]:
         return []
     if not any(ledger.windows(destination, message.lane, ARRIVALS, kind) for kind in ("height", "time")):
-        return []
+        arrives = any(other.lane == message.lane and other.all("received") for other in ledger.messages)
+        return [named("agreement", "unknown", "receipt_not_covered", acknowledged)] if arrives else []
     times = sent["time"], acknowledged["time"]
     within = ledger.windows(destination, message.lane, ARRIVALS, "time")
     covered = None not in times and any(first <= min(times) and max(times) <= last for first, last in within)
     verdict, reason = ("violated", "acknowledged_not_received") if covered else ("unknown", "receipt_not_covered")
     return [named("agreement", verdict, reason, acknowledged)]
+
+
+def contradictions(ledger: Ledger, message: Message) -> list[Finding]:
+    """Two ends of which one excludes the other, and a refund of more than was sent."""
+
+    def erred(event: str) -> list[Row]:
+        return [row for row in message.all(event) if row["code"] and row["kind"] == "request"]
+
+    def succeeded(event: str) -> list[Row]:
+        return [row for row in message.all(event) if row["code"] == 0]
+
+    def violated(reason: str, row: Row) -> Finding:
+        return named("agreement", "violated", reason, row)
+
+    sent, refunded = message.first("sent"), message.first("refunded")
+    found = []
+    if refunded and more_than(refunded, sent):
+        found.append(violated("refund_exceeds_amount", refunded))
+    if sent["kind"] != "request":
+        return found
+    failed = message.all("failed") + erred("executed")
+    executed = [row for row in message.all("executed") if not any(row is each for each in failed)]
+    run = [row for event in ("executed", "failed", "answered") for row in message.all(event)]
+    if executed and failed:
+        found.append(violated("executed_and_failed", message.first("failed") or message.first("executed")))
+    rejected = message.first("rejected")
+    chains = [message.first(event)["chain"] for event in ("executed", "failed", "answered") if message.has(event)]
+    if rejected and rejected["chain"] is not None and rejected["chain"] in chains:
+        found.append(violated("executed_and_rejected", rejected))
+    if run and message.has("timed_out") and not message.has("received"):
+        found.append(violated("executed_and_timed_out", message.first("timed_out")))
+    good, bad = succeeded("answered"), erred("answered")
+    returned = (
+        refunded
+        and not message.has("timed_out")
+        and not ledger.promised(message.lane, "refund_messages")
+        and not more_than(sent, refunded)
+    )
+    if executed and not failed and not bad and returned:
+        found.append(violated("executed_and_refunded", refunded))
+    acknowledged, fine, wrong = message.first("acknowledged"), succeeded("acknowledged"), erred("acknowledged")
+    if failed and not executed and fine:
+        found.append(violated("failed_and_acknowledged", acknowledged))
+    if (good and not bad and wrong) or (bad and not good and fine):
+        found.append(violated("acknowledged_another_answer", acknowledged))
+    return found
+
+
+def more_than(one: Row, other: Row) -> bool:
+    """Whether the amount of a row is more than that of another, of the same asset."""
+    if None in (one["amount"], other["amount"]) or one["asset"] != other["asset"]:
+        return False
+    return int(one["amount"]) > int(other["amount"])
 
 
 def limits_of(message: Message) -> tuple[int | None, int | None]:

@@ -333,13 +333,35 @@ class Ledger:
         """The causes for which the protocol of a lane drops messages."""
         return {row["detail"] for row in self._promises(lane, "may_drop") if row["detail"] is not None}
 
+    def carriers(self, message: Message) -> list[Message]:
+        """The messages that carry on one, those that were sent last at the end."""
+        name = message.first("sent")["message_id"] if message.has("sent") else None
+        found = [
+            (row["time"] if row["time"] is not None else LATE, number, other)
+            for number, other in enumerate(self.messages)
+            if other.lane[0] == message.lane[0] and name is not None and other.message_id != name
+            for row in other.all("sent")
+            if row["continues"] == name
+        ]
+        return [other for *_, other in sorted(found, key=lambda each: each[:2])]
+
     def is_carried(self, message: Message) -> bool:
-        """Whether another message carries this one on under a new id."""
-        name = message.first("sent")["message_id"]
-        return name is not None and any(
-            other.lane[0] == message.lane[0] and any(row["continues"] == name for row in other.all("sent"))
-            for other in self.messages
+        """Whether another message carries this one on under a new id, not before it and not in a circle."""
+        if not self.carriers(message):
+            return False
+        sent, again = (
+            max((row["time"] if row["time"] is not None else LATE for row in rows), default=LATE)
+            for rows in ([message.first("sent")], [self.carriers(message)[-1].first("sent")])
         )
+        if sent != LATE and again + sum(self.tolerance(chain) for chain in message.lane[1:3]) < sent:
+            return False
+        seen, at = [message.message_id], message
+        while self.carriers(at):
+            at = self.carriers(at)[-1]
+            if at.message_id in seen:
+                return False
+            seen.append(at.message_id)
+        return True
 
     def shows_ends(self, lane: Lane) -> bool:
         """Whether any message of a lane was received or acknowledged."""
