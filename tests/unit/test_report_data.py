@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
@@ -9,6 +10,9 @@ import pyarrow as pa
 import pytest
 
 import causeway as cw
+from causeway.cli.app import build
+from causeway.cli.audited import _example, earliest
+from causeway.cli.shell import execute
 from causeway.ledger.order import without_repeats
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from causeway.pipeline.ledger_passes import Progress
@@ -19,8 +23,8 @@ from causeway.report.ended import outcomes_section
 from causeway.report.over_time import time_section
 from causeway.report.sections import report_page
 from causeway.report.shown_lanes import lanes_section
-from causeway.report.wording import phrase
-from tests.faces.ledgers import both_ends, stored
+from causeway.report.wording import phrase, size
+from tests.faces.ledgers import BEGIN, SECOND, both_ends, stored
 from tests.property.audit_ledgers import table
 from tests.property.test_figures import case_of
 
@@ -58,7 +62,7 @@ def test_a_table_of_lanes_that_scrolls_says_how_many_it_has(tmp_path: Path) -> N
         rows = [row for number in range(lanes) for row in both_ends(str(number), "x", "y", 0)]
         with cw.open(stored(folder, rows)) as opened:
             section = lanes_section(report_data(opened))
-        assert section is not None and (f"The table has {lanes} rows" in section.body) is said
+        assert section is not None and (f"The table has {lanes} lanes" in section.body) is said
 
 
 def test_findings_of_a_lane_are_counted_whether_they_are_named_or_not(tmp_path: Path) -> None:
@@ -130,3 +134,72 @@ def test_what_the_first_screen_names_leads_to_its_journey(tmp_path: Path) -> Non
     shown = [row for check in data["checks"] if check["violated"] for _, row in worst_and_first(check, "violated")]
     assert {row["check"] for row in shown} == {"causality", "finality"} and len(shown) == 4
     assert all(row["message_ident"] is not None for row in shown)
+
+
+def in_no_lane(folder: Path) -> str:
+    """A ledger with three lanes, a receipt of a message that no row shows as sent, and a message in no lane."""
+    rows = [row for lane in "abc" for row in both_ends(lane, "x", "y", 1)] + both_ends("a", "x", "y", 3)[1:]
+    lost = {"protocol": "bridge", "kind": "request", "message_id": "m", "chain": "x", "stated_by": "test"}
+    rows.append({**lost, "event": "sent", "time": (BEGIN + 1) * SECOND})
+    return stored(folder, rows, promises=[{"promise": "numbered"}])
+
+
+def test_lanes_are_counted_alike_and_unknown_findings_are_no_unknown_messages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = in_no_lane(tmp_path)
+    with cw.open(place) as opened:
+        data = report_data(opened)
+        lanes = opened.lanes.arrow().to_pylist()
+    assert data["lanes"]["total"] == data["totals"]["lanes"] == 3 and len(data["lanes"]["rows"]) == 4
+    shown = {(row["lane"]): row for row in data["lanes"]["rows"]}
+    assert {row["lane"]: row["unknown"] for row in lanes} == {name: row["unknown"] for name, row in shown.items()}
+    assert sum(row["unknown_findings"] for row in shown.values()) > 0
+    for command in ("backlog", "latency"):
+        execute([command, place], build, "causeway")
+        out = capsys.readouterr().out
+        assert command == "latency" or "in no lane (bridge)" in out
+    page = report_page(data)
+    assert "in no lane" in page and "delivery median" in page
+
+
+def test_the_page_counts_the_lanes_of_its_table(tmp_path: Path) -> None:
+    rows = [row for number in range(9) for row in both_ends(f"l{number}", "x", "y", 1)]
+    rows.append({"protocol": "bridge", "kind": "request", "message_id": "m", "chain": "x", "event": "sent"})
+    with cw.open(stored(tmp_path, rows)) as opened:
+        page = report_page(report_data(opened))
+    assert "9 lanes between 2 chains" in page and "The table has 9 lanes and what is in no lane;" in page
+
+
+def test_the_pending_figure_says_what_it_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row for index in (1, 60) for row in both_ends("a", "x", "y", index)]
+    rows += both_ends("a", "x", "y", 20)[:1] + both_ends("a", "x", "y", 65)[:1]
+    windows = [{"chain": name, "first_time": BEGIN * SECOND, "last_time": (BEGIN + 700) * SECOND} for name in "xy"]
+    promises = [{"promise": "received", "number": 100 * SECOND}]
+    place = stored(tmp_path, rows, windows, promises)
+    with cw.open(place) as opened:
+        page = report_page(report_data(opened))
+    assert "; 1 message pending" in page and "no outcome yet; still in time: 1; " in page
+    execute(["backlog", place], build, "causeway")
+    assert "4 messages were sent; 2 pending (no outcome yet), 2 in flight" in capsys.readouterr().out
+
+
+def test_one_is_in_the_singular_and_years_have_four_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    year_1 = -62_135_596_800 * SECOND
+    (one,) = both_ends("a", "x", "y", 1)[:1]
+    place = stored(tmp_path, [{**one, "time": year_1}], [{"chain": "y", "last_time": year_1 + 90 * SECOND}])
+    execute(["backlog", place], build, "causeway")
+    out = capsys.readouterr().out
+    assert "1 message was sent; 1 pending (no outcome yet)" in out
+    assert "At most 1 was pending" in out and "0001-01-01 00:00 UTC" in out
+    execute(["latency", place], build, "causeway")
+    assert "1 message was sent" in capsys.readouterr().out
+    assert size({"magnitude": 1.0, "unit": "units", "size": "1", "check": "conservation"}) == "1 unit"
+    assert (
+        _example({**dict.fromkeys(FINDING), "lane": "a", "index": 3, "magnitude": 1.0, "size": "1", "unit": "messages"})
+        == "a 3: 1 message"
+    )
+    assert "0001-01-01" in earliest({**dict.fromkeys(FINDING), "time": datetime(1, 1, 1, tzinfo=UTC)})
+
+
+FINDING = ("protocol", "source", "destination", "lane", "index", "message_id", "time", "height", "chain", "magnitude")

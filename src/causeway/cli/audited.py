@@ -15,7 +15,7 @@ from causeway.audit.plain import plain_check
 from causeway.audit.verdict import Verdict, counted
 from causeway.cli.tables import show_table
 from causeway.cli.watch import notes, results
-from causeway.model.text import about, name_of, readable
+from causeway.model.text import about, moment_text, name_of, readable, unit_of
 
 if TYPE_CHECKING:
     from causeway.audit.auditing import Audit, Check
@@ -129,7 +129,7 @@ def first_violations(checks: Iterable[Check]) -> list[str]:
 def earliest(row: dict[str, Any]) -> str:
     """Return where the first finding is, and when that was."""
     lane = " ".join(name_of(name) for name in (row["protocol"], row["source"], row["destination"]) if name)
-    when = [] if row["time"] is None else [f"at {row['time']:%Y-%m-%d %H:%M:%S} UTC"]
+    when = [] if row["time"] is None else [f"at {moment_text(row['time'])} UTC"]
     when += [] if row["height"] is None else [f"in block {row['height']:,} of {name_of(row['chain'] or '?')}"]
     return " ".join(["first", _example(row), f"({lane})", *when])
 
@@ -154,7 +154,7 @@ def _example(row: dict[str, Any] | None) -> str:
     if row["unit"] == "microseconds":
         return f"{text}: {row['magnitude'] / 1_000_000:,.0f} s"
     size = about(row["magnitude"]) if row["size"] is None else f"{int(row['size']):,}"
-    return f"{text}: {size} {row['unit']}"
+    return f"{text}: {size} {unit_of(row['magnitude'], row['unit'])}"
 
 
 __all__ = [

@@ -87,24 +87,26 @@ def _left_out(unplaced: int) -> str:
 def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     from rich.markup import escape
 
+    from causeway.audit.verdict import counted
     from causeway.cli import plots
     from causeway.cli.tables import show_table
     from causeway.cli.watch import results
     from causeway.ledger.typed import plain_rows
-    from causeway.model.text import lane_text, name_of
+    from causeway.model.text import lane_or_none_text, moment_text, name_of
 
     console, totals = results(), found.totals
-    said = (
-        f"{totals['sent']:,} messages were sent; {totals['pending']:,} are pending, {totals['in_flight']:,} in flight"
-    )
+    counts = f"{counted(totals['sent'], 'message')} {'was' if totals['sent'] == 1 else 'were'} sent"
+    meaning = " (no outcome yet)" if totals["pending"] else ""
+    said = f"{counts}; {totals['pending']:,} pending{meaning}, {totals['in_flight']:,} in flight"
     console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=not console.is_terminal)
     bins = plain_rows(found.backlog)
     if not over_time and (most := max(bins, key=lambda row: row["pending"], default=None)) and most["pending"]:
-        when = f"tick {most['tick']:,}" if most["axis"] == "tick" else f"{most['time']:%Y-%m-%d %H:%M} UTC"
+        when = f"tick {most['tick']:,}" if most["axis"] == "tick" else f"{moment_text(most['time'], seconds=False)} UTC"
         about = "at" if most["ticks"] == 1 else "about"
         left_out = f" ({_left_out(totals['unplaced'])})" if totals["unplaced"] else ""
+        verb = "was" if most["pending"] == 1 else "were"
         console.print(
-            f"At most {most['pending']:,} were pending, requests and answers alike, {about} {when}{left_out};"
+            f"At most {most['pending']:,} {verb} pending, requests and answers alike, {about} {when}{left_out};"
             " see --over-time"
         )
     lanes = plain_rows(waiting(found, limit))
@@ -113,7 +115,7 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
         console.print(f"\n[bold]Most waits in[/bold] ({len(lanes):,} of {many:,} lanes in which something does)")
         told = []
         for row in lanes:
-            named = lane_text([row[name] for name in _LANE]) or row["protocol"] or "?"
+            named = lane_or_none_text([row[name] for name in _LANE])
             oldest = row["oldest_pending_id"] if row["oldest_pending_index"] is None else row["oldest_pending_index"]
             age = row["oldest_pending_ticks" if row["unit"] == "ticks" else "oldest_pending_seconds"]
             told.append(

@@ -131,33 +131,35 @@ def command(
 
 
 def _show(lake: str, done: Ingested) -> None:
+    from causeway.audit.verdict import counted
+
     console = results()
     if done.commit is None:
-        before = "1 file was taken" if done.skipped == 1 else f"{done.skipped:,} files were taken"
+        before = f"{counted(done.skipped, 'file')} {'was' if done.skipped == 1 else 'were'} taken"
         console.print(f"[bold]{escape(lake)}[/bold]: nothing new; {before} before")
         return
-    skipped = f"; {done.skipped:,} were taken before" if done.skipped else ""
+    skipped = f"; {done.skipped:,} {'was' if done.skipped == 1 else 'were'} taken before" if done.skipped else ""
     console.print(
-        f"[bold]{escape(lake)}[/bold]: {done.rows:,} rows from {done.records:,} records of {done.files:,} "
-        f"{'file' if done.files == 1 else 'files'}{skipped}"
+        f"[bold]{escape(lake)}[/bold]: {counted(done.rows, 'row')} from "
+        f"{counted(done.records, 'record')} of {counted(done.files, 'file')}{skipped}"
     )
-    for count, what in (
-        (done.movements, "movements of value"),
-        (done.headers, "headers"),
-        (done.watermarks, "watermarks"),
-        (done.repeated, "rows left out: they say again what another row says"),
-        (done.ignored, "records that the mapping ignores"),
-        (done.blank, "blank lines"),
-        (done.others, "files of the folder that are of another format"),
+    for count, noun, rest in (
+        (done.movements, "movement", " of value"),
+        (done.headers, "header", ""),
+        (done.watermarks, "watermark", ""),
+        (done.repeated, "row", f" left out: {'it says' if done.repeated == 1 else 'they say'} again what another says"),
+        (done.ignored, "record", " that the mapping ignores"),
+        (done.blank, "blank line", ""),
+        (done.others, "file", " of the folder in another format"),
     ):
         if count:
-            console.print(f"  {count:,} {what}")
+            console.print(f"  {counted(count, noun)}{rest}")
     for reason, count in done.quarantined.items():
         console.print(f"  [yellow]{count:,} in quarantine[/yellow]: {reason}")
     for text in [*done.failed.values()][:SHOWN]:
         console.print(f"  [yellow]set aside[/yellow]: {escape(shell.printable(text))}")
     if len(done.failed) > SHOWN:
-        console.print(f"  [yellow]{len(done.failed) - SHOWN:,} more files set aside[/yellow]")
+        console.print(f"  [yellow]{counted(len(done.failed) - SHOWN, 'more file')} set aside[/yellow]")
 
 
 @contextmanager

@@ -99,13 +99,17 @@ def _is_new(batch: Batch) -> bool:
 
 
 def _line(batch: Batch) -> str:
+    from causeway.audit.verdict import counted
+
     done = batch.done
-    files = f"{done.files:,} {'file' if done.files == 1 else 'files'}"
-    text = f"commit {done.commit}: {done.rows:,} rows from {done.records:,} records of {files}"
+    text = (
+        f"commit {done.commit}: {counted(done.rows, 'row')} from {counted(done.records, 'record')} of "
+        f"{counted(done.files, 'file')}"
+    )
     aside = sum(done.quarantined.values())
     for count, what in (
         (aside, "in quarantine"),
-        (done.repeated, "rows left out"),
+        (done.repeated, "row left out" if done.repeated == 1 else "rows left out"),
         (len(batch.waiting), "not whole yet"),
     ):
         if count:

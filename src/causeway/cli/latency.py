@@ -109,15 +109,17 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     import pyarrow.compute as pc
     from rich.markup import escape
 
+    from causeway.audit.verdict import counted
     from causeway.cli import plots
     from causeway.cli.tables import show_table
     from causeway.cli.watch import results
     from causeway.ledger.typed import plain_rows
-    from causeway.model.text import lane_text, name_of
+    from causeway.model.text import lane_or_none_text, name_of
 
     console, unit = results(), found.totals["unit"]
+    sent = found.totals["sent"]
     in_ticks = ", delays in ticks" if unit == "ticks" else ""
-    said = f"{found.totals['sent']:,} messages were sent{in_ticks}"
+    said = f"{counted(sent, 'message')} {'was' if sent == 1 else 'were'} sent{in_ticks}"
     console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=not console.is_terminal)
     shown = "count" if unit == "ticks" else "seconds"
     of_all = found.latency.filter(pc.equal(found.latency["scope"], "all"))
@@ -143,7 +145,7 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
         for row in lanes:
             values = [row[f"{measure}_{name}"] for name in ("p50", "p99", "max")]
             figures = ["" if value is None else plots.amount(value, shown) for value in values]
-            named = lane_text([row[name] for name in _LANE]) or row["protocol"] or "?"
+            named = lane_or_none_text([row[name] for name in _LANE])
             told.append([escape(name_of(named)), f"{row['messages']:,}", *figures])
         titles = ["lane", "messages", f"{measure.replace('_', ' ')} p50", "p99", "max"]
         show_table(console, titles, told, left=["lane"], folds=["lane"])

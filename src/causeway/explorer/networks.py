@@ -184,7 +184,10 @@ def _sorts(asked: Asked, sort: str) -> Markup:
 def _lane_table(view: View, rows: Sequence[Mapping[str, Any]]) -> Markup:
     columns = [
         Column("lane"),
-        *(Column(title, "number") for title in ("messages", "pending", "violations", "median", "99 %")),
+        *(
+            Column(title, "number")
+            for title in ("messages", "pending", "violations", "delivery median", "delivery 99 %")
+        ),
         Column("oldest pending"),
     ]
     cells: list[list[Cell]] = []

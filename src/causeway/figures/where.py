@@ -18,7 +18,7 @@ from causeway.figures.outcomes import Outcomes
 from causeway.ledger.outcomes import OUTCOMES
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
 from causeway.model.errors import InvalidInput
-from causeway.model.text import in_utc, readable, shown
+from causeway.model.text import in_utc, moment_text, readable, shown
 
 TEXTS = ("sender", "receiver", "message_id", "answers", "journey")
 """Columns of which a message has the first that its rows have."""
@@ -221,7 +221,7 @@ def _bound(name: str, value: Any) -> int:
 
 
 def _end(name: str, bound: int) -> str:
-    return f"{_EPOCH + bound * _MICROSECOND:%Y-%m-%d %H:%M:%S}" if name == "sent_time" else f"{bound}"
+    return moment_text(_EPOCH + bound * _MICROSECOND) if name == "sent_time" else f"{bound}"
 
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)

@@ -107,6 +107,21 @@ def unknown(kind: str, value: object, known: Collection[str]) -> str:
     return f"{shown(value)}: no such {kind}; there are {len(known)}: {', '.join(listed) or 'none'}"
 
 
+def unit_of(count: float, unit: str) -> str:
+    """Return a unit in the plural, such as ``messages``, as it stands behind a count: in the singular behind 1."""
+    return unit.removesuffix("s") if count == 1 else unit
+
+
+def moment_text(time: datetime, *, seconds: bool = True) -> str:
+    """Return a UTC time as ``0001-02-03 04:05:06``, or without its seconds: a year has four digits."""
+    return time.replace(tzinfo=None).isoformat(" ", "seconds" if seconds else "minutes")
+
+
+def lane_or_none_text(lane: Sequence[str | None]) -> str:
+    """Return the names of a lane as ``lane_text`` does, or that its messages are in no lane."""
+    return lane_text(lane) or (f"in no lane ({lane[0]})" if lane[0] else "in no lane")
+
+
 def lane_text(lane: Sequence[str | None]) -> str | None:
     """Return the names of a lane (protocol, source, destination, lane) as a person reads them."""
     _, source, destination, name = lane

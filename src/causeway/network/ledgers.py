@@ -21,7 +21,7 @@ from causeway.figures.where import EVERYTHING
 from causeway.ledger.schema import TABLES
 from causeway.ledger.typed import plain_rows
 from causeway.model.errors import InvalidInput
-from causeway.model.text import readable, shown
+from causeway.model.text import moment_text, readable, shown
 from causeway.network.extents import extents_of
 from causeway.network.findings import Findings
 from causeway.network.rows import Rows
@@ -250,7 +250,9 @@ class OpenedLedger(Selection):
         if about.heights is not None:
             lines.append(("heights", f"{about.heights[0]:,} to {about.heights[1]:,}"))
         if about.first_time is not None and about.last_time is not None and self._lake is None:
-            lines.append(("time", f"{about.first_time:%Y-%m-%d %H:%M} to {about.last_time:%Y-%m-%d %H:%M}"))
+            lines.append(
+                ("time", " to ".join(moment_text(each, seconds=False) for each in (about.first_time, about.last_time)))
+            )
         lines.append(("rows", f"{about.rows:,} events of messages"))
         known = self._counted.figures.get((repr(EVERYTHING), False))
         if known is not None and self._counted.commit == (self._ledger.number, self._ledger.last):

@@ -140,12 +140,12 @@ def key_figures(data: Data, links: Links) -> list[Fact]:
     totals, unit = data["totals"], data["totals"]["unit"] or "seconds"
     found = [Fact("Messages", _large(totals["messages"]), _sent_and_received(totals), href=links.figure("messages"))]
     oldest, pending = data["oldest_pending"], totals["pending"]
-    note: Markup | str = "none is pending"
+    note: Markup | str = "none without an outcome"
     if pending:
-        note = f"{totals['in_flight']:,} in flight"
+        note = plain(f"no outcome yet; still in time: {_still_in_time(data):,}")
         if oldest is not None:
             age = plain(f"oldest: {in_unit(oldest['delay'], oldest['unit'])}")
-            note = linked(age, links.message(oldest))
+            note = note + plain("; ") + linked(age, links.message(oldest))
     found.append(Fact("Pending", _large(pending), note, UNKNOWN if pending else None, links.figure("pending")))
     for measure in ("delivery", "round_trip"):
         row = delay_of_all(data, measure, unit)
@@ -162,6 +162,15 @@ def key_figures(data: Data, links: Links) -> list[Fact]:
     verdict = UNKNOWN if missing else None
     found.append(Fact("Missing in the input", _large(missing), sides, verdict, links.figure("missing")))
     return found
+
+
+STILL_IN_TIME = ((NOTED, "pending"), (NOTED, "carried_on"))
+
+
+def _still_in_time(data: Data) -> int:
+    """Return the number of messages that the verdict calls pending: open, and neither overdue nor uncovered."""
+    reasons = (each for check in data["checks"] if check["check"] == "delivery" for each in check["reasons"])
+    return sum(each["findings"] for each in reasons if (each["verdict"], each["reason"]) in STILL_IN_TIME)
 
 
 def _calls(calls: Data, links: Links) -> list[Fact]:

@@ -27,7 +27,7 @@ _ADDED = ("messages", "sent", "received", "pending", "in_flight")
 def lanes_data(
     lanes: pa.Table, findings: Mapping[LaneKey, tuple[int, int]], wanted: Iterable[LaneKey] = (), shown: int = SHOWN
 ) -> dict[str, Any]:
-    """Return the lanes.
+    """Return the lanes. ``total`` and ``others`` do not count what is in no lane, which has a row of its own.
 
     Args:
         lanes: of ``figures.lanes.LANES_SCHEMA``.
@@ -47,16 +47,18 @@ def lanes_data(
     chosen = sorted(kept, key=lambda row: rank[row]) if rank is not None else order.tolist()
     rows = [plain_row(row) or {} for row in plain_rows(lanes.take(pa.array(chosen, pa.int64())))]
     for place, (row, number) in enumerate(zip(rows, chosen, strict=True)):
-        row |= {"ident": f"lane-{place + 1}", "violated": int(violated[number]), "unknown": int(unknown[number])}
+        row |= {"ident": f"lane-{place + 1}", "violated": int(violated[number])}
+        row["unknown_findings"] = int(unknown[number])
     left = np.ones(len(keys), bool)
     left[chosen] = False
     others = {name: int(lanes[name].to_numpy()[left].sum()) for name in _ADDED}
-    others |= {"lanes": int(left.sum()), "violated": int(violated[left].sum()), "unknown": int(unknown[left].sum())}
+    others |= {"lanes": int((left & ~nowhere).sum()), "violated": int(violated[left].sum())}
+    others["unknown_findings"] = int(unknown[left].sum())
     measure, unit = shading(lanes)
     idents = {keys[number]: row["ident"] for row, number in zip(rows, chosen, strict=True)}
     pairs = _pairs(lanes, keys, found, measure, idents)
     return {
-        "total": len(keys),
+        "total": int((~nowhere).sum()),
         "latency": measure,
         "unit": unit,
         "chains": len({chain for key in keys for chain in key[1:3] if chain is not None}),

@@ -37,11 +37,12 @@ def lanes_section(data: Data) -> Section | None:
 def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
     columns = [Column("from", "name"), Column("to", "name"), Column("lane", "name"), Column("protocol", "name")]
     columns += [Column("messages", "number"), Column("pending", "number", "sent, without an outcome")]
-    columns += [Column("oldest", "number", "age of the oldest pending message at the end of the input")]
+    columns += [Column("oldest", "number", "age of the oldest pending message at the end of what the input covers")]
+    delay = "" if measure is None else f"{MEASURES[measure].lower()} "
     columns += [
         Column("fees", "number"),
-        Column("median", "number"),
-        Column("99 %", "number"),
+        Column(f"{delay}median", "number"),
+        Column(f"{delay}99 %", "number"),
         Column("violations", "number"),
         Column("unknown", "number", "findings that a hole in the input may explain"),
     ]
@@ -56,7 +57,7 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
                 None if each["fees"] in (None, "0") else digits(each["fees"]),
                 *(None if delay is None else in_unit(delay, unit) for delay in delays),
                 badge(VIOLATED, f"{each['violated']:,}") if each["violated"] else None,
-                badge(UNKNOWN, f"{each['unknown']:,}") if each["unknown"] else None,
+                badge(UNKNOWN, f"{each['unknown_findings']:,}") if each["unknown_findings"] else None,
             ]
         )
     others = lanes["others"]
@@ -73,7 +74,9 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
     field = Markup("")
     if len(rows) > 8:
         field = element("input", {**box, "aria-label": "Filter the lanes that are listed"})
-        said = f"The table has {many(len(rows), 'row')}; scroll in it to see all."
+        in_none = sum(_is_in_no_lane(each) for each in lanes["rows"])
+        besides = " and what is in no lane" if in_none else ""
+        said = f"The table has {many(len(rows) - in_none, 'lane')}{besides}; scroll in it to see all."
         field += element("p", {"class": "note scrolls"}, said)
     rest = Markup("")
     if others["lanes"]:
@@ -86,9 +89,14 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
 
 def _source(lane: Data) -> str | Markup:
     """Return the source of a lane; messages in no lane have none."""
-    if all(lane[each] is None for each in ("source", "destination", "lane")):
+    if _is_in_no_lane(lane):
         return element("em", {}, "in no lane")
     return lane["source"] or "?"
+
+
+def _is_in_no_lane(lane: Data) -> bool:
+    """Return whether a row is of messages that never came into a lane."""
+    return all(lane[each] is None for each in ("source", "destination", "lane"))
 
 
 __all__ = ["lanes_section"]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup, escape
 
-from causeway.model.text import about, duration, name_of
+from causeway.model.text import about, duration, name_of, unit_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -120,7 +120,7 @@ def in_unit(number: float | None, unit: str) -> str:
     if number is None:
         return NOTHING
     known = {"count": count, "seconds": lasting, "ticks": ticks, "bytes": byte_size, "share": percent}
-    return known[unit](number) if unit in known else f"{count(number)} {unit}"
+    return known[unit](number) if unit in known else f"{count(number)} {unit_of(number, unit)}"
 
 
 def percent(share: float) -> str:
