@@ -188,6 +188,62 @@ def add(ledger: Ledger, rows: list[Row], last: int = 10**6, kept: float = 0.0) -
     return keep_up(ledger.after(writer.commit([], {})), kept=kept)
 
 
+def test_a_time_out_is_compared_anew_with_heights_of_other_buckets(tmp_path: Path) -> None:
+    ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
+    limited = {"timeout_height": 100}
+    with LedgerWatch(ledger.storage.uri) as watch:
+        ledger = add(ledger, [of_lane(0, "sent", 1, **limited), of_lane(0, "timed_out", 50)])
+        for number, height, early in ((1, 120, 0), (2, 60, 1)):
+            sent = of_lane(number << 18, "sent", 2, timeout_height=200)
+            received = {**of_lane(number << 18, "received", 60 + number), "height": height}
+            ledger = add(ledger, [{**row, "lane": f"y{number}"} for row in (sent, received)])
+            watched = watch.look()
+            assert watched is not None
+            reasons = watched.audit.checks["agreement"].reasons
+            assert reasons.get(("violated", "timed_out_too_early"), 0) == early
+            alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=ledger_watch.NAMED))
+
+
+def test_messages_that_others_carry_on_are_judged_anew_when_there_are_more_of_these(tmp_path: Path) -> None:
+    ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
+    with LedgerWatch(ledger.storage.uri) as watch:
+        ledger = add(ledger, [of_lane(number, "sent", 1, message_id=f"m{number}") for number in range(3)])
+        for number in range(3):
+            again = of_lane(number << 18, "sent", 9, message_id=f"n{number}", continues=f"m{number}")
+            ledger = add(ledger, [{**again, "lane": f"y{number}"}])
+            watched = watch.look()
+            assert watched is not None
+            assert watched.audit.checks["delivery"].reasons["noted", "carried_on"] == number + 1
+            alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=ledger_watch.NAMED))
+
+
+@pytest.mark.parametrize(
+    ("promise", "check", "reason"),
+    [
+        (
+            {"source": "b", "promise": "clock_tolerance", "number": 10},
+            "causality",
+            ("violated", "received_before_sent"),
+        ),
+        ({"protocol": "p", "promise": "may_drop", "detail": "full"}, "delivery", ("violated", "dropped")),
+    ],
+)
+def test_what_is_promised_later_counts(promise: Row, check: str, reason: tuple[str, str], tmp_path: Path) -> None:
+    ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
+    rows = [of_lane(0, "sent", 9), of_lane(0, "received", 5), of_lane(1, "sent", 9)]
+    rows.append(of_lane(1, "dropped", 10, detail="full"))
+    ledger = add(ledger, rows)
+    with LedgerWatch(ledger.storage.uri) as watch:
+        for count, promised in ((1, {"protocol": "p", "promise": "may_drop", "detail": "other"}), (0, promise)):
+            writer = LedgerWriter(ledger)
+            writer.write("promises", table([{**promised, "stated_by": "test"}], PROMISES_SCHEMA))
+            ledger = ledger.after(writer.commit([], {}))
+            watched = watch.look()
+            assert watched is not None
+            assert watched.audit.checks[check].reasons.get(reason, 0) == count
+            alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=ledger_watch.NAMED))
+
+
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each run had that was passed over."""

@@ -12,7 +12,7 @@ from causeway.audit.arrays import Ints, Words
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import NO_HEIGHT, Bools
 from causeway.audit.delays import MICROSECONDS, NO_TIME, microseconds
-from causeway.audit.ends import contradictions, excessive_refunds
+from causeway.audit.ends import contradictions
 from causeway.audit.findings import UNKNOWN, VIOLATED, Checked, Finding
 from causeway.audit.known import RECEIPT_NOT_COVERED, RECEIPT_UNDECIDED
 from causeway.ledger.outcomes import State
@@ -39,7 +39,6 @@ def agreement(bucket: Bucket) -> Checked:
         _too_late(bucket, np.flatnonzero(limited & bucket.has(Event.RECEIVED))),
         *_not_refunded(bucket, ended),
         *contradictions(bucket),
-        excessive_refunds(bucket),
     ]
     return Checked("agreement", bucket.count(ended | limited), found)
 
@@ -76,11 +75,8 @@ def _too_early(bucket: Bucket, messages: Ints) -> list[Finding]:
     by_height = height != NO_HEIGHT
     early = before_time & ~by_height
     asked = np.flatnonzero(before_time & by_height)
-    undecided = asked[:0]
-    if bucket.known.reached is None:
-        undecided = asked
-    else:
-        early[asked] = _height_from(bucket, rows[asked]) < height[asked]
+    early[asked] = _height_from(bucket, rows[asked]) < height[asked]
+    undecided = asked if bucket.known.reached is None else asked[:0]
     by = np.where(time == NO_TIME, np.nan, time.astype(np.float64) - at)
     return [
         Finding("agreement", VIOLATED, "timed_out_too_early", rows[early], by[early], MICROSECONDS),
@@ -89,8 +85,10 @@ def _too_early(bucket: Bucket, messages: Ints) -> list[Finding]:
 
 
 def _height_from(bucket: Bucket, rows: Ints) -> Words:
-    """Return a height that the destination of each row's lane has at the time of the row or later, by the clock of
-    either chain; the greatest number where nothing shows one."""
+    """Return the least height at which the destination of each row's lane received anything from the row's time on.
+
+    ``NO_HEIGHT`` where nothing shows one. Times are compared with the tolerance of the chains' clocks.
+    """
     found = np.full(len(rows), NO_HEIGHT)
     times = bucket.columns.time[rows] + bucket.slack(rows)
     for lane, own in bucket.by_lane(rows):
@@ -101,7 +99,7 @@ def _height_from(bucket: Bucket, rows: Ints) -> Words:
 
 
 def waits_for_heights(bucket: Bucket) -> bool:
-    """Return whether what other runs show of heights may say that a time-out of a run was too early."""
+    """Return whether a run has messages with a limit by height that timed out: other runs may show lower heights."""
     return bool((bucket.has(Event.SENT) & bucket.has(Event.TIMED_OUT) & (bucket.timeouts.height != NO_HEIGHT)).any())
 
 

@@ -19,22 +19,12 @@ from causeway.audit.backing import backing
 from causeway.audit.carrying import carried_names
 from causeway.audit.causal_links import compare_links
 from causeway.audit.causal_order import undecided_links
-from causeway.audit.columns import NO_TIME
 from causeway.audit.completeness import completeness_of
-from causeway.audit.findings import UNKNOWN, VIOLATED, VIOLATIONS_SCHEMA
+from causeway.audit.decided import decided
+from causeway.audit.findings import VIOLATIONS_SCHEMA
 from causeway.audit.gathered import CHECK_NAMES, VERDICTS, Gathered, shown_findings
 from causeway.audit.joining import Joined, join
-from causeway.audit.known import (
-    OVERDUE_UNDECIDED,
-    PAID_NOT_SENT,
-    RECEIPT_NOT_COVERED,
-    RECEIPT_UNDECIDED,
-    UNDECIDED,
-    UNDECIDED_PAID,
-    Known,
-    verdict_of_unsent,
-    why_unsent,
-)
+from causeway.audit.known import Known
 from causeway.audit.meeting import Here, Meet, Together, meeting_of
 from causeway.audit.numbering import REPLACED, Group, Shared, candidates, shared_numbers
 from causeway.audit.parts import Part
@@ -43,8 +33,8 @@ from causeway.audit.reached import heights_reached
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import COUNTS_SCHEMA
 from causeway.audit.verdict import Check, Verdict, sentence, unknown_lanes, verdict_of
-from causeway.audit.windows import Lane, Promises, Windows, lane_of
-from causeway.ledger.order import SEGMENT_BITS, lane_numbers, stated_rows
+from causeway.audit.windows import Lane, Promises, Windows, lane_of, lanes_in
+from causeway.ledger.order import SEGMENT_BITS, stated_rows
 from causeway.ledger.restarts import restarted_chains, with_restarts
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
@@ -244,7 +234,7 @@ def audit_by(
     met = Together.of(meeting, meet, limit) if meeting is not None and meet is not None else Together.nothing()
     asked = _candidates(passed.values(), joined, known)
     lanes_asked = {lane for lanes in asked.values() for lane in lanes}
-    again |= {run for run, each in passed.items() if lanes_asked and not lanes_asked.isdisjoint(_lanes_in(each.lanes))}
+    again |= {run for run, each in passed.items() if lanes_asked and not lanes_asked.isdisjoint(lanes_in(each.lanes))}
     carried = carried_names(each.carried for each in passed.values())
     if carried is None or len(carried.names):
         again |= {run for run, each in passed.items() if pc.sum(each.lanes["open"]).as_py()}
@@ -282,13 +272,9 @@ def _candidates(passed: Iterable[Passed], joined: Joined, known: Known) -> dict[
     missing: dict[Lane, int] = {lane: numbers[0] for lane, numbers in joined.missing.items()}
     lacking = pa.concat_tables([each.lanes.select([*LANE, "missing"]) for each in passed])
     lacking = lacking.filter(pc.greater(lacking["missing"], pa.scalar(0, lacking["missing"].type)))
-    for lane, count in zip(_lanes_in(lacking), lacking["missing"].to_pylist(), strict=True):
+    for lane, count in zip(lanes_in(lacking), lacking["missing"].to_pylist(), strict=True):
         missing[lane] = missing.get(lane, 0) + count
     return candidates(joined.sent, missing, known.promises) if missing else {}
-
-
-def _lanes_in(rows: pa.Table) -> list[Lane]:
-    return [(a, b, c, d) for a, b, c, d in zip(*(rows[name].to_pylist() for name in LANE), strict=True)]
 
 
 def numbered_runs(
@@ -315,13 +301,13 @@ def _result(
     known: Known,
     limit: int,
 ) -> Audit:
-    findings, counts = _decided(
-        pa.concat_tables([each.findings for each in passed]), pa.concat_tables([each.counts for each in passed]), known
+    lanes = pa.concat_tables([each.lanes for each in passed])
+    findings, counts = decided(
+        pa.concat_tables([each.findings for each in passed]),
+        pa.concat_tables([each.counts for each in passed]),
+        lanes,
+        known,
     )
-    ending = _ending(pa.concat_tables([each.lanes for each in passed]))
-    findings, counts = _overdue(findings, ending), _overdue(counts, ending)
-    arriving = _arriving(pa.concat_tables([each.lanes for each in passed]))
-    findings, counts = _receipts(findings, arriving), _receipts(counts, arriving)
     findings, counts = met.without(findings), met.without(counts)
     away = backing(pa.concat_tables([each.abroad for each in passed]), known.windows)
     counts = pa.concat_tables([counts, _each(joined.findings)])
@@ -331,11 +317,10 @@ def _result(
     violations = shown_findings(pa.concat_tables(every), limit)
     counts = _unshared(counts, shared)
     counts = pa.concat_tables([counts, _each(gaps), stated.counts, met.counts, away.counts, undecided[1]])
-    shown = pa.concat_tables([each.lanes for each in passed])
-    flying = examined_of(shown, known.promises)
+    flying = examined_of(lanes, known.promises)
     looked_at = [*(each.examined for each in passed), stated.examined, flying, met.examined, away.examined]
     examined = pa.concat_tables(looked_at)
-    lanes = _with_shared(_lanes(shown, joined, behind), shared)
+    lanes = _with_shared(_lanes(lanes, joined, behind), shared)
     sides = pa.concat_tables([each.sides for each in passed])
     return Audit(
         {name: _check(name, counts, examined, violations) for name in CHECK_NAMES},
@@ -378,37 +363,11 @@ def _added_up(counts: pa.Table) -> pa.Table:
     return found.rename_columns(COUNTS_SCHEMA.names).cast(COUNTS_SCHEMA)
 
 
-def _decided(findings: pa.Table, counts: pa.Table, known: Known) -> tuple[pa.Table, pa.Table]:
-    """Return findings and counts in which what was undecided in the first look is decided."""
-    undecided = pa.array([UNDECIDED, UNDECIDED_PAID])
-    waiting = findings.filter(pc.is_in(findings["reason"], value_set=undecided))
-    if not waiting.num_rows:
-        return findings, counts
-    lanes, lane = lane_numbers(waiting)
-    index, time = waiting["index"], waiting["time"].cast(pa.int64())
-    reasons = why_unsent(
-        *(known, [(a, b, c, d) for a, b, c, d in lanes], lane, np.asarray(index.is_valid())),
-        *(index.fill_null(0).to_numpy(), time.fill_null(int(NO_TIME)).to_numpy()),
-    )
-    verdicts = [verdict_of_unsent(reason) for reason in reasons.tolist()]
-    paid = np.asarray(pc.equal(waiting["reason"], UNDECIDED_PAID))
-    reasons[paid & (np.array(verdicts, object) == VIOLATED)] = PAID_NOT_SENT
-    for name, values in (("reason", reasons.tolist()), ("verdict", verdicts)):
-        waiting = waiting.set_column(waiting.schema.get_field_index(name), name, pa.array(values, pa.string()))
-    waiting = waiting.cast(findings.schema)
-    found = waiting.group_by(["check", "verdict", "reason", *LANE]).aggregate([([], "count_all")])
-    found = found.rename_columns({"count_all": "count"}).select(counts.column_names).cast(counts.schema)
-    kept, counted = (
-        each.filter(pc.invert(pc.is_in(each["reason"], value_set=undecided))) for each in (findings, counts)
-    )
-    return pa.concat_tables([kept, waiting]), pa.concat_tables([counted, found])
-
-
 def _unshared(found: pa.Table, shared: Shared) -> pa.Table:
     """Return findings or counts without what is missing on single lanes of those that share their numbers."""
     if not shared.lanes or not found.num_rows:
         return found
-    of_lane = np.array([lane in shared.lanes for lane in _lanes_in(found)], bool)
+    of_lane = np.array([lane in shared.lanes for lane in lanes_in(found)], bool)
     own = np.asarray(pc.and_(pc.equal(found["check"], "gaps"), pc.is_in(found["reason"], pa.array(REPLACED))))
     return found.filter(pa.array(~(of_lane & own)))
 
@@ -430,48 +389,6 @@ def _with_shared(lanes: pa.Table, shared: Shared) -> pa.Table:
                 rows.append(at[lane])
             at[lane] |= {"missing": int(missing.size.sum()), "missing_runs": len(missing.first)}
     return pa.Table.from_pylist(rows, lanes.schema).sort_by([(name, "ascending") for name in LANE])
-
-
-def _ending(lanes: pa.Table) -> set[Lane]:
-    """Return the lanes of which the input shows an end of any message."""
-    return {*_lanes_in(lanes.filter(pc.greater(pc.add(lanes["received"], lanes["acknowledged"]), 0)))}
-
-
-def _overdue(found: pa.Table, ending: set[Lane]) -> pa.Table:
-    """Return findings or counts in which it is decided of overdue messages whether their lane has any end at all:
-    without one, its other side was not recorded."""
-    undecided = pc.equal(found["reason"], OVERDUE_UNDECIDED)
-    if not pc.any(undecided).as_py():
-        return found
-    lanes, codes = lane_numbers(found)
-    ends = np.array([lane in ending for lane in lanes], bool)[codes]
-    own = np.asarray(undecided)
-    for name, yes, no in (("reason", "overdue", "ends_not_recorded"), ("verdict", VIOLATED, UNKNOWN)):
-        column = np.array(found[name].to_pylist(), object)
-        column[own] = np.where(ends[own], yes, no)
-        place = found.schema.get_field_index(name)
-        found = found.set_column(place, found.schema.field(place), pa.array(column.tolist(), pa.string()))
-    return found
-
-
-def _arriving(lanes: pa.Table) -> set[Lane]:
-    """Return the lanes of which the input shows an arrival of any message."""
-    return {*_lanes_in(lanes.filter(pc.greater(lanes["received"], 0)))}
-
-
-def _receipts(found: pa.Table, arriving: set[Lane]) -> pa.Table:
-    """Return findings or counts in which it is decided of acknowledged messages without arrival, of which no window
-    has arrivals, whether their lane has any: without one, its destination was not recorded."""
-    undecided = np.asarray(pc.equal(found["reason"], RECEIPT_UNDECIDED))
-    if not undecided.any():
-        return found
-    lanes, codes = lane_numbers(found)
-    arrives = np.array([lane in arriving for lane in lanes], bool)[codes]
-    reasons = np.array(found["reason"].to_pylist(), object)
-    reasons[undecided] = RECEIPT_NOT_COVERED
-    place = found.schema.get_field_index("reason")
-    named = found.set_column(place, found.schema.field(place), pa.array(reasons.tolist(), pa.string()))
-    return named.filter(pa.array(~undecided | arrives))
 
 
 def _check(name: str, counts: pa.Table, examined: pa.Table, violations: pa.Table) -> Check:

@@ -22,7 +22,7 @@ from causeway.audit.arrays import Array, Ints, Words, time_places
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools
 from causeway.audit.naming import first_words
-from causeway.audit.windows import Promises
+from causeway.audit.windows import Promises, lanes_in
 from causeway.ledger.order import EVENTS
 from causeway.ledger.schema import LANE, Event
 
@@ -198,8 +198,7 @@ def _ascending(*keys: Array) -> Ints:
 def examined_of(lanes: pa.Table, promises: Promises) -> pa.Table:
     """Return how many messages of each lane are examined, as the counts of a run. ``lanes``: ``Passed.lanes``."""
     sums = lanes.group_by(list(LANE)).aggregate([("sent", "sum")])
-    every = zip(*(sums[name].to_pylist() for name in LANE), strict=True)
-    promised = np.array([promises.of(lane).get(CAPACITY) is not None for lane in every], bool)
+    promised = np.array([promises.of(lane).get(CAPACITY) is not None for lane in lanes_in(sums)], bool)
     kept = sums.filter(pa.array(promised & (sums["sent_sum"].to_numpy() > 0)))
     texts = {"check": CHECK, "verdict": "", "reason": ""}
     content = {name: pa.array([text] * len(kept), pa.string()) for name, text in texts.items()}

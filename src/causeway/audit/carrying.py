@@ -44,19 +44,9 @@ def carried_in(bucket: Bucket) -> pa.Table:
     return pa.table(content, CARRIED_SCHEMA)
 
 
-def number_of_names(names: pa.Table) -> int:
-    """Return the number of names in a table (``CARRIED_SCHEMA``)."""
-    return int(names.num_rows)
-
-
 def are_too_many_names(names: int) -> bool:
     """Return whether the number of names exceeds the maximum."""
     return names > MOST_NAMES
-
-
-def without_names(names: pa.Table) -> pa.Table:
-    """Return a row of nulls in the place of names, nothing in the place of none."""
-    return pa.table([pa.nulls(min(names.num_rows, 1), field.type) for field in CARRIED_SCHEMA], CARRIED_SCHEMA)
 
 
 def carried_names(tables: Iterable[pa.Table]) -> Carried | None:
@@ -80,8 +70,10 @@ def carried_names(tables: Iterable[pa.Table]) -> Carried | None:
 
 
 def is_carried(bucket: Bucket, rows: Ints) -> tuple[Bools, bool]:
-    """Return which messages, given by the row with which each was sent, another one continues that was not sent before
-    it, by the clock of either chain; and whether the names are complete."""
+    """Return which messages are carried on by one that was not sent before them, and whether all names are known.
+
+    ``rows``: with which each message was sent. Times are compared with the tolerance of the chains' clocks.
+    """
     carried, found = bucket.known.carried, np.zeros(len(rows), bool)
     if carried is None or not len(carried.names) or not len(rows):
         return found, carried is not None
@@ -102,7 +94,4 @@ def _names(bucket: Bucket, rows: Ints, column: str) -> tuple[Words, Bools]:
     return names, named
 
 
-__all__ = [
-    "CARRIED_SCHEMA", "are_too_many_names", "carried_in", "carried_names", "is_carried", "number_of_names",
-    "without_names",
-]  # fmt: skip
+__all__ = ["CARRIED_SCHEMA", "are_too_many_names", "carried_in", "carried_names", "is_carried"]

@@ -182,15 +182,15 @@ class Columns:
     def errors(self) -> Bytes:
         """Which rows of requests have an error code (``outcomes.ERROR_OF``); empty where none has."""
         none = np.zeros(0, np.uint8)
-        if not self.events.intersection(_ERRING):
+        if not self.events.intersection(_ERRING) or self.code.null_count == len(self):
             return none
-        column = whole(self.rows.read(("code",))["code"])
-        if column.null_count == len(column):
-            return none
-        found: Bytes = ((numbers(column, 0) != 0) & np.isin(self.event, [*_ERRING]) & (self.kind == REQUEST)).astype(
-            np.uint8
-        )
-        return found if found.any() else none
+        found = (numbers(self.code, 0) != 0) & np.isin(self.event, [*_ERRING]) & (self.kind == REQUEST)
+        return found.astype(np.uint8) if found.any() else none
+
+    @cached_property
+    def code(self) -> pa.Array:
+        """The error code of each row, 0: success, null: none."""
+        return whole(self.rows.read(("code",))["code"])
 
     @cached_property
     def stopped_waiting(self) -> Bytes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,6 +92,27 @@ class Known:
     def of_second_look(self) -> dict[str, Any]:
         """Return the fields that are known in a second look alone, by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)[2:]}
+
+    def told_of(self, lanes: Iterable[Lane]) -> tuple[Any, ...]:
+        """Return what a second look is told of lanes, as values that are equal where it is told the same."""
+        own = [(lane, self.sent.get(lane), self.misplaced.get(lane), self._heights.get(lane[2])) for lane in lanes]
+        return own, self.complete, self.shared, self._carried_digest, self.reached is None
+
+    @cached_property
+    def _carried_digest(self) -> bytes:
+        return _digest(self.carried)
+
+    @cached_property
+    def _heights(self) -> dict[str | None, bytes]:
+        return {chain: _digest(heights) for chain, heights in (self.reached or {}).items()}
+
+
+def _digest(columns: Iterable[Array] | None) -> bytes:
+    """Return a digest of arrays, of None another than of empty ones."""
+    found = sha256(b"" if columns is None else b"known")
+    for column in columns or ():
+        found.update(column.tobytes())
+    return found.digest()
 
 
 def why_unsent(known: Known, lanes: Sequence[Lane], lane: Array, indexed: Bools, index: Array, time: Array) -> Array:

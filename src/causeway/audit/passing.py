@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from causeway.audit.answering import replies_in
 from causeway.audit.arrays import Array, chosen
 from causeway.audit.back_pressure import crowds_in
 from causeway.audit.bucket import Bucket
-from causeway.audit.carrying import are_too_many_names, carried_in, number_of_names, without_names
+from causeway.audit.carrying import are_too_many_names, carried_in
 from causeway.audit.causal_links import are_too_many_links, number_of_links, without_blocks
 from causeway.audit.causal_order import CausalLinks
 from causeway.audit.checks import CHECKS
@@ -28,7 +29,7 @@ from causeway.audit.findings import VIOLATIONS_SCHEMA, Checked, Finding, as_find
 from causeway.audit.known import UNDECIDED, Known
 from causeway.audit.numbering import numbers_in
 from causeway.audit.parts import READ, Part, Run, TablePart, parts_of, runs_of
-from causeway.audit.reached import are_too_many_heights, number_of_heights, reached_in, without_heights
+from causeway.audit.reached import are_too_many_heights, reached_in
 from causeway.audit.stated_rows import SHOWN_BY, plain_texts
 from causeway.audit.value import BACKING_SCHEMA, FEES_SCHEMA, Paid, all_fees, find, paid_in, settled
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, Event
@@ -112,10 +113,15 @@ class Limits:
                     runs[each] = replace(runs[each], **{name: reduced(getattr(runs[each], name))})
 
 
+def _row_of_nulls(table: pa.Table) -> pa.Table:
+    """Return one row of nulls in the place of rows, nothing in the place of none."""
+    return pa.table([pa.nulls(min(table.num_rows, 1), field.type) for field in table.schema], table.schema)
+
+
 _LIMITED: dict[str, tuple[Callable[[pa.Table], int], Callable[[int], bool], Callable[[pa.Table], pa.Table]]] = {
     "links": (number_of_links, are_too_many_links, without_blocks),
-    "carried": (number_of_names, are_too_many_names, without_names),
-    "reached": (number_of_heights, are_too_many_heights, without_heights),
+    "carried": (attrgetter("num_rows"), are_too_many_names, _row_of_nulls),
+    "reached": (attrgetter("num_rows"), are_too_many_heights, _row_of_nulls),
 }
 """By table of ``Passed``: how many entries it has, whether so many are too many, and the table without them."""
 

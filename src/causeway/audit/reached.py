@@ -46,23 +46,13 @@ def reached_in(bucket: Bucket) -> pa.Table:
     return pa.table(shown, REACHED_SCHEMA)
 
 
-def number_of_heights(heights: pa.Table) -> int:
-    """Return the number of heights in a table (``REACHED_SCHEMA``)."""
-    return int(heights.num_rows)
-
-
 def are_too_many_heights(heights: int) -> bool:
-    """Return whether the number of heights exceeds the maximum."""
+    """Return whether these are more heights than are compared."""
     return heights > MOST_HEIGHTS
 
 
-def without_heights(heights: pa.Table) -> pa.Table:
-    """Return a row of nulls in the place of heights, nothing in the place of none."""
-    return pa.table([pa.nulls(min(heights.num_rows, 1), field.type) for field in REACHED_SCHEMA], REACHED_SCHEMA)
-
-
 def heights_reached(tables: Iterable[pa.Table]) -> Mapping[str, Reached] | None:
-    """Return what is known of each chain; None: there are too many heights."""
+    """Return the heights of each chain by time, None if there are too many to compare."""
     every = pa.concat_tables([REACHED_SCHEMA.empty_table(), *tables])
     if every["chain"].null_count or are_too_many_heights(every.num_rows):
         return None
@@ -76,7 +66,4 @@ def heights_reached(tables: Iterable[pa.Table]) -> Mapping[str, Reached] | None:
     return found
 
 
-__all__ = [
-    "REACHED_SCHEMA", "are_too_many_heights", "heights_reached", "number_of_heights", "reached_in",
-    "without_heights",
-]  # fmt: skip
+__all__ = ["REACHED_SCHEMA", "are_too_many_heights", "heights_reached", "reached_in"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from causeway.ledger.schema import (
     DECLARED,
     EXPECTED_WITHIN,
     INFERRED,
+    LANE,
     MAY_DROP,
     RECEIVED_WITHIN,
     RESTARTED,
@@ -25,6 +27,7 @@ from causeway.ledger.schema import (
 Lane = tuple[str | None, str | None, str | None, str | None]
 Bools = npt.NDArray[np.bool_]
 EVERY: Lane = (None, None, None, None)
+OF_PROMISE = ("promise", "number", "detail")
 ARRIVALS = (
     *(Event.RECEIVED, Event.EXECUTED, Event.FAILED, Event.ANSWERED, Event.REJECTED, Event.DROPPED, Event.REDUNDANT),
 )
@@ -382,6 +385,13 @@ class Promises:
                 found |= {row["detail"] for row in rows if row["promise"] == MAY_DROP and row["detail"] is not None}
         return found
 
+    @cached_property
+    def of_chains(self) -> frozenset[tuple[Any, ...]]:
+        """What ``of`` does not tell: which clocks may be wrong, which heights began anew, what may be dropped."""
+        rows = [row for own in self._of.values() for row in own]
+        names = (CLOCK_TOLERANCE, RESTARTED, MAY_DROP)
+        return frozenset((*lane_of(row), *map(row.get, OF_PROMISE)) for row in rows if row["promise"] in names)
+
     def _found(self, lane: Lane) -> dict[str, int | None]:
         one, two, three, four = lane
         hits = []
@@ -409,3 +419,8 @@ class Promises:
 def lane_of(row: dict[str, Any]) -> Lane:
     """Return the lane that a row names."""
     return row["protocol"], row["source"], row["destination"], row["lane"]
+
+
+def lanes_in(rows: pa.Table) -> list[Lane]:
+    """Return the lane of each row of a table."""
+    return [(a, b, c, d) for a, b, c, d in zip(*(rows[name].to_pylist() for name in LANE), strict=True)]

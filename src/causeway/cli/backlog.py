@@ -92,10 +92,10 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     from causeway.cli.tables import show_table
     from causeway.cli.watch import results
     from causeway.ledger.typed import plain_rows
-    from causeway.model.text import lane_or_none_text, moment_text, name_of
+    from causeway.model.text import lane_or_none_text, moment_text, name_of, was_or_were
 
     console, totals = results(), found.totals
-    counts = f"{counted(totals['sent'], 'message')} {'was' if totals['sent'] == 1 else 'were'} sent"
+    counts = f"{counted(totals['sent'], 'message')} {was_or_were(totals['sent'])} sent"
     meaning = " (no outcome yet)" if totals["pending"] else ""
     said = f"{counts}; {totals['pending']:,} pending{meaning}, {totals['in_flight']:,} in flight"
     console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=not console.is_terminal)
@@ -104,11 +104,8 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
         when = f"tick {most['tick']:,}" if most["axis"] == "tick" else f"{moment_text(most['time'], seconds=False)} UTC"
         about = "at" if most["ticks"] == 1 else "about"
         left_out = f" ({_left_out(totals['unplaced'])})" if totals["unplaced"] else ""
-        verb = "was" if most["pending"] == 1 else "were"
-        console.print(
-            f"At most {most['pending']:,} {verb} pending, requests and answers alike, {about} {when}{left_out};"
-            " see --over-time"
-        )
+        pending = f"{most['pending']:,} {was_or_were(most['pending'])} pending"
+        console.print(f"At most {pending}, requests and answers alike, {about} {when}{left_out}; see --over-time")
     lanes = plain_rows(waiting(found, limit))
     if lanes and limit:
         many = waiting(found, None).num_rows

@@ -132,13 +132,14 @@ def command(
 
 def _show(lake: str, done: Ingested) -> None:
     from causeway.audit.verdict import counted
+    from causeway.model.text import was_or_were
 
     console = results()
     if done.commit is None:
-        before = f"{counted(done.skipped, 'file')} {'was' if done.skipped == 1 else 'were'} taken"
+        before = f"{counted(done.skipped, 'file')} {was_or_were(done.skipped)} taken"
         console.print(f"[bold]{escape(lake)}[/bold]: nothing new; {before} before")
         return
-    skipped = f"; {done.skipped:,} {'was' if done.skipped == 1 else 'were'} taken before" if done.skipped else ""
+    skipped = f"; {done.skipped:,} {was_or_were(done.skipped)} taken before" if done.skipped else ""
     console.print(
         f"[bold]{escape(lake)}[/bold]: {counted(done.rows, 'row')} from "
         f"{counted(done.records, 'record')} of {counted(done.files, 'file')}{skipped}"

@@ -114,12 +114,12 @@ def _show(lake: str, found: Figures, limit: int, over_time: bool) -> None:
     from causeway.cli.tables import show_table
     from causeway.cli.watch import results
     from causeway.ledger.typed import plain_rows
-    from causeway.model.text import lane_or_none_text, name_of
+    from causeway.model.text import lane_or_none_text, name_of, was_or_were
 
     console, unit = results(), found.totals["unit"]
     sent = found.totals["sent"]
     in_ticks = ", delays in ticks" if unit == "ticks" else ""
-    said = f"{counted(sent, 'message')} {'was' if sent == 1 else 'were'} sent{in_ticks}"
+    said = f"{counted(sent, 'message')} {was_or_were(sent)} sent{in_ticks}"
     console.print(f"[bold]{escape(name_of(lake))}[/bold]: {said}", soft_wrap=not console.is_terminal)
     shown = "count" if unit == "ticks" else "seconds"
     of_all = found.latency.filter(pc.equal(found.latency["scope"], "all"))

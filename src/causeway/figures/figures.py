@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.windows import Lane
+from causeway.audit.windows import Lane, lanes_in
 from causeway.figures import delays, flow
 from causeway.figures.ages import Ages
 from causeway.figures.delays import SECONDS, TICKS
@@ -25,8 +25,8 @@ from causeway.ledger.typed import plain_rows
 MessagesOf = Callable[[pa.Table], pa.Table]
 """Returns the messages (``MESSAGES_SCHEMA``) that rows of ``WORST_KEYS_SCHEMA`` name, and perhaps others."""
 
-
 _ENDS = ("first_tick", "last_tick", "first_time", "last_time")
+"""Columns of the span of the rows that ages are counted by."""
 
 
 @dataclass(frozen=True)
@@ -123,16 +123,14 @@ def _lanes(shown: Shown, latency: pa.Table, fees: pa.Table, unit: str | None, ag
         for what in ("p50", "p99", "max"):
             content[f"{measure}_{what}"] = latency[what].take(which)
     paid = paid_by_lane(fees)
-    keys = zip(*(lanes[name].to_pylist() for name in LANE), strict=True) if paid else [()] * lanes.num_rows
-    found = [paid.get(key, (None, None)) for key in keys]
+    found = [paid.get(lane, (None, None)) for lane in lanes_in(lanes)] if paid else [(None, None)] * lanes.num_rows
     content["fee_asset"] = pa.array([asset for asset, _ in found], pa.string())
     content["fees"] = pa.array([amount for _, amount in found], pa.string())
     return pa.table([content[name] for name in LANES_SCHEMA.names], LANES_SCHEMA)
 
 
 def _aged(lanes: pa.Table, sent: pa.ChunkedArray, age: Callable[[Lane, int], int | None]) -> pa.Array:
-    names = zip(*(lanes[name].to_pylist() for name in LANE), strict=True)
-    each = zip(names, sent.to_pylist(), strict=True)
+    each = zip(lanes_in(lanes), sent.to_pylist(), strict=True)
     return pa.array([None if at is None else age(lane, at) for lane, at in each], pa.int64())
 
 

@@ -54,14 +54,9 @@ class Names:
             chunk = chunk.dictionary_encode()
         if not len(chunk):
             return np.zeros(0, dtype=np.int32)
-        indices = chunk.indices
-        used = indices.fill_null(-1) if indices.null_count else indices
-        places = used.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-        present = np.zeros(len(chunk.dictionary) + 1, dtype=bool)  # a dictionary may have names that no row uses
-        present[places] = True
-        of_rows = np.flatnonzero(present[:-1])
-        table = np.full(len(present), NOT_SEEN, dtype=np.int32)
-        table[of_rows] = self._all(chunk.dictionary.take(pa.array(of_rows)).to_pylist())
+        places, entries = _places(chunk)
+        table = np.full(len(chunk.dictionary) + 1, NOT_SEEN, dtype=np.int32)
+        table[entries] = self._all(chunk.dictionary.take(pa.array(entries)).to_pylist())
         found: Codes = table[places]
         return found
 
@@ -71,17 +66,23 @@ class Names:
 
 def drop_unused_names(column: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return a dictionary column without the entries of its dictionary that no row uses."""
-    indices = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    used = np.zeros(len(column.dictionary) + 1, dtype=bool)  # the last one is that of null
-    used[indices] = True
-    if used[:-1].all():
+    places, entries = _places(column)
+    if len(entries) == len(column.dictionary):
         return column
-    entries = np.flatnonzero(used[:-1])
-    renumbered = np.full(len(used), -1, dtype=np.int32)
+    renumbered = np.full(len(column.dictionary) + 1, NOT_SEEN, dtype=np.int32)
     renumbered[entries] = np.arange(len(entries), dtype=np.int32)
-    rows = renumbered[indices]
+    rows = renumbered[places]
     names = column.dictionary.take(pa.array(entries))
     return pa.DictionaryArray.from_arrays(pa.array(rows, mask=rows < 0), names)
+
+
+def _places(column: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the entry of its dictionary that each row uses, -1 for null, and which entries are used, ascending."""
+    indices = column.indices.fill_null(NOT_SEEN) if column.indices.null_count else column.indices
+    places = indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    used = np.zeros(len(column.dictionary) + 1, dtype=bool)
+    used[places] = True
+    return places, np.flatnonzero(used[:-1])
 
 
 def name_ranks(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:

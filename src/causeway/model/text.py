@@ -112,6 +112,11 @@ def unit_of(count: float, unit: str) -> str:
     return unit.removesuffix("s") if count == 1 else unit
 
 
+def was_or_were(count: int) -> str:
+    """Return the verb that stands behind a count."""
+    return "was" if count == 1 else "were"
+
+
 def moment_text(time: datetime, *, seconds: bool = True) -> str:
     """Return a UTC time as ``0001-02-03 04:05:06``, or without its seconds: a year has four digits."""
     return time.replace(tzinfo=None).isoformat(" ", "seconds" if seconds else "minutes")

@@ -25,7 +25,7 @@ from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.known import UNDECIDED, UNDECIDED_PAID, Known
 from causeway.audit.passing import Passed
 from causeway.audit.stated import Stated
-from causeway.audit.windows import Lane, Promises, Windows
+from causeway.audit.windows import Lane, Promises, Windows, lanes_in
 from causeway.ledger.schema import LANE, PROMISES_SCHEMA
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.followed_answers import FollowedAnswers
@@ -50,8 +50,17 @@ CROSSING = (
 OF_ROWS = ("causality", "causal_order", "finality", "order")
 OF_ROWS_ALONE = (
     *("content_differs", "content_unseen", "number_reused", "timed_out_and_received", "timeout_observed_and_received"),
-    *("wrong_chain", "redundant_relay", "partial_receipt", "dropped", "dropped_as_declared", "failed", "lost"),
-    "chain_stopped",
+    *(
+        "wrong_chain",
+        "wrong_source",
+        "redundant_relay",
+        "partial_receipt",
+        "dropped",
+        "dropped_as_declared",
+        "failed",
+        "lost",
+    ),
+    *("lost", "chain_stopped"),
     *("acknowledged_and_timed_out", "timed_out_too_early", "received_after_timeout", "not_refunded"),
     *("executed_and_timed_out", "executed_and_refunded", "executed_and_failed", "executed_and_rejected"),
     *("failed_and_acknowledged", "acknowledged_another_answer", "refund_exceeds_amount"),
@@ -181,10 +190,11 @@ class LedgerWatch:
         changed: Callable[[Passed], bool] | None = None
         if not promises.equals(self._promised):
             before, now = self._promises, Promises(promises)
+            every = before.of_chains != now.of_chains
 
             def changed(passed: Passed) -> bool:
                 lanes = _lanes_of(passed)
-                return not lanes or any(before.of(lane) != now.of(lane) for lane in lanes)
+                return every or not lanes or any(before.of(lane) != now.of(lane) for lane in lanes)
 
             self._promised, self._promises = promises, now
         end = ledger_end(ledger, self._ends)
@@ -239,7 +249,7 @@ class LedgerWatch:
                 # What is beside the messages of a run may be of any lane.
                 lanes = _lanes_of(passed) or sorted(known.sent, key=repr)
                 places = tuple((key, before[key]) for key in _pieces_of(passed) if key in before)
-                keys[bucket, number] = (held.stamp, held.serial, lanes, _told_of(known, lanes), places)
+                keys[bucket, number] = (held.stamp, held.serial, known.told_of(lanes), places)
         self._again = {at: kept for at, kept in self._again.items() if at in keys and kept[0] == keys[at]}
         missing: dict[int, list[int]] = {}
         for bucket, number in keys:
@@ -305,21 +315,13 @@ def _careful(audit: Audit) -> Audit:
     return replace(audit, checks=checks)
 
 
-def _told_of(known: Known, lanes: list[Lane]) -> list[Any]:
-    """Return what a second look is told of lanes; windows and promises it is told of in the first one, too."""
-    told = known.of_second_look().values()
-    return [[value.get(lane) for lane in lanes] if isinstance(value, Mapping) else value for value in told]
-
-
 def _lanes_of(*runs: Passed) -> list[Lane]:
-    lanes = pa.concat_tables([run.lanes.select(list(LANE)) for run in runs])
-    return [*zip(*(lanes[name].to_pylist() for name in LANE), strict=True)]
+    return lanes_in(pa.concat_tables([run.lanes.select(list(LANE)) for run in runs]))
 
 
 def _pieces_of(passed: Passed) -> list[PieceKey]:
     pieces = passed.pieces
-    lanes: list[Lane] = [*zip(*(pieces[name].to_pylist() for name in LANE), strict=True)]
-    return [*zip(lanes, pieces["first"].to_pylist(), strict=True)]
+    return [*zip(lanes_in(pieces), pieces["first"].to_pylist(), strict=True)]
 
 
 __all__ = ["NAMED", "LedgerWatch", "Stopped", "Watched"]

@@ -164,13 +164,11 @@ def key_figures(data: Data, links: Links) -> list[Fact]:
     return found
 
 
-STILL_IN_TIME = ((NOTED, "pending"), (NOTED, "carried_on"))
-
-
 def _still_in_time(data: Data) -> int:
     """Return the number of messages that the verdict calls pending: open, and neither overdue nor uncovered."""
-    reasons = (each for check in data["checks"] if check["check"] == "delivery" for each in check["reasons"])
-    return sum(each["findings"] for each in reasons if (each["verdict"], each["reason"]) in STILL_IN_TIME)
+    found = [each for check in data["checks"] if check["check"] == "delivery" for each in check["reasons"]]
+    in_time = [(NOTED, "pending"), (NOTED, "carried_on")]
+    return sum(each["findings"] for each in found if (each["verdict"], each["reason"]) in in_time)
 
 
 def _calls(calls: Data, links: Links) -> list[Fact]:

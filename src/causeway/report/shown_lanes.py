@@ -95,7 +95,7 @@ def _source(lane: Data) -> str | Markup:
 
 
 def _is_in_no_lane(lane: Data) -> bool:
-    """Return whether a row is of messages that never came into a lane."""
+    """Return whether a row is that of the messages without a lane."""
     return all(lane[each] is None for each in ("source", "destination", "lane"))
 
 
