@@ -559,3 +559,15 @@ def test_of_one_message_the_same_rows_are_named_however_many_may_be() -> None:
     assert len(every) == 4
     for limit in (1, 2, 3):
         assert said(audited(rows, limit=limit), "exactly_once") == every[:limit]
+
+
+def test_a_message_that_was_dropped_is_lost_though_no_row_shows_it_as_sent() -> None:
+    rows = [happened(1, "dropped", 5, detail="full"), happened(2, "dropped", 5, kind="control")]
+    found = audited(rows)
+    assert said(found, "delivery") == [("violated", "dropped", 1, 1)]
+    assert found.checks["delivery"].examined == 1
+
+
+def test_a_message_is_sent_by_the_chain_that_its_lane_comes_from() -> None:
+    rows = [happened(1, "sent", 5), happened(2, "sent", 6, chain="c"), happened(3, "sent", 7, chain=None)]
+    assert said(audited(rows), "authenticity") == [("violated", "wrong_source", 2, 2)]

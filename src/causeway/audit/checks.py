@@ -75,20 +75,25 @@ def authenticity(bucket: Bucket) -> Checked:
         Finding("authenticity", UNKNOWN, "content_unseen", np.flatnonzero(status == 2)),
         *bucket.unsent("authenticity", np.flatnonzero(status == 4)),
         Finding("authenticity", VIOLATED, "number_reused", named[reused], too_many[reused], "messages", placed=False),
-        Finding("authenticity", VIOLATED, "wrong_chain", _elsewhere(bucket)),
+        Finding("authenticity", VIOLATED, "wrong_chain", _elsewhere(bucket, Event.RECEIVED, 2)),
+        Finding("authenticity", VIOLATED, "wrong_source", _elsewhere(bucket, Event.SENT, 1)),
     ]
     return Checked("authenticity", bucket.total(bucket.messages.receives), found)
 
 
-def _elsewhere(bucket: Bucket) -> Ints:
-    """Return the received rows on a chain to which their lane does not go, of those where both are known."""
+def _elsewhere(bucket: Bucket, event: Event, end: int) -> Ints:
+    """Return the rows of an event on another chain than the one at an end of their lane, where both are known.
+
+    ``end``: the place of that chain in the names of a lane.
+    """
     columns = bucket.columns
     codes = {name: code for code, name in enumerate(columns.chains)}
-    # A destination that no row is on is still another chain than that of a row.
-    goes_to = np.array([-1 if lane[2] is None else codes.get(lane[2], len(codes)) for lane in columns.lanes], np.int64)
-    rows = np.flatnonzero((columns.event == code_of(Event.RECEIVED)) & (columns.alive > 0) & (columns.chain >= 0))
-    destination = goes_to[columns.lane[rows]]
-    found: Ints = rows[(destination >= 0) & (destination != columns.chain[rows])]
+    # An end that no row is on is still another chain than that of a row.
+    names = [lane[end] for lane in columns.lanes]
+    ends = np.array([-1 if name is None else codes.get(name, len(codes)) for name in names], np.int64)
+    rows = np.flatnonzero((columns.event == code_of(event)) & (columns.alive > 0) & (columns.chain >= 0))
+    chain = ends[columns.lane[rows]]
+    found: Ints = rows[(chain >= 0) & (chain != columns.chain[rows])]
     return found
 
 

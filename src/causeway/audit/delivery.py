@@ -28,17 +28,21 @@ _ARRIVED = (State.DELIVERED, State.EXECUTED, State.FAILED, State.ANSWERED, State
 
 def delivery(bucket: Bucket) -> Checked:
     """Every message that a program sent is executed, answered, refunded, or pending within its deadline."""
-    sent = bucket.has(Event.SENT) & ~bucket.forged
-    sent[sent] = bucket.columns.kind[bucket.first(Event.SENT)[sent]] != CONTROL
     state = bucket.messages.state
+    dropped = np.isin(state, (State.DROPPED, State.DISCARDED))
+    # What was dropped is lost, whether or not the input has its sending.
+    row = np.where(bucket.has(Event.SENT), bucket.first(Event.SENT), np.where(dropped, bucket.first(Event.DROPPED), -1))
+    judged = (row >= 0) & ~bucket.forged
+    judged[judged] = bucket.columns.kind[row[judged]] != CONTROL
+    sent = judged & bucket.has(Event.SENT)
     found = [
-        *_lost(bucket, np.flatnonzero(sent & np.isin(state, (State.DROPPED, State.DISCARDED)))),
+        *_lost(bucket, np.flatnonzero(judged & dropped)),
         *_open(bucket, np.flatnonzero(bucket.is_open & sent)),
         *_late(bucket, np.flatnonzero(sent & np.isin(state, _ARRIVED))),
         Finding("delivery", NOTED, "failed", _failures(bucket)[sent & (state == State.FAILED)]),
         Finding("delivery", VIOLATED, "chain_stopped", bucket.columns.stopped),
     ]
-    return Checked("delivery", bucket.count(sent), found)
+    return Checked("delivery", bucket.count(judged), found)
 
 
 def _lost(bucket: Bucket, messages: Ints) -> list[Finding]:

@@ -92,6 +92,9 @@ def authenticity(ledger: Ledger) -> Checked:
             destination = message.lane[2]
             if None not in (row["chain"], destination) and row["chain"] != destination:
                 found.append(named("authenticity", "violated", "wrong_chain", row))
+        for row in message.all("sent"):
+            if None not in (row["chain"], message.lane[1]) and row["chain"] != message.lane[1]:
+                found.append(named("authenticity", "violated", "wrong_source", row))
         received = {row["payload_hash"] for row in message.all("received")}
         several = contents - {None} or received - {None}
         if len(several) > 1:

@@ -23,7 +23,8 @@ def delivery(ledger: Ledger) -> Checked:
             if row["kind"] == "control" and (row["detail"] or "").split(" ")[0] == "stopped"
         ]
         sent = message.first("sent")
-        if not sent or message.no_program_sent or sent["kind"] == "control":
+        known = sent or (message.first("dropped") if message.state in ("dropped", "discarded") else None)
+        if not known or message.no_program_sent or known["kind"] == "control":
             continue
         examined += 1
         if message.state in ("dropped", "discarded"):
