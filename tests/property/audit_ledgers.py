@@ -217,6 +217,7 @@ def by_chance(random: Random) -> Case:
         index = None if random.random() < 0.15 else random.choice(INDICES[:2] if busy else INDICES)
         event = random.choice(some)
         chain = random.choice(("a", "b", "a", "b", None))
+        details = ("timeout", "sent", "received", "forged", "expired", "stopped it", None)
         return {
             **random.choice(lanes),
             "index": index,
@@ -232,7 +233,7 @@ def by_chance(random: Random) -> Case:
             "payload_hash": content(random.choice((1, 1, 1, 2, None))),
             "asset": random.choice(("gold", "gold", "silver", None)),
             "amount": random.choice(AMOUNTS),
-            "detail": random.choice(("timeout", "sent", "received", "forged", "expired", "stopped it", None)),
+            "detail": random.choice(("sent", "received") if event == "reverted" else details),
             "code": random.choice((None, None, None, 0, 5)),
             "revision": random.choice(revisions),
             "transaction": random.choice(("t", "u", None)),

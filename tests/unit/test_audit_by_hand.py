@@ -16,7 +16,9 @@ from causeway.ledger.schema import (
     OBSERVED_SCHEMA,
     PROMISES_SCHEMA,
     RESTARTED,
+    STATED_BY,
 )
+from causeway.model.errors import InvalidInput
 from tests.property.audit_ledgers import content, table
 
 Row = dict[str, Any]
@@ -571,3 +573,29 @@ def test_a_message_that_was_dropped_is_lost_though_no_row_shows_it_as_sent() -> 
 def test_a_message_is_sent_by_the_chain_that_its_lane_comes_from() -> None:
     rows = [happened(1, "sent", 5), happened(2, "sent", 6, chain="c"), happened(3, "sent", 7, chain=None)]
     assert said(audited(rows), "authenticity") == [("violated", "wrong_source", 2, 2)]
+
+
+def test_remarks_name_tolerances_and_promises_that_no_lane_has() -> None:
+    rows = [happened(1, "sent", 5), happened(1, "received", 6)]
+    elsewhere = [
+        {"lane": "y", "promise": "numbered", "stated_by": "test"},
+        {"destination": "a", "promise": "conserved", "stated_by": "test"},
+        of_chain("c", RESTARTED),
+        of_chain("b", CLOCK_TOLERANCE, 90_500_000),
+        of_chain("d", CLOCK_TOLERANCE, 0),
+        {"lane": "z", "promise": "numbered", "stated_by": STATED_BY},
+        *promised("numbered"),
+    ]
+    assert audited(rows, elsewhere).remarks == (
+        "Clocks may be wrong, and messages early by as much: b 90.5 s.",
+        "Promises without effect, as no lane of the input has these names: numbered of lane 'y', conserved of "
+        "destination 'a', restarted of source 'c' and 1 more.",
+    )
+    assert audited(rows, promised("numbered")).remarks == ()
+
+
+@pytest.mark.parametrize("detail", [None, "recieved"])
+def test_what_a_fork_took_back_is_an_event(detail: str | None) -> None:
+    rows = [happened(1, "sent", 5), happened(1, "received", 6), happened(1, "reverted", 6, chain="b", detail=detail)]
+    with pytest.raises(InvalidInput, match=f"detail {detail!r} of a reverted row: must be one of sent, "):
+        audited(rows)

@@ -109,6 +109,17 @@ def test_an_unknown_event_or_kind_sets_its_own_record_aside(folder: Folder, set_
     assert folder.indices() == [0, 3] and audit_ledger(open_ledger(folder.lake)).holds
 
 
+def test_a_reverted_row_names_the_event_that_was_taken_back(folder: Folder) -> None:
+    fields = {**FIELDS, "event": "what", "detail": "of"}
+    of = mapping(format="jsonl", fields=fields, events=[{"event": None}], windows=None)
+    given: list[dict[str, str | None]] = [{"what": "sent"}]
+    given += [{"what": "reverted", "of": name} for name in ("sent", "snt", None)]
+    folder.write("a.jsonl", "".join(json.dumps({"n": n, **each}) + "\n" for n, each in enumerate(given)))
+    done = folder.ingest(of)
+    assert (done.rows, done.quarantined) == (2, {"not_an_event": 2})
+    assert [(row["field"], row["value"]) for row in folder.quarantine()] == [("detail", "snt"), ("detail", None)]
+
+
 def test_names_of_other_events_are_not_those_of_a_row(folder: Folder) -> None:
     """A column that tells events apart may hold words that are no events of the ledger."""
     events = [

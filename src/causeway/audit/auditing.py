@@ -30,6 +30,7 @@ from causeway.audit.numbering import REPLACED, Group, Shared, candidates, shared
 from causeway.audit.parts import Part
 from causeway.audit.passing import FIGURES, LIMIT, OLDEST, Passed, pass_nothing, pass_over
 from causeway.audit.reached import heights_reached
+from causeway.audit.remarks import remarks
 from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import COUNTS_SCHEMA
 from causeway.audit.verdict import Check, Verdict, sentence, unknown_lanes, verdict_of
@@ -44,7 +45,6 @@ from causeway.ledger.schema import (
     PROMISES_SCHEMA,
     VALUE_SCHEMA,
     WATERMARKS_SCHEMA,
-    Event,
 )
 from causeway.ledger.typed import plain_rows, table_of
 from causeway.model.text import lane_text
@@ -330,31 +330,8 @@ def _result(
         _sums(pa.concat_tables([each.sums for each in passed]), pa.concat_tables([each.fees for each in passed])),
         away.abroad,
         _added_up(counts),
-        _remarks(lanes, known),
+        remarks(lanes, known),
     )
-
-
-def _remarks(lanes: pa.Table, known: Known) -> tuple[str, ...]:
-    """Return how deadlines were judged where no window is declared."""
-    found, holes = set(), False
-    for row in lanes.select(LANE).to_pylist():
-        lane = lane_of(row)
-        limit, _ = known.promises.deadline(lane)
-        if limit is not None and not known.windows.declares(lane[2], lane, Event.RECEIVED):
-            end, several = known.windows.ends(lane)
-            found.add(end)
-            holes |= several
-    times = sorted(end for end in found if end is not None)
-    if not times:
-        return ()
-    ends = pa.table({"time": pa.array([times[0], times[-1]], pa.timestamp("us", "UTC"))})
-    first, last = (row["time"] for row in plain_rows(ends))
-    span = f"{first:%Y-%m-%d %H:%M:%S}" + (f" to {last:%Y-%m-%d %H:%M:%S}" if last != first else "")
-    if holes:
-        return (
-            f"Deadlines are judged at the ends of the windows that the rows show (until {span} UTC): none is declared.",
-        )
-    return (f"Deadlines are judged by the last time of the input ({span} UTC): no window is declared.",)
 
 
 def _added_up(counts: pa.Table) -> pa.Table:

@@ -202,9 +202,13 @@ class Columns:
 
     @cached_property
     def taken_back(self) -> npt.NDArray[np.int8]:
-        """The event that a ``reverted`` row takes back, -1 in others."""
-        detail = self._detail[1] - 3
-        reverted = (self.event == code_of(Event.REVERTED)) & (detail >= 0) & (detail < len(EVENTS))
+        """The event that a ``reverted`` row takes back, -1 in others. Raises ``InvalidInput`` for one that is none."""
+        names, codes = self._detail
+        detail, reverted = codes - 3, self.event == code_of(Event.REVERTED)
+        unknown = codes[reverted & ((detail < 0) | (detail >= len(EVENTS)))]
+        if len(unknown):
+            value = None if unknown[0] < 0 else names.known()[unknown[0]]
+            raise InvalidInput(f"detail {value!r} of a reverted row: must be one of {', '.join(EVENTS)}")
         return np.where(reverted, detail, -1).astype(np.int8)
 
     @cached_property

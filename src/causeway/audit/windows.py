@@ -335,7 +335,8 @@ class Promises:
 
     def __init__(self, promises: pa.Table) -> None:
         self._of: dict[Lane, list[dict[str, Any]]] = {}
-        for row in promises.to_pylist():
+        self.rows: list[dict[str, Any]] = promises.to_pylist()
+        for row in self.rows:
             self._of.setdefault(lane_of(row), []).append(row)
         # Which of the four names promises give: most name the whole lane, or none.
         self._given = list(dict.fromkeys(tuple(name is not None for name in names) for names in self._of))
@@ -388,9 +389,8 @@ class Promises:
     @cached_property
     def of_chains(self) -> frozenset[tuple[Any, ...]]:
         """What ``of`` does not tell: which clocks may be wrong, which heights began anew, what may be dropped."""
-        rows = [row for own in self._of.values() for row in own]
         names = (CLOCK_TOLERANCE, RESTARTED, MAY_DROP)
-        return frozenset((*lane_of(row), *map(row.get, OF_PROMISE)) for row in rows if row["promise"] in names)
+        return frozenset((*lane_of(row), *map(row.get, OF_PROMISE)) for row in self.rows if row["promise"] in names)
 
     def _found(self, lane: Lane) -> dict[str, int | None]:
         one, two, three, four = lane

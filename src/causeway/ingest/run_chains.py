@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.ingest.run_names import STATED_BY, RunNames, lane_names, same
+from causeway.ingest.run_names import RunNames, lane_names, same
 from causeway.ledger.limbs import slices_of
-from causeway.ledger.schema import HEADERS_SCHEMA, REVERTED, WATERMARKS_SCHEMA
+from causeway.ledger.schema import HEADERS_SCHEMA, REVERTED, STATED_BY, WATERMARKS_SCHEMA
 from causeway.model.ledger import COLLECTED_MESSAGES
 from causeway.model.order import U64, groups_of, stable_order
 

@@ -17,14 +17,11 @@ from causeway.ingest.run_drafts import LOGS, Name, drafts_of
 from causeway.ingest.run_messages import NO_PLACE
 from causeway.ledger.codes import Names
 from causeway.ledger.order import EVENTS
-from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.ledger.schema import LEDGER_SCHEMA, STATED_BY
 from causeway.ledger.schema import Kind as Stored
 from causeway.model.frame import Frame
 from causeway.model.ledger import NO_CHAIN, Kind
 from causeway.model.order import U64, positions_in
-
-STATED_BY = "causeway"
-"""Whose statement rows of a run are."""
 
 LETTERS = {Kind.INGRESS: "i", Kind.REQUEST: "q", Kind.RESPONSE: "r", Kind.REFUND: "f", Kind.CONTROL: "c"}
 """How a ``message_id`` tells what a message is."""

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.ingest.run_names import STATED_BY, RunNames, coded, joined, lane_names, masked, same
-from causeway.ledger.schema import VALUE_SCHEMA
+from causeway.ingest.run_names import RunNames, coded, joined, lane_names, masked, same
+from causeway.ledger.schema import STATED_BY, VALUE_SCHEMA
 from causeway.model.frame import Frame
 from causeway.model.order import U64
 from causeway.model.value import NO_INDEX, OF_CHAINS, OF_PAIRS, OF_PROGRAMS, ROOT_OWNER, Asset, Holder, Why

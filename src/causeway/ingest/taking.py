@@ -367,6 +367,12 @@ def _check_words(rows: Rows, made: Mapping[str, pa.Array], event: EventSection) 
             section = getattr(event, name)
             origin = section.column[0] if section is not None and section.column else "text"
             rows.refuse(is_one_of(column, wrong), reason, name, origin)
+    if "event" in made:
+        reverted = is_one_of(made["event"], [Event.REVERTED.value])
+        undone = is_one_of(made["detail"], [each.value for each in Event]) if "detail" in made else ~reverted
+        if (reverted & ~undone).any():
+            origin = event.detail.column[0] if event.detail is not None and event.detail.column else "text"
+            rows.refuse(reverted & ~undone, "not_an_event", "detail", origin)
 
 
 def _check_names(rows: Rows, made: Mapping[str, pa.Array]) -> None:

@@ -60,6 +60,9 @@ LIMBS = ("amount_0", "amount_1", "amount_2", "amount_3")
 LANE = ("protocol", "source", "destination", "lane")
 """What names a lane: messages of one lane are numbered by ``index``."""
 
+STATED_BY = "causeway"
+"""Who states what a ledger has of a lake that Causeway ran."""
+
 STATEMENT = ("stated_by", "source_file", "source_row")
 """Who says what a row says, and where: no part of what happened."""
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.ingest.run_chains import MARKS_SCHEMA, header_rows, log_watermarks, marks, watermark_rows
-from causeway.ingest.run_names import STATED_BY, RunNames
-from causeway.ledger.schema import DECLARED, HEADER
+from causeway.ingest.run_names import RunNames
+from causeway.ledger.schema import DECLARED, HEADER, STATED_BY
 from causeway.model.frame import Frame
 from causeway.model.joins import codes
 from causeway.model.ledger import REVERTED

@@ -20,10 +20,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.ingest.run_names import STATED_BY, lane_name, waiting_drafts
+from causeway.ingest.run_names import lane_name, waiting_drafts
 from causeway.ingest.run_value import LOG
 from causeway.ledger.order import EVENTS, sorted_rows, without_repeats
-from causeway.ledger.schema import DECLARED, OBSERVED_SCHEMA, PROMISES_SCHEMA, REFUND_MESSAGES, SETTLED, VALUE
+from causeway.ledger.schema import (
+    DECLARED,
+    OBSERVED_SCHEMA,
+    PROMISES_SCHEMA,
+    REFUND_MESSAGES,
+    SETTLED,
+    STATED_BY,
+    VALUE,
+)
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.aside import Aside
 from causeway.pipeline.lake import Lake, LakeError
