@@ -599,3 +599,18 @@ def test_what_a_fork_took_back_is_an_event(detail: str | None) -> None:
     rows = [happened(1, "sent", 5), happened(1, "received", 6), happened(1, "reverted", 6, chain="b", detail=detail)]
     with pytest.raises(InvalidInput, match=f"detail {detail!r} of a reverted row: must be one of sent, "):
         audited(rows)
+
+
+def test_what_is_sent_after_the_last_arrival_is_judged_by_the_end_of_its_source() -> None:
+    """The rows show that the destination was recorded from 1 to 5 and from 15 to 20, and the source longer."""
+    rows = [happened(index, event, at) for index, event, at in ((1, "sent", 2), (1, "received", 5))]
+    rows += [happened(index, "sent", at) for index, at in ((2, 4), (3, 8), (4, 18), (5, 24))]
+    there = [window("b", first, last, how="inferred", events=["received"]) for first, last in ((1, 5), (15, 20))]
+    observed = [*there, window("a", 1, 60, how="inferred", events=["sent"])]
+    found = audited(rows, promised(("received", 10_000_000)), observed)
+    assert said(found, "delivery") == [
+        ("violated", "overdue", 4, 5),
+        ("violated", "overdue", 5, 6),
+        ("unknown", "arrival_not_covered", 2, 3),
+        ("unknown", "arrival_not_covered", 3, 4),
+    ]

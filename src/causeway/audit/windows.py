@@ -218,10 +218,10 @@ class Windows:
         """Return until which time the input would show the arrivals of messages of a lane.
 
         Where a window of the destination is declared, it is the end of the one that has the sending, and of that of the
-        source for time-outs, if there is one. Else, where the rows show several windows of the destination, it is the
-        end of the one that has the sending. Where they show one, it is the last time of the two chains; where the
-        destination shows no arrivals at all, its side may not have been recorded, and the source, or else the ledger,
-        says when the input ends.
+        source for time-outs, if there is one. Else the rows show windows. A message sent in the last one of the
+        destination, or after it, is judged at the end of the window of the source that has the sending, if that is
+        later; one sent in an earlier one at the end of that. Where the destination shows no arrivals at all, its side
+        may not have been recorded, and the source, or else the ledger, says when the input ends.
 
         Args:
             lane: of messages.
@@ -239,8 +239,11 @@ class Windows:
         here = self._inferred_until(self._spans_of(source, lane, _MESSAGES), times, limit)
         if there is None:
             return self._until_end(len(times)) if here is None else here
-        if here is not None and self.arrivals(destination, lane).is_one:
-            there = there._replace(end=np.maximum(there.end, here.end))
+        lasts = self.arrivals(destination, lane).times[1]
+        if here is not None and len(lasts):
+            after = (there.end == _NO_TIME) & (times > lasts[-1])
+            end = np.where(there.to_the_end | after, np.maximum(there.end, here.end), there.end)
+            there = there._replace(end=end, to_the_end=there.to_the_end | (after & here.to_the_end))
         return there._replace(recorded=True)
 
     def _inferred_until(self, spans: Spans, times: npt.NDArray[np.int64], limit: int = 0) -> Until | None:
@@ -267,8 +270,6 @@ class Windows:
         time; and whether the rows show several windows of that chain."""
         chosen = self.arrivals(lane[2], lane), self._spans_of(lane[1], lane, _MESSAGES)
         known = [spans for spans in chosen if len(spans.times[0])]
-        if known and known[0] is chosen[0] and not known[0].is_one:
-            known = known[:1]
         if not known:
             return self.end, False
         return max(int(spans.times[1][-1]) for spans in known), not known[0].is_one

@@ -402,8 +402,11 @@ class Ledger:
             end, whole = (self.end, True) if here is None else here
             return end, False, whole
         end, whole = there
-        if here and here[0] is not None and len(self.windows(destination, lane, ARRIVALS, "time")) == 1:
-            end = max(end, here[0])  # type: ignore[type-var]
+        spans = self.windows(destination, lane, ARRIVALS, "time")
+        after = bool(spans) and time is not None and time > spans[-1][1] and end is None
+        if here and here[0] is not None and (whole or after):
+            end = here[0] if end is None else max(end, here[0])
+            whole = whole or here[1]
         return end, True, whole
 
     def inferred(
