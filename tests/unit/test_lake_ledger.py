@@ -25,6 +25,7 @@ from tests.unit import ic_lake
 from tests.unit.small_lakes import lake_of, user_calls
 
 SLOW = pytest.mark.slow
+EXAMPLES = Path(__file__).parents[2] / "examples"
 CHANCES = [
     *(("ic", 4), ("ibc", 1), ("ibc", 10), ("xdm", 11), ("icmp", 5)),
     *(pytest.param(*each, marks=SLOW) for each in (("ic", 12), ("ibc", 52), ("xdm", 12), ("icmp", 8))),
@@ -311,3 +312,28 @@ def test_a_forged_request_takes_no_answer_from_the_call_that_it_repeats(
     assert len(sent) == 4
     for name in ("delivery", "order", "causality", "answers", *(["causal_order"] if protocol == "ibc" else [])):
         assert not [key for key in found.checks[name].reasons if key[0] == "violated"], name
+
+
+FRAUD = """
+[[faults]]
+kind = "fraud"
+tick = 5
+chain = "domain-1"
+what = "message"
+destination = "domain-0"
+found = false
+"""
+
+
+def test_a_forged_message_in_the_place_of_one_that_was_sent_has_another_content(tmp_path: Path) -> None:
+    """Its receiver logs a message of the protocol where a program had sent one: what it says is not the program's."""
+    text = (EXAMPLES / "faulty_domains.toml").read_text(encoding="utf-8").partition("# ---- what goes wrong")[0] + FRAUD
+    (tmp_path / "fraud.toml").write_text(text, encoding="utf-8")
+    here = {"network.executor": "in_process"}
+    with Network.from_scenario(tmp_path / "fraud.toml", here, lake=str(tmp_path / "lake")) as network:
+        network.run(40)
+    with ledger_of(str(tmp_path / "lake")) as ledger:
+        rows = [row for row in audited(ledger).violations.to_pylist() if row["check"] == "authenticity"]
+    assert [(row["reason"], row["source"], row["lane"], row["index"]) for row in rows] == [
+        ("content_differs", "domain-1", "0", 0)
+    ]

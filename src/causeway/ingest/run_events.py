@@ -195,13 +195,16 @@ class Telling:
         # What a control row says of its message is less than the message itself; what a control message carries is all
         # that it carries, whatever its receiver makes of it.
         by_entry = known & in_lane & control
+        # A program's message that was received as one of the protocol is not the one that was sent.
+        mistaken = by_entry & has(events, Event.RECEIVED) & (spoken["kind"] != Kind.CONTROL)
+        by_entry &= ~mistaken
         amounts = by_entry | (known & in_lane & (spoken["kind"] == Kind.CONTROL))
         both = known & in_lane & ~control & (spoken["kind"] != Kind.CONTROL)
         columns: dict[str, Any] = {name: events[name] for name in (*CALL, *_AMOUNT, "code")}
         for name in (*CALL, *_AMOUNT):
             columns[name] = np.where(amounts if name in _AMOUNT else by_entry, spoken[name], columns[name])
         hashes = spoken["hash"]
-        other = both & differing(events, spoken)
+        other = mistaken | (both & differing(events, spoken))
         if other.any():
             hashes = hashes.copy()
             hashes[other] = field_hashes(events.filter(other), hashes[other])
@@ -238,7 +241,7 @@ class Telling:
             detail=self._reasons(events),
             named=named,
             # What a control message carries, the chain says that sent it.
-            valued=(events["kind"] != Kind.INGRESS) & (~loose | removal) & (known | ~in_lane | ~control),
+            valued=(events["kind"] != Kind.INGRESS) & (~loose | removal) & ((known & ~mistaken) | ~in_lane | ~control),
             of_programs=(columns["kind"] != Kind.CONTROL) | removal,
             hash=hashes,
         ).with_columns(known=known | made)
