@@ -579,7 +579,8 @@ def test_remarks_name_tolerances_and_promises_that_no_lane_has() -> None:
     rows = [happened(1, "sent", 5), happened(1, "received", 6)]
     elsewhere = [
         {"lane": "y", "promise": "numbered", "stated_by": "test"},
-        {"destination": "a", "promise": "conserved", "stated_by": "test"},
+        {"source": "b", "destination": "a", "promise": "conserved", "stated_by": "test"},
+        {"destination": "B", "promise": "conserved", "stated_by": "test"},
         of_chain("c", RESTARTED),
         of_chain("b", CLOCK_TOLERANCE, 90_500_000),
         of_chain("d", CLOCK_TOLERANCE, 0),
@@ -588,8 +589,8 @@ def test_remarks_name_tolerances_and_promises_that_no_lane_has() -> None:
     ]
     assert audited(rows, elsewhere).remarks == (
         "Clocks may be wrong, and messages early by as much: b 90.5 s.",
-        "Promises without effect, as no lane of the input has these names: numbered of lane 'y', conserved of "
-        "destination 'a', restarted of source 'c' and 1 more.",
+        "Promises without effect, as the input has no such chain or lane: numbered of lane 'y', conserved of "
+        "destination 'B', restarted of source 'c' and 1 more.",
     )
     assert audited(rows, promised("numbered")).remarks == ()
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from causeway.audit.known import Known
-from causeway.audit.windows import EVERY, Lane, Promises, lanes_in
-from causeway.ledger.schema import CLOCK_TOLERANCE, RESTARTED, STATED_BY, Event
+from causeway.audit.windows import Lane, Promises, lane_of, lanes_in
+from causeway.ledger.schema import CLOCK_TOLERANCE, STATED_BY, Event
 from causeway.ledger.typed import plain_rows
 from causeway.model.text import name_of
 
@@ -55,28 +55,15 @@ def _clocks(promises: Promises) -> list[str]:
 
 
 def _of_no_lane(lanes: list[Lane], promises: Promises) -> list[str]:
-    """Of a lake that Causeway ran it is no mistake that a lane or a chain has no messages."""
-    chains = {chain for lane in lanes for chain in lane[1:3]}
-    known: dict[tuple[bool, ...], set[tuple[str | None, ...]]] = {}
+    """Of a lake that Causeway ran it is no mistake that a chain or a lane has no messages, nor of a kind of input that
+    one of its protocols has none."""
+    chains, names = ({lane[at] for lane in lanes for at in places} | {None} for places in ((1, 2), (3,)))
     unmet: list[str] = []
     for row in promises.rows:
-        names = row["protocol"], row["source"], row["destination"], row["lane"]
-        if names[1:] == EVERY[1:] or row["stated_by"] == STATED_BY:
-            continue
-        if row["promise"] in (CLOCK_TOLERANCE, RESTARTED):
-            met = row["source"] in chains
-        else:
-            given = tuple(name is not None for name in names)
-            if given not in known:
-                known[given] = {_given(lane, given) for lane in lanes}
-            met = _given(names, given) in known[given]
-        if not met:
-            unmet.append(f"{row['promise']} of {_name(names)}")
-    return [f"Promises without effect, as no lane of the input has these names: {_some(unmet)}."] if unmet else []
-
-
-def _given(names: tuple[str | None, ...], given: tuple[bool, ...]) -> tuple[str | None, ...]:
-    return tuple(name for name, is_given in zip(names, given, strict=True) if is_given)
+        known = row["source"] in chains and row["destination"] in chains and row["lane"] in names
+        if not known and row["stated_by"] != STATED_BY:
+            unmet.append(f"{row['promise']} of {_name(lane_of(row))}")
+    return [f"Promises without effect, as the input has no such chain or lane: {_some(unmet)}."] if unmet else []
 
 
 def _name(names: tuple[str | None, ...]) -> str:
