@@ -50,7 +50,7 @@ def test_nothing_is_delivered_twice_and_what_failed_is_not_delivered(judge: Judg
     sentence = f"INCONCLUSIVE ({lanes}), 1 message failed to execute, 1 message carried on under a new id"
     reasons = {
         "delivery": {"failed": 1, "carried_on": 1},
-        "exactly_once": {"timeout_observed_and_received": 1, "pending": 1},
+        "exactly_once": {"timeout_observed_and_received": 1, "not_arrived": 1},
         "authenticity": {"content_unseen": 3},
     }
     judge.check(Case(sentence, 0, reasons, content=CONTENT, file="journeys.jsonl", kind="xcm-journeys", mapping=None))

@@ -90,8 +90,8 @@ CASES = {
         )
         for name, windows, found in (
             ("windows of the rows", TOGETHER, "not_received"),
-            ("windows in time", COVERED, "pending"),
-            ("windows in blocks and time", IN_BLOCKS, "pending"),
+            ("windows in time", COVERED, "not_arrived"),
+            ("windows in blocks and time", IN_BLOCKS, "not_arrived"),
         )
     },
     "a watermark falls": Case(

@@ -103,8 +103,8 @@ def test_a_number_that_no_row_shows_as_sent_is_received_once_whatever_its_conten
     assert {verdict for verdict, *_ in said(found, "authenticity")[1:]} == {"unknown"}
     sent = happened(2, "sent", 2, payload_hash=content(7))
     assert said(audited([*rows, sent], promised("numbered")), "exactly_once") == [
-        ("noted", "pending", 1, 1),
-        ("noted", "pending", 3, 2),
+        ("noted", "not_arrived", 1, 1),
+        ("noted", "not_arrived", 3, 2),
     ]
 
 

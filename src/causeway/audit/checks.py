@@ -57,7 +57,7 @@ def exactly_once(bucket: Bucket) -> Checked:
         until = bucket.known.windows.arrivals_until(lane, columns.time[waiting[own]])
         seen[own] |= until.to_the_end & until.declared
     found.append(Finding("exactly_once", UNKNOWN, "not_received", waiting[~seen]))
-    found.append(Finding("exactly_once", NOTED, "pending", waiting[seen]))
+    found.append(Finding("exactly_once", NOTED, "not_arrived", waiting[seen]))
     happened = bucket.has(*ONCE)
     given_up = bucket.first(Event.OBSERVED)[observed & ~happened]
     found.append(Finding("exactly_once", UNKNOWN, "timeout_observed", given_up))

@@ -51,6 +51,7 @@ _PHRASES = {
     "timeout_observed_and_received": "was received after an observer stopped waiting for it",
     "timeout_observed": "was given up by an observer; the input does not show its end",
     "not_received": "was sent, and the input does not show its receipt",
+    "not_arrived": "had not arrived when the input ended",
     "dropped": "was dropped",
     "dropped_as_declared": "was dropped, as its protocol declares",
     "overdue": "has not arrived {size} after it was sent",

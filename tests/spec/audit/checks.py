@@ -50,7 +50,7 @@ def exactly_once(ledger: Ledger) -> Checked:
             found.append(named("exactly_once", "unknown", "timeout_observed_and_received", receipt))
         if message.is_open:
             if ledger.is_carried(message) or ledger.waits_at_the_end(message.lane, message.first("sent")["time"]):
-                found.append(named("exactly_once", "noted", "pending", message.first("sent")))
+                found.append(named("exactly_once", "noted", "not_arrived", message.first("sent")))
             else:
                 found.append(named("exactly_once", "unknown", "not_received", message.first("sent")))
     answers = sorted(responses(ledger), key=lambda answer: place(answer.row))
