@@ -194,7 +194,7 @@ def below_its_limit(net: Traffic, random: Random) -> set[Named] | None:
         known = message.first("timed_out")["time"] + slack
         for other in receipts:
             receipt = other.first("received")
-            if other.lane[2] == message.lane[2] and receipt["time"] >= known:
+            if other.lane[2] == message.lane[2] and receipt["time"] > known:
                 for row in message.rows:
                     row |= {"timeout_height": receipt["height"] + 1, "timeout_time": None}
                 net.take(other)

@@ -344,7 +344,7 @@ def test_answers_that_come_late_or_twice_or_to_nothing_are_found_wherever_their_
             rows.append((came, of_lane(2 * number + turn, "received", came, **back) | {"chain": "a"}))
         if random.random() < 0.1:
             came = at + random.choice((2, 300))
-            rows.append((came, of_lane(number, random.choice(("acknowledged", "sent", "reverted")), came, **name)))
+            rows.append((came, of_lane(number, random.choice(("acknowledged", "sent", "collected")), came, **name)))
     del rows[random.randrange(len(rows))]
     rows.sort(key=lambda row: row[0])
     ledger = create_ledger(str(tmp_path / "ledger"), random.choice((1, 2)))

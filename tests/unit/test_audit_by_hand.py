@@ -230,8 +230,8 @@ def test_a_time_out_is_too_early_where_any_lane_shows_a_lower_height_after_it(mo
         return said(audited(rows, promises), "agreement")
 
     assert judged(49) == [late] and judged(50) == []
-    assert judged(49, of_chain("b", CLOCK_TOLERANCE, 3_000_000)) == [late]
-    assert judged(49, of_chain("b", CLOCK_TOLERANCE, 3_000_001)) == []
+    assert judged(49, of_chain("b", CLOCK_TOLERANCE, 2_999_999)) == [late]
+    assert judged(49, of_chain("b", CLOCK_TOLERANCE, 3_000_000)) == []
     assert judged(49, of_chain("b", RESTARTED)) == []  # its heights say nothing
     assert judged(49, destination="c") == []  # of the chain of another lane
     monkeypatch.setattr(reached, "MOST_HEIGHTS", 0)
@@ -615,3 +615,46 @@ def test_what_is_sent_after_the_last_arrival_is_judged_by_the_end_of_its_source(
         ("unknown", "arrival_not_covered", 2, 3),
         ("unknown", "arrival_not_covered", 3, 4),
     ]
+
+
+@pytest.mark.parametrize("carrier", [{"detail": "forged"}, {"kind": "control"}])
+def test_what_nobody_judges_carries_no_message_on(carrier: Row) -> None:
+    rows = [
+        happened(1, "sent", 5, message_id="m1"),
+        happened(2, "sent", 6, message_id="m2", continues="m1", **carrier),
+    ]
+    assert said(audited(rows, promised(("received", 5_000_000))), "delivery") == [("violated", "overdue", 1, 1)]
+
+
+def test_heights_of_a_destination_are_those_it_has_after_the_time_out() -> None:
+    limit = {"timeout_height": 100}
+    for at, known, reasons in (
+        (50, {}, []),
+        (51, {}, ["timed_out_too_early"]),
+        (51, {"chain": "c"}, []),
+        (51, {"chain": None}, ["timed_out_too_early"]),
+    ):
+        rows = [happened(1, "sent", 1, **limit), happened(1, "timed_out", 50), happened(2, "sent", 1, **limit)]
+        rows.append({**happened(2, "received", at, **known), "height": 99})
+        assert [reason for _, reason, *_ in said(audited(rows), "agreement")] == reasons
+
+
+def test_a_message_is_executed_by_the_chain_that_its_lane_goes_to() -> None:
+    rows = [happened(1, "sent", 5), happened(1, "executed", 6, chain="c")]
+    assert said(audited(rows), "authenticity") == [("violated", "wrong_chain", 1, 2)]
+
+
+def test_what_was_acknowledged_with_success_is_not_refunded() -> None:
+    money = {"asset": "gold", "amount_1": 0, "amount_2": 0, "amount_3": 0}
+    events = (("sent", 10, None), ("received", 10, None), ("acknowledged", None, 0), ("refunded", 10, None))
+    rows = [
+        happened(1, event, at, amount_0=amount, code=code, **(money if amount else {}))
+        for at, (event, amount, code) in enumerate(events, start=1)
+    ]
+    assert said(audited(rows), "agreement") == [("violated", "executed_and_refunded", 1, 4)]
+
+
+def test_a_time_that_no_calendar_has_stands_in_remarks() -> None:
+    row = {**happened(1, "sent", 5), "time": 1 << 62}
+    [remark] = audited([row], promised(("received", 5)), ()).remarks
+    assert "(4,611,686,018,427 s after 1970): no window is declared" in remark

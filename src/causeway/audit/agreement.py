@@ -75,7 +75,7 @@ def _too_early(bucket: Bucket, messages: Ints) -> list[Finding]:
     by_height = height != NO_HEIGHT
     early = before_time & ~by_height
     asked = np.flatnonzero(before_time & by_height)
-    early[asked] = _height_from(bucket, rows[asked]) < height[asked]
+    early[asked] = _height_after(bucket, rows[asked]) < height[asked]
     undecided = asked if bucket.known.reached is None else asked[:0]
     by = np.where(time == NO_TIME, np.nan, time.astype(np.float64) - at)
     return [
@@ -84,8 +84,8 @@ def _too_early(bucket: Bucket, messages: Ints) -> list[Finding]:
     ]
 
 
-def _height_from(bucket: Bucket, rows: Ints) -> Words:
-    """Return the least height at which the destination of each row's lane received anything from the row's time on.
+def _height_after(bucket: Bucket, rows: Ints) -> Words:
+    """Return the least height at which the destination of each row's lane received anything after the row's time.
 
     ``NO_HEIGHT`` where nothing shows one. Times are compared with the tolerance of the chains' clocks.
     """
@@ -94,7 +94,7 @@ def _height_from(bucket: Bucket, rows: Ints) -> Words:
     for lane, own in bucket.by_lane(rows):
         reached = (bucket.known.reached or {}).get(lane[2] or "")
         if reached is not None:
-            found[own] = reached.from_time(times[own])
+            found[own] = reached.after(times[own])
     return found
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from causeway.audit.arrays import Ints, Words
 from causeway.audit.bucket import Bucket
-from causeway.audit.columns import Bools, code_of
+from causeway.audit.columns import CONTROL, Bools, code_of
 from causeway.audit.delays import NO_TIME, microseconds
 from causeway.audit.known import Carried
 from causeway.audit.naming import digests_of
@@ -30,12 +30,15 @@ MOST_NAMES = 1 << 24
 
 
 def carried_in(bucket: Bucket) -> pa.Table:
-    """Return the messages that those sent in a run carry on (``CARRIED_SCHEMA``)."""
+    """Return the messages that those sent in a run carry on (``CARRIED_SCHEMA``).
+
+    What nobody judges by its arrival, forged messages and those of the protocol, carries nothing on.
+    """
     columns = bucket.columns
     column = columns.rows.read(("continues",))["continues"]
     if column.null_count == len(column):
         return CARRIED_SCHEMA.empty_table()
-    sent = (columns.event == code_of(Event.SENT)) & (columns.alive > 0)
+    sent = (columns.event == code_of(Event.SENT)) & (columns.alive > 0) & (columns.kind != CONTROL) & ~columns.forged
     rows = np.flatnonzero(sent & np.asarray(column.is_valid()))
     names, _ = _names(bucket, rows, "continues")
     by, named = _names(bucket, rows, "message_id")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from causeway.audit.arrays import Array, Ints
-from causeway.audit.bucket import Bucket
+from causeway.audit.bucket import EXECUTIONS, Bucket
 from causeway.audit.carrying import is_carried
 from causeway.audit.columns import code_of
 from causeway.audit.delays import MICROSECONDS, microseconds
@@ -75,25 +75,18 @@ def authenticity(bucket: Bucket) -> Checked:
         Finding("authenticity", UNKNOWN, "content_unseen", np.flatnonzero(status == 2)),
         *bucket.unsent("authenticity", np.flatnonzero(status == 4)),
         Finding("authenticity", VIOLATED, "number_reused", named[reused], too_many[reused], "messages", placed=False),
-        Finding("authenticity", VIOLATED, "wrong_chain", _elsewhere(bucket, Event.RECEIVED, 2)),
-        Finding("authenticity", VIOLATED, "wrong_source", _elsewhere(bucket, Event.SENT, 1)),
+        Finding("authenticity", VIOLATED, "wrong_chain", _elsewhere(bucket, 2, Event.RECEIVED, *EXECUTIONS)),
+        Finding("authenticity", VIOLATED, "wrong_source", _elsewhere(bucket, 1, Event.SENT)),
     ]
     return Checked("authenticity", bucket.total(bucket.messages.receives), found)
 
 
-def _elsewhere(bucket: Bucket, event: Event, end: int) -> Ints:
-    """Return the rows of an event on another chain than the one at an end of their lane, where both are known.
-
-    ``end``: the place of that chain in the names of a lane.
-    """
+def _elsewhere(bucket: Bucket, end: int, *events: Event) -> Ints:
+    """Return the rows of some events on another chain than the one at an end of their lane."""
     columns = bucket.columns
-    codes = {name: code for code, name in enumerate(columns.chains)}
-    # An end that no row is on is still another chain than that of a row.
-    names = [lane[end] for lane in columns.lanes]
-    ends = np.array([-1 if name is None else codes.get(name, len(codes)) for name in names], np.int64)
-    rows = np.flatnonzero((columns.event == code_of(event)) & (columns.alive > 0) & (columns.chain >= 0))
-    chain = ends[columns.lane[rows]]
-    found: Ints = rows[(chain >= 0) & (chain != columns.chain[rows])]
+    codes = [code_of(event) for event in events]
+    rows = np.flatnonzero(np.isin(columns.event, codes) & (columns.alive > 0))
+    found: Ints = rows[columns.is_elsewhere(rows, end)]
     return found
 
 

@@ -36,7 +36,18 @@ from causeway.audit.windows import Lane, Promises
 from causeway.ledger.codes import Names
 from causeway.ledger.order import EVENTS, SEGMENT_BITS
 from causeway.ledger.outcomes import ERROR_OF, EVENT_BITS, STATE_OF_BITS
-from causeway.ledger.schema import EXPIRED, FORGED, LANE, LIMBS, REFUND_MESSAGES, REVISION_SHIFT, STOPPED, Event, Kind
+from causeway.ledger.schema import (
+    EXPIRED,
+    FORGED,
+    LANE,
+    LIMBS,
+    REFUND_MESSAGES,
+    REVISION_SHIFT,
+    STOPPED,
+    TAKEN_BACK,
+    Event,
+    Kind,
+)
 from causeway.model.errors import InvalidInput
 
 Bools = npt.NDArray[np.bool_]
@@ -205,10 +216,11 @@ class Columns:
         """The event that a ``reverted`` row takes back, -1 in others. Raises ``InvalidInput`` for one that is none."""
         names, codes = self._detail
         detail, reverted = codes - 3, self.event == code_of(Event.REVERTED)
-        unknown = codes[reverted & ((detail < 0) | (detail >= len(EVENTS)))]
+        known = np.isin(detail, [EVENTS.index(name) for name in TAKEN_BACK])
+        unknown = codes[reverted & ~known]
         if len(unknown):
             value = None if unknown[0] < 0 else names.known()[unknown[0]]
-            raise InvalidInput(f"detail {value!r} of a reverted row: must be one of {', '.join(EVENTS)}")
+            raise InvalidInput(f"detail {value!r} of a reverted row: must be one of {', '.join(TAKEN_BACK)}")
         return np.where(reverted, detail, -1).astype(np.int8)
 
     @cached_property
@@ -291,6 +303,18 @@ class Columns:
         """The first message of each lane."""
         lane = self.lane[self.starts[:-1]]
         return np.searchsorted(lane, np.arange(len(self.lanes))).astype(np.int64)
+
+    def is_elsewhere(self, rows: Array, end: int) -> Bools:
+        """Return which rows are on another chain than the one at an end of their lane, where both are known.
+
+        ``end``: the place of that chain in the names of a lane.
+        """
+        codes = {name: code for code, name in enumerate(self.chains)}
+        # An end that no row is on is still another chain than that of a row.
+        names = [lane[end] for lane in self.lanes]
+        ends = np.array([-1 if name is None else codes.get(name, len(codes)) for name in names], np.int64)
+        chain = ends[self.lane[rows]]
+        return np.asarray((chain >= 0) & (self.chain[rows] >= 0) & (chain != self.chain[rows]))
 
     def segment_of(self, rows: Array) -> Ints:
         """Return the segment of each row in its lane, -1 for one without index."""

@@ -31,13 +31,14 @@ def contradictions(bucket: Bucket) -> list[Finding]:
     timed_out = over & ~bucket.has(Event.RECEIVED)
     refund, amount = bucket.first(Event.REFUNDED), _refund_beside_amount(bucket)
     returned = (refund >= 0) & (amount >= 0) & ~over & ~bucket.promised(REFUND_MESSAGES)[bucket.lane]
+    well = (executed | (known_good & ~known_bad)) & ~failed & ~bad
     failure = np.where(bucket.has(Event.FAILED), bucket.first(Event.FAILED), bucket.first(Event.EXECUTED))
     reply = bucket.first(Event.ACKNOWLEDGED)
     return [
         _found(sent & executed & failed, "executed_and_failed", failure),
         _found(sent & run & _rejected_there(bucket), "executed_and_rejected", bucket.first(Event.REJECTED)),
         _found(sent & run & timed_out, "executed_and_timed_out", bucket.first(Event.TIMED_OUT)),
-        _found(sent & executed & ~failed & ~bad & returned, "executed_and_refunded", refund),
+        _found(sent & well & returned, "executed_and_refunded", refund),
         _found(sent & failed & ~executed & known_good, "failed_and_acknowledged", reply),
         _found(sent & ((good & ~bad & known_bad) | (bad & ~good & known_good)), "acknowledged_another_answer", reply),
         _found(amount > 0, "refund_exceeds_amount", refund),

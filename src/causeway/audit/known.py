@@ -61,14 +61,14 @@ class Carried(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """From each of some ``times`` on, ascending, the least height at which a chain received anything."""
+    """At each of some ``times`` and after it, ascending, the least height at which a chain received anything."""
 
     times: Ints
     heights: Words
 
-    def from_time(self, times: Ints) -> Words:
-        """Return the least height of a receipt at or after each time, ``NO_HEIGHT`` where there is none."""
-        found: Words = np.append(self.heights, NO_HEIGHT)[np.searchsorted(self.times, times, side="left")]
+    def after(self, times: Ints) -> Words:
+        """Return the least height of a receipt after each time, ``NO_HEIGHT`` where there is none."""
+        found: Words = np.append(self.heights, NO_HEIGHT)[np.searchsorted(self.times, times, side="right")]
         return found
 
 

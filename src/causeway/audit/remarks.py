@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 import pyarrow as pa
 
 from causeway.audit.known import Known
 from causeway.audit.windows import Lane, Promises, lane_of, lanes_in
 from causeway.ledger.schema import CLOCK_TOLERANCE, STATED_BY, Event
-from causeway.ledger.typed import plain_rows
-from causeway.model.text import name_of
+from causeway.model.text import EPOCH, moment_text, name_of
 
 MOST_NAMED = 3
 """Maximum number of promises, and of clocks, that are named."""
@@ -37,14 +37,18 @@ def _ends(lanes: list[Lane], known: Known) -> list[str]:
     times = sorted(end for end in found if end is not None)
     if not times:
         return []
-    ends = pa.table({"time": pa.array([times[0], times[-1]], pa.timestamp("us", "UTC"))})
-    first, last = (row["time"] for row in plain_rows(ends))
-    span = f"{first:%Y-%m-%d %H:%M:%S}" + (f" to {last:%Y-%m-%d %H:%M:%S}" if last != first else "")
+    span = " to ".join(dict.fromkeys((_moment(times[0]), _moment(times[-1]))))
     if holes:
-        return [
-            f"Deadlines are judged at the ends of the windows that the rows show (until {span} UTC): none is declared."
-        ]
-    return [f"Deadlines are judged by the last time of the input ({span} UTC): no window is declared."]
+        return [f"Deadlines are judged at the ends of the windows that the rows show (until {span}): none is declared."]
+    arrivals = " with arrivals" if any(known.windows.declares(lane[2], lane) for lane in lanes) else ""
+    return [f"Deadlines are judged by the last time of the input ({span}): no window{arrivals} is declared."]
+
+
+def _moment(time: int) -> str:
+    try:
+        return f"{moment_text(EPOCH + timedelta(microseconds=time))} UTC"
+    except OverflowError:  # no calendar has it
+        return f"{time // 1_000_000:,} s after 1970"
 
 
 def _clocks(promises: Promises) -> list[str]:
@@ -62,7 +66,7 @@ def _of_no_lane(lanes: list[Lane], promises: Promises) -> list[str]:
     for row in promises.rows:
         known = row["source"] in chains and row["destination"] in chains and row["lane"] in names
         if not known and row["stated_by"] != STATED_BY:
-            unmet.append(f"{row['promise']} of {_name(lane_of(row))}")
+            unmet.append(f"{name_of(row['promise'])} of {_name(lane_of(row))}")
     return [f"Promises without effect, as the input has no such chain or lane: {_some(unmet)}."] if unmet else []
 
 

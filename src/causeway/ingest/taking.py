@@ -28,6 +28,7 @@ from causeway.ledger.schema import (
     MOST_REVISION,
     QUARANTINE_SCHEMA,
     TABLES,
+    TAKEN_BACK,
     Event,
     Kind,
 )
@@ -369,7 +370,7 @@ def _check_words(rows: Rows, made: Mapping[str, pa.Array], event: EventSection) 
             rows.refuse(is_one_of(column, wrong), reason, name, origin)
     if "event" in made:
         reverted = is_one_of(made["event"], [Event.REVERTED.value])
-        undone = is_one_of(made["detail"], [each.value for each in Event]) if "detail" in made else ~reverted
+        undone = is_one_of(made["detail"], TAKEN_BACK) if "detail" in made else ~reverted
         if (reverted & ~undone).any():
             origin = event.detail.column[0] if event.detail is not None and event.detail.column else "text"
             rows.refuse(reverted & ~undone, "not_an_event", "detail", origin)

@@ -54,6 +54,10 @@ class Event(StrEnum):
     UPGRADED = "upgraded"
 
 
+TAKEN_BACK = tuple(event.value for event in Event if event is not Event.REVERTED)
+"""What a ``reverted`` row may name."""
+
+
 LIMBS = ("amount_0", "amount_1", "amount_2", "amount_3")
 """An amount of up to 256 bits: four words of 64 bits, the least significant first; null in all four: not seen."""
 

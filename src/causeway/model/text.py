@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HEAD = 16
 _TAIL = 4
 _SHOWN_CHARACTERS = 60

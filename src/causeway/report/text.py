@@ -7,9 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup, escape
 
-from causeway.model.text import about, duration, name_of, unit_of
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from causeway.model.text import EPOCH, about, duration, name_of, unit_of
 
 NOTHING = "\u2013"
 """Where there is no figure."""
@@ -170,6 +168,6 @@ def plain(text: object) -> Markup:
 
 
 __all__ = [
-    "EPOCH", "MOST_NAME", "NOT_SEEN", "byte_size", "count", "digits", "duration", "in_unit", "lasting",
+    "MOST_NAME", "NOT_SEEN", "byte_size", "count", "digits", "duration", "in_unit", "lasting",
     "listed", "many", "moment_of", "name", "narrow", "percent", "plain", "safe_name", "ticks", "time_text",
 ]  # fmt: skip

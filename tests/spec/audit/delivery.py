@@ -157,9 +157,9 @@ def contradictions(ledger: Ledger, message: Message) -> list[Finding]:
         and not ledger.promised(message.lane, "refund_messages")
         and not more_than(sent, refunded)
     )
-    if executed and not failed and not bad and returned:
-        found.append(violated("executed_and_refunded", refunded))
     acknowledged, fine, wrong = message.first("acknowledged"), succeeded("acknowledged"), erred("acknowledged")
+    if (executed or (fine and not wrong)) and not failed and not bad and returned:
+        found.append(violated("executed_and_refunded", refunded))
     if failed and not executed and fine:
         found.append(violated("failed_and_acknowledged", acknowledged))
     if (good and not bad and wrong) or (bad and not good and fine):
@@ -181,15 +181,15 @@ def limits_of(message: Message) -> tuple[int | None, int | None]:
     return min(heights, default=None), min(times, default=None)
 
 
-def heights_from(ledger: Ledger, chain: str | None, time: int) -> list[int]:
-    """The heights at which a chain received messages with a limit by height, from a time on."""
+def heights_after(ledger: Ledger, chain: str | None, time: int) -> list[int]:
+    """The heights at which a chain received messages with a limit by height, after a time."""
     receipts = [
         message.first("received")
         for message in ledger.messages
         if message.lane[2] == chain is not None and chain not in ledger.restarts and limits_of(message)[0] is not None
     ]
     seen = [row for row in receipts if row and None not in (row["height"], row["time"])]
-    return [row["height"] for row in seen if row["time"] >= time]
+    return [row["height"] for row in seen if row["time"] > time and row["chain"] in (None, chain)]
 
 
 def limits(ledger: Ledger, message: Message) -> list[Finding]:
@@ -201,7 +201,7 @@ def limits(ledger: Ledger, message: Message) -> list[Finding]:
     if timed_out and timed_out["time"] is not None:
         slack = sum(ledger.tolerance(chain) for chain in message.lane[1:3])
         before_time = time is None or timed_out["time"] < time - slack
-        shown = heights_from(ledger, message.lane[2], timed_out["time"] + slack)
+        shown = heights_after(ledger, message.lane[2], timed_out["time"] + slack)
         before_height = height is None or (shown and min(shown) < height)
         if before_time and before_height:
             by = None if time is None else time - timed_out["time"]

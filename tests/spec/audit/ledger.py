@@ -341,7 +341,7 @@ class Ledger:
             for number, other in enumerate(self.messages)
             if other.lane[0] == message.lane[0] and name is not None and other.message_id != name
             for row in other.all("sent")
-            if row["continues"] == name
+            if row["continues"] == name and row["kind"] != "control" and row["detail"] != "forged"
         ]
         return [other for *_, other in sorted(found, key=lambda each: each[:2])]
 
