@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ CAME_IN = "received"
 """What is observed of a message from a user: no chain sent it, so that no row says that it was received."""
 
 _AMOUNT = ("amount_high", "amount_low")
+_NO_PAYLOAD = np.frombuffer(sha256(b"").digest(), np.uint8)
 _TOLD = {
     Event.RECEIVED: Happened.RECEIVED,
     Event.EXECUTED: Happened.EXECUTED,
@@ -195,8 +197,10 @@ class Telling:
         # What a control row says of its message is less than the message itself; what a control message carries is all
         # that it carries, whatever its receiver makes of it.
         by_entry = known & in_lane & control
-        # A program's message that was received as one of the protocol is not the one that was sent.
+        # A call that was received as a message of the protocol is not the one that was sent. A transfer without payload
+        # may be: its receiver logs it in this way, and what it credits is in the log of value.
         mistaken = by_entry & has(events, Event.RECEIVED) & (spoken["kind"] != Kind.CONTROL)
+        mistaken[mistaken] = (spoken["hash"][mistaken] != _NO_PAYLOAD).any(axis=1)
         by_entry &= ~mistaken
         amounts = by_entry | (known & in_lane & (spoken["kind"] == Kind.CONTROL))
         both = known & in_lane & ~control & (spoken["kind"] != Kind.CONTROL)
