@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from causeway.audit.arrays import Ints, Words
+from causeway.audit.arrays import Ints, Words, among
 from causeway.audit.bucket import Bucket
 from causeway.audit.columns import NO_HEIGHT, Bools
 from causeway.audit.delays import MICROSECONDS, NO_TIME, microseconds
@@ -121,7 +121,9 @@ def _not_refunded(bucket: Bucket, ended: Bools) -> list[Finding]:
     """Return the messages that failed or timed out without a refund, in lanes that record refunds and carry value."""
     promised = bucket.promised(REFUNDS_RECORDED)[bucket.lane]
     failed = (bucket.messages.undone > 0) & bucket.has(Event.ACKNOWLEDGED)
-    failed |= np.isin(bucket.messages.state, (State.TIMED_OUT, State.CONTRADICTED)) & bucket.has(Event.TIMED_OUT)
+    failed |= among(bucket.messages.state, (State.TIMED_OUT, State.CONTRADICTED), len(State)) & bucket.has(
+        Event.TIMED_OUT
+    )
     sent = bucket.first(Event.SENT)
     carries = (sent >= 0) & (bucket.columns.has_amount[np.maximum(sent, 0)] > 0)
     messages = np.flatnonzero(ended & promised & failed & carries & ~bucket.has(Event.REFUNDED))

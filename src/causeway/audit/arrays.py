@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,14 @@ def ident_codes(rows: Run, indexed: Bytes) -> Codes:
     taken = pc.dictionary_encode(column.take(pa.array(unnumbered))).combine_chunks()
     idents[unnumbered] = taken.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return idents
+
+
+def among(codes: Array, wanted: Iterable[int], most: int) -> npt.NDArray[np.bool_]:
+    """Return which codes, from 0 to ``most`` - 1, are among the wanted ones: a table is much faster than a search."""
+    table = np.zeros(most, bool)
+    table[[*wanted]] = True
+    found: npt.NDArray[np.bool_] = table[codes]
+    return found
 
 
 def chosen(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Array]:

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from causeway.audit.arrays import Array, Codes, Ints, Words, numbers, whole
+from causeway.audit.arrays import Array, Codes, Ints, Words, among, numbers, whole
 from causeway.audit.columns import NO_HEIGHT, Bools, Columns, Messages, code_of, placed_heights, promised_numbers
 from causeway.audit.delays import MOST, NEVER, NO_TIME, microseconds
 from causeway.audit.findings import UNKNOWN, VIOLATED, Finding
 from causeway.audit.known import NOT_SENT_YET, UNDECIDED, Known, verdict_of_unsent, why_unsent
 from causeway.audit.windows import Lane, Spans
 from causeway.ledger.codes import Names
+from causeway.ledger.order import EVENTS
 from causeway.ledger.outcomes import State
 from causeway.ledger.schema import Event
 
@@ -105,9 +106,11 @@ class Bucket:
     @cached_property
     def timeouts(self) -> Timeouts:
         """The limits of each message."""
-        rows = self.columns.rows.read(TIMEOUTS)
         count = len(self.lane)
         height, time = np.full(count, NO_HEIGHT), np.full(count, NO_TIME)
+        if not self.columns.rows.has(*TIMEOUTS):
+            return Timeouts(height, time)
+        rows = self.columns.rows.read(TIMEOUTS)
         revisions, heights, times = (whole(rows[name]) for name in TIMEOUTS)
         if heights.null_count < len(heights):
             height = self._least(placed_heights(numbers(heights, NO_HEIGHT), revisions), NO_HEIGHT)
@@ -145,7 +148,7 @@ class Bucket:
     def forged(self) -> Bools:
         """Which messages no program sent, as their chain says itself."""
         found = np.zeros(len(self.lane), bool)
-        found[self.columns.message[self.columns.forged & (self.columns.alive > 0)]] = True
+        found[self.columns.message_of(np.flatnonzero(self.columns.forged & (self.columns.alive > 0)))] = True
         return found
 
     @cached_property
@@ -159,14 +162,14 @@ class Bucket:
         """Which messages were sent, and nothing says that the chain that sent them is done with them."""
         found = self.has(Event.SENT) & ~self.has(*DONE)
         columns = self.columns
-        rows = np.flatnonzero(np.isin(columns.event, [code_of(event) for event in REFUSED]))
+        rows = np.flatnonzero(among(columns.event, map(code_of, REFUSED), len(EVENTS)))
         if len(rows) and found.any():
             # Wherever they happen: on the chain that the message goes to they are not known at its source.
             codes = {name: code for code, name in enumerate(columns.chains)}
             source = np.array([codes.get(lane[1] or "", -1) for lane in columns.lanes], np.int64)
             chain = columns.chain[rows]
             rows = rows[(columns.alive[rows] > 0) & ((chain < 0) | (chain == source[columns.lane[rows]]))]
-            found[columns.message[rows]] = False
+            found[columns.message_of(rows)] = False
         return found
 
     def count(self, messages: Bools) -> Ints:
@@ -308,18 +311,22 @@ def _redundant_relays(bucket: Bucket) -> Ints:
     that were executed once; acknowledgements also of messages that were received once."""
     columns, messages = bucket.columns, bucket.messages
     again = np.flatnonzero(messages.again)
-    event, message = columns.event[again], columns.message[again]
-    if not np.isin(event, [code_of(each) for each in RELAYED]).any():
+    event, message = columns.event[again], columns.message_of(again)
+    if not among(event, map(code_of, RELAYED), len(EVENTS)).any():
         return again[:0]
     executed_again, taken_again = np.zeros(len(bucket.lane), bool), np.zeros(len(bucket.lane), bool)
-    executed_again[message[np.isin(event, [code_of(each) for each in EXECUTIONS])]] = True
+    executed_again[message[among(event, map(code_of, EXECUTIONS), len(EVENTS))]] = True
     taken_again[message[event == code_of(Event.RECEIVED)]] = True
-    executed_once = bucket.has(*EXECUTIONS) & ~executed_again
-    received_once = bucket.has(Event.RECEIVED) & ~taken_again & ~executed_again
+    executed, received = (
+        np.logical_or.reduce([bucket.first(each)[message] >= 0 for each in events])
+        for events in (EXECUTIONS, (Event.RECEIVED,))
+    )
+    executed_once = executed & ~executed_again[message]
+    received_once = received & ~taken_again[message] & ~executed_again[message]
     found = np.zeros(len(again), bool)
     for each in RELAYED:
         once = executed_once if each is Event.RECEIVED else executed_once | received_once
-        own = np.flatnonzero(once[message] & (event == code_of(each)) & (messages.status[again] != _OTHER_CONTENT))
+        own = np.flatnonzero(once & (event == code_of(each)) & (messages.status[again] != _OTHER_CONTENT))
         if not len(own):
             continue
         first = bucket.first(each)[message[own]]

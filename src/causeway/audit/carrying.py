@@ -35,9 +35,9 @@ def carried_in(bucket: Bucket) -> pa.Table:
     What nobody judges by its arrival, forged messages and those of the protocol, carries nothing on.
     """
     columns = bucket.columns
-    column = columns.rows.read(("continues",))["continues"]
-    if column.null_count == len(column):
+    if not columns.rows.has("continues"):
         return CARRIED_SCHEMA.empty_table()
+    column = columns.rows.read(("continues",))["continues"]
     sent = (columns.event == code_of(Event.SENT)) & (columns.alive > 0) & (columns.kind != CONTROL) & ~columns.forged
     rows = np.flatnonzero(sent & np.asarray(column.is_valid()))
     names, _ = _names(bucket, rows, "continues")

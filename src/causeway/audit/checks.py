@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from causeway.audit.arrays import Array, Ints
-from causeway.audit.bucket import EXECUTIONS, Bucket
+from causeway.audit.arrays import Array
+from causeway.audit.bucket import Bucket
 from causeway.audit.carrying import is_carried
 from causeway.audit.columns import code_of
 from causeway.audit.delays import MICROSECONDS, microseconds
@@ -70,24 +70,17 @@ def authenticity(bucket: Bucket) -> Checked:
     reused = (bucket.messages.flags & 1) > 0
     sent, received = bucket.first(Event.SENT), bucket.first(Event.RECEIVED)
     named, too_many = np.where(sent >= 0, sent, received), bucket.messages.contents.astype(np.float64) - 1
+    elsewhere = bucket.columns.elsewhere
+    is_sent = bucket.columns.event[elsewhere] == code_of(Event.SENT)
     found = [
         Finding("authenticity", VIOLATED, "content_differs", np.flatnonzero(status == 3)),
         Finding("authenticity", UNKNOWN, "content_unseen", np.flatnonzero(status == 2)),
         *bucket.unsent("authenticity", np.flatnonzero(status == 4)),
         Finding("authenticity", VIOLATED, "number_reused", named[reused], too_many[reused], "messages", placed=False),
-        Finding("authenticity", VIOLATED, "wrong_chain", _elsewhere(bucket, 2, Event.RECEIVED, *EXECUTIONS)),
-        Finding("authenticity", VIOLATED, "wrong_source", _elsewhere(bucket, 1, Event.SENT)),
+        Finding("authenticity", VIOLATED, "wrong_chain", elsewhere[~is_sent]),
+        Finding("authenticity", VIOLATED, "wrong_source", elsewhere[is_sent]),
     ]
     return Checked("authenticity", bucket.total(bucket.messages.receives), found)
-
-
-def _elsewhere(bucket: Bucket, end: int, *events: Event) -> Ints:
-    """Return the rows of some events on another chain than the one at an end of their lane."""
-    columns = bucket.columns
-    codes = [code_of(event) for event in events]
-    rows = np.flatnonzero(np.isin(columns.event, codes) & (columns.alive > 0))
-    found: Ints = rows[columns.is_elsewhere(rows, end)]
-    return found
 
 
 def causality(bucket: Bucket) -> Checked:

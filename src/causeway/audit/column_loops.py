@@ -78,3 +78,18 @@ def message_starts(lane: Any, indexed: Any, index: Any, ident: Any, starts: Any)
             count += 1
     starts[count] = len(lane)
     return count
+
+
+@compiled(NOTHING, [CODES, CODES, CODES, BYTES, CODES, CODES, BYTES_OUT], allocates=False)
+def mark_elsewhere(lane: Any, event: Any, chain: Any, alive: Any, side: Any, ends: Any, marked: Any) -> None:
+    """Write 1 for each row that counts and is on another chain than the one at an end of its lane.
+
+    ``side``: of each event at which end it happens, 0 or 1, -1: anywhere; ``ends``: the chains at both ends of each
+    lane, one lane after the other, -1: unknown.
+    """
+    for row in range(len(lane)):
+        at = side[event[row]]
+        if at >= 0 and alive[row] and chain[row] >= 0:
+            end = ends[2 * lane[row] + at]
+            if end >= 0 and end != chain[row]:
+                marked[row] = 1

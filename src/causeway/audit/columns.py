@@ -17,6 +17,7 @@ from causeway.audit.arrays import (
     Ints,
     Words,
     all_seen,
+    among,
     codes_of,
     content_words,
     ident_codes,
@@ -33,7 +34,7 @@ from causeway.audit.delays import MOST
 from causeway.audit.delays import NO_TIME as NO_TIME
 from causeway.audit.parts import Run
 from causeway.audit.windows import Lane, Promises
-from causeway.ledger.codes import Names
+from causeway.ledger.codes import NOT_SEEN, Names
 from causeway.ledger.order import EVENTS, SEGMENT_BITS
 from causeway.ledger.outcomes import ERROR_OF, EVENT_BITS, STATE_OF_BITS
 from causeway.ledger.schema import (
@@ -63,6 +64,9 @@ def code_of(event: Event) -> int:
     """Return the number of an event in columns."""
     return EVENTS.index(event.value)
 
+
+AT_DESTINATION = (Event.RECEIVED, Event.EXECUTED, Event.FAILED, Event.ANSWERED)
+"""Events that happen at the destination of a lane alone."""
 
 _ERRING = frozenset(code_of(event) for event in ERROR_OF)
 """Events of which an error code makes another one, as numbers."""
@@ -187,15 +191,17 @@ class Columns:
     @cached_property
     def _detail(self) -> tuple[Names, Codes]:
         details = Names((TIMEOUT, FORGED, EXPIRED, *EVENTS))
+        if not self.rows.has("detail"):
+            return details, np.full(len(self), NOT_SEEN, np.int32)
         return details, codes_of(self.rows.read(("detail",))["detail"], details)
 
     @cached_property
     def errors(self) -> Bytes:
         """Which rows of requests have an error code (``outcomes.ERROR_OF``); empty where none has."""
         none = np.zeros(0, np.uint8)
-        if not self.events.intersection(_ERRING) or self.code.null_count == len(self):
+        if not self.events.intersection(_ERRING) or not self.rows.has("code"):
             return none
-        found = (numbers(self.code, 0) != 0) & np.isin(self.event, [*_ERRING]) & (self.kind == REQUEST)
+        found = (numbers(self.code, 0) != 0) & among(self.event, _ERRING, len(EVENTS)) & (self.kind == REQUEST)
         return found.astype(np.uint8) if found.any() else none
 
     @cached_property
@@ -281,6 +287,17 @@ class Columns:
         """The number of each row's message."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
+    def message_of(self, rows: Ints) -> Ints:
+        """Return the number of the message of each of a few rows, which are found faster than those of all."""
+        found: Ints = np.searchsorted(self.starts, rows, side="right") - 1
+        return found
+
+    def rows_of(self, messages: Ints) -> Ints:
+        """Return the rows of some messages, message by message."""
+        counts = self.starts[messages + 1] - self.starts[messages]
+        begins = self.starts[messages] - (np.cumsum(counts) - counts)
+        return np.repeat(begins, counts) + np.arange(counts.sum())
+
     @cached_property
     def pieces(self) -> Ints:
         """Where each piece begins, as numbers of messages, and at the end how many messages there are.
@@ -304,17 +321,22 @@ class Columns:
         lane = self.lane[self.starts[:-1]]
         return np.searchsorted(lane, np.arange(len(self.lanes))).astype(np.int64)
 
-    def is_elsewhere(self, rows: Array, end: int) -> Bools:
-        """Return which rows are on another chain than the one at an end of their lane, where both are known.
+    @cached_property
+    def elsewhere(self) -> Ints:
+        """The rows that count and are on another chain than they can be: messages are sent by the source of their lane,
+        and received and executed by its destination."""
+        from causeway.audit.column_loops import mark_elsewhere
 
-        ``end``: the place of that chain in the names of a lane.
-        """
         codes = {name: code for code, name in enumerate(self.chains)}
         # An end that no row is on is still another chain than that of a row.
-        names = [lane[end] for lane in self.lanes]
-        ends = np.array([-1 if name is None else codes.get(name, len(codes)) for name in names], np.int64)
-        chain = ends[self.lane[rows]]
-        return np.asarray((chain >= 0) & (self.chain[rows] >= 0) & (chain != self.chain[rows]))
+        names = [name for lane in self.lanes for name in lane[1:3]]
+        ends = np.array([-1 if name is None else codes.get(name, len(codes)) for name in names], np.int32)
+        side = np.full(len(EVENTS), -1, np.int32)
+        side[code_of(Event.SENT)] = 0
+        side[[code_of(event) for event in AT_DESTINATION]] = 1
+        marked = np.zeros(len(self), np.uint8)
+        mark_elsewhere(self.lane, self.event, self.chain, self.alive, side, ends, marked)
+        return np.flatnonzero(marked)
 
     def segment_of(self, rows: Array) -> Ints:
         """Return the segment of each row in its lane, -1 for one without index."""

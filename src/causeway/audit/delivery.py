@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from causeway.audit.arrays import Array, Ints
+from causeway.audit.arrays import Array, Ints, among
 from causeway.audit.bucket import Bucket
 from causeway.audit.carrying import is_carried
 from causeway.audit.columns import CONTROL, code_of
@@ -29,7 +29,7 @@ _ARRIVED = (State.DELIVERED, State.EXECUTED, State.FAILED, State.ANSWERED, State
 def delivery(bucket: Bucket) -> Checked:
     """Every message that a program sent is executed, answered, refunded, or pending within its deadline."""
     state = bucket.messages.state
-    dropped = np.isin(state, (State.DROPPED, State.DISCARDED))
+    dropped = among(state, (State.DROPPED, State.DISCARDED), len(State))
     # What was dropped is lost, whether or not the input has its sending.
     row = np.where(bucket.has(Event.SENT), bucket.first(Event.SENT), np.where(dropped, bucket.first(Event.DROPPED), -1))
     judged = (row >= 0) & ~bucket.forged
@@ -38,7 +38,7 @@ def delivery(bucket: Bucket) -> Checked:
     found = [
         *_lost(bucket, np.flatnonzero(judged & dropped)),
         *_open(bucket, np.flatnonzero(bucket.is_open & sent)),
-        *_late(bucket, np.flatnonzero(sent & np.isin(state, _ARRIVED))),
+        *_late(bucket, np.flatnonzero(sent & among(state, _ARRIVED, len(State)))),
         Finding("delivery", NOTED, "failed", _failures(bucket)[sent & (state == State.FAILED)]),
         Finding("delivery", VIOLATED, "chain_stopped", bucket.columns.stopped),
     ]

@@ -129,6 +129,9 @@ class _PlacedPart:
     def take(self, names: Sequence[str], rows: Rows) -> pa.Table:
         return self.part.take(names, rows)
 
+    def has(self, names: Sequence[str]) -> bool:
+        return self.part.has(names)
+
 
 def _placed(parts: Iterable[Part]) -> Iterator[Part]:
     begin = 0

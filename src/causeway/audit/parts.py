@@ -41,6 +41,10 @@ class Part(Protocol):
         """Return some columns of some rows."""
         ...
 
+    def has(self, names: Sequence[str]) -> bool:
+        """Return whether a row may have a value in any of some columns."""
+        ...
+
 
 @dataclass(frozen=True)
 class TablePart:
@@ -60,6 +64,10 @@ class TablePart:
     def take(self, names: Sequence[str], rows: Rows) -> pa.Table:
         """Return some columns of some rows."""
         return self.table.select(list(names)).take(pa.array(rows))
+
+    def has(self, names: Sequence[str]) -> bool:
+        """Return whether a row has a value in any of some columns."""
+        return any(self.table[name].null_count < self.num_rows for name in names)
 
 
 def parts_of(table: pa.Table) -> Iterator[Part]:
@@ -87,6 +95,10 @@ class Run:
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return some columns of all rows."""
         return pa.concat_tables([part.read(names).slice(first, count) for part, first, count in self.of])
+
+    def has(self, *names: str) -> bool:
+        """Return whether a row may have a value in any of some columns."""
+        return any(part.has(names) for part, _, _ in self.of)
 
     def take(self, names: Sequence[str], rows: Rows) -> pa.Table:
         """Return some columns of some rows."""

@@ -31,7 +31,7 @@ def reached_in(bucket: Bucket) -> pa.Table:
     rows = bucket.first(Event.RECEIVED)[bucket.timeouts.height != NO_HEIGHT].astype(np.int64)
     rows = rows[rows >= 0]
     rows = rows[(columns.height[rows] != NO_HEIGHT) & (columns.time[rows] != NO_TIME)]
-    rows = rows[~columns.is_elsewhere(rows, 2)]
+    rows = np.setdiff1d(rows, columns.elsewhere)
     if not len(rows):
         return REACHED_SCHEMA.empty_table()
     names = [lane[2] for lane in columns.lanes]

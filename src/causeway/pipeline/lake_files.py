@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from causeway.model.json_text import loads
+from causeway.pipeline.confined import confined
 from causeway.pipeline.layout import (
     GONE,
     HEAD_FILE,
@@ -84,6 +85,11 @@ class LakeFiles:
             self._of_another_version(raw)
             raise self.damaged(LAKE_FILE, f"is not what was written: {first_line(error)}") from None
         self._of_this_version(content)
+        try:
+            for path in content["files"]:
+                confined(path)
+        except ValueError as error:
+            raise self.damaged(LAKE_FILE, f"names a file that it cannot have: {error}") from None
         return content, content.pop("digest")
 
     def _of_another_version(self, raw: bytes) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from causeway.ledger.schema import TABLES
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.confined import NoFile, confined
 from causeway.pipeline.manifests import decoded, encoded, head_content, head_fields, read_head
 from causeway.pipeline.sealed import Seal, seal_from
 from causeway.pipeline.storage import Storage
@@ -187,6 +188,8 @@ def read_ledger_head(storage: Storage) -> LedgerHead | None:
         return None
     except ValueError as error:
         raise LedgerDamaged(f"{LEDGER_HEAD} is not what was written: {error}") from None
+    except NoFile as error:
+        raise LedgerDamaged(f"{LEDGER_HEAD} {error.strerror}") from None
 
 
 def numbered_path(folder: str, number: int) -> str:
@@ -215,6 +218,8 @@ def read_content(storage: Storage, path: str) -> dict[str, Any]:
         return decoded(storage.read_bytes(path))
     except ValueError as error:
         raise LedgerDamaged(f"{path} is not what was written: {error}") from None
+    except NoFile as error:
+        raise LedgerDamaged(f"{path} {error.strerror}") from None
 
 
 def read_commit(storage: Storage, number: int) -> LedgerCommit:
@@ -226,7 +231,7 @@ def read_commit(storage: Storage, number: int) -> LedgerCommit:
             int(content["number"]),
             str(content["before"]),
             _files(content["files"]),
-            tuple(str(path) for path in content.get("gone", ())),
+            tuple(confined(path) for path in content.get("gone", ())),
             tuple(Input(**each) for each in content["inputs"]),
             content["counts"],
             str(content["digest"]),
@@ -243,7 +248,7 @@ def read_checkpoint(storage: Storage, number: int) -> Checkpoint:
     path = numbered_path(CHECKPOINTS, number)
     content = read_content(storage, path)
     try:
-        gone = tuple((str(name), int(since)) for name, since in content["gone"])
+        gone = tuple((confined(name), int(since)) for name, since in content["gone"])
         found = Checkpoint(
             int(content["number"]), str(content["commit"]), _files(content["files"]), gone, content["counts"]
         )
@@ -270,4 +275,6 @@ def _file_content(file: StoredFile) -> dict[str, Any]:
 
 
 def _files(content: Sequence[Mapping[str, Any]]) -> tuple[StoredFile, ...]:
-    return tuple(StoredFile(**{**each, "seal": seal_from(each["seal"])}) for each in content)
+    return tuple(
+        StoredFile(**{**each, "path": confined(each["path"]), "seal": seal_from(each["seal"])}) for each in content
+    )

@@ -18,6 +18,7 @@ from causeway.audit.windows import Lane
 from causeway.ledger.order import sorted_rows, without_repeats
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, SPARSE
 from causeway.ledger.typed import with_columns_of
+from causeway.pipeline.confined import NoFile
 from causeway.pipeline.ledger_commits import schema_of
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
 from causeway.pipeline.sealed import FileDamaged
@@ -168,6 +169,8 @@ def _opened(ledger: Ledger, file: StoredFile) -> pq.ParquetFile:
         raise
     except FileDamaged as error:
         raise LedgerDamaged(str(error)) from None
+    except NoFile as error:
+        raise LedgerDamaged(f"{file.path} {error.strerror}") from None
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,10 @@ class StoredPart:
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return some columns of all rows. Raises ``LedgerDamaged``."""
         return _read(self.file, names, range(self.first, self.first + len(self.counts)))
+
+    def has(self, names: Sequence[str]) -> bool:
+        """Return whether a row may have a value in any of some columns, as far as the file says."""
+        return bool(_with_values(self.file, names, range(self.first, self.first + len(self.counts))))
 
     def take(self, names: Sequence[str], rows: npt.NDArray[Any]) -> pa.Table:
         """Return some columns of some rows, of whose row groups alone they are read. Raises ``LedgerDamaged``."""

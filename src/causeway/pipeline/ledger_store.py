@@ -27,6 +27,7 @@ from causeway.ledger.order import MOST_BUCKETS, buckets_of, without_repeats
 from causeway.ledger.schema import BOUNDED, DELTAS
 from causeway.ledger.typed import with_columns_of
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.confined import NoFile
 from causeway.pipeline.ledger_commits import (
     CHECKPOINTS,
     FORMAT,
@@ -181,6 +182,8 @@ class Ledger:
             raise LedgerDamaged(f"{file.path} is missing") from None
         except FileDamaged as error:
             raise LedgerDamaged(str(error)) from None
+        except NoFile as error:
+            raise LedgerDamaged(f"{file.path} {error.strerror}") from None
         return with_columns_of(
             found, schema if columns is None else pa.schema([schema.field(name) for name in columns])
         )

@@ -10,12 +10,12 @@ import contextlib
 import errno
 import io
 import os
+import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import cache
-from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +23,10 @@ from obstore import exceptions as store_errors
 from obstore import store as object_stores
 
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.confined import NoFile, OutsideRoot, confined
+
+MOST_WHOLE = 1 << 31
+"""Maximum number of bytes of a file that is read at once."""
 
 WORKERS = 8
 """Threads that wait for the disk or the store."""
@@ -117,8 +121,15 @@ class LocalPlace:
         self.root = root
 
     def full(self, path: str) -> str:
-        """Return the whole path of a file."""
-        return f"{self.root}/{path}" if path else self.root
+        """Return the whole path of a file. Raises ``OutsideRoot``."""
+        if not path:
+            return self.root
+        at = self.root
+        for part in _within(path).split("/"):
+            at = f"{at}/{part}"
+            if os.path.islink(at) and not _is_below(os.path.realpath(at), os.path.realpath(self.root)):
+                raise OutsideRoot(errno.EPERM, "a symbolic link leads out of its folder", at)
+        return at
 
     def list(self, folder: str) -> list[str]:
         """Return the names in a folder, ascending; none when it does not exist."""
@@ -148,7 +159,11 @@ class LocalPlace:
 
     def read(self, path: str) -> bytes:
         """Return a file's content."""
-        return Path(self.full(path)).read_bytes()
+        with _opened(self.full(path)) as file:
+            length = os.fstat(file.fileno()).st_size
+            if length > MOST_WHOLE:
+                raise NoFile(errno.EFBIG, f"has more than {MOST_WHOLE:,} bytes", self.full(path))
+            return file.readall()
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return the bytes of a file from one position to another, fewer where it ends before."""
@@ -156,7 +171,7 @@ class LocalPlace:
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
         """Return the bytes of several ranges of a file, fewer where it ends before."""
-        with open(self.full(path), "rb", buffering=0) as file:
+        with _opened(self.full(path)) as file:
             return [_range(file, start, end) for start, end in ranges]
 
     def create(self, path: str, content: bytes) -> None:
@@ -180,7 +195,7 @@ class LocalPlace:
     def put(self, path: str, content: bytes) -> None:
         """Create a file, or replace what it holds by as many bytes: in place, so that no entry of a folder changes."""
         full = self.full(path)
-        descriptor = os.open(full, os.O_WRONLY | os.O_CREAT, 0o644)
+        descriptor = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o644)
         try:
             with naming(full):
                 if os.pwrite(descriptor, content, 0) < len(content):
@@ -250,27 +265,27 @@ class ObjectPlace:
     def size(self, path: str) -> int | None:
         """Return the length of a file, None when it does not exist."""
         try:
-            return int(_reached(lambda: self._store.head(path))["size"])
+            return int(_reached(lambda: self._store.head(_within(path)))["size"])
         except FileNotFoundError:
             return None
 
     def modified(self, path: str) -> float | None:
         """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
         try:
-            found: datetime = _reached(lambda: self._store.head(path))["last_modified"]
+            found: datetime = _reached(lambda: self._store.head(_within(path)))["last_modified"]
         except FileNotFoundError:
             return None
         return found.timestamp()
 
     def read(self, path: str) -> bytes:
         """Return a file's content."""
-        return _reached(lambda: bytes(self._store.get(path).bytes()))
+        return _reached(lambda: bytes(self._store.get(_within(path)).bytes()))
 
     def read_version(self, path: str) -> tuple[bytes, Any]:
         """Return a file's content, and what tells this version of it from others."""
 
         def get() -> tuple[bytes, Any]:
-            found = self._store.get(path)
+            found = self._store.get(_within(path))
             return bytes(found.bytes()), _version(found.meta)
 
         return _reached(get)
@@ -278,31 +293,32 @@ class ObjectPlace:
     def replace(self, path: str, content: bytes, version: Any) -> Any:
         """Replace a file if it is still of that version; return its new version. Raises ``AlreadyExists`` when it is of
         another."""
-        return _version(_reached(lambda: self._store.put(path, content, mode=version, use_multipart=False)))
+        return _version(_reached(lambda: self._store.put(_within(path), content, mode=version, use_multipart=False)))
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return the bytes of a file from one position to another."""
-        return _reached(lambda: bytes(self._store.get_range(path, start=start, end=end)))
+        return _reached(lambda: bytes(self._store.get_range(_within(path), start=start, end=end)))
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
         """Return the bytes of several ranges of a file, with one request where they lie close together."""
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-        return _reached(lambda: [bytes(part) for part in self._store.get_ranges(path, starts=starts, ends=ends)])
+        get = self._store.get_ranges
+        return _reached(lambda: [bytes(part) for part in get(_within(path), starts=starts, ends=ends)])
 
     def create(self, path: str, content: bytes) -> None:
         """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
-        _reached(lambda: self._store.put(path, content, mode="create", use_multipart=False))
+        _reached(lambda: self._store.put(_within(path), content, mode="create", use_multipart=False))
 
     def put(self, path: str, content: bytes) -> None:
         """Create a file, or replace what it holds."""
-        _reached(lambda: self._store.put(path, content, use_multipart=False))
+        _reached(lambda: self._store.put(_within(path), content, use_multipart=False))
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
         """Open a file to be written from front to back; it is there when the block has ended without an error."""
         import obstore
 
-        file: Any = _reached(lambda: obstore.open_writer(self._store, path))
+        file: Any = _reached(lambda: obstore.open_writer(self._store, _within(path)))
         yield file
         _reached(file.close)
 
@@ -312,11 +328,11 @@ class ObjectPlace:
     def remove(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""
         with contextlib.suppress(FileNotFoundError):
-            _reached(lambda: self._store.delete(path))
+            _reached(lambda: self._store.delete(_within(path)))
 
     def remove_folder(self, path: str) -> None:
         """Remove all under a prefix."""
-        for batch in _reached(lambda: list(self._store.list(f"{path}/"))):
+        for batch in _reached(lambda: list(self._store.list(f"{_within(path)}/"))):
             if batch:
                 names = [item["path"] for item in batch]
                 _reached(lambda names=names: self._store.delete(names))  # type: ignore[misc]
@@ -373,6 +389,26 @@ def place_at(uri: str) -> LocalPlace | ObjectPlace:
 def workers(process: int) -> ThreadPoolExecutor:
     """Return the threads of this process: those of the one it was forked from are not here."""
     return ThreadPoolExecutor(WORKERS, "causeway-sync")
+
+
+def _within(path: str) -> str:
+    try:
+        return confined(path)
+    except ValueError as error:
+        raise OutsideRoot(errno.EPERM, str(error)) from None
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(f"{root.rstrip(os.sep)}{os.sep}")
+
+
+@contextlib.contextmanager
+def _opened(full: str) -> Iterator[io.FileIO]:
+    """Open a file to be read, if it is one: a pipe or a device may never end, or never begin."""
+    with io.FileIO(os.open(full, os.O_RDONLY | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise NoFile(errno.EINVAL, "is no regular file", full)
+        yield file
 
 
 def _range(file: io.RawIOBase, start: int, end: int) -> bytes:

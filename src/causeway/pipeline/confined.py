@@ -1,0 +1,37 @@
+"""Paths out of files: each stays below the folder that its file is of.
+
+A lake or a ledger may be a stranger's. What its files name is read, and removed, only below its own folder; so a path
+is looked at when it is parsed, before anything is done with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+MOST_PATH = 512
+"""Maximum number of characters of a path."""
+
+
+class NoFile(OSError):
+    """What a path names is no file that may be read. ``strerror`` says why."""
+
+
+class OutsideRoot(NoFile):
+    """A path, or a symbolic link on its way, leads out of its folder."""
+
+
+def confined(path: Any) -> str:
+    """Return a relative path that stays below its folder, as it is.
+
+    Raises:
+        ValueError: It is none: no text, empty or too long, absolute, with a part ``.`` or ``..``, with a backslash or
+            what is not printed.
+    """
+    if not isinstance(path, str) or not 0 < len(path) <= MOST_PATH or not path.isprintable() or "\\" in path:
+        raise ValueError(f"{path!r:.80} is no path within its folder")
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError(f"{path!r:.80} is no path within its folder")
+    return path
+
+
+__all__ = ["MOST_PATH", "NoFile", "OutsideRoot", "confined"]
