@@ -27,11 +27,15 @@ def confined(path: Any) -> str:
         ValueError: It is none: no text, empty or too long, absolute, with a part ``.`` or ``..``, with a backslash or
             what is not printed.
     """
-    if not isinstance(path, str) or not 0 < len(path) <= MOST_PATH or not path.isprintable() or "\\" in path:
+    plain = isinstance(path, str) and len(path) <= MOST_PATH and path.isprintable() and "\\" not in path
+    if not plain or not stays_below(path):
         raise ValueError(f"{path!r:.80} is no path within its folder")
-    if any(part in ("", ".", "..") for part in path.split("/")):
-        raise ValueError(f"{path!r:.80} is no path within its folder")
-    return path
+    return str(path)
 
 
-__all__ = ["MOST_PATH", "NoFile", "OutsideRoot", "confined"]
+def stays_below(path: str) -> bool:
+    """Return whether a path stays below its folder, whatever characters it has."""
+    return all(part not in ("", ".", "..") for part in path.split("/"))
+
+
+__all__ = ["MOST_PATH", "NoFile", "OutsideRoot", "confined", "stays_below"]

@@ -23,7 +23,7 @@ from obstore import exceptions as store_errors
 from obstore import store as object_stores
 
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.confined import NoFile, OutsideRoot, confined
+from causeway.pipeline.confined import NoFile, OutsideRoot, stays_below
 
 MOST_WHOLE = 1 << 31
 """Maximum number of bytes of a file that is read at once."""
@@ -122,8 +122,13 @@ class LocalPlace:
 
     def full(self, path: str) -> str:
         """Return the whole path of a file. Raises ``OutsideRoot``."""
-        if not path:
-            return self.root
+        return f"{self.root}/{_within(path)}" if path else self.root
+
+    def own(self, path: str) -> str:
+        """Return the whole path of a file that is written or removed: no symbolic link may lead out of the folder.
+
+        Raises ``OutsideRoot``.
+        """
         at = self.root
         for part in _within(path).split("/"):
             at = f"{at}/{part}"
@@ -176,7 +181,7 @@ class LocalPlace:
 
     def create(self, path: str, content: bytes) -> None:
         """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
-        full = self.full(path)
+        full = self.own(path)
         temporary = f"{full}.{uuid.uuid4().hex}.tmp"
         try:
             with naming(full), open(temporary, "xb") as file:
@@ -194,7 +199,7 @@ class LocalPlace:
 
     def put(self, path: str, content: bytes) -> None:
         """Create a file, or replace what it holds by as many bytes: in place, so that no entry of a folder changes."""
-        full = self.full(path)
+        full = self.own(path)
         descriptor = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o644)
         try:
             with naming(full):
@@ -206,24 +211,24 @@ class LocalPlace:
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
         """Open a file to be written from front to back."""
-        full = self.full(path)
+        full = self.own(path)
         with naming(full), open(full, "wb", buffering=1 << 20) as file:
             yield file
 
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it."""
-        os.makedirs(self.full(path), exist_ok=True)
+        os.makedirs(self.own(path) if path else self.root, exist_ok=True)
 
     def remove(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.full(path))
+            os.unlink(self.own(path))
 
     def remove_folder(self, path: str) -> None:
         """Remove a folder and all in it."""
         import shutil
 
-        shutil.rmtree(self.full(path))
+        shutil.rmtree(self.own(path))
 
     def sync(self, paths: Iterable[str]) -> None:
         """Have the disk keep files and the entries of folders.
@@ -392,10 +397,9 @@ def workers(process: int) -> ThreadPoolExecutor:
 
 
 def _within(path: str) -> str:
-    try:
-        return confined(path)
-    except ValueError as error:
-        raise OutsideRoot(errno.EPERM, str(error)) from None
+    if not stays_below(path):
+        raise OutsideRoot(errno.EPERM, f"{path!r:.80} is no path within its folder")
+    return path
 
 
 def _is_below(path: str, root: str) -> bool:
