@@ -198,8 +198,9 @@ class Telling:
         # that it carries, whatever its receiver makes of it.
         by_entry = known & in_lane & control
         # A call that was received as a message of the protocol is not the one that was sent. A transfer without payload
-        # may be: its receiver logs it in this way, and what it credits is in the log of value.
-        mistaken = by_entry & has(events, Event.RECEIVED) & (spoken["kind"] != Kind.CONTROL)
+        # may be: its receiver logs it in this way, and what it credits is in the log of value; so may what is refused.
+        mistaken = by_entry & has(events, Event.RECEIVED) & ~has(events, Event.REJECTED)
+        mistaken &= spoken["kind"] != Kind.CONTROL
         mistaken[mistaken] = (spoken["hash"][mistaken] != _NO_PAYLOAD).any(axis=1)
         by_entry &= ~mistaken
         amounts = by_entry | (known & in_lane & (spoken["kind"] == Kind.CONTROL))
