@@ -99,7 +99,7 @@ def _height_after(bucket: Bucket, rows: Ints) -> Words:
 
 
 def waits_for_heights(bucket: Bucket) -> bool:
-    """Return whether a run has messages with a limit by height that timed out: other runs may show lower heights."""
+    """Return whether any message of a run with a timeout height timed out; other runs may show lower heights."""
     return bool((bucket.has(Event.SENT) & bucket.has(Event.TIMED_OUT) & (bucket.timeouts.height != NO_HEIGHT)).any())
 
 
@@ -121,9 +121,8 @@ def _not_refunded(bucket: Bucket, ended: Bools) -> list[Finding]:
     """Return the messages that failed or timed out without a refund, in lanes that record refunds and carry value."""
     promised = bucket.promised(REFUNDS_RECORDED)[bucket.lane]
     failed = (bucket.messages.undone > 0) & bucket.has(Event.ACKNOWLEDGED)
-    failed |= among(bucket.messages.state, (State.TIMED_OUT, State.CONTRADICTED), len(State)) & bucket.has(
-        Event.TIMED_OUT
-    )
+    ended_by_time = among(bucket.messages.state, (State.TIMED_OUT, State.CONTRADICTED), len(State))
+    failed |= ended_by_time & bucket.has(Event.TIMED_OUT)
     sent = bucket.first(Event.SENT)
     carries = (sent >= 0) & (bucket.columns.has_amount[np.maximum(sent, 0)] > 0)
     messages = np.flatnonzero(ended & promised & failed & carries & ~bucket.has(Event.REFUNDED))

@@ -174,7 +174,7 @@ def ident_codes(rows: Run, indexed: Bytes) -> Codes:
 
 
 def among(codes: Array, wanted: Iterable[int], most: int) -> npt.NDArray[np.bool_]:
-    """Return which codes, from 0 to ``most`` - 1, are among the wanted ones: a table is much faster than a search."""
+    """Return a mask of the codes that are wanted, by a lookup table; codes range from 0 to ``most`` - 1."""
     table = np.zeros(most, bool)
     table[[*wanted]] = True
     found: npt.NDArray[np.bool_] = table[codes]

@@ -73,7 +73,7 @@ def carried_names(tables: Iterable[pa.Table]) -> Carried | None:
 
 
 def is_carried(bucket: Bucket, rows: Ints) -> tuple[Bools, bool]:
-    """Return which messages are carried on by one that was not sent before them, and whether all names are known.
+    """Return a mask of the messages that a later message continues, and whether all continued names are known.
 
     ``rows``: with which each message was sent. Times are compared with the tolerance of the chains' clocks.
     """

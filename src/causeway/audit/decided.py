@@ -1,4 +1,4 @@
-"""What is decided when all buckets were seen: findings of which one run does not show what they come to.
+"""Findings that are decided after all buckets were read: a single run does not show their verdict.
 
 Each waits under a reason of its own (``known``). Whether a message was sent is decided of each row, whether a side of a
 lane was recorded at all, of the lane.
@@ -89,12 +89,12 @@ def _receipts(found: pa.Table, lanes: pa.Table) -> pa.Table:
 
 
 def _waits(found: pa.Table, reason: str) -> Bools:
-    """Return which findings or counts have a reason."""
+    """Return a mask of the findings or counts with a reason."""
     return np.asarray(pc.equal(found["reason"], reason))
 
 
 def _of_lanes(found: pa.Table, lanes: pa.Table, *figures: str) -> Bools:
-    """Return which findings or counts are of lanes of which one of these figures is not 0."""
+    """Return a mask of the findings or counts whose lane has a nonzero value in one of these figures."""
     shown = {lane for name in figures for lane in lanes_in(lanes.filter(pc.greater(lanes[name], 0)))}
     names, codes = lane_numbers(found)
     return np.array([lane in shown for lane in names], bool)[codes]

@@ -50,7 +50,7 @@ def _found(messages: Bools, reason: str, rows: Array) -> Finding:
 
 
 def _has(bucket: Bucket, event: Event, rows: Bools) -> Bools:
-    """Return which messages have an event in one of the rows of a mask."""
+    """Return a mask of the messages with an event in the given rows (a mask)."""
     columns, found = bucket.columns, np.zeros(len(bucket.lane), bool)
     if code_of(event) in columns.events:
         found[columns.message[(columns.event == code_of(event)) & (columns.alive > 0) & rows]] = True
@@ -58,7 +58,7 @@ def _has(bucket: Bucket, event: Event, rows: Bools) -> Bools:
 
 
 def _rejected_there(bucket: Bucket) -> Bools:
-    """Return which messages the chain that executed them rejected, too."""
+    """Return a mask of the messages that one chain both executed and rejected."""
     columns = bucket.columns
     rejected = bucket.first(Event.REJECTED)
     found = np.zeros(len(rejected), bool)

@@ -94,7 +94,7 @@ class Known:
         return {each.name: getattr(self, each.name) for each in fields(self)[2:]}
 
     def told_of(self, lanes: Iterable[Lane]) -> tuple[Any, ...]:
-        """Return what a second look is told of lanes, as values that are equal where it is told the same."""
+        """Return the input of a second look at some lanes as a comparable value."""
         own = [(lane, self.sent.get(lane), self.misplaced.get(lane), self._heights.get(lane[2])) for lane in lanes]
         return own, self.complete, self.shared, self._carried_digest, self.reached is None
 

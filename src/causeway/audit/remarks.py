@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from causeway.audit.known import Known
 from causeway.audit.windows import Lane, Promises, lane_of, lanes_in
-from causeway.ledger.schema import CLOCK_TOLERANCE, STATED_BY, Event
+from causeway.ledger.schema import CLOCK_TOLERANCE, LANE, STATED_BY, Event
 from causeway.model.text import EPOCH, moment_text, name_of
 
 MOST_NAMED = 3
@@ -71,7 +71,7 @@ def _of_no_lane(lanes: list[Lane], promises: Promises) -> list[str]:
 
 
 def _name(names: tuple[str | None, ...]) -> str:
-    given = zip(("protocol", "source", "destination", "lane"), names, strict=True)
+    given = zip(LANE, names, strict=True)
     return ", ".join(f"{name} {value!r}" for name, value in given if value is not None)
 
 

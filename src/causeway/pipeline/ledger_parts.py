@@ -191,7 +191,7 @@ class StoredPart:
         return _read(self.file, names, range(self.first, self.first + len(self.counts)))
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether a row may have a value in any of some columns, as far as the file says."""
+        """Return whether any of some columns may be non-null in some row, as far as the file says."""
         return bool(_with_values(self.file, names, range(self.first, self.first + len(self.counts))))
 
     def take(self, names: Sequence[str], rows: npt.NDArray[Any]) -> pa.Table:
