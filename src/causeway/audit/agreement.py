@@ -119,13 +119,15 @@ def _too_late(bucket: Bucket, messages: Ints) -> Finding:
 
 def _not_refunded(bucket: Bucket, ended: Bools) -> list[Finding]:
     """Return the messages that failed or timed out without a refund, in lanes that record refunds and carry value."""
-    promised = bucket.promised(REFUNDS_RECORDED)[bucket.lane]
+    promised = bucket.promised(REFUNDS_RECORDED)
+    if not promised.any():
+        return []
     failed = (bucket.messages.undone > 0) & bucket.has(Event.ACKNOWLEDGED)
-    ended_by_time = among(bucket.messages.state, (State.TIMED_OUT, State.CONTRADICTED), len(State))
+    ended_by_time = among(bucket.messages.state, (State.TIMED_OUT, State.CONTRADICTED))
     failed |= ended_by_time & bucket.has(Event.TIMED_OUT)
     sent = bucket.first(Event.SENT)
     carries = (sent >= 0) & (bucket.columns.has_amount[np.maximum(sent, 0)] > 0)
-    messages = np.flatnonzero(ended & promised & failed & carries & ~bucket.has(Event.REFUNDED))
+    messages = np.flatnonzero(ended & promised[bucket.lane] & failed & carries & ~bucket.has(Event.REFUNDED))
     timed_out = bucket.first(Event.TIMED_OUT)[messages]
     rows = np.where(timed_out >= 0, timed_out, bucket.first(Event.ACKNOWLEDGED)[messages]).astype(np.int64)
     return [Finding("agreement", VIOLATED, "not_refunded", rows)]

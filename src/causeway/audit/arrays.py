@@ -173,11 +173,11 @@ def ident_codes(rows: Run, indexed: Bytes) -> Codes:
     return idents
 
 
-def among(codes: Array, wanted: Iterable[int], most: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the codes that are wanted, by a lookup table; codes range from 0 to ``most`` - 1."""
-    table = np.zeros(most, bool)
-    table[[*wanted]] = True
-    found: npt.NDArray[np.bool_] = table[codes]
+def among(codes: Array, wanted: Iterable[int]) -> npt.NDArray[np.bool_]:
+    """Return a mask of the codes that are one of a few."""
+    found = np.zeros(len(codes), bool)
+    for code in wanted:
+        found |= codes == code
     return found
 
 

@@ -72,12 +72,14 @@ class Bucket:
         self._promised = [known.promises.of(lane) for lane in columns.lanes]
         self.messages = Messages.of(columns, known.promises)
         self._none = np.full(len(self.lane), -1, np.int32)
+        self._has: dict[int, Bools] = {}
         relays = _redundant_relays(self)
         if len(relays):
             event = columns.event.copy()
             event[relays] = code_of(Event.REDUNDANT)
             self.columns = replace(columns, event=event)
             self.messages = Messages.of(self.columns, known.promises)
+            self._has.clear()
 
     def promised(self, name: str) -> Bools:
         """Return which lanes promise something."""
@@ -99,8 +101,11 @@ class Bucket:
         """Return which messages have one of some events."""
         found = np.zeros(len(self.lane), dtype=bool)
         for event in events:
-            if code_of(event) in self.messages.firsts:
-                found |= self.first(event) >= 0
+            code = code_of(event)
+            if code in self.messages.firsts:
+                if code not in self._has:
+                    self._has[code] = self.messages.firsts[code] >= 0
+                found |= self._has[code]
         return found
 
     @cached_property
@@ -162,7 +167,7 @@ class Bucket:
         """Which messages were sent, and nothing says that the chain that sent them is done with them."""
         found = self.has(Event.SENT) & ~self.has(*DONE)
         columns = self.columns
-        rows = np.flatnonzero(among(columns.event, map(code_of, REFUSED), len(EVENTS)))
+        rows = np.flatnonzero(among(columns.event, map(code_of, REFUSED)))
         if len(rows) and found.any():
             # Wherever they happen: on the chain that the message goes to they are not known at its source.
             codes = {name: code for code, name in enumerate(columns.chains)}
@@ -312,10 +317,10 @@ def _redundant_relays(bucket: Bucket) -> Ints:
     columns, messages = bucket.columns, bucket.messages
     again = np.flatnonzero(messages.again)
     event, message = columns.event[again], columns.message_of(again)
-    if not among(event, map(code_of, RELAYED), len(EVENTS)).any():
+    if not among(event, map(code_of, RELAYED)).any():
         return again[:0]
     executed_again, taken_again = np.zeros(len(bucket.lane), bool), np.zeros(len(bucket.lane), bool)
-    executed_again[message[among(event, map(code_of, EXECUTIONS), len(EVENTS))]] = True
+    executed_again[message[among(event, map(code_of, EXECUTIONS))]] = True
     taken_again[message[event == code_of(Event.RECEIVED)]] = True
     executed, received = (
         np.logical_or.reduce([bucket.first(each)[message] >= 0 for each in events])

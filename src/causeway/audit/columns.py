@@ -201,7 +201,7 @@ class Columns:
         none = np.zeros(0, np.uint8)
         if not self.events.intersection(_ERRING) or not self.rows.has("code"):
             return none
-        found = (numbers(self.code, 0) != 0) & among(self.event, _ERRING, len(EVENTS)) & (self.kind == REQUEST)
+        found = (numbers(self.code, 0) != 0) & among(self.event, _ERRING) & (self.kind == REQUEST)
         return found.astype(np.uint8) if found.any() else none
 
     @cached_property

@@ -29,17 +29,19 @@ _ARRIVED = (State.DELIVERED, State.EXECUTED, State.FAILED, State.ANSWERED, State
 def delivery(bucket: Bucket) -> Checked:
     """Every message that a program sent is executed, answered, refunded, or pending within its deadline."""
     state = bucket.messages.state
-    dropped = among(state, (State.DROPPED, State.DISCARDED), len(State))
+    dropped = among(state, (State.DROPPED, State.DISCARDED))
     # What was dropped is lost, whether or not the input has its sending.
-    row = np.where(bucket.has(Event.SENT), bucket.first(Event.SENT), np.where(dropped, bucket.first(Event.DROPPED), -1))
+    row = bucket.first(Event.SENT)
+    if dropped.any():
+        row = np.where((row < 0) & dropped, bucket.first(Event.DROPPED), row)
     judged = (row >= 0) & ~bucket.forged
-    judged[judged] = bucket.columns.kind[row[judged]] != CONTROL
+    judged &= bucket.columns.kind[np.maximum(row, 0)] != CONTROL
     sent = judged & bucket.has(Event.SENT)
     found = [
         *_lost(bucket, np.flatnonzero(judged & dropped)),
         *_open(bucket, np.flatnonzero(bucket.is_open & sent)),
-        *_late(bucket, np.flatnonzero(sent & among(state, _ARRIVED, len(State)))),
-        Finding("delivery", NOTED, "failed", _failures(bucket)[sent & (state == State.FAILED)]),
+        *_late(bucket, np.flatnonzero(sent & among(state, _ARRIVED))),
+        Finding("delivery", NOTED, "failed", _failures(bucket, np.flatnonzero(sent & (state == State.FAILED)))),
         Finding("delivery", VIOLATED, "chain_stopped", bucket.columns.stopped),
     ]
     return Checked("delivery", bucket.count(judged), found)
@@ -132,10 +134,10 @@ def arrivals(bucket: Bucket) -> Array:
     return found
 
 
-def _failures(bucket: Bucket) -> Array:
-    """Return the row of each message with which it failed, -1: none."""
-    failed = bucket.first(Event.FAILED)
-    return np.where(failed >= 0, failed, bucket.first(Event.EXECUTED)).astype(np.int64)
+def _failures(bucket: Bucket, messages: Ints) -> Ints:
+    """Return the row of each of some messages with which it failed."""
+    failed = bucket.first(Event.FAILED)[messages]
+    return np.where(failed >= 0, failed, bucket.first(Event.EXECUTED)[messages]).astype(np.int64)
 
 
 __all__ = ["arrivals", "delivery"]

@@ -43,24 +43,22 @@ NO_LIMIT = -1
 def own_replies(bucket: Bucket, over_lanes: Bools | None = None) -> Replies:
     """Return what came of requests in their own lanes. ``over_lanes``: to which messages responses may come over other
     lanes; None: to none."""
+    from causeway.audit.reply_loops import judge_replies
+
     columns = bucket.columns
     sent = bucket.first(Event.SENT)
     asked = bucket.promised("answered")[bucket.lane] & (sent >= 0) & ~bucket.forged
     asked &= columns.kind[np.maximum(sent, 0)] == REQUEST
     has_limit, limits = bucket.numbers("answered")
-    limited, limit = asked & has_limit[bucket.lane], np.where(has_limit, limits, NO_LIMIT)[bucket.lane]
+    limits = np.where(has_limit, limits, NO_LIMIT)
     acknowledged, timed_out = bucket.first(Event.ACKNOWLEDGED), bucket.first(Event.TIMED_OUT)
     reply = np.where(acknowledged >= 0, acknowledged, timed_out)
-    outcome = np.full(len(sent), NO_FINDING)
+    outcome = np.full(len(sent), NO_FINDING, np.uint8)
     row, magnitude = np.where(reply >= 0, reply, sent), np.full(len(sent), np.nan)
-    came = np.flatnonzero(limited & (reply >= 0))
-    delay, seen = bucket.microseconds_between(sent[came], reply[came])
-    outcome[came[seen & (delay > limit[came])]] = LATE
-    outcome[came[~seen]] = WITHOUT_TIME
-    magnitude[came] = np.where(seen, delay, np.nan)
+    judge_replies(asked.view(np.uint8), bucket.lane, limits, sent, reply, columns.time, outcome, magnitude)
     waiting = np.flatnonzero(asked & (reply < 0))
     age, declared = _age(bucket, sent[waiting], None if over_lanes is None else over_lanes[waiting])
-    outcome[waiting] = waiting_outcome(age, limit[waiting], declared)
+    outcome[waiting] = waiting_outcome(age, limits[bucket.lane[waiting]], declared)
     magnitude[waiting] = np.where(age < 0, np.nan, age)
     return Replies(asked, reply, outcome, row, magnitude)
 

@@ -1,0 +1,49 @@
+"""A loop over requests that were replied to in their own lanes: which replies were in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from causeway.audit.message_loops import CODES, NO_TIME
+from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, compiled, written
+
+LATE, WITHOUT_TIME = 1, 2
+"""What is found of a reply; 0: nothing."""
+
+MOST = np.int64(0x7FFFFFFFFFFFFFFF)
+LEAST = np.int64(-0x8000000000000000)
+
+
+@compiled(INT64, [INT64, INT64], allocates=False)
+def between(one: Any, other: Any) -> Any:
+    """Return how many microseconds lie from one time to another, at most ``MOST``, at least ``LEAST``."""
+    # Compared before: a compiled difference that overflows may be taken for anything.
+    if one < 0 and other > MOST + one:
+        return MOST
+    if one > 0 and other < LEAST + one:
+        return LEAST
+    return other - one
+
+
+@compiled(NOTHING, [BYTES, CODES, ROWS, CODES, CODES, ROWS, BYTES_OUT, written("float64")], allocates=False)
+def judge_replies(
+    asked: Any, lane: Any, limits: Any, sent: Any, reply: Any, time: Any, outcome: Any, magnitude: Any
+) -> None:
+    """Write what is found of each message that was asked and has a reply, and after how many microseconds it came.
+
+    ``limits``: of each lane, in microseconds, -1: none; ``sent``, ``reply``: the rows of each message, -1: none.
+    """
+    for message in range(len(asked)):
+        limit = limits[lane[message]]
+        if not asked[message] or limit < 0 or reply[message] < 0:
+            continue
+        one, other = time[sent[message]], time[reply[message]]
+        if one == NO_TIME or other == NO_TIME:
+            outcome[message] = WITHOUT_TIME
+        else:
+            delay = between(one, other)
+            magnitude[message] = delay
+            if delay > limit:
+                outcome[message] = LATE

@@ -1,0 +1,16 @@
+"""Delays of replies in the compiled loop are those that the other checks compute, of clocks that may say anything."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.audit.delays import microseconds
+from causeway.audit.reply_loops import between
+
+TIMES = st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 2]))
+
+
+@given(TIMES, TIMES)
+def test_between_is_exact_or_the_nearest_number(one: int, other: int) -> None:
+    delay, _ = microseconds(np.array([one]), np.array([other]))
+    assert between(one, other) == delay[0] == max(-(2**63), min(2**63 - 1, other - one))
