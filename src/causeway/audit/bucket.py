@@ -17,7 +17,6 @@ from causeway.audit.findings import UNKNOWN, VIOLATED, Finding
 from causeway.audit.known import NOT_SENT_YET, UNDECIDED, Known, verdict_of_unsent, why_unsent
 from causeway.audit.windows import Lane, Spans
 from causeway.ledger.codes import Names
-from causeway.ledger.order import EVENTS
 from causeway.ledger.outcomes import State
 from causeway.ledger.schema import Event
 

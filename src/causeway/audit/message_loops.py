@@ -48,6 +48,8 @@ U8 = np.uint8
 NO_HEIGHT = np.uint64(0xFFFFFFFFFFFFFFFF)
 NO_TIME = np.int64(0x7FFFFFFFFFFFFFFF)
 LOW = np.uint64(0xFFFFFFFF)
+MOST = np.int64(0x7FFFFFFFFFFFFFFF)
+LEAST = np.int64(-0x8000000000000000)
 
 
 @compiled(allocates=False)
@@ -70,16 +72,24 @@ def earlier(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other: 
     return time[one] < time[other]
 
 
+@compiled(INT64, [INT64, INT64], allocates=False)
+def between(one: Any, other: Any) -> Any:
+    """Return how many microseconds lie from one time to another, at most ``MOST``, at least ``LEAST``."""
+    # Compared before: a compiled difference that overflows may be taken for anything.
+    if one < 0 and other > MOST + one:
+        return MOST
+    if one > 0 and other < LEAST + one:
+        return LEAST
+    return other - one
+
+
 @compiled(allocates=False)
 def is_sooner(one: Any, other: Any, least: Any, time: Any) -> Any:
     """Return whether a row is less than so many microseconds (at least 0) after another one; not where a time was not
     seen."""
     if time[one] == NO_TIME or time[other] == NO_TIME:
         return False
-    between = time[other] - time[one]
-    if ((time[other] ^ time[one]) & (time[other] ^ between)) < 0:
-        return time[other] < 0
-    return between < least
+    return between(time[one], time[other]) < least
 
 
 FINE, TOO_SOON, NO_PLACE = 1, 2, 3

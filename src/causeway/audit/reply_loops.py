@@ -4,27 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from causeway.audit.message_loops import CODES, NO_TIME
-from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, compiled, written
-
-LATE, WITHOUT_TIME = 1, 2
-"""What is found of a reply; 0: nothing."""
-
-MOST = np.int64(0x7FFFFFFFFFFFFFFF)
-LEAST = np.int64(-0x8000000000000000)
-
-
-@compiled(INT64, [INT64, INT64], allocates=False)
-def between(one: Any, other: Any) -> Any:
-    """Return how many microseconds lie from one time to another, at most ``MOST``, at least ``LEAST``."""
-    # Compared before: a compiled difference that overflows may be taken for anything.
-    if one < 0 and other > MOST + one:
-        return MOST
-    if one > 0 and other < LEAST + one:
-        return LEAST
-    return other - one
+from causeway.audit.message_loops import CODES, NO_TIME, between
+from causeway.audit.replies import LATE, WITHOUT_TIME
+from causeway.model.compiled import BYTES, BYTES_OUT, NOTHING, ROWS, compiled, written
 
 
 @compiled(NOTHING, [BYTES, CODES, ROWS, CODES, CODES, ROWS, BYTES_OUT, written("float64")], allocates=False)

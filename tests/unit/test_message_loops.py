@@ -1,11 +1,11 @@
-"""Delays of replies in the compiled loop are those that the other checks compute, of clocks that may say anything."""
+"""Times between events in compiled loops are those that columns give, of clocks that may say anything."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.audit.delays import microseconds
-from causeway.audit.reply_loops import between
+from causeway.audit.message_loops import between
 
 TIMES = st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 2]))
 
