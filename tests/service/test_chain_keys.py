@@ -147,7 +147,7 @@ def test_a_block_that_was_signed_before_a_kill_comes_out_the_same(
         assert own < 4
     assert json.loads((tmp_path / "left.key.signed").read_text())["chains"]["left"] == mark
     # The lake knows its scenario, faults included.
-    scenario, keys = with_chain_keys(serve._scenario(str(tmp_path / "lake"), None, {}), [f"left={files['left']}"])
+    scenario, keys = with_chain_keys(serve._scenario(str(tmp_path / "lake"), None, (), {}), [f"left={files['left']}"])
     with Node(scenario, str(tmp_path / "lake"), Pace(0, on_demand=True), keys=keys) as node:
         node.produce()
 

@@ -13,6 +13,7 @@ import schemathesis
 
 from causeway.network.scenario import load_scenario, scenario_of
 from causeway.pipeline.lake import Lake
+from causeway.programs.sources import NOWHERE
 from causeway.proofs.documents.reading import document_of
 from causeway.proofs.documents.trust import trust_of
 from causeway.proofs.documents.verdict import judge
@@ -106,7 +107,7 @@ def test_a_lake_that_was_run_is_served_without_its_scenario_at_heights_that_no_f
     lake = make_lake(tmp_path, commit_every=8)
     content = Lake.at(lake).about()["scenario"]
     content["network"]["executor"] = "in_process"
-    with Node(scenario_of(content, lake), lake, Pace(0, on_demand=True)) as found:
+    with Node(scenario_of(content, lake, NOWHERE), lake, Pace(0, on_demand=True)) as found:
         http = Http(application(found))
         answer = http.get("/v1/chains/right/watermark?height=3")
         assert answer.status_code == 200 and proved(answer.json()), answer.text

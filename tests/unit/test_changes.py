@@ -15,6 +15,7 @@ from causeway.network.network import Network
 from causeway.network.opened import open_lake
 from causeway.network.recheck import Recheck
 from causeway.network.scenario import load_scenario
+from causeway.programs.sources import Sources
 from causeway.protocols.registry import names, protocol
 
 PROGRAMS = """
@@ -133,8 +134,8 @@ def test_a_network_changes_and_comes_out_the_same_however_it_is_run(folder: Path
     root, states = run(path, folder / "lake")
     assert states["visitor"]["heard"] == ["hello 0", "hello 60", "HELLO 64", "hello 121", "hello 200"]
     assert states["greeter"] == {"asked": 2, "before": 1} and states["late"] == {"asked": 3}
-    opened = open_lake(str(folder / "lake"), str(path))
-    assert Recheck(opened, str(path)).execute(0, opened.last_height()) is None
+    opened = open_lake(str(folder / "lake"))
+    assert Recheck(opened, Sources.of(path)).execute(0, opened.last_height()) is None
     assert run(path, folder / "parts", partitions="2", commit_every="1") == (root, states)
 
 

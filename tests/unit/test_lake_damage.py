@@ -30,6 +30,7 @@ from causeway.pipeline.sealed import PIECE, FileDamaged, seal_of
 from causeway.pipeline.storage import Storage
 from causeway.pipeline.vacuum import vacuum
 from causeway.programs.own import BESIDE
+from causeway.programs.sources import Sources
 
 SCENARIO = """
 [network]
@@ -242,9 +243,9 @@ def test_programs_beside_a_scenario_are_found_beside_it(tmp_path: Path) -> None:
     opened = open_lake(str(tmp_path / "lake"))
     BESIDE.folders.clear()
     loaded = sys.modules.pop("quiet_ones")
-    with pytest.raises(InvalidInput, match=r'"quiet_ones:Quiet" cannot be loaded.*: --scenario FILE'):
+    with pytest.raises(InvalidInput, match=r'"quiet_ones:Quiet": the module .* is not imported .*--scenario FILE'):
         Recheck(opened)
-    assert Recheck(opened, str(scenario)).execute(0, 1) is None
+    assert Recheck(opened, Sources.of(scenario)).execute(0, 1) is None
     assert sys.modules.pop("quiet_ones") is not loaded
 
 
@@ -286,7 +287,7 @@ def test_the_command_says_what_is_damaged_and_until_when_the_lake_is_whole(
     assert (code, err, found["damaged"], found["executed"], found["different"]) == (0, "", [], [0, TICKS], None)
     (lake / "manifests" / "0000000006.json").unlink()
     code, out, err = run("check", str(lake))
-    assert (code, err) == (2, "")
+    assert (code, err) == (1, "")
     assert "damaged  manifests/0000000006.json is missing" in out and "The last whole height is 5." in out
     assert "stray" not in out, "what the manifest named is not called so"
     code, out, err = run("state", str(lake), "--height", "6")

@@ -13,6 +13,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.membership import Membership, NodeChange, Span
 from causeway.model.topology import Topology
 from causeway.network.scenario import Scenario, load_scenario, scenario_of
+from causeway.programs.sources import NOWHERE
 from causeway.protocols.contract import NO_HOST
 from causeway.protocols.ic.registry import change_ticks, registry_at
 
@@ -145,7 +146,7 @@ def test_a_lake_keeps_all_of_it(file: Path) -> None:
     assert Membership.decoded(kept) == topology.membership
     assert Membership.decoded({}) == Membership()
     identity = json.loads(json.dumps(load_scenario(file).identity()))
-    again: Scenario = scenario_of(identity, str(file))
+    again: Scenario = scenario_of(identity, str(file), NOWHERE)
     assert again.topology(again.traffic()) == topology
 
 

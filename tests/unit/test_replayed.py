@@ -34,6 +34,7 @@ from causeway.pipeline.source import LakeSource
 from causeway.pipeline.tables import LakeTables
 from causeway.pipeline.vacuum import vacuum
 from causeway.programs.own import BESIDE
+from causeway.programs.sources import Sources
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.protocols.contract import Tick
@@ -304,7 +305,7 @@ def forget(folder: Path) -> None:
 
 
 def test_a_program_that_changed_is_noticed(counting: Path) -> None:
-    lake, beside = str(counting.parent / "lake"), str(counting / "scenario.toml")
+    lake, beside = str(counting.parent / "lake"), Sources.of(counting / "scenario.toml")
     assert cbor2.loads(everything(open_lake(lake, beside), 3)["program_counting:Counter"][0]["state"])[0] == {
         "count": 3
     }
@@ -325,7 +326,7 @@ def test_a_kernels_own_past_is_compared_with_what_was_committed(counting: Path) 
     lake = Lake.at(str(counting.parent / "lake")).identified()
 
     def past(height: int) -> dict[int, Any]:
-        return own_past(deployment_of(lake, lake.about(), str(counting / "scenario.toml")), lake, lake.manifest(height))
+        return own_past(deployment_of(lake, lake.about(), Sources.of(counting)), lake, lake.manifest(height))
 
     assert past(3)
     forget(counting)
@@ -340,7 +341,7 @@ def test_a_program_with_other_columns_is_refused(counting: Path) -> None:
         "import causeway as cw\nimport pyarrow as pa\n"
         "class Counter(cw.VectorProgram):\n    schema = pa.schema([('program', pa.uint64()), ('count', pa.int64())])\n"
     )
-    opened = open_lake(str(counting.parent / "lake"), str(counting / "scenario.toml"))
+    opened = open_lake(str(counting.parent / "lake"), Sources.of(counting))
     with pytest.raises(LakeError, match="table program_counting:Counter has other columns than when the lake was made"):
         everything(opened, 3)
 
@@ -361,25 +362,28 @@ def test_files_are_verified_where_roots_cannot_be(counting: Path, capfd: pytest.
         return ended.value.code
 
     assert ends() == 0
-    assert "Roots are not compared: table program_counting:Counter has other columns" in capfd.readouterr().out
+    assert (
+        "Roots cannot be made again, nor compared: table program_counting:Counter has other columns"
+        in capfd.readouterr().out
+    )
     assert ends("--execute") == 2
     assert "neither continued nor executed again" in capfd.readouterr().err
     max((lake / "heights").rglob("*.*"), key=lambda file: file.stat().st_size).write_bytes(b"no longer what it was")
-    assert ends("--json") == 2
+    assert ends("--json") == 1
     assert json.loads(capfd.readouterr().out)["damaged"]
 
 
 def test_a_program_that_is_not_found_is_named(counting: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lake = str(counting.parent / "lake")
     everything(open_lake(lake), GROUP)
-    with pytest.raises(InvalidInput, match=r'"counting:Counter" cannot be loaded.*lies beside: --scenario FILE'):
+    with pytest.raises(InvalidInput, match=r'"counting:Counter": the module .* is not imported .*--scenario FILE'):
         everything(open_lake(lake), 3)
     with pytest.raises(SystemExit) as ended:
         main(["state", lake, "--height", "3"])
     assert ended.value.code == 2
-    assert '"counting:Counter" cannot be loaded' in capfd.readouterr().err
-    with pytest.raises(InvalidInput, match=r"--scenario FILE: nowhere\.toml: no such file"):
-        everything(open_lake(lake, "nowhere.toml"), 3)
+    assert '"counting:Counter": the module counting is not imported' in capfd.readouterr().err
+    with pytest.raises(InvalidInput, match=r"no/where\.toml: no such file or folder, and no name of a module"):
+        Sources.of("no/where.toml")
 
 
 # ---- who else asks -------------------------------------------------------------------------------

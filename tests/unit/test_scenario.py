@@ -17,6 +17,7 @@ from causeway.model.ingress_call import decode_calls
 from causeway.network.deploy import deploy
 from causeway.network.reference import reference
 from causeway.network.scenario import Scenario, load_scenario, scenario_of
+from causeway.programs.sources import NOWHERE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -363,7 +364,7 @@ def test_a_lake_keeps_all_that_decides_generated_traffic(tmp_path: Path, key: st
     rate = "" if key.startswith("messages") else "messages_per_tick = 5\n"
     file.write_text(text + rate + key)
     asked = load_scenario(file)
-    kept = scenario_of(json.loads(json.dumps(asked.identity())), str(file))
+    kept = scenario_of(json.loads(json.dumps(asked.identity())), str(file), NOWHERE)
     assert kept.traffic() == asked.traffic()
 
 

@@ -55,7 +55,9 @@ def own_replies(bucket: Bucket, over_lanes: Bools | None = None) -> Replies:
     reply = np.where(acknowledged >= 0, acknowledged, timed_out)
     outcome = np.full(len(sent), NO_FINDING, np.uint8)
     row, magnitude = np.where(reply >= 0, reply, sent), np.full(len(sent), np.nan)
-    judge_replies(asked.view(np.uint8), bucket.lane, limits, sent, reply, columns.time, outcome, magnitude)
+    judge_replies(
+        asked.view(np.uint8), bucket.lane, limits, sent, reply, columns.time, outcome, magnitude, LATE, WITHOUT_TIME
+    )
     waiting = np.flatnonzero(asked & (reply < 0))
     age, declared = _age(bucket, sent[waiting], None if over_lanes is None else over_lanes[waiting])
     outcome[waiting] = waiting_outcome(age, limits[bucket.lane[waiting]], declared)

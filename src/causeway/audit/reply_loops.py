@@ -5,17 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from causeway.audit.message_loops import CODES, NO_TIME, between
-from causeway.audit.replies import LATE, WITHOUT_TIME
-from causeway.model.compiled import BYTES, BYTES_OUT, NOTHING, ROWS, compiled, written
+from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, compiled, written
 
 
-@compiled(NOTHING, [BYTES, CODES, ROWS, CODES, CODES, ROWS, BYTES_OUT, written("float64")], allocates=False)
+@compiled(
+    NOTHING, [BYTES, CODES, ROWS, CODES, CODES, ROWS, BYTES_OUT, written("float64"), INT64, INT64], allocates=False
+)
 def judge_replies(
-    asked: Any, lane: Any, limits: Any, sent: Any, reply: Any, time: Any, outcome: Any, magnitude: Any
+    asked: Any,
+    lane: Any,
+    limits: Any,
+    sent: Any,
+    reply: Any,
+    time: Any,
+    outcome: Any,
+    magnitude: Any,
+    late: Any,
+    without_time: Any,
 ) -> None:
     """Write what is found of each message that was asked and has a reply, and after how many microseconds it came.
 
-    ``limits``: of each lane, in microseconds, -1: none; ``sent``, ``reply``: the rows of each message, -1: none.
+    ``limits``: of each lane, in microseconds, -1: none; ``sent``, ``reply``: the rows of each message, -1: none;
+    ``late``, ``without_time``: what is written.
     """
     for message in range(len(asked)):
         limit = limits[lane[message]]
@@ -23,9 +34,9 @@ def judge_replies(
             continue
         one, other = time[sent[message]], time[reply[message]]
         if one == NO_TIME or other == NO_TIME:
-            outcome[message] = WITHOUT_TIME
+            outcome[message] = without_time
         else:
             delay = between(one, other)
             magnitude[message] = delay
             if delay > limit:
-                outcome[message] = LATE
+                outcome[message] = late

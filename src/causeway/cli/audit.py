@@ -15,6 +15,7 @@ from causeway.cli import completion, own_process, shell
 from causeway.cli.audited import audit_data, progress_bar, show, write_tables
 from causeway.cli.compiling import compile_first
 from causeway.cli.places import folder_for, ledger_at, require_place
+from causeway.cli.scenario_options import programs_of_lake_in, scenario_of_lake_in, sources_in
 from causeway.cli.watch import notes
 from causeway.model.errors import InvalidInput
 from causeway.model.text import escaped
@@ -22,6 +23,7 @@ from causeway.model.text import escaped
 if TYPE_CHECKING:
     from causeway.network.recheck import Executed
     from causeway.pipeline.ledger_store import Ledger
+    from causeway.programs.sources import Sources
 
 HOW, AGAIN, FOLLOWING = "How it runs", "Executing a lake again", "Following what is written"
 
@@ -118,15 +120,8 @@ def command(
             rich_help_panel=AGAIN,
         ),
     ] = None,
-    scenario: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --reexecute: the scenario of the lake, when programs of its own lie beside it.",
-            show_default=False,
-            rich_help_panel=AGAIN,
-        ),
-    ] = None,
+    scenario: Annotated[Path | None, scenario_of_lake_in(AGAIN)] = None,
+    programs: Annotated[list[str] | None, programs_of_lake_in(AGAIN)] = None,
     follow: Annotated[
         bool,
         typer.Option(
@@ -189,6 +184,7 @@ def command(
         ("--master", master != MASTER, "not with --follow", not follow),
         ("--processes", processes is not None, "only with --reexecute", reexecute),
         ("--scenario", scenario is not None, "only with --reexecute", reexecute),
+        ("--programs", bool(programs), "only with --reexecute", reexecute),
     ):
         if given and not fits:
             raise InvalidInput(f"{option}: {wanted}")
@@ -222,7 +218,7 @@ def command(
         )
         quarantined = ledger.quarantined()
         if reexecute:
-            done = _executed_again(lake, scenario, processes, begin("executing again"))
+            done = _executed_again(lake, sources_in(scenario, programs), processes, begin("executing again"))
             found = done.added_to(found, limit)
     checks = [each for name, each in found.checks.items() if not check or name in check]
     if out is not None:
@@ -237,11 +233,11 @@ def command(
 
 
 def _executed_again(
-    lake: str, scenario: Path | None, processes: int | None, progress: Callable[[int, int], None]
+    lake: str, sources: Sources, processes: int | None, progress: Callable[[int, int], None]
 ) -> Executed:
     from causeway.network.recheck import reexecute
 
-    done = reexecute(lake, None if scenario is None else str(scenario), processes=processes, progress=progress)
+    done = reexecute(lake, sources, processes=processes, progress=progress)
     if done.other is not None:
         shell.tell(f"{lake}: not executed again: {done.other}")
     return done

@@ -9,7 +9,14 @@ import typer
 
 from causeway.cli import completion
 from causeway.cli.compiling import compile_first
-from causeway.cli.scenario_options import protocol_in, settings_in, traffic_in
+from causeway.cli.scenario_options import (
+    programs_of_lake_in,
+    protocol_in,
+    scenario_of_lake_in,
+    settings_in,
+    sources_in,
+    traffic_in,
+)
 from causeway.model.errors import InvalidInput
 
 LAKE, SCENARIO = "Of a lake", "Of a scenario"
@@ -51,15 +58,8 @@ def command(
             rich_help_panel=LAKE,
         ),
     ] = None,
-    scenario: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The scenario of the lake, when programs of its own lie beside it.",
-            show_default=False,
-            rich_help_panel=LAKE,
-        ),
-    ] = None,
+    scenario: Annotated[Path | None, scenario_of_lake_in(LAKE)] = None,
+    programs: Annotated[list[str] | None, programs_of_lake_in(LAKE)] = None,
     validator_keys: Annotated[
         list[Path] | None,
         typer.Option(
@@ -95,6 +95,7 @@ def command(
             {
                 "--execute": execute, "--from": first is not None, "--to": last is not None,
                 "--processes": processes is not None, "--scenario": scenario is not None,
+                "--programs": bool(programs),
                 "--validator-key": bool(validator_keys),
             },
         )  # fmt: skip
@@ -114,7 +115,7 @@ def command(
         first=first,
         last=last,
         processes=processes,
-        scenario=scenario,
+        sources=sources_in(scenario, programs),
         validator_keys=validator_keys or (),
         as_json=as_json,
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from causeway.network.recheck import Executed, Recheck
     from causeway.pipeline.check import Checked
     from causeway.pipeline.lake import LakeDamaged
+    from causeway.programs.sources import Sources
     from causeway.protocols.secrets import Secrets
 
 SHOWN = 20
@@ -33,7 +34,7 @@ def check_lake(
     first: int | None,
     last: int | None,
     processes: int | None,
-    scenario: Path | None,
+    sources: Sources,
     validator_keys: Sequence[Path],
     as_json: bool,
 ) -> int:
@@ -46,21 +47,24 @@ def check_lake(
         checked = check(Lake.at(lake), progress)
     executed: Executed | None = None
     found = list(checked.damaged)
-    states, other = 0, ""
+    states, other, missing = 0, "", ""
     if not found and checked.heights:
         from causeway.network.recheck import Recheck
-        from causeway.network.replayed import OtherTables
+        from causeway.network.replayed import MissingKeys, OtherTables
+        from causeway.programs.catalogue import ProgramNotFound
 
         opened = open_lake(lake)
         again: Recheck | None = None
         with waiting("Reading the network"):
             secrets = _secrets(validator_keys)
             try:
-                again = Recheck(opened, None if scenario is None else str(scenario), secrets)
+                again = Recheck(opened, sources, secrets)
             except OtherTables as error:
                 if execute:
                     raise
                 other = error.what
+            except (MissingKeys, ProgramNotFound) as error:
+                other = missing = str(error)
         if again is not None:
             with _bar("roots") as progress:
                 states, found = _wrong_roots(opened, again, progress)
@@ -72,9 +76,9 @@ def check_lake(
         print(json.dumps(_as_json(checked, states, other, found, executed)))
     else:
         _show(lake, checked, states, other, found, executed)
-    if found:
-        return shell.BAD_INPUT
-    return shell.BROKEN if executed is not None and executed.different else shell.OK
+    if found or (executed is not None and executed.different):
+        return shell.BROKEN
+    return shell.BAD_INPUT if missing else shell.OK
 
 
 def _secrets(files: Sequence[Path]) -> Secrets:
@@ -131,9 +135,7 @@ def _show(
         console.print(f"The last whole height is {whole}." if whole >= 0 else "No height is whole.")
         return
     if other:
-        console.print(
-            f"Every file is what was written. Roots are not compared: {escape(other)}, so they cannot be made again."
-        )
+        console.print(f"Every file is what was written. Roots cannot be made again, nor compared: {escape(other)}")
         return
     console.print(f"Every file is what was written, and {_kept(checked, states)} has the roots in its headers.")
     if executed is not None and executed.different:

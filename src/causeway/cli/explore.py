@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import webbrowser
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +12,7 @@ import typer
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.places import ledger_at, require_place
+from causeway.cli.scenario_options import ProgramsOfLake, ScenarioOfLake, sources_in
 from causeway.cli.watch import waiting
 from causeway.model.text import readable
 
@@ -23,12 +23,8 @@ def command(
     lake: Annotated[str, typer.Argument(help="Folder or URI of a lake of a run, or of a ledger.", show_default=False)],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of this machine; 0: any free port.")] = PORT,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the address in the browser.")] = False,
-    scenario: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
-        ),
-    ] = None,
+    scenario: ScenarioOfLake = None,
+    programs: ProgramsOfLake = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON object.")] = False,
 ) -> int:
     """Show a lake or a ledger in a browser: network, lanes, messages and their proofs, heights, findings.
@@ -46,7 +42,7 @@ def command(
     try:
         compile_first()
         with ledger_at(lake), waiting("Opening"):
-            live = Live(lake, None if scenario is None else str(scenario))
+            live = Live(lake, sources_in(scenario, programs))
         where = address(listening)
 
         def started() -> None:

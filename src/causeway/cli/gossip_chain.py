@@ -10,18 +10,15 @@ import typer
 
 from causeway.cli import places, shell
 from causeway.cli.gossip_up import part
+from causeway.cli.scenario_options import ProgramsOfLake, ScenarioOfLake, sources_in
 from causeway.cli.watch import results, waiting
 
 
 def command(
     lake: Annotated[str, typer.Argument(help="Folder or URI of a lake of parachains.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Write the table here.", show_default=False)],
-    scenario: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
-        ),
-    ] = None,
+    scenario: ScenarioOfLake = None,
+    programs: ProgramsOfLake = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
@@ -32,7 +29,7 @@ def command(
     places.writable("--out", out, lake)
     places.unused("--out", out, overwrite=overwrite)
     with waiting("Reading"):
-        found = part().relay_chain(lake, None if scenario is None else str(scenario), out)
+        found = part().relay_chain(lake, sources_in(scenario, programs), out)
     if as_json:
         print(json.dumps(dict(found)))
         return shell.OK

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from causeway.cli import places, shell
 from causeway.cli.declared import Command, declared, merged, parts, refuse_others
+from causeway.cli.scenario_options import ProgramsOfLake, ScenarioOfLake, sources_in
 from causeway.cli.watch import results, waiting
 from causeway.model.errors import InvalidInput
 from causeway.model.text import readable
@@ -32,12 +33,8 @@ def _command(
         Path | None,
         typer.Option(metavar="FILE", help="Write the proof here.", show_default=False, rich_help_panel=WRITTEN),
     ] = None,
-    scenario: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
-        ),
-    ] = None,
+    scenario: ScenarioOfLake = None,
+    programs: ProgramsOfLake = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the proof, as one JSON object.")] = False,
     **given: Any,
 ) -> int:
@@ -52,7 +49,7 @@ def _command(
     for flag, path in named:
         places.writable(flag, path, lake)
     with waiting("Reading"):
-        opened = open_lake(lake, None if scenario is None else str(scenario))
+        opened = open_lake(lake, sources_in(scenario, programs))
         prover = prover_of(opened)
         refuse_others(given, (*_options(), *files), (*prover.options, *prover.files), opened.protocol)
         try:

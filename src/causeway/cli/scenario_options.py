@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from causeway.cli import completion
+from causeway.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from causeway.programs.sources import Sources
 
 SCENARIO, HOW = "Keys of the scenario", "How it runs"
 
@@ -23,6 +29,27 @@ def traffic_in(panel: str) -> Any:
     return typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False, rich_help_panel=panel)
 
 
+def scenario_of_lake_in(panel: str | None = None) -> Any:
+    """Return the option of the scenario of a lake, in a panel of a command's help."""
+    text = "The scenario of the lake, when programs of one's own lie beside it."
+    return typer.Option("--scenario", metavar="FILE", help=text, show_default=False, rich_help_panel=panel)
+
+
+def programs_of_lake_in(panel: str | None = None) -> Any:
+    """Return the option of where programs of a lake come from, in a panel of a command's help."""
+    text = "Folder or module that programs of one's own may be imported from; may be repeated."
+    return typer.Option("--programs", metavar="DIR|MODULE", help=text, show_default=False, rich_help_panel=panel)
+
+
+def sources_in(scenario: Path | None, programs: Sequence[str] | None) -> Sources:
+    """Return where programs of a lake come from, as a user says. Raises ``InvalidInput``."""
+    from causeway.programs.sources import Sources
+
+    if scenario is not None and not scenario.is_file():
+        raise InvalidInput(f"--scenario: {scenario}: no such file")
+    return Sources.of(scenario, *(programs or ()))
+
+
 def settings_in(panel: str | None) -> Any:
     """Return the option of keys that are overridden, in a panel of a command's help."""
     return typer.Option(
@@ -34,6 +61,8 @@ def settings_in(panel: str | None) -> Any:
     )
 
 
+ScenarioOfLake = Annotated[Path | None, scenario_of_lake_in()]
+ProgramsOfLake = Annotated[list[str] | None, programs_of_lake_in()]
 Protocol = Annotated[str | None, protocol_in(SCENARIO)]
 Traffic = Annotated[str | None, traffic_in(SCENARIO)]
 Ticks = Annotated[int | None, typer.Option(help="Most ticks to run.", show_default=False, rich_help_panel=SCENARIO)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ import typer
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.overriding import setting
+from causeway.cli.scenario_options import ProgramsOfLake, sources_in
 from causeway.cli.watch import notes, waiting
 from causeway.model.errors import InvalidInput
 from causeway.service.clock import MAX_LEAD_SECONDS, MAX_STEP_SECONDS, ClockBounds
@@ -30,6 +32,7 @@ def command(
         Path | None,
         typer.Option(help="Scenario file (TOML); an existing lake has its own.", show_default=False),
     ] = None,
+    programs: ProgramsOfLake = None,
     host: Annotated[str, typer.Option(help="Address to listen on.", rich_help_panel=ADDRESS)] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.", rich_help_panel=ADDRESS)
@@ -177,7 +180,7 @@ def command(
     try:
         compile_first()
         with waiting("Opening the lake"):
-            found = _scenario(lake, scenario, dict(setting(text) for text in settings or ()))
+            found = _scenario(lake, scenario, programs or (), dict(setting(text) for text in settings or ()))
             options = {"drawn": drawn_keys, "newest": newest_copy}
             network, keys = with_validators(found, validator_key or (), validators or (), **options)
             if network.protocol.certifies or chain_key:
@@ -230,7 +233,7 @@ def command(
     return shell.OK
 
 
-def _scenario(lake: str, path: Path | None, overrides: dict[str, str]) -> Scenario:
+def _scenario(lake: str, path: Path | None, programs: Sequence[str], overrides: dict[str, str]) -> Scenario:
     """Return the scenario of a file, or the one that a lake says it was made by; run in this process unless it says
     otherwise."""
     from causeway.model.document import quoted
@@ -238,6 +241,8 @@ def _scenario(lake: str, path: Path | None, overrides: dict[str, str]) -> Scenar
     from causeway.pipeline.lake import Lake
 
     overrides = {"network.executor": quoted("in_process"), **overrides}
+    if path is not None and programs:
+        raise InvalidInput("--programs: of a lake that is served without --scenario")
     if path is not None:
         return load_scenario(path, overrides)
     if len(overrides) > 1:
@@ -246,4 +251,4 @@ def _scenario(lake: str, path: Path | None, overrides: dict[str, str]) -> Scenar
     if content["traffic"].get("source") == "recorded":
         raise InvalidInput("--scenario: missing; the lake does not say where its recorded traffic is")
     content["network"]["executor"] = "in_process"
-    return scenario_of(content, lake)
+    return scenario_of(content, lake, sources_in(None, programs))

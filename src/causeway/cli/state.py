@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +16,7 @@ from rich.table import Table
 from causeway.cli import completion, shell
 from causeway.cli.counting import MOST_LIMIT
 from causeway.cli.overriding import setting
-from causeway.cli.scenario_options import SparkSettings
+from causeway.cli.scenario_options import ProgramsOfLake, ScenarioOfLake, SparkSettings, sources_in
 from causeway.cli.watch import results, waiting
 
 if TYPE_CHECKING:
@@ -57,12 +56,8 @@ def command(
             show_default=False,
         ),
     ] = None,
-    scenario: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
-        ),
-    ] = None,
+    scenario: ScenarioOfLake = None,
+    programs: ProgramsOfLake = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     spark: SparkSettings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array of rows.")] = False,
@@ -88,7 +83,7 @@ def command(
         TableSchemas.decoded(about["tables"]).state_table(table)
     if chain is not None:
         chain_position(about, chain)
-    again = Replayed(place, partial(deployment_of, place, about, None if scenario is None else str(scenario)))
+    again = Replayed(place, partial(deployment_of, place, about, sources_in(scenario, programs)))
     if asked.height < asked.last:
         with waiting("Executing heights again"):
             again.frames(asked.height)

@@ -24,6 +24,7 @@ from causeway.network.replayed import deployment_of
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.reverted import reverted
+from causeway.programs.sources import NOWHERE, Sources
 from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_values
 from causeway.protocols.registry import protocol as registered_protocol
 
@@ -63,7 +64,7 @@ def taken_in(protocol: str, place: str, scenario: str | None = None) -> TakenIn:
     Raises ``IngressDiffers`` where the chains logged other messages than they were given, ``InvalidInput``.
     """
     lake = Lake.at(place)
-    deployment = deployment_of(lake, lake.about(), scenario, unsigned=True)
+    deployment = deployment_of(lake, lake.about(), _sources(scenario), unsigned=True)
     ticks: dict[int, tuple[int, bytes]] = {}
     given: Counter[tuple[int, int]] = Counter()
     for tick, rows in _given(lake, deployment):
@@ -183,9 +184,13 @@ def _first_difference(one: TakenIn, other: TakenIn) -> str:
     return f"tick {tick}: {one.protocol} and {other.protocol} took in different messages"
 
 
+def _sources(scenario: str | None) -> Sources:
+    return NOWHERE if scenario is None else Sources.of_run(scenario)
+
+
 def _rows_of(side: TakenIn, tick: int) -> list[dict[str, Any]]:
     lake = Lake.at(side.lake)
-    deployment = deployment_of(lake, lake.about(), side.scenario, unsigned=True)
+    deployment = deployment_of(lake, lake.about(), _sources(side.scenario), unsigned=True)
     for at, rows in _given(lake, deployment):
         if at == tick:
             found: list[dict[str, Any]] = rows.to_pylist()

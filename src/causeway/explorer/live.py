@@ -24,6 +24,7 @@ from causeway.pipeline.lake_ledger import LakeLedger
 from causeway.pipeline.lake_taking import is_lake, require_stored
 from causeway.pipeline.ledger_commits import FilesMerged, LedgerDamaged
 from causeway.pipeline.ledger_watch import NAMED, LedgerWatch, Stopped, Watched
+from causeway.programs.sources import NOWHERE, Sources
 
 if TYPE_CHECKING:
     from causeway.audit.auditing import Audit
@@ -96,7 +97,7 @@ class Live:
 
     Args:
         place: a path or URI.
-        scenario: the file that a lake was made with, where modules of its programs lie beside it.
+        sources: where programs of one's own come from.
         seconds: between two looks.
 
     ``broken``: the error with which following it ended, where nobody foresaw it.
@@ -106,13 +107,13 @@ class Live:
             it, as in a simulation of gossip.
     """
 
-    def __init__(self, place: str, scenario: str | None = None, seconds: float = SECONDS) -> None:
+    def __init__(self, place: str, sources: Sources = NOWHERE, seconds: float = SECONDS) -> None:
         require_stored(place)
         self.place = place
-        self.opened: OpenedLake | None = open_lake(place, scenario, Share()) if is_lake(place) else None
+        self.opened: OpenedLake | None = open_lake(place, sources, Share()) if is_lake(place) else None
         if self.opened is not None:
             LakeLedger(self.opened.lake)  # says what has no ledger
-        self._seconds, self._scenario = seconds, scenario
+        self._seconds, self._sources = seconds, sources
         self._stop = threading.Event()
         self._watch = LedgerWatch(place, NAMED, self._stop)
         self._snapshot: Snapshot | None = None
@@ -313,7 +314,7 @@ class Live:
     def _same(self, opened: OpenedLake) -> OpenedLake:
         """Return the lake; where another one is at its place now, that one."""
         if Lake.at(self.place).identified().identity != opened.lake.identity:
-            self.opened = opened = open_lake(self.place, self._scenario, Share())
+            self.opened = opened = open_lake(self.place, self._sources, Share())
             self._past.clear()
         return opened
 

@@ -19,6 +19,7 @@ from causeway.pipeline.lake import Lake, Manifest, at_height
 from causeway.pipeline.reading import Reader
 from causeway.pipeline.reverted import owner_of
 from causeway.pipeline.rounds import Committed, ReplayDiffers, Rounds, begun, replay
+from causeway.programs.sources import Sources
 from causeway.protocols.contract import RoundResult
 from causeway.protocols.partition import in_order, owners
 
@@ -231,12 +232,11 @@ class Again:
         return manifest.at(manifest.last)
 
 
-def again_of(uri: str, scenario: str | None) -> Again:
-    """Return what executes the heights of the lake at a path or URI again. ``scenario``: the file that it
-    was made with, for the modules that lie beside it. Raises
-    ``InvalidInput``."""
+def again_of(uri: str, sources: Sources) -> Again:
+    """Return what executes the heights of the lake at a path or URI again. ``sources``: where
+    programs of one's own come from. Raises ``InvalidInput``."""
     opened = open_lake(uri)
-    return Again(deployment_of(opened.lake, opened.about, scenario), opened.lake)
+    return Again(deployment_of(opened.lake, opened.about, sources), opened.lake)
 
 
 class _Logged:

@@ -23,6 +23,7 @@ from causeway.model.errors import CausewayError, InvalidInput
 from causeway.network.again import Different, Range, Reason, again_of
 from causeway.pipeline.allocator import keep_memory
 from causeway.pipeline.layout import Freed, LakeDamaged
+from causeway.programs.sources import Sources
 
 TOLD_EVERY = 0.2
 """Seconds between two lines that say how far a range is."""
@@ -48,8 +49,8 @@ def run_in_processes(
 
     A range that its process could not be done with is an error: what executes a state that is none may fail in any way.
 
-    ``about``: the lake as ``serve`` takes it: its ``uri`` and the ``scenario`` that it was made with. Raises
-    ``InvalidInput`` where a lake cannot be executed at all.
+    ``about``: the lake as ``serve`` takes it: its ``uri``, and where its ``programs`` come from (``Sources.given``).
+    Raises ``InvalidInput`` where a lake cannot be executed at all.
     """
     waiting: queue.SimpleQueue[tuple[int, Asked]] = queue.SimpleQueue()
     for each in enumerate(ranges):
@@ -198,7 +199,7 @@ def serve(about: dict[str, Any], asked: IO[str], answers: IO[str]) -> None:
             told, held = time.monotonic(), 0
 
     try:
-        again = again_of(about["uri"], about["scenario"])
+        again = again_of(about["uri"], Sources.of(*about["programs"]))
     except CausewayError as error:
         say(error=str(error), input=True)
         return

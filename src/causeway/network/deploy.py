@@ -27,8 +27,9 @@ from causeway.pipeline.layout import TRAFFIC
 from causeway.pipeline.record import Record
 from causeway.pipeline.schemas import TableSchemas
 from causeway.programs.catalogue import program_class
-from causeway.programs.own import give_to_workers, look_beside
+from causeway.programs.own import give_to_workers
 from causeway.programs.runner import Programs
+from causeway.programs.sources import Sources
 from causeway.protocols.changing import ChangingKernel
 from causeway.protocols.contract import AnyKernel
 from causeway.protocols.option_values import NANOSECONDS
@@ -67,6 +68,8 @@ def deploy(
     ``buckets``: the cut of a lake that is resumed. ``secrets``: keys that are not drawn. ``prepared``: as of
     ``Scenario.traffic``. Raises ``InvalidInput``.
     """
+    sources = scenario.sources or Sources.of_run(scenario.path)
+    sources.allow(scenario.installed.values())
     folder = os.path.join(lake, TRAFFIC) if "://" not in lake else f"{lake.rstrip('/')}/{TRAFFIC}"
     traffic = scenario.traffic(folder, session, prepared=prepared)
     stages = scenario.stages(traffic)
@@ -74,12 +77,12 @@ def deploy(
     if topology.chains.num_rows > MOST_CHAINS:
         count = topology.chains.num_rows
         raise InvalidInput(f"{scenario.path}: chains: {count} chains, at most {MOST_CHAINS} are allowed")
-    beside = look_beside(scenario.path)
     kernel = kernel_of_stages(scenario, stages, secrets)
     _require_ticks(scenario, traffic, kernel.last_tick)
     installed = topology.programs["program"].drop_null().unique().to_pylist()
     if session is not None and any(":" in name for name in installed):
-        give_to_workers(session(), beside)
+        for place in sources.folders:
+            give_to_workers(session(), place)
     numbers = kernel.numbers()
     if buckets is None:
         buckets = cut(kernel.weights(), scenario.network.partitions or buckets_for(traffic.rows_a_tick(), cores))

@@ -35,6 +35,7 @@ from causeway.pipeline.ledger_passes import Progress, Steps, bucket_rows
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.pipeline.ledger_select import BUCKETED, selected
 from causeway.pipeline.ledger_store import Ledger, open_ledger
+from causeway.programs.sources import NOWHERE, Sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,8 +78,8 @@ class OpenedLedger(Selection):
     written into the lake. A Spark session that is active is used where there is much to count.
     """
 
-    def __init__(self, place: str, steps: Steps | None = None) -> None:
-        self.place, self._steps = place, steps
+    def __init__(self, place: str, steps: Steps | None = None, sources: Sources = NOWHERE) -> None:
+        self.place, self._steps, self._sources = place, steps, sources
         self.kind = "lake" if is_lake(place) else "ledger"
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lake: Lake | None = None
@@ -173,7 +174,7 @@ class OpenedLedger(Selection):
     @cached_property
     def _states(self) -> States:
         assert self._lake is not None
-        return States(self._lake)
+        return States(self._lake, self._sources)
 
     def audit(
         self,
@@ -311,10 +312,14 @@ def _table(now: Callable[[], Ledger], name: str) -> Rows:
     return Rows(name, TABLES[name], parts, sum(file.rows for file in ledger.files(name)), None, choose)
 
 
-def open_place(place: Any, *, steps: Steps | None = None) -> OpenedLedger:
+def open_place(
+    place: Any, *, programs: Sequence[str | os.PathLike[str]] = (), steps: Steps | None = None
+) -> OpenedLedger:
     """Open a ledger, or a lake that Causeway ran, to be read; a path or URI.
 
-    ``steps``: begins each step that takes time (deriving, checking, counting), and gives what is told how far it is.
+    ``programs``: folders, files of scenarios that programs of one's own lie beside, and modules: from these only they
+    are imported, to execute heights again; ``steps``: begins each step that takes time (deriving, checking, counting),
+    and gives what is told how far it is.
 
     Raises ``InvalidInput`` where neither is there, ``LedgerDamaged``, ``LakeError``.
     """
@@ -322,7 +327,7 @@ def open_place(place: Any, *, steps: Steps | None = None) -> OpenedLedger:
         raise InvalidInput(f"place: {shown(place)}: must be the path or URI of a lake or a ledger")
     uri = str(place)
     require_stored(uri)
-    return OpenedLedger(uri, steps)
+    return OpenedLedger(uri, steps, Sources.of(*programs))
 
 
 __all__ = ["Findings", "OpenedLedger", "Overview", "Rows", "open_place"]

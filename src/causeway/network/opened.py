@@ -20,6 +20,7 @@ from causeway.pipeline.lake import Lake, LakeError, Manifest, at_height
 from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import row_groups_with
+from causeway.programs.sources import NOWHERE, Sources
 from causeway.protocols.option_values import NANOSECONDS
 
 if TYPE_CHECKING:
@@ -50,15 +51,15 @@ class OpenedLake:
         lake: the lake; it may be one that is being written.
         about: what the lake says of itself.
         topology: the chains, the programs on them at genesis, and their moves.
-        scenario: the file that the lake was made with, where modules of its programs lie beside it: heights within a
-            commit are executed again when somebody asks for their state.
+        sources: where programs of one's own come from: heights within a commit are executed again when somebody asks
+            for their state.
         share: how much of this process's time that may take; without it, all.
     """
 
     lake: Lake
     about: Mapping[str, Any]
     topology: Topology
-    scenario: str | None = None
+    sources: Sources = NOWHERE
     share: Share | None = None
 
     @property
@@ -161,7 +162,7 @@ class OpenedLake:
         """Return the states of the network at heights that are in no file."""
         from causeway.network.replayed import Replayed, deployment_of
 
-        return Replayed(self.lake, partial(deployment_of, self.lake, self.about, self.scenario), self.share)
+        return Replayed(self.lake, partial(deployment_of, self.lake, self.about, self.sources), self.share)
 
     def state_rows(self, manifest: Manifest, table: str, position: int, host_of: HostOf) -> Frame:
         """Return the rows of a state table that belong to the chain at a position, in the table's order.
@@ -235,8 +236,8 @@ class OpenedLake:
         return pa.concat_tables(found)
 
 
-def open_lake(uri: str, scenario: str | None = None, share: Share | None = None) -> OpenedLake:
-    """Return the network in the lake at a path or URI. ``scenario``, ``share``: as of ``OpenedLake``.
+def open_lake(uri: str, sources: Sources = NOWHERE, share: Share | None = None) -> OpenedLake:
+    """Return the network in the lake at a path or URI. ``sources``, ``share``: as of ``OpenedLake``.
 
     Raises:
         LakeError: there is no lake, or it is of another version.
@@ -247,7 +248,7 @@ def open_lake(uri: str, scenario: str | None = None, share: Share | None = None)
     external = tuple(int(item["number"]) for item in about["chains"] if item.get("external"))
     roles = {int(item["number"]): item["role"] for item in about["chains"] if item.get("role")}
     membership = Membership.decoded(about.get("membership", {}))
-    return OpenedLake(lake, about, Topology(chains, programs, moves, external, roles, membership), scenario, share)
+    return OpenedLake(lake, about, Topology(chains, programs, moves, external, roles, membership), sources, share)
 
 
 def select(

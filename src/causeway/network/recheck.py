@@ -24,6 +24,8 @@ from causeway.pipeline.heights import FIRST_HEIGHT
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.masters import cores_here
 from causeway.pipeline.rounds import states_of
+from causeway.programs.catalogue import ProgramNotFound
+from causeway.programs.sources import NOWHERE, Sources
 from causeway.protocols.secrets import NONE, Secrets
 
 Progress = Callable[[int, int], None]
@@ -83,11 +85,10 @@ class Executed:
 class Recheck:
     """Computes again what a lake says of its heights; writes nothing.
 
-    ``scenario``: the file that the lake was made with, for the modules that lie beside it; without it the lake alone
-    says what its network is.
+    ``sources``: where programs of one's own come from.
     """
 
-    def __init__(self, opened: OpenedLake, scenario: str | None = None, secrets: Secrets = NONE) -> None:
+    def __init__(self, opened: OpenedLake, sources: Sources = NOWHERE, secrets: Secrets = NONE) -> None:
         """``secrets``: the keys that validators of its chains sign with, where they are not drawn from the seed; only
         executing needs them.
 
@@ -95,8 +96,8 @@ class Recheck:
         others now (``OtherTables``).
         """
         self._opened, self._lake = opened, opened.lake
-        self._scenario, self._secrets = scenario, secrets
-        self._deployment = deployment_of(self._lake, opened.about, scenario, secrets, unsigned=True)
+        self._sources, self._secrets = sources, secrets
+        self._deployment = deployment_of(self._lake, opened.about, sources, secrets, unsigned=True)
 
     def roots(self, number: int) -> None:
         """Compute the roots of all chains from the state that the manifest of a number has, which is that of its last
@@ -159,7 +160,7 @@ class Recheck:
         return cores_here() if work >= WORTH_PROCESSES else 1
 
     def _runner(self, processes: int, session: Session | None, done: Done) -> RunRanges:
-        about = {"uri": self._lake.storage.uri, "scenario": self._scenario}
+        about = {"uri": self._lake.storage.uri, "programs": self._sources.given}
         if session is not None:
             return lambda asked: run_tasks(partial(_task, about), asked, session)
         if processes > 1:
@@ -170,7 +171,7 @@ class Recheck:
 
 def reexecute(
     uri: str,
-    scenario: str | None = None,
+    sources: Sources = NOWHERE,
     secrets: Secrets = NONE,
     *,
     first: int = 0,
@@ -180,16 +181,16 @@ def reexecute(
     progress: Progress = lambda done, of: None,
 ) -> Executed:
     """Execute the heights of the lake at a path or URI again, by default all, as ``Recheck.ranges`` does; where that
-    cannot be done since tables are others now, or keys are missing, say so in the result. Otherwise raises as that
-    does, and as ``open_lake``."""
+    cannot be done since tables are others now, or keys or programs are missing, say so in the result. Otherwise raises
+    as that does, and as ``open_lake``."""
     opened = open_lake(uri)
     end = opened.last_height() if last is None else last
     try:
         require_keys(opened.about, secrets)
-        again = Recheck(opened, scenario, secrets)
+        again = Recheck(opened, sources, secrets)
     except OtherTables as error:
         return Executed(first, end, other=error.what)
-    except MissingKeys as error:
+    except (MissingKeys, ProgramNotFound) as error:
         return Executed(first, end, other=str(error))
     return again.ranges(first, end, processes=processes, session=session, progress=progress)
 

@@ -4,7 +4,6 @@ executing the heights again gives, from the commit before. What comes out is com
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -24,7 +23,7 @@ from causeway.network.scenario import scenario_of
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.rounds import ReplayDiffers, Rounds, replay, states_of
-from causeway.programs.catalogue import ProgramNotFound
+from causeway.programs.sources import NOWHERE, Sources
 from causeway.protocols.secrets import LISTED, LISTED_CHAINS, NONE, Secrets
 
 MOST_KEPT = 64
@@ -36,21 +35,18 @@ KEPT_BYTES = 256 << 20
 STOPS = 32
 """Of a long way to a height so many states on it are kept: who looks for one is going to ask for others there."""
 
-SCENARIO_OPTION = "--scenario FILE"
-
 
 def deployment_of(
     lake: Lake,
     about: Mapping[str, Any],
-    scenario: str | None = None,
+    sources: Sources = NOWHERE,
     secrets: Secrets = NONE,
     *,
-    option: str = SCENARIO_OPTION,
     unsigned: bool = False,
 ) -> Deployment:
     """Return the network that a lake says it is of (``about``), to be executed again.
 
-    ``scenario``: the file that the lake was made with, for the modules that lie beside it; ``option``: how it is given.
+    ``sources``: where programs of one's own come from.
     ``secrets``: the keys that validators of its chains sign with, where they are not drawn from the seed; ``unsigned``:
     they are not needed, since nothing is going to be executed. Those of chains that certify never are: what they
     signed is in the headers of the lake.
@@ -58,8 +54,6 @@ def deployment_of(
     Raises ``InvalidInput`` when a program of the network, or one of several keys, is not found, or when the tables of
     the programs are not those of the lake.
     """
-    if scenario is not None and not os.path.isfile(scenario):
-        raise InvalidInput(f"{option}: {scenario}: no such file")
     identity = about["scenario"]
     if not unsigned:
         require_keys(about, secrets)
@@ -69,12 +63,9 @@ def deployment_of(
     if LISTED_CHAINS in identity["options"]:
         secrets = Secrets(certifications=partial(_certifications, lake))
     uri = lake.storage.uri
-    made = scenario_of(identity, scenario or uri)
+    made = scenario_of(identity, uri, sources)
     cut = tuple((first, end) for first, end in about["buckets"])
-    try:
-        deployed = deploy(made, uri, None, 1, cut, secrets, prepared=True)
-    except ProgramNotFound as error:
-        raise InvalidInput(f"{error}; name the scenario that it lies beside: {option}") from None
+    deployed = deploy(made, uri, None, 1, cut, secrets, prepared=True)
     require_same_tables(uri, about["tables"], deployed.about["tables"])
     return deployed.deployment
 

@@ -45,6 +45,7 @@ from causeway.network.traffic_settings import (
     ScriptSection,
     TrafficSection,
 )
+from causeway.programs.sources import Sources
 from causeway.protocols.registry import DEFAULT, ProtocolInfo, names, protocol, simulated
 
 _PATHS = (("network", "lake"), ("traffic", "path"), ("traffic", "channels", "file"))
@@ -68,10 +69,15 @@ class ScenarioDocument(Section):
 
 @dataclass(frozen=True)
 class Scenario:
-    """A checked scenario. Names in moves, faults and sends are resolved by ``topology``, ``faults`` and ``traffic``."""
+    """A checked scenario. Names in moves, faults and sends are resolved by ``topology``, ``faults`` and ``traffic``.
+
+    ``sources``: where its programs may come from, where a lake told it; None: a user named its file, and they may come
+    from anywhere.
+    """
 
     path: str
     document: ScenarioDocument
+    sources: Sources | None = None
 
     @property
     def protocol(self) -> ProtocolInfo:
@@ -223,12 +229,12 @@ def own_tables(document: Mapping[str, Any], path: str) -> dict[str, Any]:
     return with_own_options(document, _protocol_in(document, path), path)
 
 
-def scenario_of(identity: Mapping[str, Any], path: str) -> Scenario:
-    """Return the scenario whose ``identity`` a lake keeps. ``path``: where modules of its programs are looked for.
+def scenario_of(identity: Mapping[str, Any], uri: str, sources: Sources) -> Scenario:
+    """Return the scenario whose ``identity`` the lake at a path or URI keeps. ``sources``: of its programs.
 
     Raises ``InvalidInput`` when this Causeway does not know what it says.
     """
-    return Scenario(path, validated(model_of(identity, path), dict(identity), path))
+    return Scenario(uri, validated(model_of(identity, uri), dict(identity), uri), sources)
 
 
 def model_of(document: Mapping[str, Any], path: str) -> type[ScenarioDocument]:

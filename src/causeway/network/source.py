@@ -5,8 +5,8 @@
     register(spark)
     spark.read.format("causeway").option("table", "accounts").option("height", 17).load("my-lake")
 
-A height whose state is in no file is executed again, in the task that reads it. The option ``scenario`` names the
-scenario's file where modules of the lake's programs lie beside it.
+A height whose state is in no file is executed again, in the task that reads it. The option ``programs`` says where
+programs of one's own come from: folders, files of scenarios that they lie beside, and modules, separated by commas.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from causeway.network.replayed import Replayed, deployment_of
 from causeway.pipeline import source
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.schemas import StateAt
-
-OPTION = 'option("scenario", FILE)'
+from causeway.programs.sources import Sources
 
 
 class NetworkSource(source.LakeSource):
@@ -28,8 +27,9 @@ class NetworkSource(source.LakeSource):
 
     def state_at(self, lake: Lake) -> StateAt:
         """Return what executes heights of a lake again."""
-        scenario = self.options.get("scenario")
-        return Replayed(lake, partial(deployment_of, lake, lake.about(), scenario, option=OPTION)).tables
+        given = self.options.get("programs", "")
+        sources = Sources.of(*filter(None, given.split(",")))
+        return Replayed(lake, partial(deployment_of, lake, lake.about(), sources)).tables
 
 
 def register(session: SparkSession) -> None:

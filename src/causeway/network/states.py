@@ -15,6 +15,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.schemas import TableSchemas, chain_position
+from causeway.programs.sources import NOWHERE, Sources
 from causeway.protocols.contract import StateTable
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ OVERVIEW_SCHEMA = pa.schema([pa.field("table", pa.string(), nullable=False), pa.
 
 
 class States:
-    """The state of a lake's network. ``scenario``: the file that it was made with, where modules of its programs lie
-    beside it: heights within a commit are executed again."""
+    """The state of a lake's network. ``sources``: where programs of one's own come from: heights within a commit are
+    executed again."""
 
-    def __init__(self, lake: Lake, scenario: str | None = None) -> None:
-        self.lake, self._scenario = lake, scenario
+    def __init__(self, lake: Lake, sources: Sources = NOWHERE) -> None:
+        self.lake, self._sources = lake, sources
 
     @cached_property
     def about(self) -> Mapping[str, Any]:
@@ -45,7 +46,7 @@ class States:
     def _replayed(self) -> Replayed:
         from causeway.network.replayed import Replayed, deployment_of
 
-        return Replayed(self.lake, partial(deployment_of, self.lake, self.about, self._scenario))
+        return Replayed(self.lake, partial(deployment_of, self.lake, self.about, self._sources))
 
     def declared(self, table: str) -> StateTable:
         """Return what a state table is. Raises ``InvalidInput`` where there is none of that name."""

@@ -80,12 +80,17 @@ def _importer(frame: FrameType | None) -> str:
 def look_beside(scenario: str) -> Path:
     """Let programs be found in the folder of a scenario file; return the folder."""
     folder = Path(scenario).resolve().parent
+    look_in(folder)
+    return folder
+
+
+def look_in(folder: Path) -> None:
+    """Let programs be found in a folder, given as an absolute path."""
     if folder in BESIDE.folders:
         BESIDE.folders.remove(folder)
     BESIDE.folders.append(folder)
     if BESIDE not in sys.meta_path:
         sys.meta_path.append(BESIDE)
-    return folder
 
 
 def loaded_from(folder: Path) -> list[Path]:

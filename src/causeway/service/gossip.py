@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from causeway.programs.sources import Sources
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Gossip(Protocol):
         """
         ...
 
-    def relay_chain(self, lake: str, scenario: str | None, out: Path) -> Mapping[str, int]:
+    def relay_chain(self, lake: str, sources: Sources, out: Path) -> Mapping[str, int]:
         """Write the chain that a run made to a file, for simulations, and return figures of it: ``interval``, others.
 
         Raises:

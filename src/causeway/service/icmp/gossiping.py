@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from causeway.model.errors import InvalidInput
+from causeway.programs.sources import Sources
 from causeway.service.gossip import ProcessOptions, Verdict
 from causeway.service.icmp.handle import Handle
 from causeway.service.icmp.network import Outcome, ProcessNetwork
@@ -120,11 +121,11 @@ class EgressGossip:
             loaded = load_gossip_scenario(scenario, keys)
         return EgressProcesses(ProcessNetwork(loaded, wanted.trace, wanted.metrics_port))
 
-    def relay_chain(self, lake: str, scenario: str | None, out: Path) -> Mapping[str, int]:
+    def relay_chain(self, lake: str, sources: Sources, out: Path) -> Mapping[str, int]:
         """Write the relay chain of a lake to a file, and return figures of it. Raises ``InvalidInput``."""
         from causeway.service.icmp.made_chain import write_chain
 
-        return write_chain(lake, scenario, out)
+        return write_chain(lake, sources, out)
 
     def replayed(self, trace: Path) -> Verdict:
         """Return whether a trace comes out as it was recorded. Raises ``InvalidInput``."""

@@ -16,6 +16,7 @@ from causeway.model.frame import Frame, from_table
 from causeway.model.order import groups_of, stable_order
 from causeway.network.opened import OpenedLake, open_lake, select
 from causeway.pipeline.lake import LakeError
+from causeway.programs.sources import NOWHERE, Sources
 from causeway.protocols.contents import encode_contents
 from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.icmp.egress import queue_roots
@@ -27,10 +28,10 @@ NANOSECONDS = 1_000_000
 """Of a millisecond."""
 
 
-def write_chain(uri: str, scenario: str | None, out: Path) -> dict[str, int]:
+def write_chain(uri: str, sources: Sources, out: Path) -> dict[str, int]:
     """Write the relay chain of a lake to a file, and return how many blocks it has, on how many numbers, with how many
     queues of how many bytes, and the ``interval`` (ms). Raises ``InvalidInput``, ``LakeError``."""
-    table = made_chain(uri, scenario)
+    table = made_chain(uri, sources)
     try:
         with out.open("wb") as file:
             pq.write_table(table, file)
@@ -47,15 +48,15 @@ def write_chain(uri: str, scenario: str | None, out: Path) -> dict[str, int]:
     }
 
 
-def made_chain(uri: str, scenario: str | None = None) -> pa.Table:
+def made_chain(uri: str, sources: Sources = NOWHERE) -> pa.Table:
     """Return the relay chain of a lake as a table (``RELAY_TABLE_SCHEMA``): the blocks of all leaves, the queues that
     they posted with the sizes of their bodies, and what was unrouted at each.
 
-    ``scenario``: the file of the lake, where modules of its programs lie beside it: states that are in no file are
+    ``sources``: where programs of one's own come from: states that are in no file are
     made by executing heights again. A block is ``tick + 1`` ticks after genesis. Raises ``InvalidInput``,
     ``LakeError``.
     """
-    opened = open_lake(uri, scenario)
+    opened = open_lake(uri, sources)
     relay_leaves(opened)
     interval, rest = divmod(opened.tick_ns, NANOSECONDS)
     if rest or not interval:
