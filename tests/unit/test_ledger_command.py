@@ -166,7 +166,9 @@ def test_json_csv_and_parquet_have_the_same_rows(cli: Run, ledger: Ledger, rows:
     assert code == 0 and len(told) == len(found)
     for one, other in zip(told, found, strict=True):
         assert {name: value or None for name, value in one.items() if name not in ("time",)} == {
-            name: None if value is None else str(value) for name, value in other.items() if name != "time"
+            name: None if value is None else str(value).replace("\x1b", "\\x1b").replace("\n", "\\n")
+            for name, value in other.items()
+            if name != "time"
         }
         if other["time"]:
             assert dt.datetime.fromisoformat(one["time"]) == dt.datetime.fromisoformat(other["time"])

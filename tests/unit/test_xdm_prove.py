@@ -84,10 +84,16 @@ def test_nothing_is_written_where_one_of_the_files_cannot_be(cli: Run, lake: str
     arguments = ["--chain", "left", "--counterparty", "right", "--index", 3, "--height", 13]
     Path("kept.json").write_text("as it was")
     for out in ("kept.json", "new.json"):
-        code, _, err = cli("prove", lake, *arguments, "--out", out, "--trust-out", "nowhere/trust.json")
+        code, _, err = cli("prove", lake, *arguments, "--out", out, "--trust-out", "nowhere/trust.json", "--overwrite")
         assert code == 2 and "nowhere/trust.json" in err
     assert [path.name for path in Path().iterdir()] == ["kept.json"]
+    for option, other in (("--out", "--trust-out"), ("--trust-out", "--out")):
+        code, _, err = cli("prove", lake, *arguments, option, "kept.json", other, "new.json")
+        assert code == 2 and f"{option} kept.json: exists already; name another file, or add --overwrite" in err
+    assert [path.name for path in Path().iterdir()] == ["kept.json"]
     assert Path("kept.json").read_text() == "as it was"
+    assert cli("prove", lake, *arguments, "--out", "kept.json", "--overwrite")[0] == 0
+    assert json.loads(Path("kept.json").read_text())
 
 
 def test_what_is_not_there_is_told(cli: Run, lake: str) -> None:

@@ -62,7 +62,7 @@ def writable(option: str, path: Path, lake: str | None) -> None:
 
 def unused(option: str, path: Path, *, overwrite: bool) -> None:
     """Refuse to write over what is there, unless that is asked for (``--overwrite``). Raises ``InvalidInput``."""
-    if path.exists() and not overwrite:
+    if path.exists() and not path.is_char_device() and not overwrite:
         raise InvalidInput(f"{option} {path}: exists already; name another file, or add --overwrite")
 
 

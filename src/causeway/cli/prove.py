@@ -33,6 +33,9 @@ def _command(
         Path | None,
         typer.Option(metavar="FILE", help="Write the proof here.", show_default=False, rich_help_panel=WRITTEN),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Write over files that are there.", rich_help_panel=WRITTEN)
+    ] = False,
     scenario: ScenarioOfLake = None,
     programs: ProgramsOfLake = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the proof, as one JSON object.")] = False,
@@ -48,6 +51,7 @@ def _command(
         raise InvalidInput(f"{', '.join(flag for flag, _ in named)}: give each a different file")
     for flag, path in named:
         places.writable(flag, path, lake)
+        places.unused(flag, path, overwrite=overwrite)
     with waiting("Reading"):
         opened = open_lake(lake, sources_in(scenario, programs))
         prover = prover_of(opened)

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
@@ -107,21 +108,50 @@ def plain(value: Any) -> Any:
 
 
 def print_csv(parts: Iterable[pa.Table], schema: pa.Schema) -> None:
-    """Print rows as CSV, with a header. Texts stand in quotes and null does not; times are ISO 8601."""
+    """Print rows as CSV, with a header. Texts stand in quotes and null does not; times are ISO 8601.
+
+    Texts from elsewhere do nothing in a terminal or a spreadsheet (``_inert``).
+    """
     from pyarrow.csv import WriteOptions, write_csv
 
-    escapes = sys.stdout.isatty()  # a terminal would act on what names from elsewhere may have in them
     header = True
     for part in (schema.empty_table(), *parts) if schema.names else parts:
         sink = pa.BufferOutputStream()
-        write_csv(_texts(_shaped(part)), sink, WriteOptions(include_header=header, quoting_style="needed"))
+        write_csv(_inert(_texts(_shaped(part))), sink, WriteOptions(include_header=header, quoting_style="needed"))
         header = False
-        text = sink.getvalue().to_pybytes().decode("utf-8", "replace")
-        sys.stdout.write(_printable(text) if escapes else text)
+        sys.stdout.write(sink.getvalue().to_pybytes().decode("utf-8", "replace"))
 
 
-def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() or each in "\n\r" else ascii(each)[1:-1] for each in text)
+_CONTROLS = ("Cc", "Cf", "Zl", "Zp")
+"""Categories of characters with which a text changes what a terminal shows, or how it is read."""
+
+_FORMULA = r"^\s*[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
+"""How a cell begins that a spreadsheet computes; the last four are the wide forms of these characters."""
+
+_NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?$"
+
+
+def _inert(rows: pa.Table) -> pa.Table:
+    """Return rows whose texts are taken for texts: control characters are written as escapes, and a text that a
+    spreadsheet would take for a formula begins with an apostrophe."""
+    for place, field in enumerate(rows.schema):
+        if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+            continue
+        column = rows.column(place)
+        if pc.any(pc.match_substring_regex(column, r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]")).as_py():
+            column = pa.chunked_array([pa.array(map(_escaped, column.to_pylist()), field.type)])
+        formula = pc.and_not(pc.match_substring_regex(column, _FORMULA), pc.match_substring_regex(column, _NUMBER))
+        if pc.any(formula).as_py():
+            quoted = pc.binary_join_element_wise(pa.scalar("'", field.type), column, pa.scalar("", field.type))
+            column = pc.if_else(formula, quoted, column)
+        rows = rows.set_column(place, field.name, column)
+    return rows
+
+
+def _escaped(text: str | None) -> str | None:
+    if text is None:
+        return None
+    return "".join(ascii(each)[1:-1] if unicodedata.category(each) in _CONTROLS else each for each in text)
 
 
 def _texts(rows: pa.Table) -> pa.Table:
