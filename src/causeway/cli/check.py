@@ -26,8 +26,8 @@ def command(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="LAKE|SCENARIO",
-            help="Folder or URI of a lake, or a scenario file (TOML).",
+            metavar="LAKE|LEDGER|SCENARIO",
+            help="Folder or URI of a lake or a ledger, or a scenario file (TOML).",
             show_default=False,
             autocompletion=completion.scenarios,
         ),
@@ -75,13 +75,15 @@ def command(
     settings: Annotated[list[str] | None, settings_in(SCENARIO)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Verify a lake, or a scenario before it runs.
+    """Verify a lake or a ledger, or a scenario before it runs.
 
     Of a lake (a folder or URI): the chain of its manifests, every file, and the roots of every state that is in files.
     Nothing is changed, and the lake may be in use. With --execute the heights run again from what the lake holds, also
     those whose state is in no file, and must give the same roots, rows and states. Of a lake whose tables are others
-    now (a program has changed since, or Causeway) the files are verified, the roots are not. Exit code 2 when the lake
-    is damaged, 1 when executing it again gives something else.
+    now (a program has changed since, or Causeway) the files are verified, the roots are not. Exit code 1 when the lake
+    is damaged, or executing it again gives something else; 2 when a program is missing that the roots need.
+
+    Of a ledger (a folder or URI): its commits, and every file that counts. Exit code 1 when it is damaged.
 
     Of a scenario (a file): all that is wrong with it, each with its key and line; what it would run; and what in it
     does nothing. Nothing is run, but its programs are imported. Exit code 2 when something is wrong.
@@ -106,6 +108,17 @@ def command(
     _refuse("only of a scenario", given)
     if not execute and (first is not None or last is not None):
         raise InvalidInput("--from, --to: heights to execute again; give --execute, too")
+    if _is_ledger(what):
+        _refuse(
+            "only of a lake",
+            {
+                "--execute": execute, "--scenario": scenario is not None, "--programs": bool(programs),
+                "--processes": processes is not None, "--validator-key": bool(validator_keys),
+            },
+        )  # fmt: skip
+        from causeway.cli.check_ledger import check_ledger
+
+        return check_ledger(what, as_json=as_json)
     compile_first()
     from causeway.cli.check_lake import check_lake
 
@@ -119,6 +132,13 @@ def command(
         validator_keys=validator_keys or (),
         as_json=as_json,
     )
+
+
+def _is_ledger(what: str) -> bool:
+    from causeway.pipeline.ledger_commits import LEDGER_FILE
+    from causeway.pipeline.storage import Storage
+
+    return Storage(what).exists(LEDGER_FILE)
 
 
 def is_scenario(what: str) -> bool:

@@ -13,8 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from causeway.cli import shell
 from causeway.cli.watch import notes, results, waiting
+from causeway.model.text import escaped
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from causeway.network.again import Different
     from causeway.network.opened import OpenedLake
     from causeway.network.recheck import Executed, Recheck
@@ -43,7 +46,7 @@ def check_lake(
     from causeway.pipeline.check import check
     from causeway.pipeline.lake import Lake
 
-    with _bar("files") as progress:
+    with bar("files") as progress:
         checked = check(Lake.at(lake), progress)
     executed: Executed | None = None
     found = list(checked.damaged)
@@ -66,11 +69,11 @@ def check_lake(
             except (MissingKeys, ProgramNotFound) as error:
                 other = missing = str(error)
         if again is not None:
-            with _bar("roots") as progress:
+            with bar("roots") as progress:
                 states, found = _wrong_roots(opened, again, progress)
         if again is not None and execute and not found:
             end = checked.heights - 1 if last is None else last
-            with _bar("heights") as progress:
+            with bar("heights") as progress:
                 executed = again.ranges(first or 0, end, processes=processes, progress=progress)
     if as_json:
         print(json.dumps(_as_json(checked, states, other, found, executed)))
@@ -115,21 +118,13 @@ def _show(
     damaged: list[LakeDamaged],
     executed: Executed | None,
 ) -> None:
-    from causeway.pipeline.check import strays_of
-
     console = results()
     freed = f", the state of {checked.freed:,} of them freed" if checked.freed else ""
     console.print(
         f"[bold]{escape(lake)}[/bold]: {checked.heights:,} heights{freed}; {checked.files:,} files, "
         f"{checked.bytes:,} bytes"
     )
-    for error in damaged[:SHOWN]:
-        console.print(f"  [red]damaged[/red]  {escape(error.path)} {escape(error.what)}", soft_wrap=True)
-    if len(damaged) > SHOWN:
-        console.print(f"  ... and {len(damaged) - SHOWN:,} more; --json has all of them")
-    for folder, count in list(strays_of(checked).items())[:SHOWN]:
-        what = "file" if count == 1 else "files"
-        console.print(f"  stray    {count:,} {what} in {escape(folder)} that nothing names, and nothing reads")
+    show_wrong(console, [f"{error.path} {error.what}" for error in damaged], checked.strays)
     if damaged:
         whole = min(error.whole for error in damaged)
         console.print(f"The last whole height is {whole}." if whole >= 0 else "No height is whole.")
@@ -147,6 +142,19 @@ def _show(
         console.print(f"Executed again, heights {executed.first:,} to {executed.last:,} come out the same.")
     elif states + checked.freed < checked.heights:
         console.print("The state of the heights between is in no file: --execute executes them again.")
+
+
+def show_wrong(console: Console, damaged: Sequence[str], strays: Sequence[str]) -> None:
+    """Print which files are damaged, and how many strays there are in which folder."""
+    from causeway.pipeline.check import strays_of
+
+    for what in damaged[:SHOWN]:
+        console.print(f"  [red]damaged[/red]  {escape(escaped(what))}", soft_wrap=True)
+    if len(damaged) > SHOWN:
+        console.print(f"  ... and {len(damaged) - SHOWN:,} more; --json has all of them")
+    for folder, count in list(strays_of(strays).items())[:SHOWN]:
+        what = "file" if count == 1 else "files"
+        console.print(f"  stray    {count:,} {what} in {escape(escaped(folder))} that nothing names, and nothing reads")
 
 
 def _what(each: Different) -> str:
@@ -195,7 +203,7 @@ def _as_json(
 
 
 @contextmanager
-def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
+def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show how much is done, on a terminal."""
     console = notes()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from causeway.pipeline.claim import CLAIM_FILE
@@ -284,10 +284,10 @@ def _is_known(path: str, expected: _Expected, limits: Mapping[str, int]) -> bool
     return number is not None and not name.endswith(".tmp") and int(number[0]) > limits.get(folder, int(number[0]))
 
 
-def strays_of(checked: Checked) -> Mapping[str, int]:
+def strays_of(strays: Iterable[str]) -> Mapping[str, int]:
     """Return how many stray files there are by folder."""
     found: dict[str, int] = {}
-    for path in checked.strays:
+    for path in strays:
         folder = path.rpartition("/")[0] or "."
         found[folder] = found.get(folder, 0) + 1
     return found
