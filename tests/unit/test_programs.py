@@ -206,12 +206,24 @@ def test_a_handler_that_fails_is_undone_and_answered(act: Any, code: int, text: 
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("on_reject", "on_reply"), ("on_call", "on_request"), ("on_init", "initial_state")]
+    ("name", "meant"),
+    [
+        ("on_reject", "on_reply"),
+        ("on_call", "on_request"),
+        ("on_init", "initial_state"),
+        ("on_requests", "on_request"),
+        ("on_reqest", "on_request"),
+        ("onRequest", "on_request"),
+        ("on_replies", "on_reply"),
+        ("on_ingres", "on_ingress"),
+        ("on__reply", "on_reply"),
+    ],
 )
 def test_a_handler_that_nothing_would_call_is_refused_where_its_class_is_defined(name: str, meant: str) -> None:
     with pytest.raises(InvalidInput, match=f"Asker.{name}: no such handler; what is meant is {meant}$"):
         type("Asker", (Program,), {name: lambda self, message, context: None, "__qualname__": "Asker"})
-    type("Helper", (Program,), {"on_sale": lambda self: None})  # its own affair
+    for own in ("on_sale", "on", "once", "only_requests", "request", "on_price", "onward"):
+        type("Helper", (Program,), {own: lambda self: None})  # its own affair
 
 
 def test_ctrl_c_is_not_a_reject() -> None:

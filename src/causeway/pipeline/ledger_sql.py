@@ -7,18 +7,22 @@ a folder of its own, bucket by bucket. Only the tables that a query names are to
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import json
 import os
-import re
+import subprocess
+import sys
 import tempfile
-import time
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from subprocess import PIPE
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import psutil
 import pyarrow as pa
@@ -34,7 +38,7 @@ from causeway.figures.messages import MESSAGES_SCHEMA
 from causeway.figures.pace import PACE_SCHEMA
 from causeway.figures.where import EVERYTHING, Where
 from causeway.figures.worst import WORST_SCHEMA
-from causeway.ledger.schema import LIMBS, TABLES
+from causeway.ledger.schema import TABLES
 from causeway.model.errors import InvalidInput
 from causeway.model.text import is_text
 from causeway.pipeline.ledger_figures import MessageReader, figures_of
@@ -43,16 +47,13 @@ from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
 from causeway.pipeline.sealed import FileDamaged
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+    pass
 
 Progress = Callable[[int, int], None]
 Value = TypeVar("Value")
 
 EXTRA = "causeway[sql]"
 """What to install for it."""
-
-BATCH = 1 << 16
-"""Rows of a result that are handed out at once."""
 
 _LEAST_MEMORY = 256 << 20
 _THREADS = 4
@@ -169,97 +170,97 @@ def query(
         InvalidInput: DuckDB is not installed, the text is no such query, or the query fails or takes too long.
         LedgerDamaged: a file is not what was written.
     """
-    duckdb = _duckdb()
+    if importlib.util.find_spec("duckdb") is None:
+        raise InvalidInput(f"--sql: needs DuckDB, which is not installed: pip install '{EXTRA}'")
     if not is_text(sql):
         raise InvalidInput(f"--sql: {sql!a}: is no text in UTF-8")
-    with tempfile.TemporaryDirectory(prefix="causeway-sql-") as folder:
-        files = _files(views, _named(duckdb, views, sql), folder, progress)
-        connection = _connected(duckdb, folder, [path for paths in files.values() for path in paths], memory)
+    bound = max(memory or psutil.virtual_memory().available // 2, _LEAST_MEMORY)
+    with tempfile.TemporaryDirectory(prefix="causeway-sql-") as folder, _Asking(seconds) as asking:
+        tables = {name: b64encode(view.schema.serialize()).decode() for name, view in views.items()}
+        with asking.limit():
+            named = asking.ask({"sql": sql, "tables": tables, "folder": folder, "memory": bound})
+        files = _files(views, named, folder, progress)
+        with asking.limit():
+            asking.ask({"files": files})
+            reader = asking.rows()
+            yield pa.RecordBatchReader.from_batches(reader.schema, asking.batches(reader))
+
+
+class _Asking:
+    """DuckDB in a process of its own, which is ended when a query takes longer than it may: planning it, DuckDB heeds
+    no interrupt. ``seconds``: that it may take."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds, self._over = seconds, False
+        # Neither the folder that the user is in nor an interrupt, which this process answers, is the other's.
+        command = [sys.executable, "-P", "-c", "from causeway.pipeline.sql_process import main; main()"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._process = subprocess.Popen(
+            command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    @contextmanager
+    def limit(self) -> Iterator[None]:
+        """End the process when the body of the ``with`` statement takes too long. Raises ``InvalidInput`` then."""
+        timer = None if self._seconds is None else Timer(max(self._seconds, 0.0), self._end)
+        if timer is not None:
+            timer.start()
         try:
-            for name, view in views.items():
-                _define(connection, name, view.schema, files.get(name))
-            _close_off(connection)
-            with ThreadPoolExecutor(1, "causeway-sql") as thread:
-                end = None if seconds is None else time.monotonic() + seconds
-
-                def call(what: Callable[[], Value]) -> Value:
-                    left = None if end is None else max(end - time.monotonic(), 0.0)
-                    try:
-                        return _waited(duckdb, connection, thread.submit(what), left)
-                    except TimeoutError:
-                        raise InvalidInput(f"--timeout {seconds:g}: the query takes longer") from None
-
-                reader = call(lambda: connection.sql(sql).to_arrow_reader(BATCH))
-                try:
-                    yield pa.RecordBatchReader.from_batches(reader.schema, _batches(call, reader))
-                finally:
-                    connection.interrupt()
+            yield
         finally:
-            connection.close()
+            if timer is not None:
+                timer.cancel()
 
+    def _end(self) -> None:
+        self._over = True
+        self._process.kill()
 
-def _duckdb() -> ModuleType:
-    try:
-        import duckdb
-    except ImportError:
-        raise InvalidInput(f"--sql: needs DuckDB, which is not installed: pip install '{EXTRA}'") from None
-    module: ModuleType = duckdb
-    return module
+    def ask(self, what: Mapping[str, Any]) -> list[str]:
+        """Tell the process something, and return its answer. Raises ``InvalidInput`` for what it says is wrong."""
+        given, told = self._process.stdin, self._process.stdout
+        assert given is not None and told is not None
+        with contextlib.suppress(BrokenPipeError):  # why it ended is said below
+            given.write(f"{json.dumps(what)}\n".encode())
+            given.flush()
+        line = told.readline()
+        if not line.endswith(b"\n"):
+            raise self._failure()
+        answer = json.loads(line)
+        if "error" in answer:
+            raise InvalidInput(answer["error"])
+        found: list[str] = answer["named"]
+        return found
 
+    def rows(self) -> pa.RecordBatchReader:
+        """Return what reads the rows of the result."""
+        try:
+            return pa.ipc.open_stream(self._process.stdout)
+        except (pa.ArrowException, OSError):
+            raise self._failure() from None
 
-def _batches(call: Callable[[Callable[[], Any]], Any], reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    while (batch := call(lambda: next(reader, None))) is not None:
-        yield batch
+    def batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """Yield the rows. Raises ``InvalidInput`` when the query fails on the way."""
+        try:
+            yield from reader
+        except (pa.ArrowException, OSError):
+            raise self._failure() from None
+        if self._over or self._process.wait() != 0:
+            raise self._failure()
 
-
-def _waited(duckdb: ModuleType, connection: DuckDBPyConnection, running: Future[Value], seconds: float | None) -> Value:
-    """Return what a call in another thread gives; an interrupt ends it, and so does what takes longer than it may
-    (``TimeoutError``)."""
-    try:
-        return running.result(seconds)
-    except (KeyboardInterrupt, TimeoutError):
-        connection.interrupt()
-        running.exception()
-        raise
-    except (duckdb.Error, pa.ArrowException) as error:
-        raise InvalidInput(f"--sql: {_said(error)}") from None
-
-
-def _said(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    kept = lines[:1] + [line for line in lines[1:] if line.startswith(("Candidate", "Did you mean", "HINT"))]
-    return " ".join(kept) or type(error).__name__
-
-
-def _named(duckdb: ModuleType, views: Mapping[str, View], sql: str) -> list[str]:
-    """Return which tables a text names that is one query. Raises ``InvalidInput`` for what is none."""
-    connection = _connected(duckdb, None, [], None)
-    try:
-        for name, view in views.items():
-            _define(connection, name, view.schema, _NO_ROWS)
-        _close_off(connection)
-        statements = connection.extract_statements(sql)
-        kinds = [_kind(statement) for statement in statements]
-        if kinds == ["MULTI"]:
-            raise InvalidInput("--sql: pivot: name the values: pivot ledger on event in ('sent', 'received')")
-        if kinds != ["SELECT"]:
-            what = "several statements" if len(kinds) > 1 else kinds[0] if kinds else "nothing"
-            raise InvalidInput(f"--sql: {what}; allowed: one query, such as select count(*) from ledger")
-        connection.sql(sql)  # binds names, so that what is wrong with them is said before any table is read
-        words = {word.lower() for word in _WORD.findall(sql)}
-        return [name for name in views if name.lower() in words]
-    except duckdb.Error as error:
-        raise InvalidInput(f"--sql: {_said(error)}") from None
-    finally:
-        connection.close()
-
-
-def _kind(statement: Any) -> str:
-    """Return the name of the kind of a statement; those that DuckDB's Python does not know have none."""
-    try:
-        return str(statement.type.name)
-    except ValueError:
-        return "another kind of statement"
+    def _failure(self) -> InvalidInput:
+        """Return why the process has ended."""
+        _, said = self._process.communicate()
+        if self._over:
+            return InvalidInput(f"--timeout {self._seconds:g}: the query takes longer")
+        text = " ".join(said.decode("utf-8", "replace").split())
+        return InvalidInput(f"--sql: {text or f'its process ended with {self._process.returncode}'}")
 
 
 def _files(views: Mapping[str, View], named: list[str], folder: str, progress: Progress | None) -> dict[str, list[str]]:
@@ -289,91 +290,6 @@ def _written(view: View, piece: int, path: str) -> str:
         for part in view.read(piece):
             writer.write_table(part.cast(view.schema), row_group_size=1 << 17)
     return path
-
-
-def _connected(duckdb: ModuleType, folder: str | None, files: list[str], memory: int | None) -> DuckDBPyConnection:
-    bound = max(memory or psutil.virtual_memory().available // 2, _LEAST_MEMORY)
-    connection: DuckDBPyConnection = duckdb.connect(":memory:")
-    settings = {
-        "python_enable_replacements": "false",
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "timezone": "'UTC'",
-        "memory_limit": f"'{bound >> 20}MiB'",
-        "temp_directory": _quoted("" if folder is None else os.path.join(folder, "spilled")),
-        "allowed_paths": f"[{', '.join(map(_quoted, files))}]",
-    }
-    for name, value in settings.items():
-        connection.execute(f"SET {name} = {value}")
-    return connection
-
-
-def _close_off(connection: DuckDBPyConnection) -> None:
-    """Let nothing that follows reach a file, load an extension or change a setting."""
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-
-
-def _define(connection: DuckDBPyConnection, name: str, schema: pa.Schema, files: list[str] | None) -> None:
-    """Make a table for a query: of files; of none it has no rows; None: reading it fails."""
-    extra = ""
-    if set(LIMBS) <= set(schema.names):
-        low, high, *beyond = LIMBS
-        fits = " AND ".join(f"{limb} = 0" for limb in beyond) + f" AND {high} < {_HIGH}"
-        extra = (
-            f", CASE WHEN {fits} THEN ({high}::HUGEINT * 18446744073709551616 + {low})::DECIMAL(38, 0) END AS amount"
-        )
-    names = ", ".join(f'"{field.name}"' for field in schema)
-    if files:
-        source = f"read_parquet([{', '.join(map(_quoted, files))}], hive_partitioning = false)"
-    else:
-        nulls = ", ".join(f'NULL::{_type(field.type)} AS "{field.name}"' for field in schema)
-        # A query that comes to a table by another way than its name, which was looked for, must not find it empty.
-        unread = "" if files is None else " WHERE false"
-        said = _quoted(f"{name} was not read: the query must name it")
-        source = f"(SELECT {nulls}{unread or f' WHERE error({said})'})"
-    connection.execute(f'CREATE VIEW "{name}" AS SELECT {names}{extra} FROM {source}')
-
-
-_NO_ROWS: list[str] = []
-_WORD = re.compile(r"\w+")
-
-_HIGH = 10**38 // 2**64
-"""Amounts with a second limb below this have at most 38 digits."""
-
-
-def _type(kind: pa.DataType) -> str:
-    """Return what DuckDB calls a type."""
-    if pa.types.is_dictionary(kind):
-        return _type(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"{_type(kind.value_type)}[]"
-    if pa.types.is_timestamp(kind):
-        return "TIMESTAMPTZ" if kind.tz else "TIMESTAMP"
-    if pa.types.is_fixed_size_binary(kind):
-        return "BLOB"
-    if pa.types.is_decimal(kind):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    return _TYPES[str(kind)]
-
-
-_TYPES = {
-    "string": "VARCHAR",
-    "large_string": "VARCHAR",
-    "binary": "BLOB",
-    "large_binary": "BLOB",
-    "bool": "BOOLEAN",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "duration[us]": "BIGINT",
-    **{f"{sign}int{bits}": name for sign, names in (
-        ("", ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")), ("u", ("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))
-    ) for bits, name in zip((8, 16, 32, 64), names, strict=True)},
-}  # fmt: skip
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 __all__ = ["EXTRA", "SCHEMAS", "View", "query", "views_of"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from operator import index
 from typing import Any, ClassVar
 
@@ -237,11 +238,27 @@ _MISTAKEN = {
 """Handlers that other systems have, and which one is meant here: nothing would ever call them."""
 
 
+_HANDLERS = {"oningress": "on_ingress", "onrequest": "on_request", "onreply": "on_reply"}
+
+
+def _nearly(name: str) -> str | None:
+    """Return which handler a name is nearly that of: ``on_requests``, ``onReply``; None: of none."""
+    letters = name.lower().replace("_", "")
+    if name in _HANDLERS.values() or not (name[:2].lower() == "on" and (name[2:3] == "_" or name[2:3].isupper())):
+        return None
+    close = get_close_matches(letters, _HANDLERS, 1, _ALIKE)
+    return _HANDLERS[close[0]] if close else None
+
+
+_ALIKE = 0.75
+"""From 0 to 1: ``on_replies`` is so like ``on_reply``."""
+
+
 class Program:
     """Base of scalar programs. ``options`` come from the scenario; ``state`` starts as ``initial_state()``.
 
-    A subclass with a handler that other systems have, such as ``on_reject``, raises ``InvalidInput``: it would never
-    be called.
+    A subclass with a handler that other systems have, such as ``on_reject``, or with nearly the name of one, such as
+    ``on_requests``, raises ``InvalidInput``: it would never be called.
     """
 
     certifies: ClassVar[bool] = False
@@ -250,8 +267,9 @@ class Program:
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         for name in vars(cls):
-            if name in _MISTAKEN:
-                raise InvalidInput(f"{cls.__qualname__}.{name}: no such handler; what is meant is {_MISTAKEN[name]}")
+            meant = _MISTAKEN.get(name) or _nearly(name)
+            if meant is not None:
+                raise InvalidInput(f"{cls.__qualname__}.{name}: no such handler; what is meant is {meant}")
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
