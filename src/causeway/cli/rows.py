@@ -132,20 +132,22 @@ _NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 
 
 def _inert(rows: pa.Table) -> pa.Table:
-    """Return rows whose texts are taken for texts: control characters are written as escapes, and a text that a
-    spreadsheet would take for a formula begins with an apostrophe."""
+    """Return rows whose texts and names of columns are taken for texts: control characters are written as escapes, and
+    a text that a spreadsheet would take for a formula begins with an apostrophe."""
     for place, field in enumerate(rows.schema):
-        if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
-            continue
-        column = rows.column(place)
-        if pc.any(pc.match_substring_regex(column, r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]")).as_py():
-            column = pa.chunked_array([pa.array(map(_escaped, column.to_pylist()), field.type)])
-        formula = pc.and_not(pc.match_substring_regex(column, _FORMULA), pc.match_substring_regex(column, _NUMBER))
-        if pc.any(formula).as_py():
-            quoted = pc.binary_join_element_wise(pa.scalar("'", field.type), column, pa.scalar("", field.type))
-            column = pc.if_else(formula, quoted, column)
-        rows = rows.set_column(place, field.name, column)
-    return rows
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            rows = rows.set_column(place, field.name, _inert_texts(rows.column(place)))
+    return rows.rename_columns(_inert_texts(pa.chunked_array([pa.array(rows.column_names, pa.string())])).to_pylist())
+
+
+def _inert_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pc.any(pc.match_substring_regex(column, r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]")).as_py():
+        column = pa.chunked_array([pa.array(map(_escaped, column.to_pylist()), column.type)])
+    formula = pc.and_not(pc.match_substring_regex(column, _FORMULA), pc.match_substring_regex(column, _NUMBER))
+    if not pc.any(formula).as_py():
+        return column
+    quoted = pc.binary_join_element_wise(pa.scalar("'", column.type), column, pa.scalar("", column.type))
+    return pc.if_else(formula, quoted, column)
 
 
 def _escaped(text: str | None) -> str | None:
