@@ -186,7 +186,7 @@ MISTAKES = [
     ('tick = 9\ninject = [{ kind = "halt", from = 9, chain = "c-9" }]', 'inject[0].chain: "c-9": no such chain'),
     ('tick = 9\ninject = [{ kind = "hall", from = 9 }]', "inject[0]"),
     ("tick = 9\nheal = [0]", "heal[0]: 0: there are 0 faults before"),
-    ("tick = 9", "give inject, heal, install, upgrade or remove"),
+    ("tick = 9", "give inject, heal, install, upgrade, move or remove"),
     ("tick = 9\nheal = true\n[[changes]]\ntick = 9\nheal = true", "[1].tick: 9: must be above 9"),
     ('tick = 9\nremove = ["greeter"]', "remove[0]: under"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import causeway as cw
 from causeway.network.network import Network as OnLake
 from causeway.network.opened import open_lake
 from causeway.network.recheck import Recheck
+from causeway.network.settings import ChangeSection, MovedSection, MoveSection
+from causeway.programs.sources import Sources
 from causeway.protocols.registry import names, protocol
 
 QUICK: dict[str, dict[str, Any]] = {"xdm": {"archiving_depth": 3, "challenge_period": 5}}
@@ -68,7 +71,7 @@ def recheck(net: cw.Network, folder: Path) -> None:
     """Check that the lake of a network executes again to what it says, and that its scenario comes to the same."""
     lake = net.export(folder / "lake")
     opened = open_lake(lake)
-    assert Recheck(opened).execute(0, opened.last_height()) is None
+    assert Recheck(opened, Sources.of("tests.unit")).execute(0, opened.last_height()) is None
     net.write_scenario(folder / "again.toml")
     with OnLake.from_scenario(folder / "again.toml", {"network.executor": "in_process"}) as again:
         again.run(net.now)
@@ -172,6 +175,11 @@ def played(net: cw.Network) -> list[cw.Network]:
     assert net.call("shop", "buy", "four", amount=1, sender="alice").result() == b"cheap four"
     assert net.call("late", "buy", amount=10, sender="alice").result() == b"sold "
     if protocol(name).moves:
+        net.move("shop", "right")
+        assert net.call("shop", "buy", "five", amount=1, sender="alice").result() == b"cheap five"
+        assert net.state_of("shop")["sold"] == 3
+        net.move("shop", "left")
+        assert net.call("shop", "buy", "six", amount=1, sender="alice").result() == b"cheap six"
         net.remove("late")
         assert net.call("late", "buy", amount=10, sender="alice").wait().reject is cw.RejectCode.NOT_FOUND
     return copies
@@ -277,6 +285,8 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda net: net.install(int, name="x"), "program <class 'int'> is not a subclass of Program or VectorProgram"),
     (lambda net: net.upgrade("shp", Cheap), 'upgrade: program: "shp": no such program'),
     (lambda net: net.upgrade("shop", "echo"), 'upgrade: program "echo" is a vectorised program, and takes over from'),
+    (lambda net: net.move("shp", "left"), 'move: program: "shp": no such program'),
+    (lambda net: net.move("shop", "lef"), 'move: chain: "lef": no such chain; did you mean left?'),
     (lambda net: net.remove("shp"), 'remove: "shp": no such program'),
     (lambda net: cw.Network(0), "chains: 0: must be at least 1"),
     (lambda net: cw.Network("left"), 'chains: "left": must be a number of chains, or a list of names or tables'),
@@ -306,6 +316,25 @@ def test_programs_do_not_end_where_they_may_not() -> None:
     name = next(name for name in names() if not protocol(name).moves)
     with pytest.raises(cw.InvalidInput, match=f"remove: under {name} programs stay on their chain"):
         network(name).remove("shop")
+    with pytest.raises(cw.InvalidInput, match=f"move: under {name} programs stay on their chain; those of ic may"):
+        network(name).move("shop", "right")
+
+
+def test_a_program_moves_once_in_a_tick() -> None:
+    net = network("ic")
+    net.move("shop", "right")
+    with pytest.raises(cw.InvalidInput, match=r"move: .*shop moves twice before the round of tick"):
+        net.move("shop", "left")
+    assert net.call("shop", "buy", amount=10, sender="alice").result() == b"sold "
+
+
+def test_all_that_a_scenario_changes_a_test_can_change() -> None:
+    keys = {*ChangeSection.model_fields} - {"tick"}
+    assert keys == {"inject", "heal", "install", "upgrade", "move", "remove"}
+    for key in keys:
+        assert callable(getattr(cw.Network, key))
+    assert {*MovedSection.model_fields} == {*MoveSection.model_fields} - {"tick"}
+    assert [*signature(cw.Network.move).parameters][1:] == ["name", "chain"]
 
 
 def test_classes_of_a_function_and_names_of_classes_are_programs() -> None:

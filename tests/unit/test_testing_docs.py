@@ -48,11 +48,12 @@ def test_the_timeline_of_the_page_is_what_a_failure_shows(causeway_network: Call
 
 def test_the_table_of_what_protocols_allow_is_true() -> None:
     table = PAGE.split("\n| | `ic` | `ibc` | `icmp` | `xdm` |\n", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
-    install, upgrade, remove = ([cell.strip() for cell in line.strip("| ").split(" | ")[1:]] for line in table)
+    install, upgrade, move, remove = ([cell.strip() for cell in line.strip("| ").split(" | ")[1:]] for line in table)
     listed = ["ic", "ibc", "icmp", "xdm"]
     assert sorted(listed) == names()
     assert [cell.startswith("yes") for cell in install] == [protocol(name).changes_programs for name in listed]
     assert [cell.startswith("yes") for cell in upgrade] == [protocol(name).changes_programs for name in listed]
+    assert [cell.startswith("yes") for cell in move] == [protocol(name).moves for name in listed]
     assert [cell.startswith("yes") for cell in remove] == [protocol(name).moves for name in listed]
     assert ["without a balance" in cell for cell in install] == [protocol(name).fixed_issue for name in listed]
 

@@ -15,7 +15,14 @@ from causeway.model.text import shown, unknown
 from causeway.model.topology import PROGRAMS_SCHEMA, Topology
 from causeway.network.directory import Directory, options_of
 from causeway.network.membership import at_genesis
-from causeway.network.settings import NOTHING_INSTALLED, ChangeSection, InstallSection, MoveSection, UpgradeSection
+from causeway.network.settings import (
+    NOTHING_INSTALLED,
+    ChangeSection,
+    InstallSection,
+    MovedSection,
+    MoveSection,
+    UpgradeSection,
+)
 from causeway.protocols.faults import FaultSection
 from causeway.protocols.registry import ProtocolInfo, names, protocol
 
@@ -135,6 +142,8 @@ class Changes:
             self._install(known, section.tick, install, f"{key}.install[{place}]")
         for place, upgrade in enumerate(section.upgrade):
             self._upgrade(known, upgrade, f"{key}.upgrade[{place}]")
+        for place, moved in enumerate(section.move):
+            self._move(known, section.tick, moved, f"{key}.move[{place}]")
         for place, name in enumerate(section.remove):
             self._remove(known, section.tick, name, f"{key}.remove[{place}]")
         self._heal(known, section, key)
@@ -185,10 +194,18 @@ class Changes:
             row["options"] = options_of(section.options, numbers, f"{self.path}: {key}.options")
         known.programs[place] = row
 
+    def _move(self, known: _Known, tick: int, section: MovedSection, key: str) -> None:
+        if not self.info.moves:
+            raise self._fail(
+                key, f"under {self.info.name} programs stay on their chain; those of {_able()} may leave it"
+            )
+        if section.program not in known.numbers:
+            raise self._fail(f"{key}.program", unknown("program", section.program, known.numbers))
+        known.moves.append((key, MoveSection(tick=tick, program=section.program, chain=section.chain)))
+
     def _remove(self, known: _Known, tick: int, name: str, key: str) -> None:
         if not self.info.moves:
-            able = " and ".join(each for each in names() if protocol(each).moves)
-            text = f"under {self.info.name} programs stay on their chain, and do not end; those of {able} do"
+            text = f"under {self.info.name} programs stay on their chain, and do not end; those of {_able()} do"
             raise self._fail(key, f"{text}. Upgrade it to a program that rejects what comes")
         if name not in known.numbers:
             raise self._fail(key, unknown("program", name, known.numbers))
@@ -212,6 +229,11 @@ class Changes:
 
     def _fail(self, key: str, text: str) -> InvalidInput:
         return InvalidInput(f"{self.path}: {key}: {text}")
+
+
+def _able() -> str:
+    """Return the protocols whose programs may leave their chain."""
+    return " and ".join(each for each in names() if protocol(each).moves)
 
 
 def installed_by(sections: Sequence[ChangeSection]) -> dict[str, str]:

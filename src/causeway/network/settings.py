@@ -270,6 +270,13 @@ class UpgradeSection(Section):
     options: JsonTable | None = Field(None, description="Its options from then on; without them, those that it had.")
 
 
+class MovedSection(Section):
+    """``move`` in ``[[changes]]``: a program goes to another chain, with its state, its balance and its calls."""
+
+    program: str = Field(..., description="Name of the program.")
+    chain: str = Field(..., description="Name of its chain from then on.")
+
+
 class ChangeSection(Section):
     """``[[changes]]``: what nobody knew of before a tick, and is so from its round on; ticks ascend."""
 
@@ -284,14 +291,17 @@ class ChangeSection(Section):
     )
     install: list[InstallSection] = Field(default_factory=list, description="New programs.")
     upgrade: list[UpgradeSection] = Field(default_factory=list, description="Programs that get another class.")
+    move: list[MovedSection] = Field(
+        default_factory=list, description="Programs that go to another chain, where programs may leave theirs."
+    )
     remove: list[str] = Field(
         default_factory=list, description="Names of programs that end, where programs may leave their chain."
     )
 
     @model_validator(mode="after")
     def _some_change(self) -> Self:
-        if not (self.inject or self.heal or self.install or self.upgrade or self.remove):
-            raise ValueError("give inject, heal, install, upgrade or remove")
+        if not (self.inject or self.heal or self.install or self.upgrade or self.move or self.remove):
+            raise ValueError("give inject, heal, install, upgrade, move or remove")
         return self
 
 

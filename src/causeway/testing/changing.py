@@ -84,6 +84,14 @@ class Changing(Named):
         with _about("upgrade", self._engine.scenario.path):
             self._engine.change(lambda change: change.setdefault("upgrade", []).append(section))
 
+    def move(self, name: str, chain: str) -> None:
+        """Let a program go to another chain in the next tick, with its state, its balance and its open calls, where
+        programs may leave theirs; what is on its way to it is not taken where it was. Raises ``InvalidInput``, so where
+        they may not."""
+        section: Document = {"program": name, "chain": chain}
+        with _about("move", self._engine.scenario.path):
+            self._engine.change(lambda change: change.setdefault("move", []).append(section))
+
     def remove(self, name: str) -> None:
         """End a program in the next tick, where programs may leave their chain. Raises ``InvalidInput``, so where they
         may not, and for one that was removed before."""
