@@ -27,7 +27,7 @@ def taken(lake: str, out: Path, queue: str, *what: str) -> Claim:
     chain, remote, _ = QUEUES[queue]
     place = ["--chain", chain, "--counterparty", remote, "--queue", queue, "--height", str(HEIGHT)]
     with pytest.raises(SystemExit) as ended:
-        main(["prove", lake, *place, *what, "--out", str(out), "--trust-out", f"{out}.trust"])
+        main(["prove", lake, *place, *what, "--out", str(out), "--trust-out", f"{out}.trust", "--overwrite"])
     logging.disable(logging.NOTSET)
     assert ended.value.code == 0
     document, trust = json.loads(out.read_text()), json.loads(Path(f"{out}.trust").read_text())

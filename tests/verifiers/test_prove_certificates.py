@@ -28,7 +28,7 @@ def taken(lake: str, folder: Path, *what: object) -> dict[str, Any]:
     files = {name: folder / name for name in ("out", "trust-out", "certificate-out")}
     places = [text for name, path in files.items() for text in (f"--{name}", str(path))]
     with pytest.raises(SystemExit) as ended:
-        main(["prove", lake, "--height", str(HEIGHT), *map(str, what), *places])
+        main(["prove", lake, "--height", str(HEIGHT), *map(str, what), *places, "--overwrite"])
     logging.disable(logging.NOTSET)
     assert ended.value.code == 0
     document, trust = (json.loads(files[name].read_text()) for name in ("out", "trust-out"))
