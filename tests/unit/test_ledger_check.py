@@ -107,6 +107,11 @@ def test_the_command_says_what_is_damaged(ledger: Path, capfd: pytest.CaptureFix
         out = capfd.readouterr().out
         assert told in out
         assert not given or json.loads(out)["files"]
+    (ledger / "ledger.head").unlink()
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(ledger)])
+    told = capfd.readouterr().out
+    assert ended.value.code == 1 and "cannot be opened" in told and "ledger.head is missing" in told
     with pytest.raises(SystemExit) as ended:
         main(["check", str(ledger), "--execute"])
     assert ended.value.code == 2 and "only of a lake" in capfd.readouterr().err

@@ -22,10 +22,12 @@ def check_ledger(uri: str, *, as_json: bool) -> int:
         print(json.dumps({**vars(found), "damaged": list(found.damaged), "strays": list(found.strays)}))
         return shell.BROKEN if found.damaged else shell.OK
     console = results()
-    console.print(
-        f"[bold]{escape(escaped(uri))}[/bold]: {found.commits:,} commits, {found.rows:,} rows of events; "
-        f"{found.files:,} files, {found.bytes:,} bytes"
+    looked_at = (
+        f"{found.commits:,} commits, {found.rows:,} rows of events; {found.files:,} files, {found.bytes:,} bytes"
     )
+    if not found.commits and found.damaged:
+        looked_at = "cannot be opened"
+    console.print(f"[bold]{escape(escaped(uri))}[/bold]: {looked_at}", soft_wrap=True)
     show_wrong(console, found.damaged, found.strays)
     if found.damaged:
         return shell.BROKEN
