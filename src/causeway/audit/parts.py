@@ -42,7 +42,7 @@ class Part(Protocol):
         ...
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether any of some columns may be non-null in some row."""
+        """Return whether one of the given columns may have a value in any row."""
         ...
 
 
@@ -66,7 +66,7 @@ class TablePart:
         return self.table.select(list(names)).take(pa.array(rows))
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether any of some columns is non-null in some row."""
+        """Return whether one of the given columns has a value in any row."""
         return any(self.table[name].null_count < self.num_rows for name in names)
 
 
@@ -97,7 +97,7 @@ class Run:
         return pa.concat_tables([part.read(names).slice(first, count) for part, first, count in self.of])
 
     def has(self, *names: str) -> bool:
-        """Return whether any of some columns may be non-null in some row."""
+        """Return whether one of the given columns may have a value in any row."""
         return any(part.has(names) for part, _, _ in self.of)
 
     def take(self, names: Sequence[str], rows: Rows) -> pa.Table:

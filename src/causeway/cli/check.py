@@ -91,16 +91,13 @@ def command(
     [bold]Example[/bold]: causeway check my-lake --execute --from 10
     [bold]Example[/bold]: causeway check scenario.toml --set network.seed=3
     """
+    of_lake = {
+        "--execute": execute, "--from": first is not None, "--to": last is not None,
+        "--processes": processes is not None, "--scenario": scenario is not None, "--programs": bool(programs),
+        "--validator-key": bool(validator_keys),
+    }  # fmt: skip
     if is_scenario(what):
-        _refuse(
-            "only of a lake",
-            {
-                "--execute": execute, "--from": first is not None, "--to": last is not None,
-                "--processes": processes is not None, "--scenario": scenario is not None,
-                "--programs": bool(programs),
-                "--validator-key": bool(validator_keys),
-            },
-        )  # fmt: skip
+        _refuse("only of a lake", of_lake)
         from causeway.cli.check_scenario import check_scenario
 
         return check_scenario(what, protocol=protocol, traffic=traffic, settings=settings or (), as_json=as_json)
@@ -109,13 +106,7 @@ def command(
     if not execute and (first is not None or last is not None):
         raise InvalidInput("--from, --to: heights to execute again; give --execute, too")
     if _is_ledger(what):
-        _refuse(
-            "only of a lake",
-            {
-                "--execute": execute, "--scenario": scenario is not None, "--programs": bool(programs),
-                "--processes": processes is not None, "--validator-key": bool(validator_keys),
-            },
-        )  # fmt: skip
+        _refuse("only of a lake", of_lake)
         from causeway.cli.check_ledger import check_ledger
 
         return check_ledger(what, as_json=as_json)

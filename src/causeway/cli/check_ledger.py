@@ -1,4 +1,4 @@
-"""What ``causeway check`` does with a ledger: verify that it is what was written."""
+"""``causeway check`` of a ledger: whether its files are what was written."""
 
 from __future__ import annotations
 

@@ -125,6 +125,8 @@ def print_csv(parts: Iterable[pa.Table], schema: pa.Schema) -> None:
 _CONTROLS = ("Cc", "Cf", "Zl", "Zp")
 """Categories of characters with which a text changes what a terminal shows, or how it is read."""
 
+_CONTROL = "[" + "".join(rf"\p{{{each}}}" for each in _CONTROLS) + "]"
+
 _FORMULA = r"^\s*[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
 """How a cell begins that a spreadsheet computes; the last four are the wide forms of these characters."""
 
@@ -141,7 +143,7 @@ def _inert(rows: pa.Table) -> pa.Table:
 
 
 def _inert_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pc.any(pc.match_substring_regex(column, r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]")).as_py():
+    if pc.any(pc.match_substring_regex(column, _CONTROL)).as_py():
         column = pa.chunked_array([pa.array(map(_escaped, column.to_pylist()), column.type)])
     formula = pc.and_not(pc.match_substring_regex(column, _FORMULA), pc.match_substring_regex(column, _NUMBER))
     if not pc.any(formula).as_py():

@@ -233,8 +233,7 @@ class Again:
 
 
 def again_of(uri: str, sources: Sources) -> Again:
-    """Return what executes the heights of the lake at a path or URI again. ``sources``: where
-    programs of one's own come from. Raises ``InvalidInput``."""
+    """Return the re-execution of the lake at a path or URI. ``sources``: of its programs. Raises ``InvalidInput``."""
     opened = open_lake(uri)
     return Again(deployment_of(opened.lake, opened.about, sources), opened.lake)
 

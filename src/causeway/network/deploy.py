@@ -29,7 +29,6 @@ from causeway.pipeline.schemas import TableSchemas
 from causeway.programs.catalogue import program_class
 from causeway.programs.own import give_to_workers
 from causeway.programs.runner import Programs
-from causeway.programs.sources import Sources
 from causeway.protocols.changing import ChangingKernel
 from causeway.protocols.contract import AnyKernel
 from causeway.protocols.option_values import NANOSECONDS
@@ -68,7 +67,7 @@ def deploy(
     ``buckets``: the cut of a lake that is resumed. ``secrets``: keys that are not drawn. ``prepared``: as of
     ``Scenario.traffic``. Raises ``InvalidInput``.
     """
-    sources = scenario.sources or Sources.of_run(scenario.path)
+    sources = scenario.program_sources
     sources.allow(scenario.installed.values())
     folder = os.path.join(lake, TRAFFIC) if "://" not in lake else f"{lake.rstrip('/')}/{TRAFFIC}"
     traffic = scenario.traffic(folder, session, prepared=prepared)

@@ -80,6 +80,11 @@ class Scenario:
     sources: Sources | None = None
 
     @property
+    def program_sources(self) -> Sources:
+        """Return where its programs may come from."""
+        return self.sources or Sources.of_run(self.path)
+
+    @property
     def protocol(self) -> ProtocolInfo:
         """Return the protocol that runs."""
         return protocol(self.network.protocol)

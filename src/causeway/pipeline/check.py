@@ -42,8 +42,8 @@ _NUMBER = re.compile(r"\d{10,}")
 NEVER = 1 << 62
 """No height that is committed needs the file; a run that goes on may."""
 
-_AT_ONCE = 64
-"""Files that are read before the progress is told."""
+AT_ONCE = 64
+"""Files that are read between two reports of progress."""
 
 Progress = Callable[[int, int], None]
 """Called with how many files are verified, of how many."""
@@ -101,8 +101,8 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
     expected.last = height
     done = there = bytes_read = 0
     paths = sorted(expected.seals)
-    for start in range(0, len(paths), _AT_ONCE):
-        batch = paths[start : start + _AT_ONCE]
+    for start in range(0, len(paths), AT_ONCE):
+        batch = paths[start : start + AT_ONCE]
         found = list(workers(os.getpid()).map(lambda path: _verified(lake, path, expected), batch))
         damaged += [error for error, _ in found if error is not None]
         there += sum(is_there for _, is_there in found)

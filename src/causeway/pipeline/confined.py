@@ -13,7 +13,7 @@ MOST_PATH = 512
 
 
 class NoFile(OSError):
-    """What a path names is no file that may be read. ``strerror`` says why."""
+    """A path names no readable regular file; ``strerror`` says why."""
 
 
 class OutsideRoot(NoFile):
@@ -34,7 +34,7 @@ def confined(path: Any) -> str:
 
 
 def stays_below(path: str) -> bool:
-    """Return whether a path stays below its folder, whatever characters it has."""
+    """Return whether a path stays below its root; its characters are not checked."""
     return all(part not in ("", ".", "..") for part in path.split("/"))
 
 

@@ -4,11 +4,12 @@ there that nothing names."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from causeway.pipeline.check import AT_ONCE, Progress
 from causeway.pipeline.confined import NoFile
 from causeway.pipeline.ledger_commits import (
     CHECKPOINTS,
@@ -27,17 +28,13 @@ from causeway.pipeline.places import workers
 from causeway.pipeline.sealed import FileDamaged
 from causeway.pipeline.storage import Storage
 
-_AT_ONCE = 64
-"""Files that are read before the progress is told."""
-
-Progress = Callable[[int, int], None]
-"""Told how many files are verified, and of how many."""
-
 
 @dataclass(frozen=True)
 class CheckedLedger:
-    """What was looked at, and what was found: ``damaged``, a sentence each that begins with the path of a file;
-    ``strays``, files that nothing names."""
+    """The result of a check.
+
+    ``damaged``: messages, each of which begins with the path of a file; ``strays``: files that no commit names.
+    """
 
     commits: int = 0
     rows: int = 0
@@ -58,8 +55,8 @@ def check_ledger(uri: str, progress: Progress = lambda done, of: None) -> Checke
         return CheckedLedger(damaged=(str(error),))
     damaged = [*_wrong_records(ledger)]
     wrong: dict[str, str] = {}
-    for start in range(0, len(ledger.live), _AT_ONCE):
-        batch = ledger.live[start : start + _AT_ONCE]
+    for start in range(0, len(ledger.live), AT_ONCE):
+        batch = ledger.live[start : start + AT_ONCE]
         verified = workers(os.getpid()).map(lambda file: (file.path, _wrong(ledger.storage, file)), batch)
         wrong |= {path: what for path, what in verified if what is not None}
         progress(start + len(batch), len(ledger.live))

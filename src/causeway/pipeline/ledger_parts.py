@@ -191,7 +191,7 @@ class StoredPart:
         return _read(self.file, names, range(self.first, self.first + len(self.counts)))
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether any of some columns may be non-null in some row, as far as the file says."""
+        """Return whether one of the given columns may have a value, by the statistics of the file."""
         return bool(_with_values(self.file, names, range(self.first, self.first + len(self.counts))))
 
     def take(self, names: Sequence[str], rows: npt.NDArray[Any]) -> pa.Table:

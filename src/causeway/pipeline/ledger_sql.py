@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from subprocess import PIPE
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import psutil
 import pyarrow as pa
@@ -45,9 +45,6 @@ from causeway.pipeline.ledger_figures import MessageReader, figures_of
 from causeway.pipeline.ledger_select import BUCKETED
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
 from causeway.pipeline.sealed import FileDamaged
-
-if TYPE_CHECKING:
-    pass
 
 Progress = Callable[[int, int], None]
 Value = TypeVar("Value")

@@ -31,7 +31,6 @@ from causeway.pipeline.heights import moved
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.layout import LAKE_FILE
 from causeway.pipeline.record import Record
-from causeway.programs.sources import Sources
 from causeway.protocols import registry
 from causeway.service.clock import Clock, ClockBounds
 from causeway.service.endpoint import Endpoint
@@ -119,8 +118,7 @@ class Node:
         except BaseException:
             self._signed.close()
             raise
-        sources = scenario.sources or Sources.of_run(scenario.path)
-        self.opened: OpenedLake = open_lake(lake, sources, Share())
+        self.opened: OpenedLake = open_lake(lake, scenario.program_sources, Share())
         self.endpoint: Endpoint = registry.protocol(name).part("endpoint")(self.opened, self.network.deployment.kernel)
         self.views = self.endpoint.views
         made = self.network.lake.storage.modified(LAKE_FILE)
