@@ -49,14 +49,15 @@ def test_a_value_is_read_when_every_node_is_needed(case: Case) -> None:
         read_value(root, nodes, bytes.fromhex(checks[2]["key"]))
 
 
-def test_one_node_more_less_or_twice_is_refused(case: Case) -> None:
+def test_a_missing_or_unused_node_is_refused_and_a_repeated_one_if_strict(case: Case) -> None:
     root, nodes, checks = case
     key = bytes.fromhex(checks[0]["key"])
     for place in range(len(nodes)):
         with pytest.raises(InvalidProof):
             read_value(root, nodes[:place] + nodes[place + 1 :], key)
+        assert read_value(root, [*nodes, nodes[place]], key) == read_value(root, nodes, key)
         with pytest.raises(UnusedNodesInTheProof):
-            read_value(root, [*nodes, nodes[place]], key)
+            read_value(root, [*nodes, nodes[place]], key, strict=True)
     with pytest.raises(UnusedNodesInTheProof):
         read_value(root, [*nodes, b"\x00"], key)
 

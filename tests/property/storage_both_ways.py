@@ -36,14 +36,14 @@ class Case:
     claims: tuple[tuple[bytes, bytes | None], ...]
     version: StateVersion | None = None
 
-    def reader(self) -> ProofReader:
-        return ProofReader(self.root, self.nodes, self.version)
+    def reader(self, strict: bool) -> ProofReader:
+        return ProofReader(self.root, self.nodes, self.version, strict=strict)
 
 
-def reads_alone(case: Case) -> tuple[list[tuple[KeyStatus, bytes | None]], ProofReader | None]:
+def reads_alone(case: Case, strict: bool) -> tuple[list[tuple[KeyStatus, bytes | None]], ProofReader | None]:
     """Return what becomes of each key, and the reader; None where the whole proof is refused."""
     try:
-        reader = case.reader()
+        reader = case.reader(strict)
     except ProofError:
         return [(KeyStatus.UNREAD, None)] * len(case.claims), None
     found: list[tuple[KeyStatus, bytes | None]] = []
@@ -58,10 +58,10 @@ def reads_alone(case: Case) -> tuple[list[tuple[KeyStatus, bytes | None]], Proof
     return found, reader
 
 
-def verdict_alone(case: Case, claimed: bool) -> tuple[type[ProofError], str] | None:
+def verdict_alone(case: Case, claimed: bool, strict: bool) -> tuple[type[ProofError], str] | None:
     """Return the error that a proof is refused with, None where it holds."""
     try:
-        reader = case.reader()
+        reader = case.reader(strict)
         for key, value in case.claims:
             if claimed:
                 require_entry(reader, key, value)
@@ -75,6 +75,11 @@ def verdict_alone(case: Case, claimed: bool) -> tuple[type[ProofError], str] | N
 
 def require_same(cases: Sequence[Case]) -> None:
     """Read all cases in columns, in one call each way, and each alone; all verdicts must be the same."""
+    for strict in (False, True):
+        _require_same(cases, strict)
+
+
+def _require_same(cases: Sequence[Case], strict: bool) -> None:
     numbers = [number for number, case in enumerate(cases) for _ in case.claims]
     # Neither in the order of the proofs, nor are a proof's keys side by side.
     order = sorted(range(len(numbers)), key=lambda row: (row % 3, row))
@@ -83,27 +88,30 @@ def require_same(cases: Sequence[Case]) -> None:
     versions = np.array([-1 if case.version is None else case.version for case in cases], dtype=np.int8)
     proofs = StorageProofs.of([case.root for case in cases], [case.nodes for case in cases], versions)
     keys, proof_of_key = [claims[row][0] for row in order], np.array([numbers[row] for row in order], dtype=np.int64)
-    reads = read_storage_proofs(proofs, keys, proof_of_key)
+    reads = read_storage_proofs(proofs, keys, proof_of_key, strict=strict)
     values = reads.values().to_pylist()
     row = 0
     for number, case in enumerate(cases):
-        alone, reader = reads_alone(case)
+        alone, reader = reads_alone(case, strict)
         for status, value in alone:
             place = back[row]
             assert (reads.status[place], reads.value(place), values[place]) == (status, value, value), (case, row)
             row += 1
         unused = 0 if reader is None else len(reader._unused)
         assert reads.unused[number] == unused, case
+        if reader is not None:
+            assert reads.repeated[number] == len(case.nodes) - len(set(case.nodes)), case
 
     def compare(found: StorageVerdicts, claimed: bool) -> None:
         for number, case in enumerate(in_order(cases, order, numbers)):
-            expected = verdict_alone(case, claimed)
+            expected = verdict_alone(case, claimed, strict)
             error = found.error(number)
             assert (None if error is None else (type(error), str(error))) == expected, case
             assert found.codes[number] == (0 if expected is None else CODES[expected[0].__name__]), case
 
-    compare(verify_storage_proofs(proofs, keys, [claims[row][1] for row in order], proof_of_key), True)
-    compare(read_values(proofs, keys, proof_of_key), False)
+    values_in_order = [claims[row][1] for row in order]
+    compare(verify_storage_proofs(proofs, keys, values_in_order, proof_of_key, strict=strict), True)
+    compare(read_values(proofs, keys, proof_of_key, strict=strict), False)
 
 
 CODES = {

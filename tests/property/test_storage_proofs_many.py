@@ -79,15 +79,18 @@ def test_a_dictionarys_nodes_are_shared_and_each_list_is_judged_alone() -> None:
     indices = pa.array([nodes.index(node) for given in lists for node in given], pa.int32())
     offsets = pa.array(np.cumsum([0, *map(len, lists)]), pa.int32())
     column = pa.ListArray.from_arrays(offsets, pa.DictionaryArray.from_arrays(indices, pa.array(nodes, pa.binary())))
-    plain = read_values(StorageProofs.of([trie.root] * len(keys), lists), keys)
+    plain = read_values(StorageProofs.of([trie.root] * len(keys), lists), keys, strict=True)
     for cut in (0, 2):
         roots = np.frombuffer(trie.root * (len(keys) - cut), dtype=np.uint8).reshape(-1, 32)
-        found = read_values(StorageProofs.of(roots, column[cut:]), keys[cut:])
+        found = read_values(StorageProofs.of(roots, column[cut:]), keys[cut:], strict=True)
         assert found.codes.tolist() == plain.codes.tolist()[cut:]
         assert [str(found.error(proof)) for proof in found.refused] == [str(plain.error(row)) for row in plain.refused]
         assert len(found.reads.proofs.nodes) == len(nodes)
     assert plain.refused.tolist() == [3, 5, 7]
     assert [Verdict(code).name for code in plain.codes[[3, 5, 7]]] == ["UNUSED_NODES", "INVALID_PROOF", "UNUSED_NODES"]
+    lenient = read_values(StorageProofs.of([trie.root] * len(keys), lists), keys)
+    assert lenient.refused.tolist() == [3, 5]
+    assert np.flatnonzero(lenient.reads.repeated).tolist() == [7]
 
 
 def test_roots_may_come_out_of_other_proofs() -> None:

@@ -433,6 +433,22 @@ def test_other_binary_proofs_are_known_by_their_kind(verify: Run) -> None:
     assert verify({**{k: v for k, v in storage.items() if k != "proof"}, "proof_file": "nodes.scale"})[0] == 0
 
 
+@pytest.mark.parametrize("field", ["substrate_storage proof", "icmp_message proof", "icmp_message queue_proof"])
+def test_a_repeated_node_is_noted_and_refused_if_strict(verify: Run, field: str) -> None:
+    kind, proof = field.split()
+    name = next(name for name in NAMES if name.split()[0] == kind)
+    nodes = DOCUMENTS[name][proof]
+    note = f"1 of the {len(nodes) + 1} nodes of the proof repeat another one"
+    document = changed(name, proof, to=[*nodes, nodes[0]])
+    code, out, _ = verify(document)
+    assert (code, out.splitlines()[0]) == (0, "0.json: true") and f"  note:    {note}" in out.splitlines()
+    verdict = json.loads(verify(document, "--json")[1])
+    assert verdict["valid"] and verdict["notes"][-1] == note
+    code, out, _ = verify(document, "--strict")
+    assert (code, out.splitlines()[0]) == (1, f"0.json: false - UnusedNodesInTheProof: {note}")
+    assert verify(DOCUMENTS[name], "--strict")[0] == 0
+
+
 def test_a_document_may_name_the_binary_proof_beside_it(verify: Run, tmp_path: Path) -> None:
     document = ics23()
     (tmp_path / "proofs").mkdir()

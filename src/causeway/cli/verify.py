@@ -71,6 +71,10 @@ def command(
             "--claim", metavar="KEY=VALUE", help="Any field of the document; may be repeated.", show_default=False
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse a storage proof that repeats a node, which is otherwise noted."),
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Draw the path from what is claimed to what is trusted.")
     ] = False,
@@ -108,7 +112,7 @@ def command(
         trusted = trust_in(sys.stdin.buffer.read(MAX_TRUST_BYTES + 1), "standard input")
     elif trust is not None:
         trusted = read_trust(trust)
-    verdict = judge(reading, trusted)
+    verdict = judge(reading, trusted, strict=strict)
     if as_json:
         print(json.dumps({"file": name, **verdict.as_json()}))
     else:

@@ -49,6 +49,10 @@ class ProofDocument(Section, ABC):
         """Return what a reader of a true proof has to know of what it does not say, a line each."""
         return ()
 
+    def redundancies(self) -> Sequence[str]:
+        """Return what the proof has more than once, a line each: verifiers accept it unless they are strict."""
+        return ()
+
     @abstractmethod
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the ways to what is trusted, if the proof shows under ``trust`` what is claimed.

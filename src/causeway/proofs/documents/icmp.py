@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from causeway.proofs.documents.document import ProofDocument, Track, hexed, root_in
-from causeway.proofs.documents.substrate import U32_MAX, Nodes, nodes_in
+from causeway.proofs.documents.substrate import U32_MAX, Nodes, nodes_in, repetitions_in
 from causeway.proofs.documents.trust import IcmpHead, RootTrust, Trust
 from causeway.proofs.documents.values import Bytes, Number
 from causeway.proofs.errors import ProofError
@@ -43,6 +44,10 @@ class IcmpMessage(ProofDocument):
         """Return what is claimed, in one line."""
         queue = f"the queue from parachain {self.source} to {self.destination} that relay block {self.block} posted"
         return f"message {self.index} in {queue} is {hexed(self.message)}"
+
+    def redundancies(self) -> Sequence[str]:
+        """Return that nodes are repeated in one of the two proofs, where they are."""
+        return repetitions_in(self.proof, self.queue_proof)
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way from the message to the state root; errors as of ``verify_posted_queue`` and

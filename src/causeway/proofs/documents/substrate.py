@@ -24,7 +24,12 @@ from causeway.proofs.substrate.message_queue_chain import (
     verify_message_queue_chain,
 )
 from causeway.proofs.substrate.node import StateVersion
-from causeway.proofs.substrate.proof import ProofReader, read_storage_proof, verify_storage_proof
+from causeway.proofs.substrate.proof import (
+    ProofReader,
+    describe_repetition,
+    read_storage_proof,
+    verify_storage_proof,
+)
 from causeway.proofs.substrate.scale import ScaleTypes
 from causeway.proofs.substrate.storage_keys import HASHERS, storage_key
 
@@ -123,6 +128,10 @@ class SubstrateStorage(ProofDocument):
         names = {key: f"{item.pallet}.{item.item}" for key, item in items.items()}
         return notes_on(self._claimed(), names, trust.number if isinstance(trust, IcmpHead) else None)
 
+    def redundancies(self) -> Sequence[str]:
+        """Return that nodes are repeated, where they are."""
+        return repetitions_in(self.proof)
+
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way of every key to the root; errors as of ``verify_storage_proof``."""
         root, nodes, claimed = root_in(trust), nodes_in(self.proof), self._claimed()
@@ -167,6 +176,16 @@ def nodes_in(proof: bytes | list[bytes]) -> list[bytes]:
         return proof
     nodes: list[bytes] = NODES.decode("ByteStrings", proof, "a storage proof", MAX_PROOF_BYTES)
     return nodes
+
+
+def repetitions_in(*proofs: bytes | list[bytes]) -> Sequence[str]:
+    """Return a line for each storage proof that repeats a node.
+
+    Raises:
+        FailedToDecode: one of them is no list of byte strings in SCALE.
+    """
+    found = [describe_repetition(nodes_in(proof)) for proof in proofs]
+    return [line for line in found if line is not None]
 
 
 class SubstrateOrderedRoot(ProofDocument):

@@ -11,6 +11,7 @@ from causeway.proofs.documents.document import ProofDocument, Track
 from causeway.proofs.documents.reading import Reading
 from causeway.proofs.documents.trust import Trust
 from causeway.proofs.errors import ProofError
+from causeway.proofs.substrate.errors import UnusedNodesInTheProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Verdict:
         trust: under what.
         named_by_document: the document itself said what is to be trusted.
         lines: what it claims, a line each, where ``claim`` only counts it.
-        notes: of a document that is true, what it does not say.
+        notes: of a document that is true, what it does not say, and what of its proof is redundant.
         named_instead: what the document itself names, where that is something else than ``trust``.
         tracks: the ways from what is claimed to what is trusted; of a document that is not true, those steps that can
             be made.
@@ -73,8 +74,17 @@ class Verdict:
         }
 
 
-def judge(reading: Reading, trust: Trust | None = None) -> Verdict:
+def judge(reading: Reading, trust: Trust | None = None, *, strict: bool = False) -> Verdict:
     """Return whether a document is true under ``trust``; without it, under what the document itself says is trusted.
+
+    Args:
+        reading: the document.
+        trust: what is trusted; default: what the document itself names.
+        strict: refuse a storage proof that repeats a node, with ``UnusedNodesInTheProof``; default: note it, since
+            deployed verifiers accept it.
+
+    Returns:
+        The verdict.
 
     Raises:
         InvalidInput: nothing is trusted, or nothing that a proof of this kind can be checked against; or its claims are
@@ -90,13 +100,16 @@ def judge(reading: Reading, trust: Trust | None = None) -> Verdict:
     error: ProofError | None = None
     try:
         tracks = document.verify(trusted)
+        redundancies = document.redundancies()
+        if strict and redundancies:
+            raise UnusedNodesInTheProof("; ".join(redundancies))
     except ProofError as refused:
         tracks, error = _sketch(document, trusted), refused
     except InvalidInput as wrong:
         raise InvalidInput(f"{reading.where}: {wrong}") from None
     own = reading.own_trust
     instead = own if own is not None and own.target != trusted.target else None
-    notes = document.notes(trusted) if error is None else ()
+    notes = [*document.notes(trusted), *redundancies] if error is None else ()
     named = trust is None
     return Verdict(document.kind, document.claim(), error, trusted, named, tracks, instead, document.lines(), notes)
 

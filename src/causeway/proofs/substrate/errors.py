@@ -18,7 +18,7 @@ class FailedToDecode(MalformedProof):
 
 
 class UnusedNodesInTheProof(ProofRefused):
-    """The proof holds a node that no read visits, or holds one twice."""
+    """The proof holds a node that no read visits, or repeats one where that is refused (``strict``)."""
 
 
 class BadProof(ProofRefused):

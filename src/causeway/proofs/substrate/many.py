@@ -102,6 +102,8 @@ class StorageReads:
         stops: where it ends.
         opened: what becomes of each proof before any key is read (``Verdict``).
         unused: how many nodes of each proof none of its keys visits; 0 where it is not read.
+        repeated: how many nodes of each proof repeat another one of it; 0 where it is over a limit.
+        strict: whether a proof with a repeated node is refused.
         order: the rows of the keys, proof after proof.
         key_offsets: where the rows of each proof start in ``order`` and, last, where the last ones end.
     """
@@ -114,6 +116,8 @@ class StorageReads:
     stops: Rows
     opened: Codes
     unused: Rows
+    repeated: Rows
+    strict: bool
     order: Rows
     key_offsets: Rows
 
@@ -161,7 +165,7 @@ class StorageVerdicts:
             return None
         try:
             reads = self.reads
-            reader = reads.proofs.reader(proof)
+            reader = reads.proofs.reader(proof, strict=reads.strict)
             for row in reads.order[reads.key_offsets[proof] : reads.key_offsets[proof + 1]].tolist():
                 key = reads.keys[row].as_py()
                 if self.claims is None:
@@ -175,13 +179,16 @@ class StorageVerdicts:
         raise AssertionError(f"proof {proof} is refused in columns and holds alone")
 
 
-def read_storage_proofs(proofs: StorageProofs, keys: Column, proof_of_key: Rows | None = None) -> StorageReads:
+def read_storage_proofs(
+    proofs: StorageProofs, keys: Column, proof_of_key: Rows | None = None, *, strict: bool = False
+) -> StorageReads:
     """Return what proofs say about keys; nodes that no key needs are counted, and allowed here.
 
     Args:
         proofs: the proofs.
         keys: the keys.
         proof_of_key: the number of each key's proof, in any order; default: one key for each proof.
+        strict: refuse a proof that repeats a node; default: such nodes are counted, and allowed.
 
     Raises:
         InvalidInput: a key is no byte string, or its proof is none of ``proofs``.
@@ -212,24 +219,30 @@ def read_storage_proofs(proofs: StorageProofs, keys: Column, proof_of_key: Rows 
         data_of(key_column), key_starts, key_stops, key_offsets,
         status, value_starts, value_stops, repeated, unused, _rows(len(firsts)), _rows(len(firsts)),
     )  # fmt: skip
-    opened[repeated > 0] = Verdict.UNUSED_NODES
+    if strict and repeated.any():
+        refused = np.repeat(repeated > 0, np.diff(key_offsets))
+        status[refused], value_starts[refused], value_stops[refused] = KeyStatus.UNREAD, 0, 0
+        opened[repeated > 0], unused[repeated > 0] = Verdict.UNUSED_NODES, 0
     back = np.empty(count, dtype=np.int64)
     back[order] = np.arange(count)
     return StorageReads(
         proofs, key_column, proof_of_key, status[back], value_starts[back], value_stops[back], opened, unused,
-        order, key_offsets,
+        repeated, strict, order, key_offsets,
     )  # fmt: skip
 
 
-def read_values(proofs: StorageProofs, keys: Column, proof_of_key: Rows | None = None) -> StorageVerdicts:
+def read_values(
+    proofs: StorageProofs, keys: Column, proof_of_key: Rows | None = None, *, strict: bool = False
+) -> StorageVerdicts:
     """Read the value under each key, from proofs of nothing else: ``read_value`` for many.
 
-    Proofs that hold have a value under each of their keys (``StorageVerdicts.reads``) and no node that none needs.
+    Proofs that hold have a value under each of their keys (``StorageVerdicts.reads``) and no node that none needs;
+    with ``strict`` none that is repeated, either.
 
     Raises:
         InvalidInput: as for ``read_storage_proofs``.
     """
-    reads = read_storage_proofs(proofs, keys, proof_of_key)
+    reads = read_storage_proofs(proofs, keys, proof_of_key, strict=strict)
     verdicts = _OF_STATUS[reads.status]
     verdicts[reads.status == KeyStatus.ABSENT] = Verdict.MISSING_VALUE
     return StorageVerdicts(reads, _codes(reads, verdicts), None)
@@ -240,6 +253,8 @@ def verify_storage_proofs(
     keys: Column,
     values: pa.Array | pa.ChunkedArray | Sequence[bytes | None],
     proof_of_key: Rows | None = None,
+    *,
+    strict: bool = False,
 ) -> StorageVerdicts:
     """Verify that proofs show exactly these entries under their roots: ``verify_storage_proof`` for many.
 
@@ -248,6 +263,7 @@ def verify_storage_proofs(
         keys: the keys.
         values: what is claimed to be stored under each, null where nothing is.
         proof_of_key: as for ``read_storage_proofs``.
+        strict: as for ``read_storage_proofs``.
 
     Raises:
         InvalidInput: as for ``read_storage_proofs``; or there are not as many values as keys.
@@ -255,7 +271,7 @@ def verify_storage_proofs(
     from causeway.proofs.substrate.many_loops import compare_slices
 
     claimed, expected = _claims(values)
-    reads = read_storage_proofs(proofs, keys, proof_of_key)
+    reads = read_storage_proofs(proofs, keys, proof_of_key, strict=strict)
     if len(expected) != len(reads.keys):
         raise InvalidInput(f"{len(expected)} values are claimed for {len(reads.keys)} keys, one each is wanted")
     offsets, same = offsets_of(expected), np.empty(len(expected), dtype=np.uint8)

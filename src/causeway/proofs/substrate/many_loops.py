@@ -223,8 +223,8 @@ def read_keys(
     ``p`` has the nodes ``members[offsets[p]:offsets[p + 1]]`` and the keys number ``key_offsets[p]`` to the next;
     ``open_`` says whether it is read at all, ``only_plain`` whether values stored by their hash are refused. Written
     are: for each key its status and value in ``data``; for each proof how many nodes repeat another one, and how many
-    no key has visited. Where nodes repeat, keys are left as they are. ``given`` and ``visited`` come with -1 for each
-    node, and hold the last proof that has it and the last one that has visited it.
+    of the others no key has visited. ``given`` and ``visited`` come with -1 for each node, and hold the last proof that
+    has it and the last one that has visited it.
     """
     for proof in range(len(open_)):
         if not open_[proof]:
@@ -234,9 +234,7 @@ def read_keys(
             if given[node] == proof:
                 repeated[proof] += 1
             given[node] = proof
-        if repeated[proof]:
-            continue
-        left = offsets[proof + 1] - offsets[proof]
+        left = offsets[proof + 1] - offsets[proof] - repeated[proof]
         is_empty = same_digest(roots, DIGEST * proof, empty_root, 0)
         root = find(roots, DIGEST * proof, digests, secret, table)
         if root >= 0 and given[root] != proof:

@@ -3,6 +3,9 @@
 A proof is a set of encoded nodes. Those below 32 bytes stand in their parents; a value that layout V1 stores by its
 hash is a node of its own. The reader walks from the root with the given nodes only, so each key is either stored with a
 value, or absent, or undecided because a node is missing. Sources: XDM reference 2.4, ICMP reference 2.3.
+
+Deployed verifiers put the nodes into a set, so a node that a list repeats proves no more and no less. The functions
+accept it; ``strict`` refuses it, as XDM reference 2.4 does.
 """
 
 from __future__ import annotations
@@ -57,15 +60,17 @@ class ProofReader:
     """Reads keys under one root from the nodes of a proof, and remembers which nodes were needed.
 
     ``version`` V0 refuses values that are stored by their hash; by default a node says itself how its value is stored,
-    as in a state that was written under both layouts.
+    as in a state that was written under both layouts. ``strict`` refuses a repeated node.
 
     Raises:
         MalformedProof: the root has not 32 bytes.
         OverLimit: more than 8 MiB, or 131,072 nodes.
-        UnusedNodesInTheProof: a node is given twice.
+        UnusedNodesInTheProof: a node is repeated, and ``strict`` is set.
     """
 
-    def __init__(self, root: bytes, nodes: Sequence[bytes], version: StateVersion | None = None) -> None:
+    def __init__(
+        self, root: bytes, nodes: Sequence[bytes], version: StateVersion | None = None, *, strict: bool = False
+    ) -> None:
         if len(root) != DIGEST_BYTES:
             raise MalformedProof(f"a trie root has {DIGEST_BYTES} bytes, not {len(root)}")
         if len(nodes) > MAX_PROOF_NODES:
@@ -75,11 +80,9 @@ class ProofReader:
             raise OverLimit(f"a storage proof has {size} bytes, at most {MAX_PROOF_BYTES} are read")
         self._root = root
         self._version = version
+        if strict and (repetition := describe_repetition(nodes)) is not None:
+            raise UnusedNodesInTheProof(repetition)
         self._nodes = {blake2_256(node): node for node in nodes}
-        if len(self._nodes) < len(nodes):
-            raise UnusedNodesInTheProof(
-                f"{len(nodes) - len(self._nodes)} of the {len(nodes)} nodes of the proof repeat another one"
-            )
         self._decoded: dict[bytes, Node | None] = {}
         self._unused = set(self._nodes)
 
@@ -163,15 +166,33 @@ class ProofReader:
         return Read(key, status, value, tuple(reversed(steps)))
 
 
+def describe_repetition(nodes: Sequence[bytes]) -> str | None:
+    """Describe how many nodes of a storage proof repeat another one.
+
+    Args:
+        nodes: the nodes.
+
+    Returns:
+        One line, or None where each node is given once.
+    """
+    repeated = len(nodes) - len(set(nodes))
+    return f"{repeated} of the {len(nodes)} nodes of the proof repeat another one" if repeated else None
+
+
 def read_storage_proof(
-    root: bytes, nodes: Sequence[bytes], keys: Iterable[bytes], version: StateVersion | None = None
+    root: bytes,
+    nodes: Sequence[bytes],
+    keys: Iterable[bytes],
+    version: StateVersion | None = None,
+    *,
+    strict: bool = False,
 ) -> list[Read]:
     """Return what the proof says about each key; nodes that no key needs are allowed here.
 
     Raises:
         ProofError: as for ``ProofReader`` and ``ProofReader.read``.
     """
-    reader = ProofReader(root, nodes, version)
+    reader = ProofReader(root, nodes, version, strict=strict)
     return [reader.read(key) for key in keys]
 
 
@@ -180,6 +201,8 @@ def verify_storage_proof(
     nodes: Sequence[bytes],
     entries: Mapping[bytes, bytes | None],
     version: StateVersion | None = None,
+    *,
+    strict: bool = False,
 ) -> tuple[Step, ...]:
     """Return the path of a proof that shows exactly ``entries`` under ``root``; None stands for an absent key.
 
@@ -187,10 +210,10 @@ def verify_storage_proof(
         InvalidProof: a node is missing or malformed.
         MissingValue: nothing is stored under a key that should have a value.
         ProofRefused: another value is stored under a key, or one where there should be none.
-        UnusedNodesInTheProof: a node is not needed, or given twice.
+        UnusedNodesInTheProof: a node is not needed, or is repeated and ``strict`` is set.
         OverLimit: the proof or a key is too long.
     """
-    reader = ProofReader(root, nodes, version)
+    reader = ProofReader(root, nodes, version, strict=strict)
     steps: list[Step] = []
     for key, expected in entries.items():
         steps.extend(require_entry(reader, key, expected))
@@ -199,31 +222,31 @@ def verify_storage_proof(
 
 
 def read_value(
-    root: bytes, nodes: Sequence[bytes], key: bytes, version: StateVersion | None = None
+    root: bytes, nodes: Sequence[bytes], key: bytes, version: StateVersion | None = None, *, strict: bool = False
 ) -> tuple[bytes, tuple[Step, ...]]:
     """Return the value under ``key`` and the path to it, from a proof of nothing else.
 
     Raises:
         InvalidProof: a node is missing or malformed.
         MissingValue: nothing is stored under the key.
-        UnusedNodesInTheProof: a node is not needed, or given twice.
+        UnusedNodesInTheProof: a node is not needed, or is repeated and ``strict`` is set.
         OverLimit: the proof or the key is too long.
     """
-    reader = ProofReader(root, nodes, version)
+    reader = ProofReader(root, nodes, version, strict=strict)
     value, steps = require_value(reader, key)
     reader.require_all_used()
     return value, steps
 
 
-def read_entry(root: bytes, nodes: Sequence[bytes], key: bytes) -> bytes | None:
+def read_entry(root: bytes, nodes: Sequence[bytes], key: bytes, *, strict: bool = False) -> bytes | None:
     """Return the value under ``key``, None where nothing is stored there, from a proof of nothing else.
 
     Raises:
         InvalidProof: a node is missing or malformed.
-        UnusedNodesInTheProof: a node is not needed, or given twice.
+        UnusedNodesInTheProof: a node is not needed, or is repeated and ``strict`` is set.
         OverLimit: the proof or the key is too long.
     """
-    reader = ProofReader(root, nodes)
+    reader = ProofReader(root, nodes, strict=strict)
     value = _decided(reader, key).value
     reader.require_all_used()
     return value

@@ -91,16 +91,15 @@ class StorageProofs:
         nodes: list[bytes] = self.nodes.take(pa.array(rows)).to_pylist()
         return nodes
 
-    def reader(self, proof: int) -> ProofReader:
+    def reader(self, proof: int, *, strict: bool = False) -> ProofReader:
         """Return the reader of one proof.
 
         Raises:
             ProofError: as for ``ProofReader``.
         """
         version = int(self.versions[proof])
-        return ProofReader(
-            self.roots[proof].as_py(), self.nodes_of(proof), None if version < 0 else StateVersion(version)
-        )
+        layout = None if version < 0 else StateVersion(version)
+        return ProofReader(self.roots[proof].as_py(), self.nodes_of(proof), layout, strict=strict)
 
 
 def _lists(nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]]) -> tuple[pa.LargeBinaryArray, Rows, Rows]:

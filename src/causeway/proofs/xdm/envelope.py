@@ -208,7 +208,7 @@ def open_envelope(
     Raises:
         BadProof: the kind of proof does not fit the source, or the message is not the one that the envelope names.
         InvalidCall: it is a request where a response is due, or the other way round.
-        InvalidProof, MissingValue, UnusedNodesInTheProof, OverLimit: as for ``read_value``.
+        InvalidProof, MissingValue, UnusedNodesInTheProof, OverLimit: as for ``read_value``, which is strict here.
         FailedToDecode: the receipt or the message is malformed.
     """
     steps: tuple[Step, ...] = ()
@@ -219,12 +219,12 @@ def open_envelope(
     if proof.domain_proof is not None:
         if source.domain is None:
             raise BadProof("a proof of the kind Domain does not fit the source Consensus")
-        value, steps = read_value(root, proof.domain_proof, receipt_storage_key(source.domain))
+        value, steps = read_value(root, proof.domain_proof, receipt_storage_key(source.domain), strict=True)
         root = ExecutionReceipt.decode(value).final_state_root
         steps = (Step("receipt", f"final state root of {_name(source)}", root), *steps)
     item = INBOX_RESPONSES if response else OUTBOX
     key = message_storage_key(item, envelope.dst_chain_id, envelope.channel_id, envelope.nonce)
-    value, path = read_value(root, proof.message_proof, key)
+    value, path = read_value(root, proof.message_proof, key, strict=True)
     message = Message.decode(value)
     named = (source, envelope.dst_chain_id, envelope.channel_id, envelope.nonce)
     proven = (message.src_chain_id, message.dst_chain_id, message.channel_id, message.nonce)

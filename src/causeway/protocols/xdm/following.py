@@ -216,7 +216,9 @@ def _read_confirmed(
     try:
         for position, one in zip(seen, brought.domains, strict=True):
             if one.receipt:
-                receipt = ExecutionReceipt.decode(read_value(root, one.receipt, receipt_storage_key(one.domain))[0])
+                receipt = ExecutionReceipt.decode(
+                    read_value(root, one.receipt, receipt_storage_key(one.domain), strict=True)[0]
+                )
                 receipts[position] = {
                     "chain": CONSENSUS_POSITION,
                     "domain": position,
@@ -225,7 +227,9 @@ def _read_confirmed(
                     "domain_proof": encode_lists([one.receipt])[0].as_py(),
                 }
             if one.declared:
-                entries[position] = decode_declared(position, read_entry(root, one.declared, declared_key(position)))
+                entries[position] = decode_declared(
+                    position, read_entry(root, one.declared, declared_key(position), strict=True)
+                )
     except (ProofError, InvalidInput):
         raise CallError("BadProof") from None
     return receipts, entries

@@ -100,7 +100,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     if len(of_domain):
         keys = [receipt_storage_key(int(chain) - 1) for chain in bases["source"][of_domain]]
         lists, listed = decode_lists(bare.take(pa.array(of_domain)))
-        reads = read_values(StorageProofs.of(np.ascontiguousarray(roots[of_domain]), lists), keys)
+        reads = read_values(StorageProofs.of(np.ascontiguousarray(roots[of_domain]), lists), keys, strict=True)
         receipts = RECEIPTS.decode(reads.reads.values().fill_null(b""))
         good = listed & (reads.codes == 0) & (receipts.verdicts.codes == 0)
         holds[of_domain] &= good
@@ -266,7 +266,7 @@ def read_envelopes(
         lengths = pa.compute.binary_length(bases[name]).to_numpy(zero_copy_only=False)
         proved_bytes(int(lengths[base[base >= 0]].sum()))
     proofs, whole = _storage_proofs(rows, brought.nodes, roots, base)
-    verdicts = read_values(proofs, message_keys(rows))
+    verdicts = read_values(proofs, message_keys(rows), strict=True)
     raw = verdicts.reads.values()
     proved = np.asarray((verdicts.codes == 0) & base_holds & whole)
     bodies = decode_bodies(raw.fill_null(b""))

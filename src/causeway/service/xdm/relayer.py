@@ -184,9 +184,9 @@ def _confirmed(
         try:
             root = MmrLeaf.decode(anchor.leaf).state_root
             if receipt:
-                read_value(root, receipt, receipt_storage_key(number))
+                read_value(root, receipt, receipt_storage_key(number), strict=True)
             if declared:
-                read_entry(root, declared, declared_key(number + 1))
+                read_entry(root, declared, declared_key(number + 1), strict=True)
         except ProofError as error:
             return f"a proof of {place.consensus} is none: {error}"
         if receipt or declared:
