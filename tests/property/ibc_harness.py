@@ -362,8 +362,8 @@ class KernelRun(Network):
         for frame in (of or self.state).programs.values():
             row = np.flatnonzero(frame["program"] == number)
             if len(row) and "state" in frame:
-                state, _, still_open = cbor2.loads(frame["state"][int(row[0])].as_py())
-                return {"state": state, "open": {tuple(key): count for key, count in still_open.items()}}
+                state, _, still_open, *accepted = cbor2.loads(frame["state"][int(row[0])].as_py())
+                return {"state": state, "open": dict(still_open), "accepted": accepted[0] if accepted else {}}
             if len(row):
                 return {name: int(frame[name][row[0]]) for name in frame.names if name != "program"}
         return {}

@@ -22,9 +22,21 @@ def ops(*described: Any) -> bytes:
     """The payload of an ingress message for an actor: what it shall do, in order.
 
     ("call", receiver, method, payload, cycles, note), ("flush", share): answer all requests in hand, ("refuse",):
-    reject them, ("raise",), ("calm",): from now on no reply makes it raise.
+    reject them, ("accept", share): accept of them, ("raise",), ("calm",): from now on no reply makes it raise.
     """
     return cbor2.dumps([list(one) for one in described])
+
+
+def accepting(payload: bytes) -> bytes:
+    """What an actor is told to do, with acceptance before the answer in the place of other things that it is told."""
+    told: list[Any] = []
+    for op, *arguments in cbor2.loads(payload):
+        if op == "call":
+            receiver, method, *rest = arguments
+            told.append((op, receiver, {"echo": "keep", "take": "keep", "raise": "trap"}.get(method, method), *rest))
+        else:
+            told.append(("accept", 2) if op == "refuse" else (op, *arguments))
+    return ops(*told)
 
 
 class Actor(Program):
@@ -47,10 +59,19 @@ class Actor(Program):
             context.call(request.sender, "echo", b"undone")
             raise ValueError("no")
         if request.method == "take":
-            return request.payload, request.amount // 2
+            return request.payload, context.attached(request.ref) // 2
+        if request.method == "keep":
+            half = context.attached(request.ref) // 2
+            context.accept(half)
+            context.call(request.sender, "echo", b"paid on", amount=half)
+            self.state["held"].append(request.ref)
+            return None
+        if request.method == "trap":
+            context.accept(context.attached(request.ref))
+            raise ValueError("accepted nothing")
         if request.method == "early":
             context.call(request.sender, "echo", b"before the answer", amount=request.amount)
-            context.answer(request.ref, b"early", accept=request.amount)
+            context.answer(request.ref, b"early", accept=context.attached(request.ref))
             self._perform([["flush", 1]], context)
             return None
         if request.method == "spend":
@@ -75,8 +96,11 @@ class Actor(Program):
                 context.call(receiver, method, payload, amount=cycles, note=note)
             elif op == "flush":
                 for ref in self.state["held"]:
-                    context.answer(ref, b"late", accept=ref[2] // arguments[0])
+                    context.answer(ref, b"late", accept=context.attached(ref) // arguments[0])
                 self.state["held"] = []
+            elif op == "accept":
+                for ref in self.state["held"]:
+                    context.accept(context.attached(ref) // arguments[0], ref)
             elif op == "refuse":
                 for ref in self.state["held"]:
                     context.reject(ref, "late refusal")
@@ -99,8 +123,9 @@ class SpecActor:
         self.calm = False
         self.notes: dict[int, Any] = {}
         self.open: list[ibc.RequestKey] = []
+        self.accepted: Counter[ibc.RequestKey] = Counter()
         self.next = 0
-        self.effects: list[ibc.Call | ibc.Answer] = []
+        self.effects: list[ibc.Call | ibc.Answer | ibc.Accept] = []
 
     def _call(self, receiver: int, method: str, payload: bytes = b"", cycles: int = 0, note: Any = None) -> None:
         if note is not None:
@@ -110,17 +135,25 @@ class SpecActor:
 
     def _answer(self, answer: ibc.Answer) -> None:
         self.open.remove(answer.to)
+        del self.accepted[answer.to]
         self.effects.append(answer)
 
-    def _done(self) -> list[ibc.Call | ibc.Answer]:
+    def _attached(self, key: ibc.RequestKey) -> int:
+        return key.cycles - self.accepted[key]
+
+    def _accept(self, cycles: int, key: ibc.RequestKey) -> None:
+        self.accepted[key] += cycles
+        self.effects.append(ibc.Accept(key, cycles))
+
+    def _done(self) -> list[ibc.Call | ibc.Answer | ibc.Accept]:
         effects, self.effects = self.effects, []
         return effects
 
-    def on_ingress(self, ingress: ibc.Ingress) -> list[ibc.Call | ibc.Answer]:
+    def on_ingress(self, ingress: ibc.Ingress) -> list[ibc.Call | ibc.Answer | ibc.Accept]:
         self._perform(cbor2.loads(ingress.payload))
         return self._done()
 
-    def on_request(self, request: ibc.Request) -> list[ibc.Call | ibc.Answer]:
+    def on_request(self, request: ibc.Request) -> list[ibc.Call | ibc.Answer | ibc.Accept]:
         key = request.key
         if request.method == "refuse":
             return [ibc.Answer.reject(key, "not today")]
@@ -131,10 +164,17 @@ class SpecActor:
         elif request.method == "raise":
             raise ValueError("no")
         elif request.method == "take":
-            self._answer(ibc.Answer(key, request.payload, key.cycles // 2))
+            self._answer(ibc.Answer(key, request.payload, self._attached(key) // 2))
+        elif request.method == "keep":
+            half = self._attached(key) // 2
+            self._accept(half, key)
+            self._call(key.sender, "echo", b"paid on", half)
+            self.held.append(key)
+        elif request.method == "trap":
+            raise ValueError("accepted nothing")
         elif request.method == "early":
             self._call(key.sender, "echo", b"before the answer", key.cycles)
-            self._answer(ibc.Answer(key, b"early", key.cycles))
+            self._answer(ibc.Answer(key, b"early", self._attached(key)))
             self._perform([["flush", 1]])
         elif request.method == "relay":
             receiver, method, payload = cbor2.loads(request.payload)
@@ -145,7 +185,7 @@ class SpecActor:
             self._answer(ibc.Answer(key, request.payload))
         return self._done()
 
-    def on_reply(self, reply: ibc.Reply) -> list[ibc.Call | ibc.Answer]:
+    def on_reply(self, reply: ibc.Reply) -> list[ibc.Call | ibc.Answer | ibc.Accept]:
         self.seen.append([reply.callback, reply.code, reply.payload, reply.refund])
         note = self.notes.pop(reply.callback, None)
         if note == "boom" and not self.calm:
@@ -160,8 +200,11 @@ class SpecActor:
                 self._call(*arguments)
             elif op == "flush":
                 for key in self.held:
-                    self._answer(ibc.Answer(key, b"late", key.cycles // arguments[0]))
+                    self._answer(ibc.Answer(key, b"late", self._attached(key) // arguments[0]))
                 self.held = []
+            elif op == "accept":
+                for key in self.held:
+                    self._accept(self._attached(key) // arguments[0], key)
             elif op == "refuse":
                 for key in self.held:
                     self._answer(ibc.Answer.reject(key, "late refusal"))
@@ -176,6 +219,7 @@ class SpecActor:
         return {
             "state": {"held": [list(ref(key)) for key in self.held], "seen": self.seen, "calm": self.calm},
             "open": dict(Counter(ref(key) for key in self.open)),
+            "accepted": {ref(key): cycles for key, cycles in self.accepted.items() if cycles},
         }
 
 
@@ -187,13 +231,13 @@ def ref(key: ibc.RequestKey) -> tuple[int, int, int, int]:
 class SpecEcho:
     """What ``Echo`` does."""
 
-    def on_ingress(self, ingress: ibc.Ingress) -> list[ibc.Call | ibc.Answer]:
+    def on_ingress(self, ingress: ibc.Ingress) -> list[ibc.Call | ibc.Answer | ibc.Accept]:
         return []
 
-    def on_request(self, request: ibc.Request) -> list[ibc.Call | ibc.Answer]:
+    def on_request(self, request: ibc.Request) -> list[ibc.Call | ibc.Answer | ibc.Accept]:
         return [ibc.Answer(request.key, request.payload)]
 
-    def on_reply(self, reply: ibc.Reply) -> list[ibc.Call | ibc.Answer]:
+    def on_reply(self, reply: ibc.Reply) -> list[ibc.Call | ibc.Answer | ibc.Accept]:
         return []
 
     def view(self) -> dict[str, Any]:
@@ -206,7 +250,7 @@ class SpecCaller(SpecEcho):
     def __init__(self) -> None:
         self.answered = self.rejected = self.malformed = 0
 
-    def on_ingress(self, ingress: ibc.Ingress) -> list[ibc.Call | ibc.Answer]:
+    def on_ingress(self, ingress: ibc.Ingress) -> list[ibc.Call | ibc.Answer | ibc.Accept]:
         if ingress.method != "call":
             return []
         try:
@@ -216,7 +260,7 @@ class SpecCaller(SpecEcho):
             return []
         return [ibc.Call(receiver, method, body, cycles)]
 
-    def on_reply(self, reply: ibc.Reply) -> list[ibc.Call | ibc.Answer]:
+    def on_reply(self, reply: ibc.Reply) -> list[ibc.Call | ibc.Answer | ibc.Accept]:
         if reply.code == 0:
             self.answered += 1
         else:

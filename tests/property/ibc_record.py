@@ -246,6 +246,7 @@ class KernelRecord:
                 for (sender, _, cycles, _), count in program.get("open", {}).items():
                     if self.home.get(sender) == self.home[number]:
                         total += cycles * count
+                total -= sum(program.get("accepted", {}).values())  # in balances, and with the requests that are open
         return total + sum(self._local().values())
 
     def _local(self) -> dict[tuple[int, int, int], int]:

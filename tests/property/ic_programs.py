@@ -26,9 +26,21 @@ def ops(*described: Any) -> bytes:
     """The payload of an ingress message for an actor: what it shall do, in order.
 
     ("call", receiver, method, payload, cycles, note), ("flush", share): answer all requests in hand, ("refuse",):
-    reject them, ("raise",).
+    reject them, ("accept", share): accept of them, ("raise",).
     """
     return cbor2.dumps([list(one) for one in described])
+
+
+def accepting(payload: bytes) -> bytes:
+    """What an actor is told to do, with acceptance before the answer in the place of other things that it is told."""
+    told: list[Any] = []
+    for op, *arguments in cbor2.loads(payload):
+        if op == "call":
+            receiver, method, *rest = arguments
+            told.append((op, receiver, {"echo": "keep", "take": "keep", "raise": "trap"}.get(method, method), *rest))
+        else:
+            told.append(("accept", 2) if op == "refuse" else (op, *arguments))
+    return ops(*told)
 
 
 class Actor(Program):
@@ -53,11 +65,20 @@ class Actor(Program):
             context.call(request.sender, "echo", b"undone")
             raise ValueError("no")
         if request.method == "take":
-            return request.payload, request.amount // 2
+            return request.payload, context.attached(request.ref) // 2
+        if request.method == "keep":
+            half = context.attached(request.ref) // 2
+            context.accept(half)
+            context.call(request.sender, "echo", b"paid on", amount=half)
+            self.state["held"].append(request.ref)
+            return None
+        if request.method == "trap":
+            context.accept(context.attached(request.ref))
+            raise ValueError("accepted nothing")
         if request.method == "early":
             attached = request.payload[0] if request.payload else 0
             context.call(request.sender, "echo", b"after the answer", amount=attached)
-            context.answer(request.ref, b"early", accept=request.amount)
+            context.answer(request.ref, b"early", accept=context.attached(request.ref))
             self._perform([["flush", 1]], context)
             return None
         if request.method == "spend":
@@ -82,8 +103,11 @@ class Actor(Program):
                 context.call(receiver, method, payload, amount=cycles, note=note)
             elif op == "flush":
                 for ref in self.state["held"]:
-                    context.answer(ref, b"late", accept=ref[2] // arguments[0])
+                    context.answer(ref, b"late", accept=context.attached(ref) // arguments[0])
                 self.state["held"] = []
+            elif op == "accept":
+                for ref in self.state["held"]:
+                    context.accept(context.attached(ref) // arguments[0], ref)
             elif op == "refuse":
                 for ref in self.state["held"]:
                     context.reject(ref, "late refusal")
@@ -96,7 +120,7 @@ ACTOR = f"{__name__}:Actor"
 
 
 def actor_start() -> dict[str, Any]:
-    return {"state": {"held": [], "seen": []}, "notes": {}, "open": {}, "next": 0}
+    return {"state": {"held": [], "seen": []}, "notes": {}, "open": {}, "accepted": {}, "next": 0}
 
 
 class _Doing:
@@ -114,21 +138,33 @@ class _Doing:
 
     def answer(self, ref: Any, data: bytes | None, accepted: int = 0, reject: tuple[int, str] | None = None) -> None:
         key = tuple(ref)
+        self.program["accepted"].pop(key, None)
         self.program["open"][key] -= 1
         if not self.program["open"][key]:
             del self.program["open"][key]
         self.effects.append(ic.Reply(key, data=data, accepted=accepted, reject=reject))
 
+    def attached(self, ref: Any) -> int:
+        return int(ref[2] - self.program["accepted"].get(tuple(ref), 0))
+
+    def accept(self, cycles: int, ref: Any) -> None:
+        if cycles:
+            self.program["accepted"][tuple(ref)] = ref[2] - self.attached(ref) + cycles
+        self.effects.append(ic.Accept(tuple(ref), cycles))
+
     def perform(self, told: list[Any]) -> None:
         for op, *arguments in told:
             if op == "call":
                 self.call(*arguments)
+            elif op == "accept":
+                for ref in self.program["state"]["held"]:
+                    self.accept(self.attached(ref) // arguments[0], ref)
             elif op == "raise":
                 raise RuntimeError("told so")
             else:
                 for ref in self.program["state"]["held"]:
                     if op == "flush":
-                        self.answer(ref, b"late", ref[2] // arguments[0])
+                        self.answer(ref, b"late", self.attached(ref) // arguments[0])
                     else:
                         self.answer(ref, None, reject=(4, "late refusal"))
                 self.program["state"]["held"] = []
@@ -162,10 +198,17 @@ def actor(canister: int, program: Mapping[str, Any], message: ic.Message) -> tup
     elif message.method == "raise":
         raise ValueError("no")
     elif message.method == "take":
-        doing.answer(ref, message.payload, message.cycles // 2)
+        doing.answer(ref, message.payload, doing.attached(ref) // 2)
+    elif message.method == "keep":
+        half = doing.attached(ref) // 2
+        doing.accept(half, ref)
+        doing.call(message.sender, "echo", b"paid on", half)
+        doing.program["state"]["held"].append(ref)
+    elif message.method == "trap":
+        raise ValueError("accepted nothing")
     elif message.method == "early":
         doing.call(message.sender, "echo", b"after the answer", message.payload[0] if message.payload else 0)
-        doing.answer(ref, b"early", message.cycles)
+        doing.answer(ref, b"early", doing.attached(ref))
         doing.perform([["flush", 1]])
     elif message.method == "relay":
         receiver, method, payload = cbor2.loads(message.payload)

@@ -146,9 +146,9 @@ def _empty_view() -> dict[str, Any]:
 
 def _program_of_kernel(name: str, frame: Frame, row: int) -> Any:
     if name in (ACTOR, SCALAR_CALLER):
-        state, notes, open_requests = cbor2.loads(frame["state"][row].as_py())
+        state, notes, open_requests, *accepted = cbor2.loads(frame["state"][row].as_py())
         if name == ACTOR:
-            return {"state": state, "notes": notes, "open": open_requests}
+            return {"state": state, "notes": notes, "open": open_requests, "accepted": accepted[0] if accepted else {}}
         return (state["answered"], state["rejected"], state["malformed"])
     if name == "caller":
         return tuple(int(frame[column][row]) for column in ("answered", "rejected", "malformed"))
@@ -220,7 +220,7 @@ def oracle_view(run: OracleRun) -> dict[int, dict[str, Any]]:
         for canister, program in state.programs.items():
             kind = run.scenario.canisters[canister][1]
             if kind == ACTOR:
-                mine["programs"][canister] = {part: program[part] for part in ("state", "notes", "open")}
+                mine["programs"][canister] = {part: program[part] for part in ("state", "notes", "open", "accepted")}
             elif kind in ("caller", SCALAR_CALLER):
                 mine["programs"][canister] = program
             elif kind == "scalar_echo":

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.property import ibc_tally
 from tests.property.ibc_harness import Call, KernelRun, OracleRun, Scenario
-from tests.property.ibc_programs import ACTOR, ops
+from tests.property.ibc_programs import ACTOR, accepting, ops
 from tests.property.ibc_record import KernelRecord
 from tests.property.ibc_strategies import scenarios
 from tests.spec import ibc
@@ -112,6 +112,21 @@ def assert_same_events(kernel: KernelRun, oracle: OracleRun, height: int) -> Non
 @given(scenarios(order="ordered"))
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
+
+
+def accepts(scenario: Scenario) -> Scenario:
+    """The same scenario, whose actors accept before they answer."""
+    ingress = {
+        at: [replace(call, payload=accepting(call.payload)) if call.method == "do" else call for call in calls]
+        for at, calls in scenario.ingress.items()
+    }
+    return replace(scenario, ingress=ingress)
+
+
+@quick(sized(6, 60))
+@given(scenarios(order="ordered", faulty=True))
+def test_they_agree_where_programs_accept_before_they_answer(scenario: Scenario) -> None:
+    compare(accepts(scenario))
 
 
 @quick(sized(15, 75))

@@ -13,7 +13,7 @@ from causeway.protocols.contract import Tick
 from tests.property.ic_compare import assert_equal, assert_same_events, compare
 from tests.property.ic_features import FEATURES
 from tests.property.ic_harness import Call, Forgery, KernelRun, OracleRun, Scenario
-from tests.property.ic_programs import ACTOR, SCALAR_CALLER, ops
+from tests.property.ic_programs import ACTOR, SCALAR_CALLER, accepting, ops
 from tests.property.ic_strategies import scenarios
 from tests.property.ic_views import kernel_happened, kernel_view
 from tests.property.tried import COUNTS
@@ -32,6 +32,21 @@ def quick(examples: int) -> Callable[[Any], Any]:
 @given(scenarios())
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
+
+
+def accepts(scenario: Scenario) -> Scenario:
+    """The same scenario, whose actors accept before they answer."""
+    ingress = {
+        at: [replace(call, payload=accepting(call.payload)) if call.method == "do" else call for call in calls]
+        for at, calls in scenario.ingress.items()
+    }
+    return replace(scenario, ingress=ingress)
+
+
+@quick(sized(9, 100))
+@given(scenarios(moving=True, faulty=True))
+def test_they_agree_where_programs_accept_before_they_answer(scenario: Scenario) -> None:
+    compare(accepts(scenario))
 
 
 @quick(sized(10, 110))

@@ -183,10 +183,10 @@ def keep(what: Any) -> Callable[[Any, Request, Context], Any]:
         (calling("nine", "m"), 5, "UnknownProgram: no program is called 'nine'"),
         (calling(9.5, "m"), 5, "TypeError: "),
         (lambda program, request, context: "text", 5, "TypeError: payload is str, allowed: bytes"),
-        (lambda program, request, context: (b"", 8), 5, "ValueError: accept 8 is not between 0 and the attached 7"),
-        (lambda program, request, context: (b"", -1), 5, "ValueError: accept -1 is not between 0"),
-        (lambda program, request, context: context.answer([1, 99, 7, 0], b""), 5, "ValueError: no open request of 1"),
-        (lambda program, request, context: context.answer([1, 3, 8, 0], b""), 5, "ValueError: no open request of 1"),
+        (lambda program, request, context: (b"", 8), 5, "ExceedsAttached: accept 8 is not between 0 and the"),
+        (lambda program, request, context: (b"", -1), 5, "ExceedsAttached: accept -1 is not between 0"),
+        (lambda program, request, context: context.answer([1, 99, 7, 0], b""), 5, "NoOpenRequest: no open request of"),
+        (lambda program, request, context: context.answer([1, 3, 8, 0], b""), 5, "NoOpenRequest: no open request of 1"),
         (keep(object()), 5, "NotKept: state['kept'] is a object; a program keeps numbers, text, bytes"),
         (keep({1, 2}), 5, "NotKept: state['kept'] is a set;"),
         (keep([{"at": (1, 2)}]), 5, "NotKept: state['kept'][0]['at'] is a tuple;"),
@@ -237,7 +237,7 @@ def test_each_request_is_answered_once() -> None:
         return b"two"
 
     ((*_, code, payload),) = produced(run(scalar(twice), {5: "acting"}, request(1, 5, callback=3)))
-    assert (code, payload) == (5, b"ValueError: no open request of 1 under callback 3")
+    assert (code, payload) == (5, b"NoOpenRequest: no open request of 1 under callback 3")
 
     def later(program: Any, request: Request, context: Context) -> Any:
         if request.method == "keep":
@@ -251,7 +251,7 @@ def test_each_request_is_answered_once() -> None:
     assert [(row[2], row[4], row[5], row[6]) for row in produced(execution)] == [
         (2, 0, 0, b"now"),
         (1, 5, 0, b"late"),
-        (2, 0, 5, b"ValueError: no open request of 1 under callback 3"),
+        (2, 0, 5, b"NoOpenRequest: no open request of 1 under callback 3"),
     ]
     assert balances(execution) == {5: 102}
     assert state_of(execution)[2] == {}

@@ -13,7 +13,7 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated, repeated_
 from causeway.model.ledger import Kind
 from causeway.model.order import stable_order
 from causeway.programs.failing import Raised
-from causeway.protocols.execution import CERTIFIED_DATA_SCHEMA
+from causeway.protocols.execution import ACCEPTED_SCHEMA, CERTIFIED_DATA_SCHEMA
 
 OUTPUT_FIELDS: list[tuple[str, Any]] = [
     ("row", np.int64),
@@ -30,7 +30,7 @@ OUTPUT_FIELDS: list[tuple[str, Any]] = [
     ("asked_low", np.uint64),
 ]
 """Numeric columns of a produced message; ``row`` is the input that it comes from. ``late``: 1 for the answer to a
-request that is not this input, to which ``asked`` was attached. ``method`` and ``payload`` follow."""
+request that is not this input; ``asked`` was attached to it before the handler. ``method`` and ``payload`` follow."""
 
 ASKED_COLUMNS = ["late", "asked_high", "asked_low"]
 MESSAGE_COLUMNS = [*(name for name, _ in OUTPUT_FIELDS if name not in ("row", *ASKED_COLUMNS)), "method", "payload"]
@@ -61,6 +61,7 @@ class Outcome:
         accounts, state: after.
         raised: all handler calls that raised.
         certified: what was set as certified data, in the order in which it was (``CERTIFIED_DATA_SCHEMA``).
+        accepted: of requests that stay open, ``row`` being that of the whole round's inputs (``ACCEPTED_SCHEMA``).
     """
 
     outputs: Frame
@@ -69,6 +70,7 @@ class Outcome:
     state: Frame
     raised: tuple[Raised, ...] = ()
     certified: Frame = field(default_factory=lambda: empty_frame(CERTIFIED_DATA_SCHEMA))
+    accepted: Frame = field(default_factory=lambda: empty_frame(ACCEPTED_SCHEMA))
 
 
 def answer_rows(

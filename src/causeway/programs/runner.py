@@ -26,7 +26,7 @@ from causeway.programs.scalar import Program
 from causeway.programs.scalar_runner import ScalarRunner
 from causeway.programs.vector import VectorProgram, ensure_rootable
 from causeway.programs.vector_runner import VectorRunner
-from causeway.protocols.execution import CERTIFIED_DATA_SCHEMA, Execution, by_program
+from causeway.protocols.execution import ACCEPTED_SCHEMA, CERTIFIED_DATA_SCHEMA, Execution, by_program
 
 DENSE_LIMIT = 1 << 24
 NOT_INSTALLED = -1
@@ -200,7 +200,8 @@ class Programs:
         outputs: list[Frame] = []
         failed: list[Frame] = [NO_FAILURES]
         raised: list[Raised] = []
-        certified: list[Frame] = []
+        certified: list[Frame] = [empty_frame(CERTIFIED_DATA_SCHEMA)]
+        accepted: list[Frame] = [empty_frame(ACCEPTED_SCHEMA)]
         for place in np.unique(classes).tolist():
             rows = np.flatnonzero(classes == place)
             mine = inputs if len(rows) == len(inputs) else inputs.take(rows)
@@ -211,6 +212,7 @@ class Programs:
             failed.append(outcome.failures)
             raised.extend(outcome.raised)
             certified.append(outcome.certified)
+            accepted.append(outcome.accepted)
         produced = by_production(outputs)
         raised.sort(key=lambda each: each.row)
         return Execution(
@@ -221,7 +223,8 @@ class Programs:
             programs=after,
             raised=raised_rows(raised),
             asked=produced.select(ASKED_COLUMNS),
-            certified=concat(certified) if certified else empty_frame(CERTIFIED_DATA_SCHEMA),
+            certified=concat(certified),
+            accepted=concat(accepted),
         )
 
 

@@ -9,7 +9,7 @@ sets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from operator import index
@@ -24,7 +24,7 @@ from causeway.protocols.execution import REJECTED_BY_PROGRAM
 
 MAX_NUMBER = 2**64 - 1
 MAX_BALANCE = 2**128 - 1
-"""What an answer accepts must not bring a balance beyond this, and no message carries more. A refund may: value that
+"""What a program accepts must not bring a balance beyond this, and no message carries more. A refund may: value that
 was the program's own comes back whole."""
 
 Ref = tuple[int, int, int, int]
@@ -40,7 +40,15 @@ class InsufficientCycles(Exception):
 
 
 class CyclesOverflow(Exception):
-    """An answer would bring the balance beyond 2**128 - 1, or a call would carry more than that."""
+    """What is accepted would bring the balance beyond 2**128 - 1, or a call would carry more than that."""
+
+
+class ExceedsAttached(ValueError):
+    """A program accepts more of a request than is still attached to it."""
+
+
+class NoOpenRequest(ValueError):
+    """A program answers, or accepts from, a request that is not open."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,10 @@ class Reply:
 
 @dataclass
 class Answer:
-    """An answer to a request: who asked, under which callback, what comes back; ``asked`` was attached to it."""
+    """An answer to a request: who asked, under which callback, what comes back.
+
+    ``asked``: what was still attached to the request when the handler began.
+    """
 
     receiver: int
     callback: int
@@ -101,6 +112,15 @@ class Answer:
     code: int
     payload: bytes
     asked: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """What a handler accepted of a request that stays open: attached ``before`` the handler and ``after`` it."""
+
+    ref: Ref
+    before: int
+    after: int
 
 
 @dataclass
@@ -118,9 +138,10 @@ class Call:
 class Context:
     """What a handler may do: read its identity and balance, call other programs, answer requests.
 
-    ``open_requests``: how many requests there are to answer under each ``Request.ref``. ``certifies``: whether the
-    program declares that it certifies data. ``certified_data``: what the handler set as such, None if nothing.
-    ``names``: of all programs of the network.
+    ``open_requests``: how many requests there are to answer under each ``Request.ref``. ``accepted``: what was accepted
+    of the one that is answered next under a ref, where that is not 0. ``at_hand``: the request that the handler was
+    called with. ``certifies``: whether the program declares that it certifies data. ``certified_data``: what the
+    handler set as such, None if nothing. ``names``: of all programs of the network.
     """
 
     def __init__(
@@ -132,12 +153,17 @@ class Context:
         open_requests: dict[Ref, int],
         certifies: bool = False,
         names: Names = NO_NAMES,
+        accepted: dict[Ref, int] | None = None,
+        at_hand: Ref | None = None,
     ) -> None:
         self.program = program
         self.balance = balance
         self.next_callback = next_callback
         self.notes = notes
         self.open_requests = open_requests
+        self.accepted = {} if accepted is None else accepted
+        self._accepted_before = dict(self.accepted)
+        self._at_hand = at_hand
         self.effects: list[Answer | Call] = []
         self.certifies = certifies
         self.certified_data: bytes | None = None
@@ -190,41 +216,91 @@ class Context:
         self.effects.append(Call(number, callback, method, payload, index(amount), to))
         return callback
 
-    def answer(self, ref: list[int], payload: bytes, *, accept: int = 0) -> None:
-        """Answer a request (``Request.ref``) with data, accepting ``accept`` of its amount.
+    def accept(self, amount: int, ref: list[int] | None = None) -> None:
+        """Take a part of a request's amount into the balance before the request is answered.
 
-        Each request is answered once: raises ``ValueError`` for one that is not open. Raises ``CyclesOverflow`` when
-        the balance would pass 2**128 - 1.
+        The amount is there for the calls that the handler makes next. An answer or a reject gives back what is still
+        attached then: to return what was accepted, call the sender. A handler that raises accepts nothing.
+
+        Args:
+            amount: units to accept; several calls add up.
+            ref: the open request (``Request.ref``), which ``on_reply`` and ``on_ingress`` must name; default: the one
+                that ``on_request`` was called with.
+
+        Raises:
+            ExceedsAttached: ``amount`` is negative, or more than is still attached.
+            NoOpenRequest: the request has its answer, or the handler was called with none and names none.
+            CyclesOverflow: the balance would pass 2**128 - 1.
+        """
+        named = self._at_hand if ref is None else ref
+        if named is None:
+            raise NoOpenRequest("the handler was called without a request: name an open one by its ref")
+        self._take(self._open(named), amount)
+
+    def attached(self, ref: list[int]) -> int:
+        """Return what is still attached to an open request (``Request.ref``). Raises ``NoOpenRequest``."""
+        key = self._open(ref)
+        return key[2] - self.accepted.get(key, 0)
+
+    def answer(self, ref: list[int], payload: bytes, *, accept: int = 0) -> None:
+        """Answer a request (``Request.ref``) with data, accepting ``accept`` of what is still attached to it.
+
+        Each request is answered once: raises ``NoOpenRequest`` for one that is not open. Raises ``ExceedsAttached``,
+        and ``CyclesOverflow`` when the balance would pass 2**128 - 1.
         """
         self._respond(ref, payload, 0, accept)
 
     def reject(self, ref: list[int], text: str) -> None:
-        """Reject an earlier request (``Request.ref``); its whole amount goes back."""
+        """Reject an earlier request (``Request.ref``); all that is still attached goes back."""
         self._respond(ref, text.encode(), REJECTED_BY_PROGRAM, 0)
+
+    def acceptances(self) -> list[Acceptance]:
+        """Return what was accepted of requests that are still open."""
+        found = []
+        for key in sorted(self.accepted):
+            before, after = (key[2] - each.get(key, 0) for each in (self._accepted_before, self.accepted))
+            if before != after:
+                found.append(Acceptance(key, before, after))
+        return found
 
     def _respond(self, ref: list[int], payload: bytes, code: int, accept: int) -> None:
         if not isinstance(payload, bytes):
             raise TypeError(f"payload is {type(payload).__name__}, allowed: bytes")
-        sender, callback, amount, deadline = self.close(ref)
-        if not 0 <= index(accept) <= amount:
-            raise ValueError(f"accept {accept} is not between 0 and the attached {amount}")
-        if accept and self.balance + index(accept) > MAX_BALANCE:
-            raise CyclesOverflow(f"balance {self.balance}, accepted {accept}, at most 2**128 - 1")
-        self.balance += index(accept)
-        self.effects.append(Answer(sender, callback, amount - accept, deadline, code, payload, amount))
+        key = self._open(ref)
+        self._take(key, accept)
+        self._close(key)
+        sender, callback, amount, deadline = key
+        refund, asked = (amount - each.pop(key, 0) for each in (self.accepted, self._accepted_before))
+        self.effects.append(Answer(sender, callback, refund, deadline, code, payload, asked))
 
-    def close(self, ref: list[int]) -> Ref:
-        """Note that a request has its answer; raise ``ValueError`` if no such request is open."""
+    def _open(self, ref: Sequence[int]) -> Ref:
+        """Return what names an open request. Raises ``NoOpenRequest``."""
         sender, callback, amount, deadline = ref
         key = (sender, callback, amount, deadline)
-        left = self.open_requests.get(key, 0) - 1
-        if left < 0:
-            raise ValueError(f"no open request of {sender} under callback {callback}")
+        if not self.open_requests.get(key, 0):
+            raise NoOpenRequest(f"no open request of {sender} under callback {callback}")
+        return key
+
+    def _take(self, key: Ref, amount: int) -> None:
+        """Accept an amount of an open request. Raises ``ExceedsAttached``, ``CyclesOverflow``."""
+        before = self.accepted.get(key, 0)
+        if not 0 <= index(amount) <= key[2] - before:
+            attached = f"the attached {key[2]}" if not before else f"{key[2] - before}, what is left of {key[2]}"
+            raise ExceedsAttached(f"accept {amount} is not between 0 and {attached}")
+        if not index(amount):
+            return
+        if self.balance + index(amount) > MAX_BALANCE:
+            raise CyclesOverflow(f"balance {self.balance}, accepted {amount}, at most 2**128 - 1")
+        self.balance += index(amount)
+        self.accepted[key] = before + index(amount)
+
+    def _close(self, key: Ref) -> None:
+        """Note that an open request has its answer."""
+        left = self.open_requests[key] - 1
         if left:
             self.open_requests[key] = left
         else:
             del self.open_requests[key]
-        return key
 
 
 _MISTAKEN = {
@@ -291,7 +367,8 @@ class Program:
     def on_request(self, request: Request, context: Context) -> bytes | tuple[bytes, int] | None:
         """Handle a call: return the answer, or (answer, accepted amount), or None to answer by ``Context.answer``.
 
-        What is accepted enters the balance when the handler returns, so not in time for the calls that it makes.
+        What is accepted so enters the balance when the handler returns, so not in time for the calls that it makes:
+        ``Context.accept`` is for those.
         """
         raise Reject(f"no method {request.method}")
 

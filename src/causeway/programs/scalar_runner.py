@@ -14,6 +14,7 @@ from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import groups_of
 from causeway.model.reject_codes import PortableCode
+from causeway.programs.acceptances import acceptance_rows
 from causeway.programs.accounts import BALANCE, balance_of, words_of
 from causeway.programs.certifying import certified_rows
 from causeway.programs.failing import Raised, failure_text, raised
@@ -22,6 +23,7 @@ from causeway.programs.naming import NO_NAMES, Names
 from causeway.programs.options import NO_OPTIONS
 from causeway.programs.outputs import WORD, Outcome, failures, from_records
 from causeway.programs.scalar import (
+    Acceptance,
     Answer,
     Call,
     Context,
@@ -38,7 +40,7 @@ SCALAR_SCHEMA = pa.schema(
     [pa.field("program", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]
 )
 """``state``: canonical CBOR of [the program's state, notes of open calls by callback, open requests by
-``Request.ref``]."""
+``Request.ref``], and of what is accepted of these by the same, where anything is."""
 
 
 class ScalarRunner:
@@ -70,8 +72,8 @@ class ScalarRunner:
         """Return the state of ``instances`` (ascending), whose state under another class is ``before``."""
         blobs = []
         for number, blob in zip(instances.tolist(), before["state"].to_pylist(), strict=True):
-            state, notes, waiting = cbor2.loads(blob)
-            blobs.append(_encode(self._instance(number).upgraded(state), notes, waiting))
+            state, *rest = cbor2.loads(blob)
+            blobs.append(_encode(self._instance(number).upgraded(state), *rest))
         return Frame({"program": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
 
     def _instance(self, number: int) -> Program:
@@ -95,9 +97,12 @@ class ScalarRunner:
         return work.outcome()
 
 
-def _encode(state: Any, notes: Mapping[int, Any], open_requests: Mapping[Ref, int]) -> bytes:
+def _encode(
+    state: Any, notes: Mapping[int, Any], open_requests: Mapping[Ref, int], accepted: Mapping[Ref, int] | None = None
+) -> bytes:
     ensure_kept(state, "state")
-    return cbor2.dumps([state, notes, open_requests], canonical=True)
+    content = [state, notes, open_requests, *([accepted] if accepted else [])]
+    return cbor2.dumps(content, canonical=True)
 
 
 def _messages(inputs: Frame) -> list[tuple[Any, ...]]:
@@ -126,6 +131,7 @@ class _Work:
         self.failed_texts: list[str] = []
         self.raised: list[Raised] = []
         self.certified: list[tuple[int, bytes]] = []
+        self.accepted: list[tuple[int, int, Acceptance]] = []
 
     def outcome(self) -> Outcome:
         accounts = self.accounts.with_columns(
@@ -138,6 +144,7 @@ class _Work:
             Frame({"program": self.numbers, "state": pa.array(self.blobs, pa.binary())}, len(self.numbers)),
             tuple(self.raised),
             certified_rows(self.certified),
+            acceptance_rows(self.accepted),
         )
 
 
@@ -158,16 +165,17 @@ class _InstanceRun:
         self._next_callback = int(work.next_callback[row])
 
     def _load(self) -> None:
-        self._program.state, self._notes, self._open = cbor2.loads(self._blob)
+        self._program.state, self._notes, self._open, *accepted = cbor2.loads(self._blob)
+        self._accepted: dict[Ref, int] = accepted[0] if accepted else {}
 
     def handle(self, row: int, message: tuple[Any, ...]) -> None:
         """Run one handler; undo its effects if it raises."""
         kind, sender, callback, code, deadline, amount, method, payload = message
         refund = amount if kind == Kind.RESPONSE else 0
         held = self._balance + refund
-        certifies = self._program.certifies
-        names = self._work.names
-        context = Context(self._number, held, self._next_callback, self._notes, self._open, certifies, names)
+        ref = (sender, callback, amount, deadline) if kind == Kind.REQUEST else None
+        kept = self._notes, self._open, self._program.certifies, self._work.names, self._accepted
+        context = Context(self._number, held, self._next_callback, *kept, ref)
         at_hand: list[Answer] = []
         try:
             if kind == Kind.REQUEST:
@@ -178,7 +186,7 @@ class _InstanceRun:
                 self._program.on_reply(Reply(sender, callback, payload, code, amount, note, reject), context)
             else:
                 self._program.on_ingress(Ingress(sender, method, payload), context)
-            blob = _encode(self._program.state, self._notes, self._open)
+            blob = _encode(self._program.state, self._notes, self._open, self._accepted)
         except BaseException as error:  # a program may raise anything; all of it becomes a reject or a failure event
             if isinstance(error, KeyboardInterrupt):
                 raise
@@ -204,6 +212,7 @@ class _InstanceRun:
         own = next((answer for answer in at_hand if (answer.asked, answer.deadline) == (amount, deadline)), None)
         for answer in at_hand:
             self._respond(row, answer, late=answer is not own)
+        self._work.accepted += [(row, self._number, each) for each in context.acceptances()]
         for effect in context.effects:
             if isinstance(effect, Call):
                 self._call(row, effect)
@@ -221,7 +230,7 @@ class _InstanceRun:
         if kind == Kind.RESPONSE:
             self._balance = held
             self._notes.pop(callback, None)
-            self._blob = _encode(self._program.state, self._notes, self._open)
+            self._blob = _encode(self._program.state, self._notes, self._open, self._accepted)
 
     def _request(self, request: Request, context: Context) -> list[Answer]:
         """Handle a request; return its answer if it was given now: it is the first output, whenever it was made."""

@@ -35,6 +35,20 @@ CERTIFIED_DATA_SCHEMA = pa.schema(
 )
 """What programs want their chains to certify for them, at most ``MAX_CERTIFIED_DATA_BYTES`` each."""
 
+_ATTACHED = ("before_high", "before_low", "after_high", "after_low")
+
+ACCEPTED_SCHEMA = pa.schema(
+    [
+        pa.field("row", pa.int64(), nullable=False),
+        *(
+            pa.field(name, pa.uint64(), nullable=False)
+            for name in ("program", "sender", "callback", "deadline", *_ATTACHED)
+        ),
+    ]
+)
+"""What programs accepted, in the handler of the input ``row``, of requests of ``sender`` that stay open: what was
+attached to them ``before`` the handler, and what is ``after`` it."""
+
 
 @dataclass(frozen=True)
 class Execution:
@@ -43,11 +57,12 @@ class Execution:
     ``produced``: messages in the order of production for each program (the protocol's message columns; ``sender`` is
     the program). ``origins``: the row of the input that each of them was produced for. ``asked``: for each of them
     whether it is a ``late`` answer (1), to another request than that input, and what was attached to that request
-    (``asked_high``, ``asked_low``). ``failures``: a frame (``row``
+    before the handler (``asked_high``, ``asked_low``). ``failures``: a frame (``row``
     of the input, ``text``) of handlers that raised on an input that has no answer. ``accounts`` and ``programs``: the
     states after. ``raised``: a frame of all handler calls that raised (``row`` of the input, ``handler``, ``error``,
     ``file``, ``line``), for the log alone. ``certified``: what programs set as their certified data
     (``CERTIFIED_DATA_SCHEMA``), in the order in which they did: of several rows of one program the last counts.
+    ``accepted``: what programs accepted of requests that stay open (``ACCEPTED_SCHEMA``).
     """
 
     produced: Frame
@@ -58,6 +73,7 @@ class Execution:
     raised: Frame
     asked: Frame
     certified: Frame = field(default_factory=lambda: empty_frame(CERTIFIED_DATA_SCHEMA))
+    accepted: Frame = field(default_factory=lambda: empty_frame(ACCEPTED_SCHEMA))
 
 
 class ProgramRunner(Protocol):

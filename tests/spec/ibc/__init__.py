@@ -78,7 +78,7 @@ from .headers import Header, Proof, bisect, signed_header, valid_by_validators, 
 from .keys import HEAD, TAIL, key, key_b, parse, readings_b
 from .network import Network
 from .options import Options
-from .programs import Answer, Call, Ingress, Reply, Request, RequestKey
+from .programs import Accept, Answer, Call, Ingress, Reply, Request, RequestKey
 from .queue import Queue
 from .relayers import Relayer, Submission, View
 from .tree import simple_root
@@ -113,6 +113,7 @@ __all__ = [
     "NOOP",
     "TAIL",
     "Abandoned",
+    "Accept",
     "Acked",
     "AdvanceBackwards",
     "AlreadyRegistered",

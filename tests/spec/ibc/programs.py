@@ -78,14 +78,22 @@ class Answer:
         return cls(to, text.encode(), 0, REJECTED)
 
 
+@dataclass(frozen=True)
+class Accept:
+    """An effect: take a part of what is still attached to the request at hand or an earlier one that is open."""
+
+    of: RequestKey
+    cycles: int
+
+
 class Program(Protocol):
     """A handler may change the program's own state; when it raises, the change is undone."""
 
-    def on_request(self, request: Request) -> Sequence[Call | Answer]: ...
+    def on_request(self, request: Request) -> Sequence[Call | Answer | Accept]: ...
 
-    def on_reply(self, reply: Reply) -> Sequence[Call | Answer]: ...
+    def on_reply(self, reply: Reply) -> Sequence[Call | Answer | Accept]: ...
 
-    def on_ingress(self, ingress: Ingress) -> Sequence[Call | Answer]: ...
+    def on_ingress(self, ingress: Ingress) -> Sequence[Call | Answer | Accept]: ...
 
 
 class InsufficientCycles(Exception):
@@ -110,7 +118,7 @@ class App:
     """The state of a zone's modules. `calls`, `answers`, `made`: of this block. `local`: the local lane's messages of
     the block before, in the order of production; each is (program, Request or Reply). `open_local`: local requests that
     have no answer yet. `unserved`: answers to local requests for programs that are not there; they go out behind those
-    that programs made (composition)."""
+    that programs made (composition). `accepted`: what programs took of requests that are open."""
 
     programs: dict[int, Any]
     balances: dict[int, int]
@@ -121,6 +129,7 @@ class App:
     local: list[tuple[int, Request | Reply]] = field(default_factory=list)
     made: list[tuple[int, Request | Reply]] = field(default_factory=list)
     open_local: set[RequestKey] = field(default_factory=set)
+    accepted: dict[RequestKey, int] = field(default_factory=dict)
 
 
 # ---- the envelope and the result
@@ -159,10 +168,16 @@ def decode_result(result: bytes, cycles: int) -> tuple[int, bytes]:
 def run(app: App, program: int, handler: str, given: Any) -> None:
     """One handler run and its effects, in the order made. Whatever it raises, the caller undoes it."""
     for effect in getattr(app.programs[program], handler)(given):
+        if isinstance(effect, Accept):
+            assert 0 <= effect.cycles <= effect.of.cycles - app.accepted.get(effect.of, 0)
+            app.balances[program] += effect.cycles
+            app.accepted[effect.of] = app.accepted.get(effect.of, 0) + effect.cycles
+            continue
         if isinstance(effect, Answer):
-            assert 0 <= effect.accepted <= effect.to.cycles, "a program accepts what was attached at most"
+            left = effect.to.cycles - app.accepted.pop(effect.to, 0)
+            assert 0 <= effect.accepted <= left, "a program accepts what was attached at most"
             app.balances[program] += effect.accepted
-            result = encode_result(effect.to.cycles - effect.accepted, effect.payload)
+            result = encode_result(left - effect.accepted, effect.payload)
             app.answers.append((effect.to, Receipt(result, effect.code)))
             continue
         balance = app.balances[program]

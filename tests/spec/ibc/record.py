@@ -40,6 +40,7 @@ def record_of(network: Network) -> Record:
     held = 0
     for zone in network.zones.values():
         held += sum(zone.app.balances.values()) + sum(key.cycles for key in zone.app.open_local)
+        held -= sum(zone.app.accepted.values())  # counted in balances, and with the requests that are open
         held += sum(message.refund for _, message in zone.app.local if isinstance(message, Reply))
     return Record(
         network.log,

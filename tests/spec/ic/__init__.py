@@ -45,7 +45,7 @@ from .errors import (
     UnknownSubnet,
 )
 from .events import Event
-from .execution import Behaviour, Call, CertifiedData, Effect, Reply, RequestKey, execute
+from .execution import Accept, Behaviour, Call, CertifiedData, Effect, Reply, RequestKey, execute
 from .ids import canister_bytes, canister_text, draw, subnet_bytes
 from .induction import DecodedBatch, map_valid_xnet_messages, pre_process, queue_index, substream_id
 from .judge import Judgement, judge, sender_class, valid_sender
@@ -81,6 +81,7 @@ __all__ = [
     "ACCEPT",
     "NON_EXISTENT_CANISTER",
     "REJECT",
+    "Accept",
     "Batch",
     "Behaviour",
     "Call",

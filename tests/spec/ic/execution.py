@@ -54,6 +54,14 @@ class Reply:
 
 
 @dataclass(frozen=True)
+class Accept:
+    """Take `cycles` of what is still attached to the request at hand or an earlier one that is open."""
+
+    of: RequestKey | tuple[CanisterId, int, int, int]
+    cycles: int
+
+
+@dataclass(frozen=True)
 class Call:
     receiver: CanisterId
     method: str = ""
@@ -70,7 +78,7 @@ class CertifiedData:
 
 MAX_CERTIFIED_DATA = 32
 
-Effect = Reply | Call | CertifiedData
+Effect = Reply | Accept | Call | CertifiedData
 Behaviour = Callable[[CanisterId, Any, Message], tuple[Any, Sequence[Effect]]]
 """(canister, program state, message) -> (new program state, effects in the order made; the answer that a handler
 returns is made last). It must not change the state it is given."""
@@ -96,6 +104,7 @@ def execute(
         programs=run.programs,
         open_calls=run.open_calls,
         in_hand={canister: keys for canister, keys in run.in_hand.items() if keys},
+        accepted={canister: keys for canister, keys in run.accepted.items() if keys},
         turns=run.turns,
         next_source={canister: source for canister, source in run.next_source.items() if source},
         sent_times=sent_times,
@@ -118,6 +127,7 @@ class Run:
         self.programs = dict(state.programs)
         self.open_calls: dict[CallId, tuple[CanisterId, int]] = dict(state.open_calls)
         self.in_hand: dict[CanisterId, dict[InHand, int]] = {name: dict(keys) for name, keys in state.in_hand.items()}
+        self.accepted = {name: dict(keys) for name, keys in state.accepted.items()}
         self.turns = dict(state.turns)
         self.next_source = dict(state.next_source)
         self.certified_data = dict(state.certified_data)
@@ -236,6 +246,7 @@ def consume(run: Run, canister: CanisterId, index: int, message: Message, behavi
         run.balances.get(canister, 0),
         run.next_callbacks.get(canister, 0),
         run.in_hand.get(canister, {}),
+        run.accepted.get(canister, {}),
         message,
         behaviour,
     )
@@ -246,6 +257,7 @@ def consume(run: Run, canister: CanisterId, index: int, message: Message, behavi
         run.programs[canister] = outcome.program
         run.balances[canister] = outcome.balance
         run.in_hand[canister] = dict(outcome.in_hand)
+        run.accepted[canister] = dict(outcome.accepted)
         run.next_callbacks[canister] = outcome.next_callback
         run.certified_data |= {} if outcome.certified is None else {canister: outcome.certified}
         for produced in outcome.produced:
@@ -272,6 +284,7 @@ class Outcome:
     balance: int
     next_callback: int
     in_hand: Mapping[InHand, int]
+    accepted: Mapping[InHand, int]
     produced: Sequence[CanisterMessage]
     error: str | None = None
     certified: bytes | None = None
@@ -283,6 +296,7 @@ def run_handler(
     balance: int,
     next_callback: int,
     in_hand: Mapping[InHand, int],
+    accepted_before: Mapping[InHand, int],
     message: Message,
     behaviour: Behaviour,
 ) -> Outcome:
@@ -291,14 +305,14 @@ def run_handler(
     is in hand until it is answered."""
 
     def failed(text: str) -> Outcome:
-        return Outcome(program, balance_before, callback_before, in_hand, (), error=text)
+        return Outcome(program, balance_before, callback_before, in_hand, accepted_before, (), error=text)
 
     balance_before, callback_before = balance, next_callback
     try:
         new_program, effects = behaviour(canister, program, message)
     except Exception as error:  # whatever a program raises is its own failure, not the round's
         return failed(f"{type(error).__name__}: {error}")
-    held = dict(in_hand)
+    held, accepted = dict(in_hand), dict(accepted_before)
     if isinstance(message, Request):
         key = RequestKey.of(message)
         held[key] = held.get(key, 0) + 1
@@ -310,22 +324,31 @@ def run_handler(
             if len(effect.data) > MAX_CERTIFIED_DATA:
                 return failed(f"CertifiedDataTooLong: {len(effect.data)} bytes, at most {MAX_CERTIFIED_DATA}")
             certified = effect.data
-        elif isinstance(effect, Reply):
-            to = RequestKey(*effect.to)
-            if not 0 <= effect.accepted <= to.cycles:
-                raise InvariantViolation(f"canister {canister} accepts {effect.accepted} of {to.cycles} cycles")
-            if effect.accepted and balance + effect.accepted > MAX_CYCLES:
-                return failed(f"CyclesOverflow: balance {balance}, accepted {effect.accepted}, at most 2**128 - 1")
-            if to not in held:
-                raise InvariantViolation(f"canister {canister} answers {to}, which it has not in hand")
-            held = {name: times - (name == to) for name, times in held.items() if times > (name == to)}
-            balance += effect.accepted
+        elif isinstance(effect, Reply | Accept):
+            to = RequestKey(*(effect.to if isinstance(effect, Reply) else effect.of))
+            taken = effect.accepted if isinstance(effect, Reply) else effect.cycles
+            there = to._replace(cycles=to.cycles - accepted.get(to, 0))
+            if not 0 <= taken <= there.cycles:
+                raise InvariantViolation(f"canister {canister} accepts {taken} of {there.cycles} cycles")
+            if taken and balance + taken > MAX_CYCLES:
+                return failed(f"CyclesOverflow: balance {balance}, accepted {taken}, at most 2**128 - 1")
+            if there not in held:
+                raise InvariantViolation(f"canister {canister} answers {there}, which it has not in hand")
+            held = {name: times - (name == there) for name, times in held.items() if times > (name == there)}
+            balance += taken
+            left = there._replace(cycles=there.cycles - taken)
+            if isinstance(effect, Accept):
+                held[left] = held.get(left, 0) + 1
+                if taken:
+                    accepted[to] = accepted.get(to, 0) + taken
+                continue
+            accepted.pop(to, None)
             (answers if _answers(effect, message) else others).append(
                 Response(
                     originator=to.sender,
                     respondent=canister,
                     callback=to.callback,
-                    refund=to.cycles - effect.accepted,
+                    refund=left.cycles,
                     data=effect.data,
                     reject=None if effect.reject is None else (effect.reject[0], cut(effect.reject[1], MAX_TEXT)),
                     deadline=to.deadline,
@@ -348,7 +371,7 @@ def run_handler(
                 )
             )
             next_callback += 1
-    return Outcome(new_program, balance, next_callback, held, [*answers, *others], certified=certified)
+    return Outcome(new_program, balance, next_callback, held, accepted, [*answers, *others], certified=certified)
 
 
 def _answers(reply: Reply, message: Message) -> bool:

@@ -80,7 +80,9 @@ class CanonicalState:
     A queue is there from its first push on and stays when it is empty. A stream is there from the first message routed
     into it or the first verdict on a message from its subnet on. An installed canister has an entry in `programs`.
     `open_calls`: (respondent, deadline) of every call that its originator made and that no response was enqueued for.
-    `in_hand`: the requests that a canister has executed and not answered, and how often (a forged one may come twice).
+    `in_hand`: the requests that a canister has executed and not answered, with the cycles that are still attached, and
+    how often (a forged one may come twice). `accepted`: what a canister accepted of requests in hand, by the request as
+    it came, where that is not 0; of several with one name it is that of the one answered next.
     `turns`, `next_source`: where the round robin over inputs stands (X-4), with `messages_per_canister` only: the turn
     of every input queue that is not empty, among those of its receiver, and the source that comes next.
     `stopped`: the height at which a hard invariant was violated and its name; the subnet runs no round from then on.
@@ -109,6 +111,7 @@ class CanonicalState:
     programs: Mapping[CanisterId, Any] = field(default_factory=dict)
     open_calls: Mapping[CallId, tuple[CanisterId, int]] = field(default_factory=dict)
     in_hand: Mapping[CanisterId, Mapping[InHand, int]] = field(default_factory=dict)
+    accepted: Mapping[CanisterId, Mapping[InHand, int]] = field(default_factory=dict)
     sent_times: Mapping[QueueIndex, int] = field(default_factory=dict)
     turns: Mapping[QueueName, int] = field(default_factory=dict)
     next_source: Mapping[CanisterId, int] = field(default_factory=dict)
@@ -179,6 +182,7 @@ BELONGS: dict[str, Callable[[CanisterId, Any], bool]] = {
     "programs": lambda canister, name: bool(name == canister),
     "open_calls": lambda canister, name: bool(name[0] == canister),
     "in_hand": lambda canister, name: bool(name == canister),
+    "accepted": lambda canister, name: bool(name == canister),
     "sent_times": lambda canister, name: bool(name[0] == canister),
     "turns": lambda canister, name: bool(name[1] == canister),
     "next_source": lambda canister, name: bool(name == canister),

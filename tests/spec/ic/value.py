@@ -71,7 +71,7 @@ class Value:
         if made_here(e) or e.event == "sent":
             self.under_way[carried] += 1
             self.made.add(carried)
-        elif e.cycles is not None and e.event != "answered":  # that names the request, and is about the response
+        elif e.cycles is not None and e.event != "answered" and not of_hand(e):  # answered is about the response
             self.seen.add(carried)
         if e.event == "sent":
             if e.via == "forged":
@@ -81,8 +81,8 @@ class Value:
         elif e.event == "executed" or e.cause == "not_installed":
             self.under_way[carried] -= 1
             self._move(e.receiver, cycles)
-        elif e.event == "rejected" and e.cause == "canister_removed" and e.queue_index is None:
-            self._move(e.receiver, -cycles)  # it had the request in hand
+        elif of_hand(e):
+            self._move(e.receiver, -cycles)
         elif ended(e):
             self.under_way[carried] -= 1
         if e.event == "dropped":
@@ -109,6 +109,11 @@ class Value:
         found += [f"G9: {c} holds {self.held(c)} cycles" for c in sorted(self.holders()) if self.held(c) < 0]
         found += [f"G9: {c} ended, and {self.held(c)} cycles are left" for c in sorted(self.ended) if self.held(c)]
         return found + [f"G9: lost for {cause}" for cause in sorted(map(str, self.causes - LOST - {LATE_RESPONSE}))]
+
+
+def of_hand(e: Event) -> bool:
+    """Whether a request that its canister had in hand is rejected, with what of its cycles is still attached."""
+    return e.event == "rejected" and e.cause == "canister_removed" and e.queue_index is None
 
 
 def made_here(e: Event) -> bool:

@@ -26,6 +26,7 @@ def log_handled(inputs: Frame, outcome: Execution, money: Money, context: Contex
 
     ``inputs``: what was given to programs, with ``LANE_COLUMNS``; ``outcome``: what they made of it.
     """
+    _log_accepted(inputs, outcome.accepted, money, context)
     answer, late = outcome.produced["kind"] == Kind.RESPONSE, outcome.asked["late"] == 1
     # An answer in the same handler is to the message that was handled.
     attached = {
@@ -50,6 +51,22 @@ def log_handled(inputs: Frame, outcome: Execution, money: Money, context: Contex
     money.move(Why.RETURNED, chain, hand, MESSAGES, *back, about)
     sent = np.where(answer, zero, low), np.where(answer, zero, high)
     money.move(Why.ATTACHED, chain, account, MESSAGES, *sent, about)
+
+
+def _log_accepted(inputs: Frame, accepted: Frame, money: Money, context: Context) -> None:
+    """Log what handlers took of requests that stay open (``ACCEPTED_SCHEMA``)."""
+    if len(accepted) == 0:
+        return
+    handled = inputs.take(accepted["row"])
+    known = handled["kind"] == Kind.REQUEST
+    for name in ("sender", "callback", "deadline"):
+        known &= handled[name] == accepted[name]
+    low = accepted["before_low"] - accepted["after_low"]
+    high = accepted["before_high"] - accepted["after_high"] - (accepted["before_low"] < accepted["after_low"])
+    program = accepted["program"]
+    chain = context.network.host_of(program).view(np.uint32)
+    purses = Purse(Holder.REQUESTS, program), Purse(Holder.ACCOUNT, program)
+    money.move(Why.ACCEPTED, chain, *purses, low, high, _about(handled, known))
 
 
 def _about(handled: Frame, known: npt.NDArray[np.bool_]) -> Frame:

@@ -1,0 +1,150 @@
+"""Programs that take custody of a request's amount before they answer it (``Context.accept``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import causeway as cw
+from causeway.protocols.registry import names
+
+QUICK: dict[str, dict[str, Any]] = {"xdm": {"archiving_depth": 1, "challenge_period": 1}}
+
+
+class Escrow(cw.Program):
+    """Takes the buyer's money, pays the seller, and answers the buyer when the seller has its money.
+
+    Methods: ``buy`` accepts first; ``hope`` does not; ``much`` accepts more than is attached; ``twice`` in two parts;
+    ``trap`` raises after accepting; ``keep`` stays open, and ingress ``take`` accepts a part of it.
+    """
+
+    def initial_state(self) -> dict[str, Any]:
+        return {"held": None, "seen": []}
+
+    def on_request(self, request: cw.Request, context: cw.Context) -> bytes | None:
+        if request.method == "much":
+            context.accept(request.amount + 1)
+        if request.method == "twice":
+            context.accept(request.amount // 2)
+            context.accept(request.amount - request.amount // 2)
+        if request.method in ("buy", "trap"):
+            context.accept(request.amount)
+        if request.method == "keep":
+            self.state["held"] = request.ref
+            context.accept(1)
+            return None
+        context.call(self.options["seller"], "pay", amount=request.amount, note=request.ref)
+        if request.method == "trap":
+            raise RuntimeError("after accepting")
+        return None
+
+    def on_reply(self, reply: cw.Reply, context: cw.Context) -> None:
+        if reply.ok:
+            context.answer(reply.note, b"sold")
+        else:
+            context.reject(reply.note, "the seller does not take it")
+
+    def on_ingress(self, message: cw.Ingress, context: cw.Context) -> None:
+        self.state["seen"].append(context.attached(self.state["held"]))
+        context.accept(int(message.payload), self.state["held"])
+        if message.method == "finish":
+            context.answer(self.state["held"], b"finished", accept=1)
+
+
+class Seller(cw.Program):
+    def on_request(self, request: cw.Request, context: cw.Context) -> tuple[bytes, int]:
+        if not self.options.get("takes", True):
+            raise cw.Reject("no")
+        return b"", request.amount
+
+
+def network(protocol: str, takes: bool = True, **more: Any) -> cw.Network:
+    programs = [
+        cw.Deploy(Escrow, chain="left", options={"seller": cw.ref("seller")}),
+        cw.Deploy(Seller, chain="right", options={"takes": takes}),
+        cw.Deploy("caller", name="buyer", chain="right", balance=100),
+    ]
+    options = {**QUICK.get(protocol, {}), **more}
+    return cw.Network(["left", "right"], programs, protocol=protocol, options=options)
+
+
+def balances(net: cw.Network) -> list[int]:
+    return [net.balance(name) for name in ("buyer", "escrow", "seller")]
+
+
+def status(net: cw.Network, sent: cw.Sent) -> str:
+    net.until(lambda each: sent.done)
+    return sent.status
+
+
+every_protocol = pytest.mark.parametrize("protocol", names())
+
+
+@every_protocol
+@pytest.mark.parametrize("method", ["buy", "twice"])
+def test_an_escrow_pays_the_seller_before_it_answers_the_buyer(protocol: str, method: str) -> None:
+    net = network(protocol)
+    call = net.call("escrow", method, amount=60, sender="buyer")
+    net.until(lambda each: each.balance("seller") == 60)
+    assert call.status == "pending"
+    assert call.wait().refund == 0 and call.result() == b"sold"
+    net.run()
+    assert balances(net) == [40, 0, 60]
+
+
+@every_protocol
+def test_more_than_is_attached_is_not_accepted(protocol: str) -> None:
+    net = network(protocol)
+    result = net.call("escrow", "much", amount=60, sender="buyer").wait()
+    assert result.reject is cw.RejectCode.FAILED and result.refund == 60
+    assert result.payload == b"ExceedsAttached: accept 61 is not between 0 and the attached 60"
+    net.run()
+    assert balances(net) == [100, 0, 0]
+
+
+@every_protocol
+def test_what_a_handler_accepted_that_raises_goes_back(protocol: str) -> None:
+    net = network(protocol)
+    result = net.call("escrow", "trap", amount=60, sender="buyer").wait()
+    assert result.reject is cw.RejectCode.FAILED and result.refund == 60
+    net.run()
+    assert balances(net) == [100, 0, 0]
+    assert not net.messages(receiver="seller")
+
+
+@every_protocol
+def test_what_was_accepted_stays_when_the_seller_does_not_take_it(protocol: str) -> None:
+    net = network(protocol, takes=False)
+    result = net.call("escrow", "buy", amount=60, sender="buyer").wait()
+    assert result.reject is cw.RejectCode.REFUSED and result.refund == 0
+    net.run()
+    assert balances(net) == [40, 60, 0]
+
+
+@every_protocol
+def test_other_handlers_accept_from_the_request_that_they_name(protocol: str) -> None:
+    net = network(protocol)
+    call = net.call("escrow", "keep", amount=60, sender="buyer")
+    net.until(lambda each: each.balance("escrow") == 1)
+    for amount, left in ((10, 49), (20, 29)):
+        sent = net.send("escrow", "take", str(amount))
+        assert status(net, sent) == "executed"
+        assert net.balance("escrow") == 60 - left
+    over = net.send("escrow", "take", "30")
+    assert status(net, over) == "failed" and "ExceedsAttached: accept 30 is not between 0 and 29" in over.reason
+    net.send("escrow", "finish", "4")
+    result = call.wait()
+    assert (result.payload, result.refund) == (b"finished", 24)
+    net.run()
+    assert balances(net) == [64, 36, 0]
+    assert net.state_of("escrow")["seen"] == [59, 49, 29]
+
+
+def test_a_handler_without_a_request_names_one() -> None:
+    class Takes(cw.Program):
+        def on_ingress(self, message: cw.Ingress, context: cw.Context) -> None:
+            context.accept(1)
+
+    with pytest.raises(cw.HandlerFailed, match=r"NoOpenRequest: .* name an open one by its ref"):
+        cw.Trial(Takes).ingress("take")
