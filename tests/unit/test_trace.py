@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from causeway.audit.lives import AGAIN, OTHER_CONTENT, TAKEN_BACK, lives_of
+from causeway.audit.lives import AGAIN, OTHER_CHAIN, OTHER_CONTENT, TAKEN_BACK, lives_of
 from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, OK, execute
 from causeway.ledger.order import sorted_rows
@@ -68,7 +68,52 @@ def test_a_life_is_in_order_of_time_and_marks_what_does_not_count() -> None:
     back = row("reverted", "b", 35, index=5, detail="received")
     assert steps([sent, first, back]) == [("sent", ()), ("received", (TAKEN_BACK,)), ("reverted", ())]
     (life,) = lives_of(sorted_rows(table([sent, first, back], LEDGER_SCHEMA)))
-    assert (life.outcome, life.is_open, life.took) == ("pending", True, dt.timedelta(seconds=25))
+    assert (life.outcome, life.is_open, life.took) == ("pending", True, None)
+
+
+def test_a_delivery_takes_until_its_first_genuine_receipt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other, day = b"1" * 32, b"2" * 32, 86_400
+    rows = [
+        row("received", "c", 40, index=5, payload_hash=one),
+        row("received", "b", 50, index=5, payload_hash=other),
+        row("sent", "a", 100, index=5, payload_hash=one),
+        row("received", "c", 150, index=5, payload_hash=one),
+        row("received", "b", 2_350, index=5, payload_hash=one),
+        row("received", "b", 90 * day, index=5, payload_hash=one),
+        row("received", "b", 92 * day, index=5, payload_hash=other),
+    ]
+    assert steps(rows) == [
+        ("received", (AGAIN, OTHER_CHAIN)),
+        ("received", (OTHER_CONTENT,)),
+        ("sent", ()),
+        ("received", (AGAIN, OTHER_CHAIN)),
+        ("received", ()),
+        ("received", (AGAIN,)),
+        ("received", (AGAIN, OTHER_CONTENT)),
+    ]
+    stored(tmp_path / "l", [rows])
+    assert execute(["trace", str(tmp_path / "l"), "l/5"], build, "causeway") == OK
+    head, _, first, *_ = capsys.readouterr().out.splitlines()
+    assert head == "request p a -> b l 5: received after 37.5 min; 4 foreign receipts, 1 repeated receipt"
+    assert " -60 s " in first and first.rstrip().endswith("received again on another chain  c")
+    assert execute(["trace", str(tmp_path / "l"), "l/5", "--json"], build, "causeway") == OK
+    (message,) = json.loads(capsys.readouterr().out)["messages"]
+    assert {name: message[name] for name in ("outcome", "seconds", "foreign_receipts", "repeated_receipts")} == {
+        "outcome": "received", "seconds": 2_250, "foreign_receipts": 4, "repeated_receipts": 1,
+    }  # fmt: skip
+
+
+def test_a_message_that_only_another_chain_received_has_no_time_of_delivery() -> None:
+    rows = [row("sent", "a", 1, index=1), row("received", "c", 9, index=1)]
+    (life,) = lives_of(sorted_rows(table(rows, LEDGER_SCHEMA)))
+    assert (life.outcome, life.took, dict(life.remarks)) == ("received", None, {"foreign receipt": 1})
+
+
+def test_an_answered_call_takes_until_its_answer_whatever_is_acknowledged_later() -> None:
+    events = (("sent", "a", 1), ("received", "b", 3), ("answered", "b", 4), ("acknowledged", "a", 9))
+    rows = [row(event, chain, at, index=1, tick=at) for event, chain, at in events]
+    (life,) = lives_of(sorted_rows(table(rows, LEDGER_SCHEMA)))
+    assert (life.outcome, life.took, life.took_ticks) == ("answered", dt.timedelta(seconds=3), 3)
 
 
 def test_without_times_a_life_is_in_the_order_in_which_things_happen() -> None:

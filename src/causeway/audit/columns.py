@@ -322,8 +322,8 @@ class Columns:
         return np.searchsorted(lane, np.arange(len(self.lanes))).astype(np.int64)
 
     @cached_property
-    def elsewhere(self) -> Ints:
-        """The rows that count and are on another chain than they can be: messages are sent by the source of their lane,
+    def is_elsewhere(self) -> Bytes:
+        """Which rows count and are on another chain than they can be: messages are sent by the source of their lane,
         and received and executed by its destination."""
         from causeway.audit.column_loops import mark_elsewhere
 
@@ -336,7 +336,12 @@ class Columns:
         side[[code_of(event) for event in AT_DESTINATION]] = 1
         marked = np.zeros(len(self), np.uint8)
         mark_elsewhere(self.lane, self.event, self.chain, self.alive, side, ends, marked)
-        return np.flatnonzero(marked)
+        return marked
+
+    @cached_property
+    def elsewhere(self) -> Ints:
+        """The rows that count and are on another chain than they can be."""
+        return np.flatnonzero(self.is_elsewhere)
 
     def segment_of(self, rows: Array) -> Ints:
         """Return the segment of each row in its lane, -1 for one without index."""
@@ -403,7 +408,7 @@ class Messages:
         asset_count = len(columns.assets) + 1
         count = judge(
             *(columns.lane, final_after_of(promised), undoes, restarts, tolerance),
-            *(columns.starts, columns.alive, columns.event, columns.chain),
+            *(columns.starts, columns.alive, columns.is_elsewhere, columns.event, columns.chain),
             *(columns.height, columns.time, codes),
             *(columns.has_content, columns.content, columns.asset, columns.has_amount, *columns.limbs),
             *(columns.stopped_waiting, columns.errors, EVENT_BITS),

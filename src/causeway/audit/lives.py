@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,8 +18,15 @@ from causeway.ledger.outcomes import STATE_OF_BITS, State, bit_of
 from causeway.ledger.schema import LANE, LIMBS, PROMISES_SCHEMA, Event
 from causeway.ledger.typed import plain_rows
 
-OTHER_CONTENT, AGAIN, TAKEN_BACK = "another content", "again", "taken back"
-"""Notes of a step: what was received is not what was sent; the event happened before; a fork took it back."""
+OTHER_CONTENT, OTHER_CHAIN, AGAIN, TAKEN_BACK = "another content", "on another chain", "again", "taken back"
+"""Notes of a step: what was received is not what was sent; the event is on another chain than it can be; it happened
+before; a fork took it back. They are those of the audit (``Columns``, ``Messages``)."""
+
+WRONG = frozenset((OTHER_CONTENT, OTHER_CHAIN, AGAIN))
+"""Notes of a step that breaks a guarantee."""
+
+REMARKS = {OTHER_CONTENT: "foreign receipt", OTHER_CHAIN: "foreign receipt", AGAIN: "repeated receipt"}
+"""Receipts that the headline of a message counts, by their note."""
 
 _OUTCOMES = {
     State.PENDING: "pending", State.DELIVERED: "received", State.EXECUTED: "executed",
@@ -36,8 +43,9 @@ GIVEN_UP = "the recorder stopped waiting for it"
 
 @dataclass(frozen=True)
 class Step:
-    """One row of a message's life. ``since``: the time since its first step, where both times were seen; ``notes``: of
-    ``OTHER_CONTENT``, ``AGAIN``, ``TAKEN_BACK``; ``row``: all columns of the ledger."""
+    """One row of a message's life. ``since``: the time since the first genuine step, or the first one where none is
+    genuine, as far as both times were seen. ``notes``: of ``OTHER_CONTENT``, ``OTHER_CHAIN``, ``AGAIN``,
+    ``TAKEN_BACK``; ``row``: all columns of the ledger."""
 
     event: str
     chain: str | None
@@ -47,11 +55,17 @@ class Step:
     notes: tuple[str, ...]
     row: Mapping[str, Any] = field(repr=False)
 
+    @property
+    def is_genuine(self) -> bool:
+        """Return whether the step counts for its message: it has no note."""
+        return not self.notes
+
 
 @dataclass(frozen=True)
 class Life:
     """A message and what happened to it. ``lane``: protocol, source, destination and lane; ``outcome``: what it has
-    come to, in words; ``continues``: the message that it carries on under a new id; ``amount``: decimal digits."""
+    come to, in words; ``continues``: the message that it carries on under a new id; ``amount``: decimal digits;
+    ``deciding``: the genuine step with which it came to its outcome, None where none did."""
 
     lane: tuple[str | None, ...]
     index: int | None
@@ -66,6 +80,7 @@ class Life:
     amount: str | None
     outcome: str
     steps: tuple[Step, ...]
+    deciding: Step | None
 
     @property
     def is_open(self) -> bool:
@@ -74,9 +89,26 @@ class Life:
 
     @property
     def took(self) -> timedelta | None:
-        """Return the time from the first step to the last one, where it was seen."""
-        seen = [step.since for step in self.steps if step.since is not None]
-        return max(seen, default=None)
+        """Return the time from the beginning until the message came to its outcome, where it was seen.
+
+        Of a delivered message that is its first genuine receipt: what comes later, or is foreign, decides nothing.
+        """
+        return None if self.is_open or self.deciding is None else self.deciding.since
+
+    @property
+    def took_ticks(self) -> int | None:
+        """Return the same in ticks, where all genuine steps have theirs."""
+        ticks = [step.row["tick"] for step in self.steps if step.is_genuine]
+        if self.is_open or self.deciding is None or None in ticks:
+            return None
+        return int(self.deciding.row["tick"] - min(ticks))
+
+    @property
+    def remarks(self) -> Mapping[str, int]:
+        """Return how many receipts of it are foreign (with another content, or on another chain) or repeated."""
+        receipts = [step for step in self.steps if step.event == Event.RECEIVED]
+        kinds = [next((REMARKS[note] for note in REMARKS if note in step.notes), None) for step in receipts]
+        return {kind: kinds.count(kind) for kind in dict.fromkeys(REMARKS.values()) if kind in kinds}
 
 
 def lives_of(rows: pa.Table, promises: pa.Table | None = None) -> list[Life]:
@@ -105,7 +137,8 @@ def lives_of(rows: pa.Table, promises: pa.Table | None = None) -> list[Life]:
         if own[0]["index"] is None and own[0]["message_id"] is None:
             continue
         alive, again = columns.alive[start:stop].tolist(), messages.again[start:stop].tolist()
-        found.append(_life(own, alive, again, messages.status[start:stop].tolist()))
+        elsewhere = columns.is_elsewhere[start:stop].tolist()
+        found.append(_life(own, alive, again, messages.status[start:stop].tolist(), elsewhere))
     return sorted(_carried_on(found), key=_beginning)
 
 
@@ -119,7 +152,9 @@ def _carried_on(lives: list[Life]) -> list[Life]:
     return found
 
 
-def _life(rows: list[dict[str, Any]], alive: list[int], again: list[int], status: list[int]) -> Life:
+def _life(
+    rows: list[dict[str, Any]], alive: list[int], again: list[int], status: list[int], elsewhere: list[int]
+) -> Life:
     from causeway.audit.message_loops import DIFFERS
 
     notes = [
@@ -129,15 +164,16 @@ def _life(rows: list[dict[str, Any]], alive: list[int], again: list[int], status
                 (TAKEN_BACK, not lives and row["event"] != Event.REVERTED),
                 (AGAIN, lives and repeats),
                 (OTHER_CONTENT, lives and what == DIFFERS),
+                (OTHER_CHAIN, lives and other),
             )
             if holds
         )
-        for row, lives, repeats, what in zip(rows, alive, again, status, strict=True)
+        for row, lives, repeats, what, other in zip(rows, alive, again, status, elsewhere, strict=True)
     ]
     counting = [row for row, lives, each in zip(rows, alive, notes, strict=True) if lives and OTHER_CONTENT not in each]
     order = sorted(range(len(rows)), key=lambda number: _place(rows, number))
-    times = [row["time"] for row in rows if row["time"] is not None]
-    begin = min(times, default=None)
+    genuine = [row["time"] for row, each in zip(rows, notes, strict=True) if not each and row["time"] is not None]
+    begin = min(genuine or [row["time"] for row in rows if row["time"] is not None], default=None)
     steps = tuple(
         Step(
             rows[number]["event"],
@@ -154,7 +190,20 @@ def _life(rows: list[dict[str, Any]], alive: list[int], again: list[int], status
     names = ("message_id", "answers", "journey", "continues", "sender", "receiver", "asset", "amount")
     said = {name: _first_seen([first, *counting, *rows], name) for name in names}
     lane = tuple(first[name] for name in LANE)
-    return Life(lane, first["index"], kind=first["kind"], outcome=_outcome(counting), steps=steps, **said)
+    deciding = _deciding(steps, _state(counting))
+    outcome = _outcome(counting)
+    return Life(lane, first["index"], kind=first["kind"], outcome=outcome, steps=steps, deciding=deciding, **said)
+
+
+def _deciding(steps: Sequence[Step], end: int) -> Step | None:
+    """Return the genuine step with which a message came to its last state."""
+    bits = 0
+    for step in steps:
+        if step.is_genuine:
+            bits |= bit_of(step.event, step.row["code"], step.row["kind"])
+            if STATE_OF_BITS[bits] == end:
+                return step
+    return None
 
 
 def _place(rows: list[dict[str, Any]], number: int) -> tuple[Any, ...]:
@@ -169,11 +218,16 @@ def _place(rows: list[dict[str, Any]], number: int) -> tuple[Any, ...]:
 
 def _outcome(counting: list[dict[str, Any]]) -> str:
     events = {row["event"] for row in counting}
-    state = STATE_OF_BITS[sum({bit_of(row["event"], row["code"], row["kind"]) for row in counting})]
+    state = _state(counting)
     if state == State.UNKNOWN:
         return GIVEN_UP if Event.OBSERVED in events else NEVER_SENT if events else NOTHING
     sent = state == State.PENDING or Event.SENT in events or Event.COMMITTED in events
     return _OUTCOMES[State(state)] if sent else f"{_OUTCOMES[State(state)]}; {NEVER_SENT}"
+
+
+def _state(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Return the state to which events bring a message."""
+    return int(STATE_OF_BITS[sum({bit_of(row["event"], row["code"], row["kind"]) for row in rows})])
 
 
 def _first_seen(rows: list[dict[str, Any]], name: str) -> Any:
@@ -186,4 +240,4 @@ def _beginning(life: Life) -> tuple[Any, ...]:
     return (time is None, time.timestamp() if time is not None else 0.0, names, life.index or 0)
 
 
-__all__ = ["AGAIN", "OTHER_CONTENT", "TAKEN_BACK", "Life", "Step", "lives_of"]
+__all__ = ["AGAIN", "OTHER_CHAIN", "OTHER_CONTENT", "TAKEN_BACK", "WRONG", "Life", "Step", "lives_of"]

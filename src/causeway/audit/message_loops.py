@@ -121,29 +121,36 @@ def receipt_of(
     alive: Any,
     event: Any,
     status: Any,
+    elsewhere: Any,
     chain: Any,
     height: Any,
     time: Any,
     restarts: Any,
     tolerance: Any,
 ) -> Any:
-    """Return the first received row of the rows from ``low`` up to ``high`` whose content does not differ and that is
-    not before the first ``sent`` row, rather one that is not sooner after it than ``least`` (-1: none is), or -1."""
-    found, final = -1, -1
-    for row in range(low, high):
-        if not alive[row] or event[row] != RECEIVED or status[row] == DIFFERS:
-            continue
-        if compare_rows(sent, row, chain, height, time, restarts, tolerance) == TOO_SOON:
-            continue
-        if found < 0 or earlier(chain, height, time, restarts, row, found):
-            found = row
-        if (
-            least >= 0
-            and not is_sooner(sent, row, least, time)
-            and (final < 0 or earlier(chain, height, time, restarts, row, final))
-        ):
-            final = row
-    return found if final < 0 else final
+    """Return the receipt among the rows from ``low`` up to ``high``, or -1: a received row whose content does not
+    differ. Rather one that is not on another chain (``elsewhere``), of these one that is not before the first ``sent``
+    row, of these one that is not sooner after it than ``least`` (-1: none is), of these the first."""
+    for others in range(2):
+        first, found, final = -1, -1, -1
+        for row in range(low, high):
+            if not alive[row] or event[row] != RECEIVED or status[row] == DIFFERS or elsewhere[row] != others:
+                continue
+            if first < 0 or earlier(chain, height, time, restarts, row, first):
+                first = row
+            if compare_rows(sent, row, chain, height, time, restarts, tolerance) == TOO_SOON:
+                continue
+            if found < 0 or earlier(chain, height, time, restarts, row, found):
+                found = row
+            if (
+                least >= 0
+                and not is_sooner(sent, row, least, time)
+                and (final < 0 or earlier(chain, height, time, restarts, row, final))
+            ):
+                final = row
+        if first >= 0:
+            return final if final >= 0 else (found if found >= 0 else first)
+    return -1
 
 
 @compiled(allocates=False)
@@ -191,7 +198,7 @@ def difference(more: Any, less: Any) -> Any:
 
 
 _JUDGE = [
-    *(CODES, ROWS, BYTES, BYTES, ROWS, ROWS, BYTES, CODES, CODES, WORDS, ROWS, ROWS, BYTES, WORD_ROWS),
+    *(CODES, ROWS, BYTES, BYTES, ROWS, ROWS, BYTES, BYTES, CODES, CODES, WORDS, ROWS, ROWS, BYTES, WORD_ROWS),
     *(CODES, BYTES, WORDS, WORDS, WORDS, WORDS, BYTES, BYTES, read("int32", 2), ROWS, written("int64", 2)),
     *(BYTES_OUT, BYTES_OUT, CODES_OUT, written("int32", 2), CODES_OUT, CODES_OUT, BYTES_OUT, BYTES_OUT, CODES_OUT),
     *(BYTES_OUT, written("float64"), CODES_OUT),
@@ -208,6 +215,7 @@ def judge(
     tolerance: Any,
     starts: Any,
     alive: Any,
+    elsewhere: Any,
     event: Any,
     chain: Any,
     height: Any,
@@ -248,7 +256,8 @@ def judge(
 
     ``final_after``: of lanes, how many microseconds they promise (-1: none); ``undoes``: of lanes, whether a failure
     gives the value of a message back; ``restarts``: of chains, whether their heights began anew; ``tolerance``: of
-    chains, how many microseconds their clocks may be wrong; ``codes``: of rows of messages of more than ``SMALL`` rows
+    chains, how many microseconds their clocks may be wrong; ``elsewhere``: of rows, whether they are on another chain
+    than they can be; ``codes``: of rows of messages of more than ``SMALL`` rows
     the number of (message, content), of others not read; from ``SMALL`` on; ``stopped_waiting``, ``errors`` (rows with
     an error code): empty where no row is one; ``event_bits``: ``outcomes.EVENT_BITS``; ``place``: of each event the row
     of ``firsts`` that it has; ``first``: scratch of a row a number with -1 in it. Written are, of rows: ``again``
@@ -344,7 +353,9 @@ def judge(
         earliest[message] = receipt
         if alike > 1 and has_sent:
             sent, least = firsts[sent_at, message], final_after[lane[low]]
-            chosen = receipt_of(low, high, sent, least, alive, event, status, chain, height, time, restarts, tolerance)
+            chosen = receipt_of(
+                low, high, sent, least, alive, event, status, elsewhere, chain, height, time, restarts, tolerance
+            )
             if chosen >= 0 and chosen != receipt:
                 receipt = chosen
                 firsts[received_at, message] = receipt

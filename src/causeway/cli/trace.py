@@ -31,7 +31,12 @@ LISTED = 20
 """Messages that are listed where several are meant."""
 
 _MOST_INDEX = (1 << 64) - 1
-_COLOURS = {"another content": "bold red", "again": "bold red", "taken back": "yellow"}
+_COLOURS = {
+    "another content": "bold red",
+    "on another chain": "bold red",
+    "again": "bold red",
+    "taken back": "yellow",
+}
 
 
 def command(
@@ -136,7 +141,9 @@ def _show(found: Traced) -> None:
 def _show_life(console: Console, life: Life, found: Traced) -> None:
     took = "" if life.took is None or life.is_open else f" after {duration(life.took.total_seconds())}"
     name = escape(_name(life.lane, life.index, life.message_id))
-    console.print(f"[bold]{escape(life.kind)}[/bold] {name}: [bold]{escape(life.outcome)}[/bold]{took}")
+    remarks = ", ".join(f"{count:,} {kind}{'s' * (count > 1)}" for kind, count in life.remarks.items())
+    noted = f"; [bold red]{remarks}[/]" if remarks else ""
+    console.print(f"[bold]{escape(life.kind)}[/bold] {name}: [bold]{escape(life.outcome)}[/bold]{took}{noted}")
     about = [
         (what, name_of(str(value)))
         for what, value in (

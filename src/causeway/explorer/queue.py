@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from causeway.audit.findings import UNKNOWN, VIOLATED
-from causeway.audit.lives import AGAIN, OTHER_CONTENT, Life
+from causeway.audit.lives import WRONG, Life
 from causeway.explorer.addresses import Asked, address, chain_address, height_address, lane_address, message_address
 from causeway.explorer.forms import form, number_box
 from causeway.explorer.found import listed
@@ -145,7 +145,7 @@ class _Shown:
         """Return how a message is shown. ``wrong``: the numbers of messages that violations are about."""
         content = life_as_dict(life, Traced((life,), {}, 0))
         noted = {note for step in life.steps for note in step.notes}
-        return cls(life, content, outcome_of(content), life.index in wrong or bool(noted & {AGAIN, OTHER_CONTENT}))
+        return cls(life, content, outcome_of(content), life.index in wrong or bool(noted & WRONG))
 
     @property
     def look(self) -> Look:

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from causeway.audit.lives import AGAIN, OTHER_CONTENT, TAKEN_BACK, Life, Step
+from causeway.audit.lives import TAKEN_BACK, WRONG, Life, Step
 from causeway.model.text import name_of
 from causeway.report.outcomes import BAD_EVENTS
 from causeway.report.svg import element, number
@@ -113,7 +113,7 @@ def _points(lives: Sequence[Life]) -> list[_Point]:
             if step.chain is None:
                 continue
             words, bad = found.setdefault((place, step.chain, _when(step, order, ticked=ticked)), ([], False))
-            noted = bool({AGAIN, OTHER_CONTENT, TAKEN_BACK} & {*step.notes}) or step.event in BAD_EVENTS
+            noted = bool((WRONG | {TAKEN_BACK}) & {*step.notes}) or step.event in BAD_EVENTS
             word = step.event.replace("_", " ")
             if word not in words:
                 words.append(word)

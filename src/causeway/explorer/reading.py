@@ -86,11 +86,9 @@ def key_of(life: Life) -> MessageKey:
 
 
 def took_of(life: Life) -> str | None:
-    """Return the time from the first step of a message to its last one, in ticks where all of them say theirs."""
-    ticks = [step.row["tick"] for step in life.steps]
-    known = [tick for tick in ticks if tick is not None]
-    if known and len(known) == len(ticks):
-        return in_unit(max(known) - min(known), "ticks")
+    """Return the time until a message came to its outcome, in ticks where its steps have theirs."""
+    if life.took_ticks is not None:
+        return in_unit(life.took_ticks, "ticks")
     return None if life.took is None else in_unit(life.took.total_seconds(), "seconds")
 
 

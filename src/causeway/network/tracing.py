@@ -143,6 +143,8 @@ def life_as_dict(life: Life, found: Traced) -> dict[str, Any]:
         "outcome": life.outcome,
         "open": life.is_open,
         "seconds": None if life.took is None else life.took.total_seconds(),
+        "foreign_receipts": life.remarks.get("foreign receipt", 0),
+        "repeated_receipts": life.remarks.get("repeated receipt", 0),
         "events": [_step_as_dict(step, found) for step in life.steps],
     }
 

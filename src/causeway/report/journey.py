@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from causeway.audit.findings import UNKNOWN, VIOLATED
-from causeway.audit.lives import AGAIN, OTHER_CONTENT, TAKEN_BACK
+from causeway.audit.lives import TAKEN_BACK, WRONG
 from causeway.report.outcomes import BAD_EVENTS, mark_of
 from causeway.report.svg import element, share, tone_class
 from causeway.report.text import digits, duration, listed, many, name, plain, ticks, time_text
@@ -18,7 +18,7 @@ from causeway.report.text import digits, duration, listed, many, name, plain, ti
 SHOWN_STEPS = 24
 """Steps of one message that are shown; of more the first ones and the last."""
 
-_NOTED = {AGAIN: VIOLATED, OTHER_CONTENT: VIOLATED, TAKEN_BACK: UNKNOWN}
+_NOTED = {**dict.fromkeys(WRONG, VIOLATED), TAKEN_BACK: UNKNOWN}
 _LEGS = ("a", "b", "c", "d", "e", "f")
 
 Message = Mapping[str, Any]

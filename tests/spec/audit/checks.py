@@ -90,7 +90,7 @@ def authenticity(ledger: Ledger) -> Checked:
             elif row["payload_hash"] is None or row["payload_hash"] not in contents:
                 found.append(named("authenticity", "unknown", "content_unseen", row))
         for row in (row for event in ("received", "executed", "failed", "answered") for row in message.all(event)):
-            if None not in (row["chain"], message.lane[2]) and row["chain"] != message.lane[2]:
+            if message.is_elsewhere(row):
                 found.append(named("authenticity", "violated", "wrong_chain", row))
         for row in message.all("sent"):
             if None not in (row["chain"], message.lane[1]) and row["chain"] != message.lane[1]:

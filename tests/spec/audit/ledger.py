@@ -166,14 +166,20 @@ class Message:
 
     @property
     def receipt(self) -> Any:
-        """The first received row that is not forged: of those that are not before the sending, if there are any, and of
-        these of those that are not too early for the lane, if there are any."""
+        """The first received row that is not forged: of those that are not on another chain, if there are any, of these
+        of those that are not before the sending, if there are any, and of these of those that are not too early for the
+        lane, if there are any."""
         every = [row for row in self.all("received") if not self.forged(row)]
         sent = self.earliest("sent")
         if not sent:
             return first_of(every, self.restarts)
+        every = [row for row in every if not self.is_elsewhere(row)] or every
         rows = [row for row in every if not before(row, sent, self.tolerance(row, sent), self.restarts)]
         return first_of([row for row in rows if not self.too_early(row, sent)] or rows or every, self.restarts)
+
+    def is_elsewhere(self, row: Row) -> bool:
+        """Whether a row at the destination is on another chain than the one to which its lane goes."""
+        return None not in (row["chain"], self.lane[2]) and row["chain"] != self.lane[2]
 
     def too_early(self, row: Row, sent: Row) -> bool:
         """Whether a row is seen to be sooner after the sending than the lane promises."""
