@@ -1,7 +1,7 @@
-"""What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs;
-whole cycles; messages between domains; the whole command on recorded traffic; small ticks in a row; certified slices
-over HTTP; egress queues with their roots; gossip of egress queues; thousands
-of nodes; the audit of a ledger."""
+"""What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs; whole
+cycles; messages between domains; the whole command on recorded traffic; small ticks in a row; certified slices over
+HTTP; a server under hostile clients; egress queues with their roots; gossip of egress queues; thousands of nodes; the
+audit of a ledger."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from benchmarks.proofs.bench import bench_proofs
     from benchmarks.recorded.bench import bench_recorded
     from benchmarks.rounds import bench_rounds
+    from benchmarks.serving import bench_serve
     from benchmarks.show import render
     from benchmarks.simulation import bench_simulation
     from benchmarks.ticks.bench import bench_ticks
@@ -36,6 +37,7 @@ _HOMES = {
     "bench_proofs": "benchmarks.proofs.bench",
     "bench_recorded": "benchmarks.recorded.bench",
     "bench_rounds": "benchmarks.rounds",
+    "bench_serve": "benchmarks.serving",
     "bench_simulation": "benchmarks.simulation",
     "bench_ticks": "benchmarks.ticks.bench",
     "bench_xnet": "benchmarks.xnet",
@@ -54,6 +56,7 @@ __all__ = [
     "bench_proofs",
     "bench_recorded",
     "bench_rounds",
+    "bench_serve",
     "bench_simulation",
     "bench_ticks",
     "bench_xnet",

@@ -594,6 +594,23 @@ def xnet(
     return shell.OK
 
 
+@app.command("serve", epilog=shell.EPILOG)
+def serve(
+    clients: Annotated[int, typer.Option(min=1, max=220, help="Hostile clients.")] = 200,
+    seconds: Annotated[float, typer.Option(min=1, help="How long each is measured.")] = 20.0,
+    as_json: Json = False,
+) -> int:
+    """Measure how soon a served lake says that it is well, at rest and while clients send it the worst bodies.
+
+    [bold]Example[/bold]: python -m benchmarks serve --clients 50
+    """
+    from benchmarks import bench_serve, render
+
+    result = _watched("Measuring a server", lambda tell: bench_serve(clients, seconds, progress=tell))
+    _print(result, render, as_json)
+    return shell.OK
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a benchmark and exit with its code."""
     sys.exit(shell.execute(sys.argv[1:] if arguments is None else arguments, lambda: app, PROGRAM))

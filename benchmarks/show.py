@@ -35,6 +35,7 @@ def render(result: dict[str, Any]) -> RenderableType:
         "gossip": gossip,
         "recorded": recorded,
         "ticks": ticks,
+        "serve": _serve,
         "xnet": _xnet,
     }
     shown = shows[result["benchmark"]](result)
@@ -170,6 +171,25 @@ def _xnet(result: dict[str, Any]) -> RenderableType:
             f"{row['bytes']:,}",
             *(f"{row[f'{name}_{what}']:,}" for name in ("served", "pulled") for what in ("per_second", "processor_ms")),
             f"{row['pulled_per_second'] * row['messages']:,.0f}",
+        )
+    return table
+
+
+def _serve(result: dict[str, Any]) -> RenderableType:
+    title = f"Health of a served lake, 99th percentile under attack {result['ratio']} times that at rest"
+    table = Table(title=title, title_justify="left")
+    columns = ("", "asked", "p50 ms", "p99 ms", "most ms", "messages taken", "refused", "bodies", "processor s", "MiB")
+    for name in columns:
+        table.add_column(name, justify="right" if name else "left")
+    for name, figures in (("idle", result["idle"]), (f"{result['clients']} hostile clients", result["attacked"])):
+        table.add_row(
+            name,
+            f"{figures['answers']:,}",
+            *(f"{figures['health_ms'][which]:,}" for which in ("p50", "p99", "most")),
+            *(f"{figures['messages'].get(what, 0):,}" for what in ("taken", "refused")),
+            f"{sum(figures['bodies'].values()):,}",
+            f"{figures['processor_seconds']:,}",
+            f"{figures['memory_mib']:,}",
         )
     return table
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,18 @@ from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.keys import Purpose, index_key
 from causeway.protocols.limits import MAX_ITEMS, MAX_TRANSACTION_BYTES
-from causeway.service import requests, senders
+from causeway.service import bodies, requests, senders
 from causeway.service.api import application
+from causeway.service.bodies import object_of
 from causeway.service.mempool import Limits, Mempool, MempoolFull, Message, QuotaExceeded, rows_of
 from causeway.service.node import QUIET, Node
 from causeway.service.requests import Forbidden
 from causeway.service.senders import AccountsFull, NonceRefused, NumberTaken, Senders
 from causeway.service.signing import carrier_number, signed
 from tests.service.lakes import Lakes, both, key_of
+
+SECONDS = 5.0
+"""After which a test gives up."""
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +187,9 @@ def posted(lakes: Lakes, content: Any, path: str = "/v1/messages", sender: int =
         ("/v1/messages", {"to": "caller-left", "method": "x", "count": 2000}, 400, "count: 2000; at most"),
         ("/v1/messages", {"to": "caller-left", "method": "x", "count": 1.5}, 400, "whole number"),
         ("/v1/messages", {"to": "caller-left", "method": "x", "count": 1e300}, 400, "whole number"),
-        ("/v1/messages", {"to": "caller-left", "method": "x", "text": 10**4000}, 400, "text"),
+        ("/v1/messages", {"to": "caller-left", "method": "x", "text": 10**4000}, 400, "a number of 4001 characters"),
+        ("/v1/messages", {"to": "caller-left", "method": "x", "text": 10**39}, 400, "text"),
+        ("/v1/messages", {"to": "caller-left", "method": "x", "list": [0] * 5000}, 400, "more than 4000 names and"),
         ("/v1/messages", [], 400, "content"),
     ],
 )
@@ -203,14 +210,15 @@ def test_what_cannot_be_taken_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (b"[" * 100_000, "the body is no JSON"),
+        (b"[" * 3_000, "the body is no JSON"),
+        (b"[" * 100_000, "more than 4000 names and values"),
         (b"[]", "the body is no JSON object"),
         (b'{"keys": "6962"}', "keys: "),
         (b'{"keys": ["6x"]}', "must be hexadecimal digits"),
         (b'{"keys": []}', "keys: "),
         (b'{"keys": ["00"], "height": true}', "height: true"),
-        (b'{"keys": ["00"], "height": 1' + b"0" * 4290 + b"}", "height: 1000"),
-        (b'{"keys": ["00"], "height": 1' + b"0" * 5000 + b"}", "the body is no JSON"),
+        (b'{"keys": ["00"], "height": 1' + b"0" * 70 + b"}", "height: 1000"),
+        (b'{"keys": ["00"], "height": 1' + b"0" * 5000 + b"}", "a number of 5001 characters"),
         (b'{"keys": ["00"], "height": NaN}', "NaN is no number"),
         (b'{"keys": ["\\ud800"]}', "must be a string"),
         (b'{"keys": ["00"], "keys": ["00"]}', "keys: stands twice"),
@@ -240,12 +248,12 @@ def test_a_name_that_stands_twice_is_found_by_looking_at_each_once() -> None:
 
     names = [Name(f"{index:x}") for index in range(1_000)]
     with pytest.raises(InvalidInput, match="3e7: stands twice"):
-        requests._once([(name, 1) for name in [*names, Name("3e7")]])
+        bodies._once([(name, 1) for name in [*names, Name("3e7")]])
     assert compared < 10_000
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "LONGEST_BODY", 0.05)
+    monkeypatch.setattr(bodies, "LONGEST_BODY", 0.05)
 
     async def dripping() -> AsyncIterator[bytes]:
         while True:
@@ -254,6 +262,34 @@ def test_a_body_that_does_not_come_is_not_waited_for(http: Http, monkeypatch: py
 
     answer = http.post("/v1/chains/left/proofs", dripping())  # type: ignore[arg-type]
     assert (answer.status_code, answer.json()["error"]) == (408, "NotServed")
+
+
+def test_others_are_answered_while_a_long_body_is_read(lakes: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(data: bytes) -> dict[str, Any]:
+        if len(data) > bodies.SHORT:
+            begun.set()
+            go.wait(SECONDS)
+        return object_of(data)
+
+    monkeypatch.setattr(requests, "object_of", slow)
+    long = posted(lakes, {"to": "caller-left", "method": "x", "text": "x" * 2 * bodies.SHORT}, signature="0" * 128)
+    short = posted(lakes, {"to": "caller-left", "method": "x"}, signature="0" * 128)
+
+    async def ask() -> tuple[int, int, bool, int]:
+        transport = httpx.ASGITransport(application(lakes.nodes["left"]))
+        kind = {"content-type": "application/json"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=kind) as client:
+            reading = asyncio.create_task(client.post("/v1/messages", content=long))
+            assert await asyncio.to_thread(begun.wait, SECONDS)
+            health = await client.get("/v1/health")
+            other = await client.post("/v1/messages", content=short)
+            early = not reading.done()
+            go.set()
+            return health.status_code, other.status_code, early, (await reading).status_code
+
+    assert asyncio.run(ask()) == (200, 403, True, 403)
 
 
 def test_another_key_with_the_number_of_a_relayer_is_refused(

@@ -24,8 +24,8 @@ from uvicorn.server import ServerState
 
 from causeway.protocols.limits import MAX_ANSWER_BYTES
 from causeway.service import transfers
+from causeway.service.bodies import Turns, body_of
 from causeway.service.http_client import ServiceClient, Unreachable
-from causeway.service.requests import object_of
 from causeway.service.serving import at_all, serve
 from causeway.service.transfers import Busy, Paced, Transfers
 from causeway.web import connections, listening
@@ -59,7 +59,7 @@ class Server:
 
     def __init__(self, most: int = transfers.MOST_HELD) -> None:
         self.state = ServerState()
-        self.transfers = Transfers(most)
+        self.transfers, self.turns = Transfers(most), Turns()
         self.go = asyncio.Event()
         self.socket = listening.bound("127.0.0.1", 0)
         routes = [Route(f"/{name}", answer, methods=["GET", "POST"]) for name, answer in self._answers().items()]
@@ -83,7 +83,7 @@ class Server:
         async def body(request: Request) -> PlainTextResponse:
             transfer = self.transfers.begin(request.scope)
             try:
-                await object_of(request, MAX_ANSWER_BYTES, self.transfers, transfer)
+                await body_of(request, MAX_ANSWER_BYTES, self.turns, self.transfers, transfer)
             except Busy:
                 return PlainTextResponse("busy", 503)
             finally:

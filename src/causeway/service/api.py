@@ -24,12 +24,14 @@ from causeway.network.replayed import ReplayBusy, ReplayDiffers
 from causeway.network.traffic_settings import MessageSection
 from causeway.pipeline.lake import LakeError
 from causeway.pipeline.layout import LakeDamaged
+from causeway.service.bodies import Turns
 from causeway.service.keys import WeakKey
 from causeway.service.mempool import MempoolFull, QuotaExceeded
 from causeway.service.metrics import lake_metrics
 from causeway.service.node import Node, Taken
 from causeway.service.openapi import document
 from causeway.service.requests import (
+    ENVELOPE_BYTES,
     READERS,
     Address,
     Answer,
@@ -55,9 +57,6 @@ MOST_WAITS = 64
 
 LOOK = 0.02
 """Seconds between two looks whether there is one."""
-
-ENVELOPE_BYTES = 4096
-"""Bytes of a signed body beside its content."""
 
 STATUS: dict[type[CausewayError], int] = {
     NotFound: 404,
@@ -187,7 +186,7 @@ def application(node: Node, hosts: Collection[str] = (), log: ServingLog | None 
     layers = [Middleware(Paced, transfers=transfers), Middleware(Guard, hosts=frozenset(hosts))]
     served = Starlette(routes=routes, exception_handlers=handlers, middleware=layers)
     served.router.redirect_slashes = False  # an address has one form
-    served.state.log, served.state.transfers = log or ServingLog(), transfers
+    served.state.log, served.state.transfers, served.state.turns = log or ServingLog(), transfers, Turns()
     return served
 
 
@@ -269,8 +268,7 @@ class Endpoints:
         if failure is not None:
             return _error(503, type(failure).__name__, f"no more blocks are made: {failure}")
         pool = self._node.pool
-        height = await run_in_threadpool(self._views.height)
-        return JSONResponse({"height": height, "waiting": len(pool), "waiting_bytes": pool.size})
+        return JSONResponse({"height": self._node.network.height, "waiting": len(pool), "waiting_bytes": pool.size})
 
     async def metrics(self, call: Call) -> Response:
         """Answer the lake's metrics in the text form of Prometheus."""

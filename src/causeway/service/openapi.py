@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 import causeway
-from causeway.service.requests import JSON, Address, Answer
+from causeway.service.bodies import JSON
+from causeway.service.requests import Address, Answer
 
 VERSION = "3.1.0"
 

@@ -7,7 +7,6 @@ a parameter given twice, a body of another type or with other keys are refused, 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,8 +15,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -25,24 +23,13 @@ from causeway.model.document import validated
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.model.section import U64_MAX, Section
 from causeway.protocols.limits import MAX_ITEMS, MAX_JSON_BYTES
-from causeway.service.transfers import PIECE, Transfer, Transfers
-
-JSON = "application/json"
+from causeway.service.bodies import SHORT, body_of, client_of, length_of, object_of, require_json
 
 LONGEST_WAIT = 60
 """Seconds that a request waits for a block at most."""
 
-LONGEST_BODY = 30.0
-"""Seconds that a body may take to come."""
-
-EXACT = 2**53
-"""Below it every whole number is exact in what JSON's readers elsewhere take numbers for."""
-
-MAX_NESTING = 64
-"""Deepest nesting of a body."""
-
-COPIES = 3
-"""A body is held so often: as it came, as JSON, and as what is declared."""
+ENVELOPE_BYTES = 4096
+"""Bytes of a body beside its content."""
 
 READERS = ThreadPoolExecutor(4, "answers")
 """Make answers from the lake: as many at a time as leave room for the next block, and for short answers. Each may be
@@ -144,7 +131,7 @@ class Address:
     """One address: what may be asked there, and what answers.
 
     ``path``: variable parts in braces; ``parts``: of them, the schema (JSON Schema) of each. ``answers``: by status,
-    the model of the answer, or its media type. ``longest``: bytes of the body.
+    the model of the answer, or its media type. ``longest``: bytes of the body at most.
     """
 
     method: str
@@ -164,17 +151,39 @@ class Address:
             call = Call(request, request.path_params, self.query_of(request))
             if self.body is None:
                 return await self.handler(call)
-            transfers: Transfers = request.app.state.transfers
-            transfer = transfers.begin(request.scope)
-            call.release = lambda: transfers.end(transfer)
             try:
-                call.body = await object_of(request, self.longest, transfers, transfer)
-                call.model = validated(self.body, call.body, "body")
+                await self._take_body(call)
                 return await self.handler(call)
             finally:
                 call.release()
 
         return Route(self.path, answered, methods=[self.method])
+
+    async def _take_body(self, call: Call) -> None:
+        """Read the body of a request; a long one when its turn comes, until ``call.release``."""
+        request = call.request
+        require_json(request)
+        length = length_of(request, self.longest)
+        turns, transfers = request.app.state.turns, request.app.state.transfers
+        transfer = transfers.begin(request.scope)
+        call.release = lambda: transfers.end(transfer)
+        if length <= SHORT:
+            call.body, call.model = self._read(await body_of(request, length, turns, transfers, transfer))
+            return
+        end = await turns.begin(client_of(request))
+
+        def release() -> None:
+            transfers.end(transfer)
+            end()
+
+        call.release = release
+        data = await body_of(request, length, turns, transfers, transfer)
+        call.body, call.model = await run_in_threadpool(self._read, data)
+
+    def _read(self, data: bytes) -> tuple[dict[str, Any], BaseModel]:
+        assert self.body is not None
+        content = object_of(data)
+        return content, validated(self.body, content, "body")
 
     def query_of(self, request: Request) -> Query:
         """Return the query of a request.
@@ -201,86 +210,6 @@ async def answered_soon(view: Callable[..., Mapping[str, Any]], *arguments: Any)
 async def answered(view: Callable[..., Mapping[str, Any]], *arguments: Any) -> Response:
     """Return what a view says as JSON; it is asked, and its answer written, in one of few threads (``READERS``)."""
     return await asyncio.get_running_loop().run_in_executor(READERS, lambda: JSONResponse(view(*arguments)))
-
-
-async def body_of(request: Request, most: int, transfers: Transfers, transfer: Transfer) -> bytes:
-    """Return the body of a request; what is longer than ``most`` bytes is not read to its end.
-
-    ``transfer``: is told what is held. Raises ``Busy`` when there is no room for it.
-    """
-    pieces: list[bytes] = []
-    try:
-        async with asyncio.timeout(LONGEST_BODY):
-            async for piece in request.stream():
-                transfer.moved += len(piece)
-                if transfer.moved > most:
-                    raise HTTPException(413, f"the body has more than {most} bytes")
-                if transfer.ended:
-                    raise ClientDisconnect
-                if transfer.moved > PIECE:
-                    transfers.hold(transfer, COPIES * transfer.moved)
-                pieces.append(piece)
-    except TimeoutError:
-        raise HTTPException(408, f"the body did not come within {LONGEST_BODY:g} seconds") from None
-    return b"".join(pieces)
-
-
-async def object_of(request: Request, most: int, transfers: Transfers, transfer: Transfer) -> dict[str, Any]:
-    """Return the JSON object that is the body of a request; arguments as of ``body_of``. Raises ``InvalidInput`` when
-    it is none.
-
-    Only a body that says that it is JSON is read: a form of another site's page cannot say so.
-    """
-    kinds = request.headers.getlist("content-type")
-    if len(kinds) != 1 or kinds[0].split(";")[0].strip().lower() != JSON:
-        raise HTTPException(415, f"content-type: {', '.join(kinds)[:80] or 'missing'}; allowed: {JSON}")
-    data = await body_of(request, most, transfers, transfer)
-    transfer.complete = True
-    try:
-        content = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_number)
-    except (ValueError, RecursionError):
-        raise InvalidInput("the body is no JSON") from None
-    if not isinstance(content, dict):
-        raise InvalidInput("the body is no JSON object")
-    _refuse_nesting(content)
-    return content
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise InvalidInput(f"{name[:80]}: stands twice in the body")
-        found[name] = value
-    try:
-        "".join(found).encode()
-    except UnicodeEncodeError:
-        raise InvalidInput("the body is no JSON: half of a surrogate pair is no name") from None
-    return found
-
-
-def _number(text: str) -> int | float:
-    """Return a number with a point or an exponent: a whole one is the same with and without (RFC 8785)."""
-    number = float(text)
-    return int(number) if number.is_integer() and abs(number) < EXACT else number
-
-
-def _no_number(text: str) -> None:
-    raise InvalidInput(f"the body is no JSON: {text} is no number of JSON")
-
-
-def _refuse_nesting(value: Any) -> None:
-    level = [value]
-    for _ in range(MAX_NESTING):
-        level = [
-            item
-            for outer in level
-            for item in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(item, dict | list)
-        ]
-        if not level:
-            return
-    raise InvalidInput(f"the body is nested more than {MAX_NESTING} deep")
 
 
 def hexadecimal(text: str, what: str, most: int) -> bytes:

@@ -21,7 +21,7 @@ from causeway.service.ibc.schemas import (
     RelayersAnswer,
 )
 from causeway.service.ibc.views import Views
-from causeway.service.requests import Address, Body, Call, Count, Digits, Number, Query, answered
+from causeway.service.requests import ENVELOPE_BYTES, Address, Body, Call, Count, Digits, Number, Query, answered
 
 CHAIN = "/v1/chains/{chain}"
 
@@ -120,6 +120,7 @@ class Routes:
                 body=ProofsBody,
                 answers={200: ProofsAnswer},
                 parts=chain,
+                longest=2 * MAX_KEY_BYTES * MAX_ITEMS + ENVELOPE_BYTES,
             ),
             Address(
                 "GET",

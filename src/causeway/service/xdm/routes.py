@@ -10,7 +10,7 @@ from starlette.responses import Response
 from causeway.model.errors import InvalidInput
 from causeway.model.section import U64_MAX, Section
 from causeway.protocols.xdm.state import MAX_CHANNEL
-from causeway.service.requests import Address, Body, Call, Number, Query, answered
+from causeway.service.requests import ENVELOPE_BYTES, Address, Body, Call, Number, Query, answered
 from causeway.service.xdm.schemas import (
     AnchorAnswer,
     BlocksAnswer,
@@ -26,6 +26,9 @@ CHAIN = "/v1/chains/{chain}"
 
 MOST_LANES = 256
 """Lanes that messages are asked of at once."""
+
+LANE_BYTES = 128
+"""Bytes of a lane in a body: its keys, and the digits of two numbers."""
 
 
 class ChannelsQuery(Query):
@@ -96,6 +99,7 @@ class Routes:
                 body=MessagesBody,
                 answers={200: MessagesAnswer},
                 parts=chain,
+                longest=MOST_LANES * LANE_BYTES + ENVELOPE_BYTES,
             ),
         ]
         if views.network.follows:

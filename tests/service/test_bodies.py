@@ -1,0 +1,127 @@
+"""Bodies of requests: how many parts they may have, and whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.model.errors import InvalidInput
+from causeway.service import bodies
+from causeway.service.bodies import MAX_PARTS, Turns, client_of, object_of
+
+SOON = 0.05
+"""Seconds."""
+
+TEXTS = st.text(st.sampled_from('ab"\\\\[{,:'), max_size=12)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**70), 10**70) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def parts(value: Any) -> int:
+    """Return how many strings a value has, and how many marks stand before its values."""
+    if isinstance(value, dict):
+        return 2 * len(value) + max(len(value), 1) + sum(map(parts, value.values()))
+    if isinstance(value, list):
+        return max(len(value), 1) + sum(map(parts, value))
+    return int(isinstance(value, str))
+
+
+@given(st.dictionaries(TEXTS, VALUES, max_size=6))
+def test_what_has_few_parts_is_read_as_it_is(content: dict[str, Any]) -> None:
+    data = json.dumps(content, separators=(",", ":")).encode()
+    assert bodies._parts(data) == parts(content)
+    assert object_of(data) == content
+
+
+@pytest.mark.parametrize("mark", ["[]", "{}", "0", '""', '"\\\\"', '"\\""', '{"k":1}'])
+def test_many_parts_are_refused_before_they_are_read(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was read"))
+    with pytest.raises(InvalidInput, match="more than 4000 names and values"):
+        object_of(b'{"a":[' + b",".join([mark.encode()] * MAX_PARTS) + b"]}")
+
+
+def test_a_long_text_is_one_part_whatever_is_in_it() -> None:
+    text = '[{,:"\\' * 10_000
+    assert object_of(json.dumps({"text": text}).encode()) == {"text": text}
+
+
+@pytest.mark.parametrize("digits", ["9" * 81, "-" + "9" * 80, "0." + "1" * 79, "1e" + "0" * 79])
+def test_a_long_number_is_refused(digits: str) -> None:
+    with pytest.raises(InvalidInput, match="at most 80 are allowed"):
+        object_of(b'{"a":' + digits.encode() + b"}")
+
+
+def test_a_client_has_one_turn_and_all_have_so_many() -> None:
+    async def run() -> list[str]:
+        turns, order = Turns(2), []
+
+        async def take(client: str, seconds: float) -> None:
+            end = await turns.begin(client)
+            order.append(client)
+            await asyncio.sleep(seconds)
+            end()
+            end()  # more than once is no error
+
+        await asyncio.gather(*(take(client, SOON) for client in ("a", "a", "a", "b", "c")))
+        return order
+
+    assert asyncio.run(run()) == ["a", "b", "c", "a", "a"]
+
+
+def test_who_gives_up_waiting_leaves_the_turn_to_others() -> None:
+    async def run() -> None:
+        turns = Turns(1)
+        end = await turns.begin("a")
+        for client in ("a", "b"):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(SOON):
+                    await turns.begin(client)
+        end()
+        (await turns.begin("b"))()
+        (await turns.begin("a"))()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_slow_body_must_hurry_once_others_wait(early: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "HURRIED_BODY", SOON)
+
+    async def run() -> None:
+        turns = Turns(1)
+        end = await turns.begin("slow")
+        waits = [asyncio.create_task(turns.begin(name)) for name in ("next", "last")] if early else []
+        await asyncio.sleep(0)
+
+        async def come() -> None:
+            async with turns.coming():
+                await asyncio.sleep(bodies.LONGEST_BODY)
+
+        comes = asyncio.create_task(come())
+        await asyncio.sleep(0)
+        waits = waits or [asyncio.create_task(turns.begin("next"))]
+        with pytest.raises(TimeoutError):
+            await comes
+        end()
+        for wait in waits:
+            (await wait)()
+
+    asyncio.run(run())
+
+
+def test_a_client_is_an_address_or_a_network_of_them() -> None:
+    def client(host: str) -> str:
+        return client_of(SimpleNamespace(client=SimpleNamespace(host=host)))  # type: ignore[arg-type]
+
+    assert client("192.0.2.1") != client("192.0.2.2")
+    assert client("2001:db8::1") == client("2001:db8::ffff:0:0:1") != client("2001:db8:0:1::1")
+    assert client("fe80::1%eth0") == "fe80::/64"
