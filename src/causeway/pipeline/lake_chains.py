@@ -55,7 +55,7 @@ class LakeChains:
     logs: LakeLogs
     names: RunNames
     top: dict[str, int] = field(default_factory=dict)
-    _ordered: dict[tuple[int, bool], bool] = field(default_factory=dict)
+    _promising: dict[tuple[str, int, bool], bool] = field(default_factory=dict)
 
     def headers(self, first: int, end: int) -> Iterator[pa.Table]:
         """Yield the headers that chains have after the height ``end`` - 1 (``HEADERS_SCHEMA``), of those that they made
@@ -169,26 +169,27 @@ class LakeChains:
         """Return the watermarks of a range of heights (``MARKS_SCHEMA``)."""
         outbound = self.logs.read("outbound", heights, (*LANE_COLUMNS, "index"))
         collected = self.logs.read("collected", heights, (*LANE_COLUMNS, "chain", "what", "begin", "end"))
-        collected = self._in_order(collected)
+        # The index of an IBC receipt is that of its packet, and receipts are written in any order.
+        outbound, collected = self._of_lanes(outbound, "numbered"), self._of_lanes(collected, "ordered_receives")
         return pa.concat_tables([log_watermarks(outbound, collected), *self._of_states(heights)]).unify_dictionaries()
 
-    def _in_order(self, collected: pa.Table) -> pa.Table:
-        """Return the collections in lanes that promise to be received in order: others are collected in any."""
-        own = collected["source"].to_numpy() == collected["destination"].to_numpy()
-        lanes = np.stack((collected["substream"].to_numpy(), own.astype(np.uint64)), axis=1)
+    def _of_lanes(self, rows: pa.Table, promise: str) -> pa.Table:
+        """Return the rows of lanes that have a promise."""
+        own = rows["source"].to_numpy() == rows["destination"].to_numpy()
+        lanes = np.stack((rows["substream"].to_numpy(), own.astype(np.uint64)), axis=1)
         distinct, at = np.unique(lanes, axis=0, return_inverse=True)
-        ordered = [self._promises_order(substream, bool(own)) for substream, own in distinct.tolist()]
-        return collected.filter(pa.array(np.array(ordered, dtype=bool)[at.reshape(-1)]))
+        promising = [self._promises(promise, substream, bool(own)) for substream, own in distinct.tolist()]
+        return rows.filter(pa.array(np.array(promising, dtype=bool)[at.reshape(-1)]))
 
-    def _promises_order(self, substream: int, own: bool) -> bool:
-        if (substream, own) not in self._ordered:
+    def _promises(self, promise: str, substream: int, own: bool) -> bool:
+        key = promise, substream, own
+        if key not in self._promising:
             promised = protocol(self.names.protocol).part("promises")
             lanes = lanes_of(self.logs.lake, self.names, [(substream, own)])
-            self._ordered[substream, own] = promised is not None and any(
-                each.promise == "ordered_receives" and (each.substream is None or each.own == own)
-                for each in promised(lanes)
+            self._promising[key] = promised is not None and any(
+                each.promise == promise and (each.substream is None or each.own == own) for each in promised(lanes)
             )
-        return self._ordered[substream, own]
+        return self._promising[key]
 
     def _of_states(self, heights: range) -> Iterator[pa.Table]:
         """Yield the watermarks in state tables at the ends of commits, where they are not those of the commit before
