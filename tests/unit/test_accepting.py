@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +96,16 @@ def test_an_escrow_pays_the_seller_before_it_answers_the_buyer(protocol: str, me
 
 
 @every_protocol
+def test_what_is_not_accepted_pays_nobody(protocol: str) -> None:
+    net = network(protocol)
+    result = net.call("escrow", "hope", amount=60, sender="buyer").wait()
+    assert result.reject is cw.RejectCode.FAILED and result.refund == 60
+    assert result.payload == b"InsufficientCycles: balance 0, attached 60"
+    net.run()
+    assert balances(net) == [100, 0, 0]
+
+
+@every_protocol
 def test_more_than_is_attached_is_not_accepted(protocol: str) -> None:
     net = network(protocol)
     result = net.call("escrow", "much", amount=60, sender="buyer").wait()
@@ -148,3 +160,14 @@ def test_a_handler_without_a_request_names_one() -> None:
 
     with pytest.raises(cw.HandlerFailed, match=r"NoOpenRequest: .* name an open one by its ref"):
         cw.Trial(Takes).ingress("take")
+
+
+def test_the_program_of_the_page_runs() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "pay-before-you-answer.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    names_of_page: dict[str, Any] = {"cw": cw}
+    exec(compile(block, page.name, "exec"), names_of_page)
+    programs = [cw.Deploy(names_of_page["Escrow"], name="escrow"), cw.Deploy(Seller, name="seller")]
+    net = cw.Network(1, programs)
+    result = net.call("escrow", "buy", amount=9).wait()
+    assert (result.payload, result.refund, net.balance("seller")) == (b"sold", 0, 9)

@@ -48,6 +48,7 @@ def _closed(
         options={"endowment": 1_000, "channel_calls": [closing, *calls], **options},
         cuts=cuts,
         faults=faults,
+        balance=100,
     )
     sums, replay = Sums(net), Replay(net)
     net.call(1, 2, b"hello", amount=70)
@@ -73,7 +74,7 @@ def _outcome(net: Network) -> tuple[int, int, int, int]:
     mine = callers["program"] == 1
     counts = (int(callers[name][mine].sum()) for name in ("answered", "rejected"))
     answered, rejected = counts
-    return balance(net, 1) - (1_000 - 4 - 70), balance(net, 2) - 1_000, answered, rejected
+    return balance(net, 1) - (1_100 - 4 - 70), balance(net, 2) - 1_100, answered, rejected
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,7 @@ def test_an_answer_that_an_allow_list_holds_back_is_kept() -> None:
             "allowlist": "on",
             "allowlist_calls": [removed, {**removed, "tick": 60, "do": "add"}],
         },
+        balance=100,
     )
     net.call(1, 2, b"hello", amount=70)
     net.block(60)

@@ -9,6 +9,7 @@ from causeway.protocols.xdm.books import MAX_BALANCE, Book
 from causeway.protocols.xdm.money import joined, split
 from causeway.protocols.xdm.tables import BOOKS_SCHEMA
 from causeway.protocols.xdm.transporter import METHOD
+from tests.property.ic_programs import ACTOR
 from tests.property.xdm_checks import Sums
 from tests.property.xdm_value import Replay
 from tests.unit.xdm_network import Network
@@ -78,7 +79,7 @@ def _rejected(net: Network, reason: str) -> list[tuple[int, str]]:
 
 def test_what_cannot_be_noted_does_not_leave() -> None:
     for room, amount, error in ((1, 0, "FailedToNoteTransferOut"), (2, 1, "BalanceOverflow"), (12, 10, "")):
-        net = Network({"consensus": {1: "caller"}, "A": {2: "echo"}}, options={"endowment": 100})
+        net = Network({"consensus": {1: "caller"}, "A": {2: "echo"}}, options={"endowment": 100}, balance=10)
         high, low = split([MAX_BALANCE - room])
         values = (CONSENSUS, Book.UNCONFIRMED, CONSENSUS, A, int(high[0]), int(low[0]))
         columns = zip(BOOKS_SCHEMA, values, strict=True)
@@ -90,7 +91,7 @@ def test_what_cannot_be_noted_does_not_leave() -> None:
         refused = [reason for _, reason in net.refusals()]
         assert refused == ([error] if error else [])
         assert len(net.state["outbox"]) == (0 if error else 1)
-        assert balance(net, 1) == (100 if error else 100 - 4 - amount), "refused whole, nothing burned"
+        assert balance(net, 1) == (110 if error else 110 - 4 - amount), "refused whole, nothing burned"
         assert joined(net.state["money"], "outbox_held")[CONSENSUS] == (0 if error else 2)
 
 
@@ -100,6 +101,7 @@ def test_what_a_late_answer_gives_back_is_with_who_answered_if_it_is_refused() -
     net = Network(
         {"A": {1: "caller"}, "B": {2: ("faulty", {"late_every": 1, "late_by": 6}), 3: "caller"}},
         options={"endowment": 1_000, "channel_calls": [closing]},
+        balance=100,
     )
     sums, replay = Sums(net), Replay(net)
     net.call(1, 2, b"hello", amount=70)
@@ -110,11 +112,22 @@ def test_what_a_late_answer_gives_back_is_with_who_answered_if_it_is_refused() -
     assert ("A", "InvalidChannelState") in net.refusals(), "the answer came too late"
     assert ("B", "InvalidChannelState") in net.refusals()
     assert len(net.state["outbox"]) == 0
-    assert balance(net, 1) == 1_000 - 4 - 70
+    assert balance(net, 1) == 1_100 - 4 - 70
     callers = net.state.programs["caller"]
     mine = callers["program"] == 1
     assert callers["rejected"][mine].tolist() == [1], "who called is told that no answer comes"
     assert len(net.state["open_calls"]) == 0
-    assert balance(net, 2) == 1_000 + 70, "who answered has what it wanted to give back"
+    assert balance(net, 2) == 1_100 + 70, "who answered has what it wanted to give back"
     books = net.state["books"]
     assert books["what"].tolist() == [Book.BALANCE] * len(books), "nothing is cancelled or on its way any more"
+
+
+def test_what_is_accepted_before_the_answer_is_logged_when_it_is() -> None:
+    net = Network({"A": {1: "caller"}, "B": {2: ACTOR}}, options={"endowment": 1_000}, balance=100)
+    replay = Replay(net)
+    net.call(1, 2, b"", amount=70, method="keep")
+    for _ in range(60):
+        net.block()
+        replay.check()
+    assert balance(net, 1) == 1_100 - 4 - 70, "the request is open"
+    assert balance(net, 2) == 1_100 - 4 + 35, "a half was accepted, paid on, and came back"

@@ -100,6 +100,9 @@ class Why(IntEnum):
     WRITTEN_OFF = 19
 
 
+COSTS = (Why.FEE_HELD, Why.FEE_BURNED, Why.DEPOSIT_HELD, Why.DEPOSIT_RELEASED)
+"""Why value leaves the account of a program, or comes back to it, other than with messages."""
+
 ROOT_OWNER = 2**64 - 1
 """The number beside ``DEPOSITS`` of those that root has left."""
 

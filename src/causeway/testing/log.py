@@ -12,15 +12,12 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import REVERTED, Event, Kind, Via
-from causeway.model.value import Asset, Holder, Why
+from causeway.model.value import COSTS, Asset, Holder, Why
 from causeway.pipeline.reading import Made
 from causeway.programs.outputs import WORD
 from causeway.testing.tracing import Content, Handled, Key, messages_of
 
 IDENTITY = ("kind", "sender", "receiver", "callback")
-
-COSTS = (Why.FEE_HELD, Why.FEE_BURNED, Why.DEPOSIT_HELD, Why.DEPOSIT_RELEASED)
-"""Why value leaves the account of a program, or comes back to it, other than with messages."""
 
 PROTOCOL = 2**64 - 1
 """The number of both ends of what a protocol sends for itself, such as that a channel opens: no message of programs."""

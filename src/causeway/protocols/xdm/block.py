@@ -22,6 +22,7 @@ from causeway.protocols.xdm.bundles import judge
 from causeway.protocols.xdm.channels import call_channels
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.counted import count_brought, count_notices
+from causeway.protocols.xdm.endowments import Endowments, costs_after
 from causeway.protocols.xdm.endpoints import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.errors import OK, Validity, error_names
 from causeway.protocols.xdm.inbox import Taken, take
@@ -79,14 +80,19 @@ def process_block(
     outbound = concat([called, sent, responses.with_columns(sent_tick=tick).select(sent.names)])
     order = stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index")))
     log_notices(money.refused, len(context.network.names), log)
-    return money.into(state), outbound.take(order)
+    state = money.into(state)
+    if (costs := costs_after(state, money)) is not state["costs"]:
+        state = state.with_tables(costs=costs)
+    return state, outbound.take(order)
 
 
 def _run(state: State, arrivals: Frame, money: Money, context: Context, log: EventLog) -> tuple[State, Frame]:
     """Return the state after programs handled what arrived, in its order, and what they made."""
-    inputs, outcome, produced = handle(arrivals, context.programs, state["accounts"], state.programs, log)
+    endowments = Endowments(state, money, context)
+    own = endowments.taken_off(state["accounts"])
+    inputs, outcome, produced = handle(arrivals, context.programs, own, state.programs, log)
     log_handled(inputs, outcome, money, context)
-    return state.with_programs(outcome.accounts, outcome.programs), produced
+    return state.with_programs(endowments.put_back(outcome.accounts), outcome.programs), produced
 
 
 def _log_refused(now: Accepted, log: EventLog) -> None:

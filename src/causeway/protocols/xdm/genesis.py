@@ -13,6 +13,7 @@ from causeway.protocols.xdm.books import MAX_BALANCE, Book
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import genesis_range
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.endowments import genesis_costs
 from causeway.protocols.xdm.money import NOWHERE, SUMS, Purse, joined, split, value_rows
 from causeway.protocols.xdm.state import ChannelState, State
 
@@ -46,6 +47,7 @@ def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[st
     following = {"chain": chain, "foreign": foreign, "next_channel": zero + np.uint64(1)}
     tables = {
         "accounts": accounts,
+        "costs": genesis_costs(accounts, context),
         "channels": channels,
         "next_channels": Frame(following, len(chain)),
         "allowlist": Frame({"chain": chain, "foreign": foreign}, len(chain)),

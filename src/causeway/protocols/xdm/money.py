@@ -14,7 +14,7 @@ import numpy.typing as npt
 from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.ledger import NO_CHAIN
 from causeway.model.order import U64
-from causeway.model.value import ISSUED, NO_INDEX, VALUE_SCHEMA, Asset, Holder, Why
+from causeway.model.value import COSTS, ISSUED, NO_INDEX, VALUE_SCHEMA, Asset, Holder, Why
 from causeway.protocols.messages import LANE_COLUMNS
 from causeway.protocols.xdm.books import MAX_BALANCE, WORD, BookError, Books, Moved
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
@@ -214,6 +214,19 @@ class Money:
                     left -= amount
                 room = left
         return failed
+
+    def costs(self) -> dict[int, int]:
+        """Return what programs have paid so far in fees and deposits (``COSTS``), less what came back."""
+        rows = concat([empty_frame(VALUE_SCHEMA), *(each for each in self._rows if int(each["why"][0]) in COSTS)])
+        found: dict[int, int] = {}
+        for end, sign in (("from", 1), ("to", -1)):
+            mine = rows.filter(rows[f"{end}_holder"] == np.uint8(Holder.ACCOUNT))
+            programs, which = np.unique(mine[f"{end}_number"], return_inverse=True)
+            one = np.zeros(len(which), dtype=np.uint32)
+            for place, _, amount in sums(which.astype(np.uint32), one, mine["amount_low"], mine["amount_high"]):
+                program = int(programs[place])
+                found[program] = found.get(program, 0) + sign * amount
+        return found
 
     def log(self) -> Frame:
         """Return all movements so far (``VALUE_SCHEMA``), those in the books last."""

@@ -275,6 +275,9 @@ OPERATORS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("operator", U32), _field("balance_high", UINT64), _field("balance_low", UINT64)]
 )
 
+COSTS_SCHEMA = pa.schema([_field("program", UINT64), _field("amount_high", UINT64), _field("amount_low", UINT64)])
+"""What each program that has an endowment has paid in fees and holds as deposits."""
+
 MADE_SCHEMA = pa.schema(
     [
         _field("chain", U32),
@@ -377,6 +380,7 @@ STATE_TABLES: dict[str, StateTable] = {
     "pool": StateTable(POOL_SCHEMA, "chain", ("chain", "position"), ("chain",), ("receiver",)),
     "recalled": StateTable(RECALLED_SCHEMA, "chain", ("chain", "tick"), ("chain",), shown=Shown.EVERYONE),
     "accounts": ACCOUNTS,
+    "costs": StateTable(COSTS_SCHEMA, "program", ("program",), programs=("program",)),
     "counted": StateTable(COUNTED_SCHEMA, "chain", ("chain", "what", "error"), ("chain",)),
     **DECLARED_TABLES,
     **FRAUD_TABLES,
