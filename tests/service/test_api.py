@@ -31,7 +31,7 @@ from causeway.service.bodies import object_of
 from causeway.service.mempool import Limits, Mempool, MempoolFull, Message, QuotaExceeded, rows_of
 from causeway.service.node import QUIET, Node
 from causeway.service.requests import Forbidden
-from causeway.service.senders import AccountsFull, NonceRefused, NumberTaken, Senders
+from causeway.service.senders import NonceRefused, NumberTaken, Senders
 from causeway.service.signing import carrier_number, signed
 from tests.service.lakes import Lakes, both, key_of
 
@@ -423,35 +423,64 @@ def test_senders_are_remembered_over_snapshots_and_the_oldest_are_forgotten(
     assert (earlier.last(key_of(4).public), earlier.last(key_of(5).public)) == (14, 10)
 
 
-def test_a_carriers_number_is_never_anothers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(senders, "BETWEEN", 3)
+class Carrying:
+    """Senders of a record, and blocks that have messages. ``thief`` has the number of key 0."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.thief, owner = key_of(99).public, key_of(0).public
+        number = lambda key: 7 if key in (self.thief, owner) else carrier_number(key)  # noqa: E731
+        monkeypatch.setattr(senders, "carrier_number", number)
+        monkeypatch.setattr(senders, "BETWEEN", 3)
+        self.record = Record(Lake.at(str(folder)))
+        self.known, self.tick = Senders(self.record, -1), 0
+
+    def put(self, number: int, carries: bool = True) -> None:
+        """Make a block with a message of a key, whose nonce is 10 more than the tick."""
+        key, to = key_of(number).public, None if carries else 0
+        message = Message(0, 0, b"", to, key=key, nonce=10 + self.tick, hash=f"{self.tick:064x}")
+        if carries:
+            self.known.check_carrier(key)
+        self.known.check(key, message.nonce)
+        self.known.wait(message)
+        self.record.write(self.tick, **self.known.rows([message], self.tick + 1))
+        self.known.taken([message], self.tick + 1)
+        self.tick += 1
+
+
+def test_a_carriers_number_is_not_anothers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(senders, "MOST_SENDERS", 2)
     monkeypatch.setattr(senders, "MOST_CARRIERS", 3)
-    thief, owner = key_of(99).public, key_of(0).public
-    monkeypatch.setattr(senders, "carrier_number", lambda key: 7 if key in (thief, owner) else carrier_number(key))
-    record = Record(Lake.at(str(tmp_path)))
-    known = Senders(record, -1)
-    known.check_carrier(thief, named=False)  # as long as it is nobody's
+    lake = Carrying(tmp_path, monkeypatch)
+    lake.known.check_carrier(lake.thief)  # as long as it is nobody's
     # One user, who carries something, then many that make every other sender forgotten, two of them carriers.
     for tick, carries in enumerate([False, True, False, False, True, False, False, True, False, False, False]):
-        number = 0 if tick < 2 else tick
-        to = None if carries else 0
-        message = Message(0, 0, b"", to, key=key_of(number).public, nonce=10 + tick, hash=f"{tick:064x}")
-        if carries:
-            known.check_carrier(message.key, named=False)
-        known.check(message.key, message.nonce)
-        known.wait(message)
-        record.write(tick, **known.rows([message], tick + 1))
-        known.taken([message], tick + 1)
-    for one in (known, Senders(record, 10)):
+        lake.put(0 if tick < 2 else tick, carries)
+    for one in (lake.known, Senders(lake.record, 10)):
         assert [one.last(key_of(number).public) for number in (0, 4, 7, 9, 10)] == [11, 14, 17, 19, 20]
         assert one.last(key_of(2).public) == one.floor == 18
-        one.check_carrier(owner, named=False)
+        one.check_carrier(key_of(0).public)
         with pytest.raises(NumberTaken):
-            one.check_carrier(thief, named=True)
-        with pytest.raises(AccountsFull, match="accounts of 3 relayers"):
-            one.check_carrier(key_of(10).public, named=False)
-        one.check_carrier(key_of(10).public, named=True)
+            one.check_carrier(lake.thief)
+
+
+def test_a_carrier_finds_a_place_however_many_keys_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(senders, "MOST_CARRIERS", 4)
+    monkeypatch.setattr(senders, "GIVEN_UP", 2)
+    lake = Carrying(tmp_path, monkeypatch)
+    lake.put(0)
+    lake.put(0)
+    for number in range(1, 20):
+        lake.put(number)  # each carries once
+        with pytest.raises(NumberTaken):
+            lake.known.check_carrier(lake.thief)
+        assert len(lake.known._carriers) == len(lake.known._owners) == len(lake.known._carried) <= 4
+    newest = Senders(lake.record, lake.tick - 1)
+    for one in (lake.known, newest):
+        # Who gave up a place is a sender still: what was taken comes no second time.
+        assert [one.last(key_of(number).public) for number in range(20)] == [11, *range(12, 31)]
+        with pytest.raises(NonceRefused):
+            one.check(key_of(3).public, 14)
+    assert len(newest._carriers) <= 4
 
 
 def test_a_full_mempool_says_so_and_empties(tmp_path: Path) -> None:

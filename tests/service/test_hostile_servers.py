@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from causeway.protocols.limits import MAX_SMALL_ANSWER_BYTES
-from causeway.service.http_client import ServiceError, Unreachable
+from causeway.service.http_client import RefusedForGood, ServiceError, Unreachable
 from causeway.service.ibc.client import LakeClient
 from causeway.service.ibc.relaying import Progress, Relaying
 from causeway.service.ibc.steps import ReadLane, ReadProofs
@@ -70,6 +70,16 @@ def test_a_lake_that_drips_has_a_deadline(make: Callable[[float, threading.Event
 def test_a_lake_that_sends_gigabytes_is_cut_off() -> None:
     with hostile(endless) as server, pytest.raises(ServiceError, match=f"more than {MAX_SMALL_ANSWER_BYTES} bytes"):
         ask(server.url, lane)
+
+
+@pytest.mark.parametrize(("status", "error"), [(403, "Forbidden"), (409, "NumberTaken")])
+def test_a_key_that_is_not_taken_is_named_with_what_to_do(status: int, error: str) -> None:
+    with hostile(
+        lambda path, body, send: (status, {}, b'{"error": "%s", "text": "sender: no"}' % error.encode())
+    ) as it:
+        with pytest.raises(RefusedForGood, match=r"sender: no; this process signs with the key [0-9a-f]{64}: ask who"):
+            ask(it.url, lambda client: client.submit("left", b"", 0))
+        assert len(it.requests) == 1
 
 
 def test_redirects_are_not_followed_and_compression_is_not_undone() -> None:

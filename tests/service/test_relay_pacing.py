@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from causeway.service.http_client import ServiceError
+from causeway.service.http_client import RefusedForGood, ServiceError
 from causeway.service.journal import SILENT
 from causeway.service.passes import Pacing, Passes, Progress
 from causeway.service.relay_steps import Direction
@@ -24,6 +24,7 @@ class State(Enum):
     WAITING = "waiting"
     SUBMITTED = "submitted"
     FAILED = "failed"
+    FORBIDDEN = "forbidden"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Played(Passes[Progress, Passed]):
         progress.state = state.value
         if state is State.FAILED:
             raise ServiceError("an answer that is none")
+        if state is State.FORBIDDEN:
+            raise RefusedForGood("sender: only others")
         progress.transactions += state is State.SUBMITTED
         return Passed(state, transactions=int(state is State.SUBMITTED))
 
@@ -112,6 +115,16 @@ def test_a_direction_that_fails_slows_no_other_down() -> None:
     failing, waiting = passes.progress
     assert passes.made["failing"] == Pacing().tries and failing.given_up and not waiting.given_up
     assert max(after - before for before, after in pairwise(looks)) < 2 * Pacing().poll
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_direction_that_is_refused_for_good_ends_at_once(once: bool) -> None:
+    plays: dict[str, Play] = {"refused": lambda made: State.FORBIDDEN}
+    passes = Played(plays | ({"other": idle} if once else {}))
+    asyncio.run(passes.until_idle() if once else asyncio.wait_for(passes.forever(), 5))
+    assert passes.made == dict.fromkeys(passes.plays, 1)
+    refused = passes.progress[0]
+    assert refused.given_up and refused.hopeless and refused.why == "sender: only others"
 
 
 def test_directions_that_fail_in_turns_keep_nobody() -> None:

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import Event
 from causeway.proofs.ics23.simple_store import SimpleStore
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.contract import Tick
+from causeway.protocols.ibc import fees
 from causeway.protocols.ibc.client import _signed
 from causeway.protocols.ibc.fees import OUTSIDER
 from causeway.protocols.ibc.inputs import Code
@@ -268,3 +271,33 @@ def test_a_receipt_from_outside_among_those_that_the_scenarios_relayers_bring() 
     frame = plans[0].reads.own
     assert list(zip(frame["begin"].tolist(), frame["end"].tolist(), strict=True)) == [(0, 5)]
     assert net.refusals() == [("A", "OutOfOrder")] and len(net.seen(A)) == 5
+
+
+ACCOUNT = st.tuples(
+    st.integers(0, 2), st.integers(0, 3) | st.integers(OUTSIDER, OUTSIDER + 9) | st.just(fees.OTHERS), st.integers(0, 3)
+)
+
+
+@given(st.lists(ACCOUNT, max_size=30, unique_by=lambda one: one[:2]), st.integers(0, 4))
+def test_of_too_many_accounts_those_of_least_use_are_added_up(rows: list[tuple[int, int, int]], most: int) -> None:
+    rows.sort()
+    columns: dict[str, Any] = {
+        "chain": np.array([row[0] for row in rows], np.uint32),
+        "relayer": np.array([row[1] for row in rows], np.uint32),
+        **{name: np.arange(len(rows), dtype=np.uint64) + 1 for name in fees.COUNTS},
+        "accepted": np.array([row[2] for row in rows], np.uint64),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fees, "MOST_ACCOUNTS", most)
+        found = fees.bounded(Frame(columns))
+    expected: dict[tuple[int, int], list[int]] = {}
+    for row, (chain, relayer, accepted) in enumerate(rows):
+        outside = [(-one[2], one[1]) for one in rows if one[0] == chain and OUTSIDER <= one[1] != fees.OTHERS]
+        kept = (-accepted, relayer) in sorted(outside)[:most] or relayer < OUTSIDER
+        sums = expected.setdefault((chain, relayer if kept else fees.OTHERS), [0, 0])
+        sums[0] += row + 1
+        sums[1] += accepted
+    names = ("chain", "relayer", "fees", "accepted")
+    assert list(zip(*(found[name].tolist() for name in names), strict=True)) == [
+        (*key, *sums) for key, sums in sorted(expected.items())
+    ]

@@ -46,7 +46,7 @@ from causeway.service.requests import (
     answered,
     answered_soon,
 )
-from causeway.service.senders import AccountsFull, NonceRefused, NumberTaken
+from causeway.service.senders import NonceRefused, NumberTaken
 from causeway.service.serving_log import ServingLog
 from causeway.service.signing import MAX_NONCE, MESSAGE, TRANSACTION, NotSigned, Signed
 from causeway.service.transfers import Busy, Paced, Transfers
@@ -70,7 +70,6 @@ STATUS: dict[type[CausewayError], int] = {
     Forbidden: 403,
     NonceRefused: 409,
     NumberTaken: 409,
-    AccountsFull: 403,
     QuotaExceeded: 429,
     MempoolFull: 503,
     Busy: 503,

@@ -43,6 +43,12 @@ RETRIED = {429, 502, 503, 504}
 USED = 409
 """The status of a nonce that was used before."""
 
+FORBIDDEN = 403
+"""The status of what a lake takes from nobody with the same key."""
+
+NUMBER_TAKEN = "NumberTaken"
+"""The error of a key whose number is another key's (``service.senders``)."""
+
 OK = {200, 202}
 
 
@@ -60,6 +66,10 @@ class Refused(ServiceError):
 
 class NonceUsed(Refused):
     """A served lake has had the nonce of a message, or a later one, or the sender's number is another's."""
+
+
+class RefusedForGood(Refused):
+    """A served lake takes nothing from whoever signs with this key: asking again does not help."""
 
 
 class ServiceClient:
@@ -255,7 +265,12 @@ class ServiceClient:
         text = f"{refused.error}: {refused.text}"[:1_000]
         if status in RETRIED:
             raise _ComeAgain(text)
-        raise (NonceUsed if status == USED else Refused)(f"{self.url}{path}: {text}")
+        text = f"{self.url}{path}: {text}"
+        if status == FORBIDDEN or refused.error == NUMBER_TAKEN:
+            key = f"this process signs with the key {self.key.public.hex()}"
+            do = "ask who serves the lake to take it (causeway serve --relayer), or use another (causeway key new)"
+            raise RefusedForGood(f"{text}; {key}: {do}")
+        raise (NonceUsed if status == USED else Refused)(text)
 
 
 class _ComeAgain(Exception):

@@ -171,7 +171,7 @@ class Node:
             NotSigned: the signature is not the sender's.
             InvalidInput: a key, name or value of the content is not what it must be.
             NonceRefused: the sender has used this nonce, or a larger one, for something else.
-            NumberTaken, AccountsFull: the number of a relayer's account is another key's, or there are no more.
+            NumberTaken: the number of a relayer's account is another key's.
             HeaderTooFarAhead: a header in it is from beyond what the lake's clock may be moved to.
             QuotaExceeded, MempoolFull: too much waits already.
         """
@@ -192,7 +192,7 @@ class Node:
                 return known
             self.senders.check(signed.sender, signed.nonce)
             if message.carried:
-                self.senders.check_carrier(signed.sender, named=signed.sender in self._carriers)
+                self.senders.check_carrier(signed.sender)
             self.pool.add(message)
             self.senders.wait(message)
             self._waiting.add(signed.hash)

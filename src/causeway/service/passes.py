@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from causeway.proofs.errors import ProofError
 from causeway.service.faults import Faults, FaultSettings
-from causeway.service.http_client import ServiceClient, ServiceError, Unreachable
+from causeway.service.http_client import RefusedForGood, ServiceClient, ServiceError, Unreachable
 from causeway.service.journal import Journal
 from causeway.service.relay_steps import Direction, Submit
 
@@ -259,6 +259,8 @@ class Passes(ABC, Generic[Way, Result]):
         refused = 0
         while not self._stopping.is_set():
             await self._supervised(progress)
+            if progress.given_up:
+                return
             refused = refused + 1 if progress.hopeless else 0
             await self._sleep(self._pause_after(progress, refused))
 
@@ -352,9 +354,12 @@ class Passes(ABC, Generic[Way, Result]):
         progress.errors[name] = progress.errors.get(name, 0) + 1
         progress.state, progress.why = "error", (str(error) or name)[:MOST_CHARACTERS]
         progress.failures += 1
+        progress.given_up = isinstance(error, RefusedForGood)
         note = self._journal.warning if expected else self._journal.error
         event = "lost" if isinstance(error, Unreachable) else "failed"
         note(event, direction=progress.direction, error=name, failures=progress.failures, why=progress.why)
+        if progress.given_up:
+            self._journal.error("given-up", direction=progress.direction, why=progress.why)
         self._report(progress)
 
     async def _submitted(self, client: ServiceClient, submit: Submit, faults: Faults[Submit]) -> int | None:

@@ -8,13 +8,16 @@ So many senders are remembered, ``MOST_SENDERS``; of those whose last message is
 kept (``floor``), and whoever is not remembered goes on above it. A nonce may be at most ``MOST_STEP`` above the last
 one: nobody drives the floor up.
 
-Who carries has an account of fees under a number of 31 bits, which keys can be found for. So carriers are never
-forgotten (``carriers`` in the record), their numbers never another's, and there are no more than ``MOST_CARRIERS``.
+Who carries has an account of fees under a number of 31 bits, which keys can be found for. So a carrier's number is no
+other key's as long as the carrier is remembered (``carriers`` in the record). There are places for ``MOST_CARRIERS``,
+and everybody finds one: when all are taken, those who carried least often give up theirs, of several the one that
+carried longest ago. Keys cost nothing, but whoever makes many has to carry as often with each as those who are of use.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import heapq
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +31,10 @@ from causeway.service.signing import MAX_NONCE, carrier_number
 MOST_SENDERS = 100_000
 
 MOST_CARRIERS = 10_000
-"""Each has a row in the state of every chain that it carried to, for as long as there is one."""
+"""Carriers that are remembered with their numbers."""
+
+GIVEN_UP = 1_000
+"""So many places are made free at once: looking for them costs as much as looking for one."""
 
 MOST_STEP = 2**32
 
@@ -49,10 +55,6 @@ class NumberTaken(CausewayError):
     """The number under which a sender's transactions would be accounted belongs to another key."""
 
 
-class AccountsFull(CausewayError):
-    """A lake has as many accounts of carriers as it keeps."""
-
-
 class Senders:
     """The last nonces, and the blocks of the last messages, of one lake. Not for several threads at once."""
 
@@ -61,7 +63,8 @@ class Senders:
         self._record = record
         self.floor = 0
         self._nonces: OrderedDict[bytes, int] = OrderedDict()
-        self._carriers: dict[bytes, int] = {}
+        self._carriers: OrderedDict[bytes, int] = OrderedDict()
+        self._carried: Counter[bytes] = Counter()
         self._pending: dict[bytes, tuple[int, int]] = {}
         self._heights: OrderedDict[str, int] = OrderedDict()
         self._owners: dict[int, bytes] = {}
@@ -86,7 +89,6 @@ class Senders:
             if tick <= last_tick:
                 for key in (key for path in paths for key in self._record.read("carriers", path)["sender"].to_pylist()):
                     self._carriers[key] = self._nonces.pop(key, 0)
-        self._owners = {carrier_number(key): key for key in self._carriers}
         newest = sorted(taken)[-LOOKED_AT:]
         self._files = sum(tick > since for tick in taken)
         for tick in sorted({*newest, *(tick for tick in taken if tick > since)}):
@@ -94,6 +96,8 @@ class Senders:
                 if tick > since:
                     self._take(row["sender"], row["nonce"])
                 self._remember(row["hash"].hex(), row["height"])
+        self._owners = {carrier_number(key): key for key in self._carriers}
+        self._give_up_places()
 
     def _taken_in(self, paths: Sequence[str]) -> list[dict[str, Any]]:
         """Return the rows of a tick's messages, those of the attempt that became a block."""
@@ -115,19 +119,10 @@ class Senders:
     def _last_taken(self, key: bytes) -> int:
         return self._carriers[key] if key in self._carriers else self._nonces.get(key, self.floor)
 
-    def check_carrier(self, key: bytes, *, named: bool) -> None:
-        """Refuse who may not carry. ``named``: by who serves the lake; such a one always finds a place.
-
-        Raises:
-            NumberTaken: another has its number.
-            AccountsFull: it would be one more than there may be.
-        """
+    def check_carrier(self, key: bytes) -> None:
+        """Raise ``NumberTaken`` when the number of who wants to carry is another key's."""
         number = carrier_number(key)
-        owner = self._owners.get(number)
-        if owner is None and not named and len(self._owners) >= MOST_CARRIERS:
-            text = f"a new relayer; this lake keeps the accounts of {MOST_CARRIERS} relayers, and has as many"
-            raise AccountsFull(f"sender: {text}; who serves it can name more")
-        if owner not in (None, key):
+        if self._owners.get(number, key) != key:
             text = f"number {number}, which follows from it, is another key's on this lake"
             raise NumberTaken(f"sender: {text}; make a new key")
 
@@ -177,10 +172,23 @@ class Senders:
                 self._pending[message.key] = last, count - 1
             else:
                 del self._pending[message.key]
-            if message.carried and message.key not in self._carriers:
-                self._carriers[message.key] = self._nonces.pop(message.key, 0)
+            if message.carried:
+                self._carriers.setdefault(message.key, self._nonces.pop(message.key, 0))
+                self._carriers.move_to_end(message.key)
+                self._carried[message.key] += 1
             self._take(message.key, message.nonce)
             self._remember(message.hash, height)
+        self._give_up_places()
+
+    def _give_up_places(self) -> None:
+        """Let those who carried least go from the carriers, when there are too many; of users they still are."""
+        if len(self._carriers) <= MOST_CARRIERS:
+            return
+        idle = (key for key in self._carriers if key not in self._pending)
+        many = len(self._carriers) - MOST_CARRIERS + GIVEN_UP
+        for key in heapq.nsmallest(many, idle, key=self._carried.__getitem__):
+            del self._owners[carrier_number(key)], self._carried[key]
+            self._take(key, self._carriers.pop(key))
 
     def height_of(self, name: str) -> int | None:
         """Return the height of the block that has a message, None for one that is not remembered."""

@@ -6,6 +6,7 @@ A header costs ``header_fee``, every message proved ``proof_fee``, whether it ha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup
 from causeway.model.ledger import Event, Kind, Via
-from causeway.model.order import stable_order
+from causeway.model.order import groups_of, stable_order
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import NAMES, Refusal
@@ -23,6 +24,15 @@ from causeway.protocols.ibc.state import RELAYERS_SCHEMA, lanes_of
 OUTSIDER = 2**31
 """Relayers from outside have this added to their user's number in the accounts, so that they are no scenario's."""
 
+OTHERS = 2**32 - 1
+"""The one account of those relayers from outside who have none of their own (any more)."""
+
+MOST_ACCOUNTS = 1_000
+"""Relayers from outside who have accounts of their own with a zone: keys cost nothing, and rows stay in the state."""
+
+OUTSIDE = "outside/"
+"""What the name of a relayer from outside begins with."""
+
 COUNTS = ("headers", "submitted", "accepted", "redundant", "refused", "fees", "wasted")
 
 REDUNDANT = (Refusal.NoOp, Refusal.OutOfOrder)
@@ -30,6 +40,13 @@ REDUNDANT = (Refusal.NoOp, Refusal.OutOfOrder)
 
 ADDED = "HeaderAdded"
 """The reason of an event: a header is trusted from now on."""
+
+
+def relayer_name(number: int, names: Sequence[str]) -> str:
+    """Return what a relayer is called. ``names``: those of the scenario."""
+    if number < OUTSIDER:
+        return names[number]
+    return f"{OUTSIDE}others" if number == OTHERS else f"{OUTSIDE}{number - OUTSIDER}"
 
 
 class Made(NamedTuple):
@@ -126,7 +143,7 @@ class Fees:
         changed = {name: accounts[name].copy() for name in COUNTS}
         for name, column in changed.items():
             np.add.at(column, rows, added[name])
-        return accounts.with_columns(**changed).select(RELAYERS_SCHEMA.names)
+        return bounded(accounts.with_columns(**changed).select(RELAYERS_SCHEMA.names))
 
     def _columns(self, made: list[Made] | None = None) -> dict[str, Any]:
         """Return calls as columns, and what each cost."""
@@ -142,3 +159,24 @@ class Fees:
         price = np.where(columns["of_header"], self._options.header_fee, self._options.proof_fee).astype(np.uint64)
         columns["fee"] = columns["count"] * price
         return columns
+
+
+def bounded(accounts: Frame) -> Frame:
+    """Return accounts (``RELAYERS_SCHEMA``) of which each zone has at most ``MOST_ACCOUNTS`` of relayers from outside.
+
+    Kept are those of which most messages had an effect, and of several with as many those with the lowest numbers; the
+    counts of all others are added to the account ``OTHERS``.
+    """
+    own = np.flatnonzero((accounts["relayer"] >= OUTSIDER) & (accounts["relayer"] != OTHERS))
+    if len(own) <= MOST_ACCOUNTS:
+        return accounts
+    useful = np.iinfo(np.uint64).max - accounts["accepted"][own]
+    own = own[stable_order(accounts["chain"][own], useful, accounts["relayer"][own])]
+    given_up = own[groups_of(accounts["chain"][own]).ranks() >= MOST_ACCOUNTS]
+    relayer = accounts["relayer"].copy()
+    relayer[given_up] = OTHERS
+    order = stable_order(accounts["chain"], relayer)
+    together = groups_of(accounts["chain"][order], relayer[order])
+    first = order[together.starts]
+    sums = {name: np.add.reduceat(accounts[name][order], together.starts) for name in COUNTS}
+    return accounts.take(first).with_columns(relayer=relayer[first], **sums)

@@ -11,7 +11,7 @@ from typing import Any
 
 from causeway.network.carriers import CarrierSummary, Fee
 from causeway.pipeline.lake import Lake, Manifest
-from causeway.protocols.ibc.fees import COUNTS, OUTSIDER
+from causeway.protocols.ibc.fees import COUNTS, relayer_name
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.messages import LANE
 
@@ -55,17 +55,13 @@ def _fees(accounts: Sequence[Mapping[str, Any]], options: IbcOptions, lake: Lake
 def relayers(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return what each relayer did on all zones together: ``name`` and ``COUNTS``. ``names``: those of the scenario.
 
-    A process from outside is called ``outside/`` and the number it gave itself.
+    A process from outside is called ``outside/`` and its number; those without an account ``outside/others``.
     """
     totals: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
     for row in _rows(lake, manifest, "relayers"):
         for name in COUNTS:
             totals[row["relayer"]][name] += row[name]
-    return [{"name": _name(number, names), **totals[number]} for number in sorted(totals)]
-
-
-def _name(number: int, names: Sequence[str]) -> str:
-    return f"outside/{number - OUTSIDER}" if number >= OUTSIDER else names[number]
+    return [{"name": relayer_name(number, names), **totals[number]} for number in sorted(totals)]
 
 
 def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:

@@ -17,7 +17,7 @@ from causeway.proofs.tendermint.light_client import LightClient
 from causeway.proofs.tendermint.trust import TrustOptions
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
-from causeway.protocols.ibc.fees import OUTSIDER
+from causeway.protocols.ibc.fees import OTHERS, OUTSIDER
 from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
 from causeway.service.ibc.lanes import lane_view
 from causeway.service.ibc.redundancy import nothing_left
@@ -42,8 +42,8 @@ class RelayTransaction:
         Raises:
             InvalidInput: the relayer's number is none, or it is not a transaction.
         """
-        if not 0 <= user < OUTSIDER:
-            raise InvalidInput(f"relayer: {user}: allowed are numbers from 0 to {OUTSIDER - 1}")
+        if not 0 <= user < OTHERS - OUTSIDER:
+            raise InvalidInput(f"relayer: {user}: allowed are numbers below {OTHERS - OUTSIDER}")
         if len(encoded) > MAX_TRANSACTION_BYTES:
             raise InvalidInput(f"transaction: {len(encoded)} bytes; at most {MAX_TRANSACTION_BYTES} are allowed")
         try:

@@ -22,7 +22,7 @@ from causeway.pipeline.lake import Manifest
 from causeway.proofs.tendermint.trust import time_left
 from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof
-from causeway.protocols.ibc.fees import COUNTS, OUTSIDER
+from causeway.protocols.ibc.fees import COUNTS, OTHERS, OUTSIDER, relayer_name
 from causeway.protocols.ibc.keys import MAX_INDEX, Purpose, index_key
 from causeway.protocols.ibc.state import RECEIPT, SEND
 from causeway.protocols.ibc.values import binary_lengths
@@ -267,7 +267,8 @@ class Views(LakeViews):
         return found
 
     def relayers(self, chain: str, height: int | None, relayer: int | None = None) -> dict[str, Any]:
-        """Return the fee accounts of relayers with a chain, by number; those of the scenario with their names.
+        """Return the fee accounts of relayers with a chain, by number; those of the scenario with their names, and that
+        of those who have none as ``outside/others``.
 
         ``relayer``: only the one from outside with this number.
 
@@ -280,8 +281,8 @@ class Views(LakeViews):
         accounts = []
         for row in chosen:
             number = int(rows["relayer"][row])
-            inside = number < OUTSIDER
-            who = {"name": self.options.relayers[number]} if inside else {"number": number - OUTSIDER}
+            named = number < OUTSIDER or number == OTHERS
+            who = {"name": relayer_name(number, self.options.relayers)} if named else {"number": number - OUTSIDER}
             accounts.append({**who, **{name: int(rows[name][row]) for name in COUNTS}})
         return {"chain": chain, "height": height, "relayers": accounts}
 
