@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from causeway.programs.trial import HandlerFailed, Trial
     from causeway.programs.vector import method_is, rows_of
     from causeway.testing.deploys import Deploy
-    from causeway.testing.errors import NoAnswer, Rejected, Undone
+    from causeway.testing.errors import NoAnswer, NotDeterministic, Rejected, Undone
     from causeway.testing.faults import Fault
     from causeway.testing.handles import Asked, Result, Sent
     from causeway.testing.making import ForkNetwork, MakeNetwork
@@ -65,7 +65,7 @@ _HOMES = {
     "causeway.network.ledgers": ("OpenedLedger", "open"),
     "causeway.network.rows": ("Rows",),
     "causeway.testing.deploys": ("Deploy",),
-    "causeway.testing.errors": ("NoAnswer", "Rejected", "Undone"),
+    "causeway.testing.errors": ("NoAnswer", "NotDeterministic", "Rejected", "Undone"),
     "causeway.testing.faults": ("Fault",),
     "causeway.testing.handles": ("Asked", "Result", "Sent"),
     "causeway.testing.making": ("ForkNetwork", "MakeNetwork"),
@@ -111,6 +111,7 @@ __all__ = [
     "Network",
     "NoAnswer",
     "NoOpenRequest",
+    "NotDeterministic",
     "OpenedLedger",
     "Program",
     "Reject",

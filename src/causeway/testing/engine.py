@@ -85,6 +85,7 @@ class Engine:
         self._log: tuple[int, Log] | None = None
         self._lock = RLock()
         self.bound: dict[str, ProgramClass] = {}
+        self.twice = True
         self.origin = object()
         self._begun: Progress | None = None
 
@@ -172,7 +173,7 @@ class Engine:
         tick = self.due()
         if tick is None or (until is not None and tick >= until):
             return False
-        with self._alone(), binding(self.bound), listening() as found:
+        with self._alone(), binding(self.bound), listening(twice=self.twice) as found:
             self.memory.run(tick)
         self._rounds[self.memory.line.height] = found
         self.clock, self._changed = tick + 1, None
@@ -260,7 +261,7 @@ class Engine:
         other._rounds, other._begun = dict(self._rounds), self._begun
         other._log = None if self._log is None else (self._log[0], self._log[1].copy())
         other.bound.update(self.bound)
-        other.origin = self.origin
+        other.origin, other.twice = self.origin, self.twice
         return other
 
     def asked(self) -> Sequence[Document]:

@@ -35,8 +35,24 @@ class Rejected(CausewayError):
         return Rejected, (self.call, self.reject, self.code, self.text)
 
 
+class NotDeterministic(CausewayError):
+    """A handler gives another result when the same block runs twice: it depends on a clock, random numbers, or anything
+    else besides its state and its message. ``program``, ``handler``: which; ``what``: what differs, first ``one``, then
+    ``other``."""
+
+    def __init__(self, program: str, handler: str, what: str, one: str, other: str) -> None:
+        super().__init__(
+            f"{program}.{handler}: {what} differs when the same block runs twice: {one}, then {other}; "
+            f"a handler must not depend on a clock, random numbers, or anything outside of its state and message"
+        )
+        self.program, self.handler, self.what, self.one, self.other = program, handler, what, one, other
+
+    def __reduce__(self) -> tuple[type[NotDeterministic], tuple[str, str, str, str, str]]:
+        return NotDeterministic, (self.program, self.handler, self.what, self.one, self.other)
+
+
 class Undone(CausewayError):
     """A message was sent after the snapshot that its network was put back to."""
 
 
-__all__ = ["NoAnswer", "Rejected", "Undone"]
+__all__ = ["NoAnswer", "NotDeterministic", "Rejected", "Undone"]

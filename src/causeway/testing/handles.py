@@ -108,12 +108,23 @@ class Sent:
     def trace(self) -> str:
         """Return what happened to it, and to all messages that were made for it, as a timeline."""
         found, names = self._found(), self._network._names()
-        root = self._root()
         if found is None:
             return f"{self.record.text}: waits for tick {self.record.place.tick}"
         if isinstance(found, Refused):
             return f"tick {self.record.place.tick}  {self.record.text}  refused: {self.reason}"
-        return names.timeline(self._log.tree(root or found.key), self._log)
+        return names.timeline(self._log.tree(self._start()), self._log)
+
+    def _start(self) -> Key:
+        """Return the message with which its timeline begins: where there is one, it was found."""
+        found = self._found()
+        assert isinstance(found, Message), "asked of a message that is in the log"
+        return self._root() or found.key
+
+    def cause(self) -> str:
+        """Return the first handler that raised on it or on a message that was made for it; empty where none did."""
+        if not isinstance(self._found(), Message):
+            return ""
+        return self._network._names().cause_in([message for _, message in self._log.tree(self._start())])
 
     def _root(self) -> Key | None:
         """Return the message with which its timeline begins, None for itself."""
@@ -192,6 +203,7 @@ class Asked(Sent):
         status = self.status
         if status in ("waiting", "pending"):
             why = "the network is at rest without an answer" if at_rest else f"no answer within {ticks} rounds"
+            why = f"{cause}; {why}" if (cause := self.cause()) else why
             why += self._waits()
         else:
             why = f"{status}{': ' + start_of(self.reason) if self.reason else ''}"

@@ -24,6 +24,7 @@ class MakeNetwork(Protocol):
         skip: float = 0.0,
         seconds_per_tick: float = 1.0,
         callers: int | None = CALLER_BALANCE,
+        run_twice: bool = True,
     ) -> Network:
         """Return a network; arguments as of ``Network``."""
         ...

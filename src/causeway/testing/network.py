@@ -60,13 +60,16 @@ class Network(Asking):
         skip: float = 0.0,
         seconds_per_tick: float = 1.0,
         callers: int | None = CALLER_BALANCE,
+        run_twice: bool = True,
     ) -> None:
         """Make a network.
 
         ``chains``: how many (``chain-0`` and so on), their names, or tables as ``[[chains]]`` of a scenario.
         ``programs``: what runs on them. ``protocol``, ``options``, ``seed``, ``seconds_per_tick``, ``faults``, ``skip``
         (of ``[transport]``): as in a scenario. ``callers``: what the programs have at the beginning that ``call`` calls
-        with, one a chain; None for none of them. Raises ``InvalidInput``, which names what is wrong.
+        with, one a chain; None for none of them. ``run_twice``: whether the handlers of every block
+        run twice, so that one that reads a clock or random numbers raises ``NotDeterministic``. Raises
+        ``InvalidInput``, which names what is wrong.
         """
         faults = list(faults)
         for key, value in (("options", options), *((f"faults[{place}]", one) for place, one in enumerate(faults))):
@@ -85,6 +88,7 @@ class Network(Asking):
         if found := [dict(fault) for fault in faults]:
             document["faults"] = found
         self._begin(Engine.begun(document, HERE, bound))
+        self._engine.twice = run_twice
 
     @classmethod
     def in_memory(cls, path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> Self:
@@ -286,7 +290,8 @@ class Network(Asking):
         if left:
             more = f" and {len(left) - 3} more" if len(left) > 3 else ""
             why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
-            text = f"await_all: {why}, and there is no end of {'; '.join(left[:3])}{more}"
+            cause = next((found for handle in open_ones if (found := handle.cause())), "")
+            text = f"await_all: {cause}{'; ' if cause else ''}{why}, and there is no end of {'; '.join(left[:3])}{more}"
             raise NoAnswer(text, "pending", trace="\n".join(handle.trace() for handle in open_ones[:3]))
         return list(self._handles)
 

@@ -74,6 +74,24 @@ class Names:
         said += [f"amount {content.amount}"] if content.amount else []
         return f"{text} {name_of(content.method)}({', '.join(said)})"
 
+    def cause_in(self, messages: Iterable[Message]) -> str:
+        """Return which handler raised first on some messages, what, and where; empty where none did."""
+        found = [
+            (message.at or 0, message.key.receiver, message.handled.raised)
+            for message in messages
+            if message.handled is not None and message.handled.raised is not None
+        ]
+        found += [
+            (message.tried.first, message.key.receiver, message.tried.raised)
+            for message in messages
+            if message.tried is not None and message.handled is None
+        ]
+        if not found:
+            return ""
+        _, program, raised = min(found, key=lambda each: each[0])
+        error, _, place = raised.rpartition(" (")
+        return f"{self.program(program)} raised {start_of(error)} ({place}"
+
     def last_of(self, messages: Iterable[Message]) -> str:
         """Return what happened last to the last of some messages that anything happened to; empty for none."""
         of = list(messages)

@@ -16,6 +16,7 @@ from causeway.model.frame import Frame
 from causeway.programs.outputs import WORD
 from causeway.programs.runner import Programs
 from causeway.protocols.execution import Execution
+from causeway.testing.twice import ensure_repeatable
 
 
 class Key(NamedTuple):
@@ -52,6 +53,7 @@ Round = list[tuple[Frame, Execution]]
 """What each call of the programs in a round was given, and what it made."""
 
 _LISTENER: ContextVar[Round | None] = ContextVar("listener", default=None)
+_TWICE: ContextVar[bool] = ContextVar("twice", default=False)
 
 
 class TracedPrograms(Programs):
@@ -60,21 +62,29 @@ class TracedPrograms(Programs):
     def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:
         """Run the handlers over ``inputs``, as ``Programs.run`` does."""
         execution = super().run(inputs, accounts, states)
+        if _TWICE.get():
+            run = super().run
+            ensure_repeatable(execution, run, inputs, accounts, states, self._called)
         found = _LISTENER.get()
         if found is not None:
             found.append((inputs, execution))
         return execution
 
+    def _called(self, number: int) -> str:
+        return self._names.name_of(number) or f"program {number}"
+
 
 @contextmanager
-def listening() -> Iterator[Round]:
-    """Yield what traced programs are given and make in the body of a ``with`` statement."""
+def listening(*, twice: bool) -> Iterator[Round]:
+    """Yield what traced programs are given and make in the body of a ``with`` statement. ``twice``: run each block
+    again, and raise ``NotDeterministic`` where something else comes of it."""
     found: Round = []
-    token = _LISTENER.set(found)
+    tokens = _LISTENER.set(found), _TWICE.set(twice)
     try:
         yield found
     finally:
-        _LISTENER.reset(token)
+        _LISTENER.reset(tokens[0])
+        _TWICE.reset(tokens[1])
 
 
 def handled_in(calls: Round) -> dict[Key, Handled]:

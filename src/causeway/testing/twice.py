@@ -1,0 +1,117 @@
+"""Handlers whose result depends on more than their state and message, such as a clock: found by running them twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import cbor2
+import numpy as np
+
+from causeway.model.frame import Frame
+from causeway.model.ledger import Kind
+from causeway.model.order import groups_of
+from causeway.programs.scalar_runner import SCALAR_SCHEMA
+from causeway.protocols.execution import Execution
+from causeway.testing.errors import NotDeterministic
+
+Run = Callable[[Frame, Frame, Mapping[str, Frame]], Execution]
+"""Runs handlers over inputs, with the accounts and the states of programs."""
+
+_HANDLERS = {int(Kind.REQUEST): "on_request", int(Kind.RESPONSE): "on_reply", int(Kind.INGRESS): "on_ingress"}
+_SHOWN = 60
+
+
+def ensure_repeatable(
+    first: Execution,
+    run: Run,
+    inputs: Frame,
+    accounts: Frame,
+    states: Mapping[str, Frame],
+    name_of: Callable[[int], str],
+) -> None:
+    """Run the handlers of a block again, and compare what comes of it with ``first``.
+
+    Args:
+        first: what came of ``inputs``.
+        run: runs the handlers; it keeps nothing.
+        inputs, accounts, states: what they are given.
+        name_of: names a program by its number.
+
+    Raises:
+        NotDeterministic: something differs; it names the first handler call whose result does.
+    """
+    again = run(inputs, accounts, states)
+    found = next(_differences(first, again), None)
+    if found is None:
+        return
+    groups = groups_of(inputs["receiver"])
+    for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
+        for end in range(start + 1, start + count + 1):
+            some = inputs.take(np.arange(start, end))
+            one, other = run(some, accounts, states), run(some, accounts, states)
+            differs = next(_differences(one, other), None)
+            if differs is not None:
+                raise NotDeterministic(name_of(int(inputs["receiver"][start])), _handler(inputs, end - 1), *differs)
+    # What differed is the same this time: the first program of the block is as good a guess as any.
+    raise NotDeterministic(name_of(int(inputs["receiver"][0])), _handler(inputs, 0), *found)
+
+
+def _handler(inputs: Frame, row: int) -> str:
+    handler = _HANDLERS.get(int(inputs["kind"][row]), "handle")
+    method = inputs["method"].slice(row, 1).to_pylist()[0]
+    return f"{handler}({method})" if method else handler
+
+
+def _differences(one: Execution, other: Execution) -> Iterator[tuple[str, str, str]]:
+    """Yield what differs between two executions, and how it is in each."""
+    pairs = (_texts(one.raised, "error"), _texts(other.raised, "error"))
+    yield from _unequal("what it raises", *pairs)
+    names = [name for name in one.produced.names if name not in ("method", "payload")]
+    for name in ("method", "payload", *names):
+        yield from _unequal(f"{name} of what it sends", _texts(one.produced, name), _texts(other.produced, name))
+    for table, frame in one.programs.items():
+        after = other.programs[table]
+        if frame.names == SCALAR_SCHEMA.names:
+            for mine, theirs in zip(_texts(frame, "state"), _texts(after, "state"), strict=True):
+                yield from _state_differences(mine, theirs)
+            continue
+        for name in frame.names:
+            yield from _unequal(f"state column {name}", _texts(frame, name), _texts(after, name))
+    for name in one.accounts.names:
+        yield from _unequal(name, _texts(one.accounts, name), _texts(other.accounts, name))
+    yield from _unequal("certified data", _texts(one.certified, "data"), _texts(other.certified, "data"))
+
+
+def _state_differences(mine: bytes, theirs: bytes) -> Iterator[tuple[str, str, str]]:
+    """Yield the innermost difference of two states of a scalar program."""
+    if mine == theirs:
+        return
+    one, other = (cbor2.loads(blob) for blob in (mine, theirs))
+    state, path = one[0] != other[0], "state"
+    one, other = (one[0], other[0]) if state else (one, other)
+    while isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        key = next((key for key in one if one[key] != other[key]), None)
+        if key is None:
+            break
+        one, other, path = one[key], other[key], f"{path}[{key!r}]"
+    yield path, _shown(one), _shown(other)
+
+
+def _texts(frame: Frame, name: str) -> list[Any]:
+    column = frame[name]
+    found: list[Any] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
+    return found
+
+
+def _unequal(what: str, one: list[Any], other: list[Any]) -> Iterator[tuple[str, str, str]]:
+    if one != other:
+        places = (row for row, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs)
+        row = next(places, None)
+        shown = (f"{len(one)} values", f"{len(other)}") if row is None else (_shown(one[row]), _shown(other[row]))
+        yield what, *shown
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
