@@ -17,6 +17,7 @@ from causeway.network.checking import examine
 from causeway.network.deploy import deploy
 from causeway.network.generator import GeneratedTraffic
 from causeway.network.scenario import load_scenario
+from tests.tiers import sized
 from tests.unit.command_line import Run, command_line
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.toml"))
@@ -130,6 +131,84 @@ call = { receiver = "bob" }
 """
 
 
+PLANTED = """\
+[network]
+ticks = 20
+seed = 3  # "x" network.seed
+
+[options]
+vsr = "accept_all"  # "odd" options.vsr
+
+[[chains]]
+name = "left"
+[[chains]]
+name = "right"
+role = ""  # 7 chains[1].role
+[[chains]]
+name = "third"  # "left" chains[2]
+
+[[programs]]
+name = "alice"
+chain = "left"  # "lef" programs[0].chain
+program = "caller"  # "caler" programs[0].program
+balance = 4  # -4 programs[0].balance
+[[programs]]
+name = "bob"  # "alice" programs[1]
+chain = "right"  # "rigt" programs[1].chain
+program = "echo"
+[[programs]]
+name = "carol"
+chain = "left"
+program = "echo"
+options = { friend = { program = "alice" } }  # { friend = { program = "alicia" } } programs[2].options.friend
+
+[[faults]]
+kind = "drop"
+source = "left"  # "lft" faults[0].source
+
+[[changes]]
+tick = 2
+install = [{ name = "new", chain = "left", program = "echo" }]
+[[changes]]
+tick = 4  # 2 changes[1].tick
+inject = [{ kind = "halt", chain = "left", from = 12 }]  # [{ kind = "hlt" }] changes[1].inject[0].kind
+[[changes]]
+tick = 6  # "x" changes[2].tick
+upgrade = [{ program = "carol", to = "echo" }]  # [{ program = "dora", to = "echo" }] changes[2].upgrade[0].program
+[[changes]]
+tick = 9
+heal = [1]
+
+[traffic]
+source = "script"
+[[traffic.send]]
+tick = 1
+to = "alice"  # "alcie" traffic.send[0].to
+method = "x"
+[[traffic.send]]
+tick = 1
+to = "alice"
+call = { receiver = "new" }  # { receiver = "nobody" } traffic.send[1].call.receiver
+"""
+"""A scenario without mistakes; after ``#`` of a line what stands there instead, and the key that is then wrong."""
+
+
+def planted(chosen: set[int]) -> tuple[str, list[tuple[int, str]]]:
+    """The scenario with the mistakes of some of its lines, and the line and the key of each."""
+    lines, wrong = [], []
+    for number, line in enumerate(PLANTED.splitlines(), 1):
+        begin, mark, mistake = line.partition("  # ")
+        if mark and number in chosen:
+            value, _, key = mistake.rpartition(" ")
+            begin = f"{begin.partition(' = ')[0]} = {value}"
+            wrong.append((number, key))
+        lines.append(begin)
+    return "\n".join(lines), wrong
+
+
+PLACES = [number for number, line in enumerate(PLANTED.splitlines(), 1) if "  # " in line]
+
+
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     yield from command_line(capsys, tmp_path, monkeypatch, "check")
@@ -168,6 +247,25 @@ def test_all_that_is_wrong_is_said_at_once_with_its_line(cli: Run, place: Path) 
     found = json.loads(out)
     assert code == 2 and not found["valid"] and found["plan"] is None and len(found["wrong"]) == 11
     assert found["wrong"][-1]["line"] == 51
+
+
+def test_mistakes_behind_others_are_found_with_them(place: Path) -> None:
+    """Whatever mistakes there are, all of them are named at once, and nothing else is."""
+    drawn = Random(33)
+    few = [set(drawn.sample(PLACES, drawn.randint(2, len(PLACES)))) for _ in range(sized(25, 400))]
+    for chosen in [set[int](), *({number} for number in PLACES), *few, set(PLACES)]:
+        text, wrong = planted(chosen)
+        place.write_text(text)
+        found = examine(place)
+        told = {(remark.line, remark.key) for remark in found.wrong}
+        # Two programs of one name are a mistake of one line or the other; a name that is taken says nothing of lines.
+        missing = [(line, key) for line, key in wrong if not any(key == of for _, of in told)]
+        extra = [(line, key) for line, key in told if key not in {of for _, of in wrong}]
+        assert (missing, extra) == ([], []), f"of {sorted(chosen)}: {found.wrong}"
+        assert not found.more and (found.plan is None) == bool(wrong)
+        assert {key: line for line, key in told if key and key[-1] != "]"} == {
+            key: line for line, key in wrong if key[-1] != "]"
+        }
 
 
 def test_what_does_nothing_is_said_and_what_would_run(cli: Run, place: Path) -> None:

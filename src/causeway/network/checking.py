@@ -26,11 +26,24 @@ from causeway.programs.own import look_beside
 MOST = 100
 """So many things that are wrong are named at most."""
 
-_REMOVABLE = (("faults",), ("moves",), ("nodes",), ("traffic", "send"))
+_NAMED = ("chains", "programs", "install")
+"""Lists whose elements have names."""
+
+_REFERRED = ("install", "inject", "heal")
+"""Lists of a change whose elements others refer to."""
+
+_REMOVABLE: tuple[tuple[Key, ...], ...] = (("faults",), ("moves",), ("nodes",), ("traffic", "send"))
 """Lists whose elements nothing else refers to: what comes after a wrong one can be judged without it."""
+
+_NEEDED = ("name", "chain", "source", "destination", "program", "kind", "tick")
+"""Keys of elements of lists that others refer to, or that must be there: a wrong one is replaced, not left out."""
 
 _KEY = re.compile(r'([A-Za-z_][\w-]*(?:\.[\w-]+|\."[^"]*"|\[\d+\])*)(?=: )')
 _UNKNOWN = ": unknown key"
+_STAND_IN = "unnamed-"
+"""How names begin that stand for wrong ones."""
+
+_LISTED = re.compile(r"there are (\d+): (.*)$")
 _TOML_LINE = re.compile(r"\(at line (\d+),")
 
 
@@ -89,12 +102,26 @@ class _Examination:
         self.document = copy.deepcopy(self.document)
         self._lines = lines_of(self.text)
         self._gone: set[tuple[Key, ...]] = set()
+        self._filled: set[tuple[Key, ...]] = set()
         self._options: tuple[str, ...] = ("options",)
         self._places: dict[tuple[Key, ...], list[int]] = {}
-        for steps in _REMOVABLE:
+        changes = self.document.get("changes")
+        changes = changes if isinstance(changes, list) else []
+        of_changes: list[tuple[Key, ...]] = [
+            ("changes", place, what)
+            for place, change in enumerate(changes)
+            for what in (change if isinstance(change, dict) else {})
+            if what not in _REFERRED
+        ]
+        given = [each.get("tick") if isinstance(each, dict) else None for each in changes]
+        self._ticks = [tick if isinstance(tick, int) else None for tick in given]
+        for steps in (*_REMOVABLE, *of_changes):
             node: Any = self.document
             for step in steps:
-                node = node.get(step) if isinstance(node, dict) else None
+                if isinstance(node, list) and isinstance(step, int):
+                    node = node[step]
+                else:
+                    node = node.get(step) if isinstance(node, dict) else None
             if isinstance(node, list):
                 self._places[steps] = [*range(len(node))]
 
@@ -127,14 +154,12 @@ class _Examination:
                 self._options = own if own[1] in self.document.get(PROTOCOLS, {}) else ("options",)
                 texts = examined(scenario.protocol.load_options(), scenario.options, ("options",))[1]
             if not texts:
-                break
+                try:
+                    return scenario_from(self.document, self.path)
+                except InvalidInput as error:
+                    texts = [_without(str(error), self.path)]
             if not self._noted(texts):
                 return None
-        try:
-            return scenario_from(self.document, self.path)
-        except InvalidInput as error:
-            self._note(_without(str(error), self.path))
-            return None
 
     def _deployed(self, folder: str) -> Deployed | None:
         """Return the network, mended if need be."""
@@ -171,7 +196,9 @@ class _Examination:
     def _noted(self, texts: list[str]) -> bool:
         """Take notice of what is wrong, and leave it out; return whether that could be done."""
         noted = [(self._note(text), _UNKNOWN in text) for text in texts]
-        done = all(steps is not None for steps, _ in noted) and len(self.wrong) < MOST
+        # A key that was left out may be one that must be there: then it gets a value with which all else is judged.
+        done = all(steps is not None or self._fill(text) for (steps, _), text in zip(noted, texts, strict=True))
+        done = done and len(self.wrong) < MOST
         wrong = [(steps, needless) for steps, needless in noted if steps is not None]
         # Later elements of a list first, so that the others keep their places.
         wrong.sort(key=lambda each: [step for step in each[0] if isinstance(step, int)], reverse=True)
@@ -194,22 +221,98 @@ class _Examination:
                     for step in listed:
                         node = node[step]
                     del node[number], places[number]
+                    if listed[0] == "changes":
+                        self.document["changes"][listed[1]].setdefault("heal", True)  # a change does something
                     if listed == ("faults",):
                         self._renumber_healed(number)
                 return True
-        if any(isinstance(step, int) for step in steps) and not needless:
-            return False  # of a chain or program without it something else would be wrong
+        if steps[-2:-1] == ("inject",):  # one that begins before its change
+            return self._fill_in((*steps, "from"))
+        if isinstance(steps[-1], int):  # a name that is taken, or that is not given
+            return steps[-2] in _NAMED and self._fill_in((*steps, "name"))
         parent: Any = self.document
         for step in steps[:-1]:
             there = step in parent if isinstance(parent, dict) else isinstance(step, int) and step < len(parent)
             if not there or not isinstance(parent[step], dict | list):
                 return False
             parent = parent[step]
-        if not isinstance(parent, dict) or steps[-1] not in parent:
+        if not isinstance(parent, dict):
             return False
+        if steps[-1] not in parent:
+            return self._fill_in(steps)
+        if steps[-1] in _NEEDED and not needless and any(isinstance(step, int) for step in steps):
+            self._gone.add(steps)
+            return self._fill_in(steps)
         self._gone.add(steps)
         del parent[steps[-1]]
         return True
+
+    def _fill(self, text: str) -> bool:
+        """Give a key a value that was left out and must be there; return whether that could be done."""
+        steps = self._steps(text)[0]
+        return steps is not None and steps in self._gone and self._fill_in(steps)
+
+    def _fill_in(self, steps: tuple[Key, ...]) -> bool:
+        """Give a key of an element of a list a value with which nothing else becomes wrong; return whether there is
+        one. Each key gets one once."""
+        if steps in self._filled or not any(isinstance(step, int) for step in steps):
+            return False
+        parent: Any = self.document
+        for step in steps[:-1]:
+            there = step in parent if isinstance(parent, dict) else isinstance(step, int) and step < len(parent)
+            if not there or not isinstance(parent[step], dict | list):
+                return False
+            parent = parent[step]
+        value = self._stand_in(steps)
+        if not isinstance(parent, dict) or value is None:
+            return False
+        self._filled.add(steps)
+        if steps[-1] == "kind":  # the keys of a fault are those of its kind
+            parent.clear()
+            parent.update({"from": self._stand_in((*steps[:-1], "from"))} if "inject" in steps else {})
+        parent[str(steps[-1])] = value
+        if steps[-1] == "tick":
+            self._settle_ticks()
+        return True
+
+    def _settle_ticks(self) -> None:
+        """Let changes come after the one before them, where only a value that stands for a wrong one is in the way; the
+        faults that they inject begin no earlier."""
+        last, given = -1, -1
+        for place, (change, own) in enumerate(zip(self.document["changes"], self._ticks, strict=True)):
+            if not isinstance(change, dict) or not isinstance(tick := change.get("tick"), int):
+                continue
+            if ("changes", place, "tick") in self._filled or own is None or own > given:
+                change["tick"] = max(tick, last + 1)
+            last, given = max(last, change["tick"]), max(given, own or 0)
+            faults = change.get("inject")
+            for fault in faults if isinstance(faults, list) and change["tick"] != own else []:
+                if isinstance(fault, dict):
+                    fault["from"] = change["tick"]
+                    fault.pop("until", None)
+
+    def _stand_in(self, steps: tuple[Key, ...]) -> object:
+        """Return a value for a key that must be there; None for one that has none."""
+        chains = self.document.get("chains")
+        listed = [each for each in chains if isinstance(each, dict)] if isinstance(chains, list) else []
+        names = [each["name"] for each in listed if isinstance(each.get("name"), str)]
+        names += [f"{each['prefix']}0" for each in listed if isinstance(each.get("prefix"), str)]
+        match steps[-1]:
+            case "name":
+                return f"{_STAND_IN}{len(self._filled)}"
+            case "chain" | "source" | "destination":
+                return names[0] if names else None
+            case "program" if steps[0] == "programs" or "install" in steps:
+                return NOTHING_INSTALLED
+            case "kind":
+                return "drop"
+            case "from" if "inject" in steps and isinstance(steps[1], int):
+                return self.document["changes"][steps[1]].get("tick", 0)
+            case "tick" if steps[0] == "changes" and isinstance(steps[1], int):
+                before = self.document["changes"][: steps[1]]
+                ticks = [each["tick"] for each in before if isinstance(each.get("tick"), int)]
+                return max(ticks, default=-1) + 1
+        return None
 
     def _renumber_healed(self, removed: int) -> None:
         """Let changes heal the same faults as before one was left out."""
@@ -246,7 +349,7 @@ class _Examination:
             number = steps[size] if len(steps) > size and steps[:size] == listed else None
             if isinstance(number, int) and number < len(places):
                 steps = (*steps[:size], places[number], *steps[size + 1 :])
-        return Remark(dotted(steps), self._line(steps), said)
+        return Remark(dotted(steps), self._line(steps), _without_stand_ins(said))
 
     def _line(self, steps: tuple[Key, ...]) -> int | None:
         if any(tuple(parse_key(key)) == steps[: len(parse_key(key))] for key in self.overrides):
@@ -254,6 +357,16 @@ class _Examination:
         while steps and steps not in self._lines:
             steps = steps[:-1]
         return self._lines.get(steps)
+
+
+def _without_stand_ins(text: str) -> str:
+    """Return what is said of a name without those that only stand for wrong ones."""
+    listed = _LISTED.search(text)
+    if listed is None or _STAND_IN not in listed[2]:
+        return text
+    names = [name for name in listed[2].split(", ") if not name.startswith(_STAND_IN)]
+    count = int(listed[1]) - (listed[2].count(", ") + 1 - len(names))
+    return f"{text[: listed.start()]}there are {count}: {', '.join(names) or 'none'}"
 
 
 def _without(text: str, path: str | os.PathLike[str]) -> str:
