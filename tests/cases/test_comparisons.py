@@ -47,6 +47,11 @@ seed = 5
 archiving_depth = 2
 challenge_period = 3
 channels = "open"
+[[protocols.xdm.channel_calls]]
+tick = 0
+chain = "chain-0"
+foreign = "chain-1"
+max_outgoing = 3
 [[chains]]
 count = 4
 [traffic]
@@ -65,6 +70,13 @@ SCENARIOS = {
 }
 
 
+WAITING = {
+    "a chain that is halted for ever": "1",
+    "two chains that are halted, one for ever, and a lane that is cut": "3",
+}
+"""Messages of users that wait at a halted chain under icmp: a row of the table."""
+
+
 @pytest.mark.parametrize(
     ("name", "protocols"),
     [
@@ -78,5 +90,9 @@ def test_a_table_of_every_protocol(name: str, protocols: tuple[str, ...], judge:
     code, out, err = judge.command("compare", str(tmp_path / "s.toml"), *named)
     assert code == (BROKEN if "FAILED" in out else OK), out + err
     assert "failed:" not in out
+    users = {line.split("  ")[1]: line.split()[-len(protocols) :] for line in out.splitlines() if "ingress" in line}
+    assert [users[f"{what} at ingress"][protocols.index("icmp")] for what in ("refused", "waiting")] == [
+        "0", WAITING[name],
+    ]  # fmt: skip
     heads = [line.split() for line in out.splitlines() if set(protocols) <= set(line.split())]
     assert heads and heads[0][-len(protocols) :] == list(protocols)

@@ -227,6 +227,19 @@ def test_a_column_with_other_traffic_has_failed_with_the_first_message(tmp_path)
     )
 
 
+def assert_rows_add_up(found: dict[str, Any]) -> None:
+    """Every message of a user and every call is in one row of the table, under each protocol.
+
+    The programs of these scenarios make one call for each message that they receive.
+    """
+    groups = {group: [row for row in rows_of(found) if row.group == group] for group in ("messages of users", "calls")}
+    for name, one in found["columns"].items():
+        users, calls = ({row.what: int(row.values[name] or 0) for row in rows} for rows in groups.values())
+        assert sum(users.values()) == found["traffic"]["messages"], (name, users)
+        assert sum(calls.values()) == 2 * calls["sent"], (name, calls)
+        assert calls["sent"] == users["received"] == one["ingress"]["received"]
+
+
 HALTED = """
 [[faults]]
 kind = "halt"
@@ -244,6 +257,7 @@ def test_messages_of_users_to_a_halted_chain_are_counted(tmp_path):
     assert ingress == {"ic": refused, "ibc": refused, "xdm": refused, "icmp": waiting}
     assert found["traffic"]["messages"] == 40
     assert {one["calls"]["sent"] for one in found["columns"].values()} == {38}
+    assert_rows_add_up(found)
     rows = {row.what: row.values for row in rows_of(found) if row.group == "messages of users"}
     assert rows["refused at ingress"] == {"ic": 2, "ibc": 2, "xdm": 2, "icmp": 0}
     assert rows["waiting at ingress"] == {"ic": 0, "ibc": 0, "xdm": 0, "icmp": 2}
