@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from causeway.testing.network import Network, Snapshot
     from causeway.testing.tables import Messages
     from causeway.testing.tables import Row as MessageRow
+    from causeway.testing.words import FaultKind, MessageKind, MessageStatus, ProtocolName, RejectName
 
 __version__ = "0.1.0"
 
@@ -71,6 +72,7 @@ _HOMES = {
     "causeway.testing.making": ("ForkNetwork", "MakeNetwork"),
     "causeway.testing.network": ("Network", "Snapshot"),
     "causeway.testing.tables": ("MessageRow", "Messages"),
+    "causeway.testing.words": ("FaultKind", "MessageKind", "MessageStatus", "ProtocolName", "RejectName"),
 }
 """Where the public names are, by module."""
 
@@ -97,6 +99,7 @@ __all__ = [
     "Effects",
     "ExceedsAttached",
     "Fault",
+    "FaultKind",
     "ForkNetwork",
     "Frame",
     "HandlerFailed",
@@ -106,7 +109,9 @@ __all__ = [
     "Kind",
     "LakeNetwork",
     "MakeNetwork",
+    "MessageKind",
     "MessageRow",
+    "MessageStatus",
     "Messages",
     "Network",
     "NoAnswer",
@@ -114,8 +119,10 @@ __all__ = [
     "NotDeterministic",
     "OpenedLedger",
     "Program",
+    "ProtocolName",
     "Reject",
     "RejectCode",
+    "RejectName",
     "Rejected",
     "Reply",
     "Request",

@@ -44,7 +44,7 @@ def attached(net: cw.Network) -> int:
 
 
 @pytest.mark.parametrize("protocol", names())
-def test_value_is_conserved(protocol: str) -> None:
+def test_value_is_conserved(protocol: cw.ProtocolName) -> None:
     accepted = 0
 
     @settings(

@@ -61,7 +61,7 @@ class Seller(cw.Program):
         return b"", request.amount
 
 
-def network(protocol: str, takes: bool = True, **more: Any) -> cw.Network:
+def network(protocol: cw.ProtocolName, takes: bool = True, **more: Any) -> cw.Network:
     programs = [
         cw.Deploy(Escrow, chain="left", options={"seller": cw.ref("seller")}),
         cw.Deploy(Seller, chain="right", options={"takes": takes}),
@@ -85,7 +85,7 @@ every_protocol = pytest.mark.parametrize("protocol", names())
 
 @every_protocol
 @pytest.mark.parametrize("method", ["buy", "twice"])
-def test_an_escrow_pays_the_seller_before_it_answers_the_buyer(protocol: str, method: str) -> None:
+def test_an_escrow_pays_the_seller_before_it_answers_the_buyer(protocol: cw.ProtocolName, method: str) -> None:
     net = network(protocol)
     call = net.call("escrow", method, amount=60, sender="buyer")
     net.until(lambda each: each.balance("seller") == 60)
@@ -96,7 +96,7 @@ def test_an_escrow_pays_the_seller_before_it_answers_the_buyer(protocol: str, me
 
 
 @every_protocol
-def test_what_is_not_accepted_pays_nobody(protocol: str) -> None:
+def test_what_is_not_accepted_pays_nobody(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     result = net.call("escrow", "hope", amount=60, sender="buyer").wait()
     assert result.reject is cw.RejectCode.FAILED and result.refund == 60
@@ -106,7 +106,7 @@ def test_what_is_not_accepted_pays_nobody(protocol: str) -> None:
 
 
 @every_protocol
-def test_more_than_is_attached_is_not_accepted(protocol: str) -> None:
+def test_more_than_is_attached_is_not_accepted(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     result = net.call("escrow", "much", amount=60, sender="buyer").wait()
     assert result.reject is cw.RejectCode.FAILED and result.refund == 60
@@ -116,7 +116,7 @@ def test_more_than_is_attached_is_not_accepted(protocol: str) -> None:
 
 
 @every_protocol
-def test_what_a_handler_accepted_that_raises_goes_back(protocol: str) -> None:
+def test_what_a_handler_accepted_that_raises_goes_back(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     result = net.call("escrow", "trap", amount=60, sender="buyer").wait()
     assert result.reject is cw.RejectCode.FAILED and result.refund == 60
@@ -126,7 +126,7 @@ def test_what_a_handler_accepted_that_raises_goes_back(protocol: str) -> None:
 
 
 @every_protocol
-def test_what_was_accepted_stays_when_the_seller_does_not_take_it(protocol: str) -> None:
+def test_what_was_accepted_stays_when_the_seller_does_not_take_it(protocol: cw.ProtocolName) -> None:
     net = network(protocol, takes=False)
     result = net.call("escrow", "buy", amount=60, sender="buyer").wait()
     assert result.reject is cw.RejectCode.REFUSED and result.refund == 0
@@ -135,7 +135,7 @@ def test_what_was_accepted_stays_when_the_seller_does_not_take_it(protocol: str)
 
 
 @every_protocol
-def test_other_handlers_accept_from_the_request_that_they_name(protocol: str) -> None:
+def test_other_handlers_accept_from_the_request_that_they_name(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     call = net.call("escrow", "keep", amount=60, sender="buyer")
     net.until(lambda each: each.balance("escrow") == 1)

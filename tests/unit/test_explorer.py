@@ -432,7 +432,7 @@ def test_a_lane_has_as_many_violations_as_were_counted_not_as_are_named(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["ic", "xdm", "icmp"])
-def test_what_is_downloaded_verifies_under_every_protocol(tmp_path: Path, protocol: str) -> None:
+def test_what_is_downloaded_verifies_under_every_protocol(tmp_path: Path, protocol: cw.ProtocolName) -> None:
     options = {"archiving_depth": 3, "challenge_period": 6} if protocol == "xdm" else {}
     net = cw.Network(["a", "b"], [cw.Deploy("echo", chain="a")], protocol=protocol, options=options)
     net.call("echo", "echo", "x", sender="caller/b").result()

@@ -28,7 +28,7 @@ def line_of(text: str) -> int:
     return first + next(place for place, line in enumerate(lines) if text in line)
 
 
-def network(protocol: str) -> cw.Network:
+def network(protocol: cw.ProtocolName) -> cw.Network:
     programs = [
         cw.Deploy(Asks, chain="left", options={"friend": cw.ref("friend")}),
         cw.Deploy("echo", name="friend", chain="right"),
@@ -37,7 +37,7 @@ def network(protocol: str) -> cw.Network:
 
 
 @pytest.mark.parametrize("protocol", names())
-def test_the_handler_that_raised_is_named_first(protocol: str) -> None:
+def test_the_handler_that_raised_is_named_first(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     call = net.call("asks", "go", sender="caller/right")
     where = rf"\(.*test_no_answer\.py, line {line_of('raise KeyError')}, in on_reply\)"

@@ -50,13 +50,13 @@ class Broken(Open):
         raise KeyError("nothing")
 
 
-def network(name: str = "ic", **more: Any) -> cw.Network:
+def network(name: cw.ProtocolName = "ic", **more: Any) -> cw.Network:
     deploy = cw.Deploy(Open, chain="left", balance=5, options={"list": [1, {"a": 2}]})
     return cw.Network(["left", "right"], [deploy], protocol=name, options=QUICK.get(name), **more)
 
 
 @pytest.mark.parametrize("name", names())
-def test_balances_and_refusals_are_the_same_under_all_protocols(name: str) -> None:
+def test_balances_and_refusals_are_the_same_under_all_protocols(name: cw.ProtocolName) -> None:
     net = network(name)
     assert net.balance("open") == 5
     user, nobody, poor = net.send(99, "x"), net.call(99, "x"), net.send("open", "x", amount=10**13)
@@ -247,7 +247,7 @@ def test_a_mistake_is_one_line(do: Any, line: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ic", "ibc"])
-def test_what_is_refused_leaves_what_the_same_tick_was_asked_for_before(name: str, tmp_path: Path) -> None:
+def test_what_is_refused_leaves_what_the_same_tick_was_asked_for_before(name: cw.ProtocolName, tmp_path: Path) -> None:
     programs = [cw.Deploy(Open, chain="left", name=each) for each in ("one", "two", "three")]
     net = cw.Network(["left", "right"], programs, protocol=name)
     net.inject("halt", chain="left")

@@ -27,7 +27,7 @@ class Mute(cw.Program):
         return b"ok" if request.method == "say" else None
 
 
-def made(protocol: str, seconds_per_tick: float = 1.0) -> cw.Network:
+def made(protocol: cw.ProtocolName, seconds_per_tick: float = 1.0) -> cw.Network:
     quick = {"archiving_depth": 1, "challenge_period": 1} if protocol == "xdm" else None
     programs = [cw.Deploy(Mute, chain="right")]
     return cw.Network(["left", "right"], programs, protocol=protocol, options=quick, seconds_per_tick=seconds_per_tick)
@@ -82,7 +82,9 @@ def waits_until(net: cw.Network) -> None:
 
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("wait", [waits, waits_for_all, waits_until])
-def test_what_does_not_come_is_told_with_its_timeline(name: str, wait: Callable[[cw.Network], None]) -> None:
+def test_what_does_not_come_is_told_with_its_timeline(
+    name: cw.ProtocolName, wait: Callable[[cw.Network], None]
+) -> None:
     with pytest.raises(cw.NoAnswer) as caught:
         wait(made(name))
     error = caught.value
@@ -94,7 +96,7 @@ def test_what_does_not_come_is_told_with_its_timeline(name: str, wait: Callable[
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_table_of_some_messages_has_those_of_the_table_of_all(name: str) -> None:
+def test_a_table_of_some_messages_has_those_of_the_table_of_all(name: cw.ProtocolName) -> None:
     net = made(name)
     for method, sender in itertools.product(("say", "fail", "keep"), ("caller/left", "caller/right")):
         net.call("mute", method, sender=sender)
@@ -118,7 +120,7 @@ def test_a_table_of_some_messages_has_those_of_the_table_of_all(name: str) -> No
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_row_says_why_its_message_failed_or_was_rejected(name: str) -> None:
+def test_a_row_says_why_its_message_failed_or_was_rejected(name: cw.ProtocolName) -> None:
     net = made(name)
     call = net.call("mute", "fail", sender="caller/left")
     call.wait()
@@ -141,7 +143,9 @@ def test_a_row_says_why_its_message_was_lost_or_came_into_no_queue() -> None:
 
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("ticks", [0, 2])
-def test_what_is_changed_before_anything_is_sent_is_so_in_the_file_too(name: str, ticks: int, tmp_path: Path) -> None:
+def test_what_is_changed_before_anything_is_sent_is_so_in_the_file_too(
+    name: cw.ProtocolName, ticks: int, tmp_path: Path
+) -> None:
     programs = [cw.Deploy("echo", chain="left")]
     for change in (
         lambda net: net.install("echo", name="second", chain="right"),
@@ -160,7 +164,7 @@ def test_what_is_changed_before_anything_is_sent_is_so_in_the_file_too(name: str
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_lake_in_which_a_program_got_another_class_at_tick_0_is_whole(name: str, tmp_path: Path) -> None:
+def test_a_lake_in_which_a_program_got_another_class_at_tick_0_is_whole(name: cw.ProtocolName, tmp_path: Path) -> None:
     net = cw.Network(["left", "right"], [cw.Deploy("scalar_echo", name="echo", chain="left")], protocol=name)
     net.upgrade("echo", "faulty")
     net.call("echo", "say", "hi", sender="caller/right")

@@ -50,12 +50,12 @@ class Columns(cw.VectorProgram):
         return cw.Effects(state.with_columns(drawn=drawn))
 
 
-def network(program: Deviates, protocol: str = "ic", **more: Any) -> cw.Network:
+def network(program: Deviates, protocol: cw.ProtocolName = "ic", **more: Any) -> cw.Network:
     return cw.Network(1, [cw.Deploy(program, name="odd"), cw.Deploy(Clock, name="even")], protocol=protocol, **more)
 
 
 @pytest.mark.parametrize("protocol", names())
-def test_a_clock_in_the_state_is_named_with_its_handler(protocol: str) -> None:
+def test_a_clock_in_the_state_is_named_with_its_handler(protocol: cw.ProtocolName) -> None:
     net = network(Clock, protocol)
     assert net.call("odd", "other").result() == b""
     first, second = net.call("odd", "other"), net.call("odd", "stamp")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from causeway.model.errors import InvalidInput
 
@@ -278,7 +278,7 @@ _SIMULATIONS: dict[str, ProtocolInfo] = {
 }
 """What runs on the tick engine and moves no messages of users: no scenario of a user's names these."""
 
-DEFAULT = "ic"
+DEFAULT: Final = "ic"
 """The protocol of a scenario that names none."""
 
 

@@ -13,12 +13,13 @@ from causeway.testing.deploys import Deploy, ProgramClass, class_name
 from causeway.testing.engine import Document
 from causeway.testing.faults import Fault, fault_section
 from causeway.testing.named import Named
+from causeway.testing.words import FaultKind
 
 
 class Changing(Named):
     """A network in memory that changes while it runs."""
 
-    def inject(self, kind: str, **keys: Any) -> Fault:
+    def inject(self, kind: FaultKind, **keys: Any) -> Fault:
         """Let something go wrong from the next tick on: a fault of the protocol, with the ``keys`` that a scenario has
         for it (``from_`` for ``from``). It begins now unless they say otherwise. Raises ``InvalidInput``."""
         section = fault_section(self._engine.scenario.protocol, kind, keys, self.now)

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 from causeway.testing.deploys import CALLER_BALANCE, Deploy
 from causeway.testing.network import Network
+from causeway.testing.words import ProtocolName
 
 
 class MakeNetwork(Protocol):
@@ -17,7 +18,7 @@ class MakeNetwork(Protocol):
         chains: int | Iterable[str | Mapping[str, Any]] = 2,
         programs: Iterable[Deploy] = (),
         *,
-        protocol: str = ...,
+        protocol: ProtocolName = ...,
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
         faults: Iterable[Mapping[str, Any]] = (),

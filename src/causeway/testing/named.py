@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from causeway.model.errors import InvalidInput
 from causeway.model.reject_codes import RejectCode
@@ -14,6 +15,7 @@ from causeway.testing.log import Log
 from causeway.testing.timeline import Names
 from causeway.testing.touched import note
 from causeway.testing.tracing import Key
+from causeway.testing.words import ProtocolName
 
 
 class Named:
@@ -33,9 +35,9 @@ class Named:
         self._faults: list[Fault] = []
 
     @property
-    def protocol(self) -> str:
+    def protocol(self) -> ProtocolName:
         """Return the name of its protocol."""
-        return self._engine.scenario.network.protocol
+        return cast(ProtocolName, self._engine.scenario.network.protocol)
 
     @property
     def chains(self) -> list[str]:

@@ -34,6 +34,7 @@ from causeway.testing.handles import PATIENCE, ROUNDS, Sent
 from causeway.testing.tables import KINDS, STATUSES, Messages, rows_of
 from causeway.testing.timeline import is_numbered
 from causeway.testing.touched import note
+from causeway.testing.words import MessageKind, MessageStatus, ProtocolName, RejectName
 
 if TYPE_CHECKING:
     from causeway.network import network as lakes
@@ -53,7 +54,7 @@ class Network(Asking):
         chains: int | Iterable[str | Mapping[str, Any]] = 2,
         programs: Iterable[Deploy] = (),
         *,
-        protocol: str = DEFAULT,
+        protocol: ProtocolName = DEFAULT,
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
         faults: Iterable[Mapping[str, Any]] = (),
@@ -176,12 +177,12 @@ class Network(Asking):
     def messages(
         self,
         *,
-        kind: str | None = None,
+        kind: MessageKind | None = None,
         sender: str | None = None,
         receiver: str | None = None,
         method: str | None = None,
-        status: str | None = None,
-        reject: str | RejectCode | None = None,
+        status: MessageStatus | None = None,
+        reject: RejectName | RejectCode | None = None,
         since: int | None = None,
     ) -> Messages:
         """Return all messages so far as a table, those that have all of what is given. ``since``: a tick; the others

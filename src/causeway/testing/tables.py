@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from causeway.model.text import escaped, start_of
 from causeway.testing.log import Log, Message, answer_to
 from causeway.testing.timeline import Names, shown_payload
 from causeway.testing.tracing import Key
+from causeway.testing.words import MessageKind, MessageStatus
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +59,8 @@ class Row:
     reason: str
 
 
-KINDS = ("ingress", "request", "response")
-STATUSES = ("waiting", "executed", "failed", "lost", "refused", "answered", "rejected")
+KINDS: tuple[MessageKind, ...] = get_args(MessageKind)
+STATUSES: tuple[MessageStatus, ...] = get_args(MessageStatus)
 
 COLUMNS = [column.name for column in fields(Row)]
 
