@@ -12,14 +12,15 @@ import pytest
 from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, execute
 from causeway.ledger.schema import LEDGER_SCHEMA
-from causeway.pipeline import places
-from causeway.pipeline.confined import MOST_PATH, OutsideRoot, confined
+from causeway.pipeline.confined import MOST_PATH, OutsideRoot, TooLong, confined
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.layout import LakeDamaged
 from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_store import LedgerWriter, create_ledger, open_ledger
 from causeway.pipeline.manifests import decoded, encoded, head_content, head_fields
 from causeway.pipeline.places import LocalPlace, ObjectPlace
+from causeway.pipeline.sealed import FileDamaged, seal_of
+from causeway.pipeline.storage import Storage
 from causeway.pipeline.vacuum import vacuum
 from tests.property.audit_ledgers import table
 from tests.unit import ic_lake
@@ -83,7 +84,7 @@ def test_nothing_is_written_or_removed_through_a_symbolic_link_that_leads_out(tm
     assert LocalPlace(str(root / "out")).read("victim") == b"precious", "what the user names may be a link"
 
 
-def test_only_regular_files_of_bounded_length_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_regular_files_of_bounded_length_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "long").write_bytes(b"12345")
     place = LocalPlace(str(tmp_path))
@@ -93,9 +94,22 @@ def test_only_regular_files_of_bounded_length_are_read(tmp_path: Path, monkeypat
         place.read_range("pipe", 0, 1)
     with pytest.raises(OSError, match="No such device"):
         place.put("pipe", b"x")
-    monkeypatch.setattr(places, "MOST_WHOLE", 4)
     with pytest.raises(OSError, match="has more than 4 bytes"):
-        place.read("long")
+        place.read("long", 4)
+
+
+@pytest.mark.parametrize("place", [LocalPlace, lambda root: ObjectPlace("memory:///")], ids=["folder", "store"])
+def test_what_is_longer_than_it_was_written_is_not_read(
+    place: Callable[[str], LocalPlace | ObjectPlace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = place(str(tmp_path))
+    monkeypatch.setattr(Storage, "place", at)
+    at.create("table", b"x" * 100)
+    with pytest.raises(TooLong) as found:
+        at.read("table", 99)
+    assert found.value.length == 100
+    with pytest.raises(FileDamaged, match="has 100 bytes where 10 were written"):
+        Storage(str(tmp_path)).parquet_file("table", seal_of(b"x" * 10))
 
 
 # ---- lakes
@@ -122,13 +136,21 @@ def _renamed(folder: Path, name: str) -> None:
     (folder / "head").write_bytes(head_content({**head, "manifest": parent}))
 
 
-def test_vacuum_removes_nothing_that_a_manifest_names_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("../../victim.txt", "is no path within its folder"),
+        ("lake.json", "is in none of the folders heights, compacted, record"),
+        ("manifests/0000000001.json", "is in none of the folders"),
+    ],
+)
+def test_vacuum_removes_nothing_that_is_no_data_of_the_lake(path: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     lake = ic_lake.make_lake(tmp_path / "in", ticks=3)
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")
-    _renamed(Path(lake), "../../victim.txt")
-    with pytest.raises(LakeDamaged, match=r"manifests/0000000000.json.*is no path within its folder"):
+    _renamed(Path(lake), path)
+    with pytest.raises(LakeDamaged, match=rf"manifests/0000000000.json.*{why}"):
         vacuum(Lake.at(str(lake)), 0, 1)
     assert victim.read_text() == "precious"
 

@@ -39,6 +39,7 @@ from causeway.network.prepared import (
 from causeway.network.recording import Piece, file_system, fingerprint, packets, pieces_of
 from causeway.network.tasks import Session, run_tasks
 from causeway.network.traffic_settings import RecordedSection
+from causeway.pipeline.places import MOST_WHOLE
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import Storage
 
@@ -173,7 +174,7 @@ def sort_run(run: int, folder: str, pieces: int) -> tuple[tuple[pa.Table, Seal],
     tables = []
     for piece in range(pieces):
         with contextlib.suppress(FileNotFoundError):
-            content = storage.read_bytes(_run_path(run, piece))
+            content = storage.read_bytes(_run_path(run, piece), MOST_WHOLE)
             tables.append(pa.ipc.open_stream(pa.BufferReader(content)).read_all())
     if not tables:
         return (INDEX_SCHEMA.empty_table(), (0, "")), np.zeros(0, dtype=np.uint64)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from causeway.pipeline.claim import CLAIM_FILE
 from causeway.pipeline.compaction import bound
+from causeway.pipeline.confined import confined
 from causeway.pipeline.lake import Freed, Lake, LakeDamaged, Manifest
 from causeway.pipeline.layout import (
     COMPACTED,
@@ -93,7 +94,7 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
     about = lake.about()
     for path, seal in about["files"].items():
         expected.add(path, seal_from(seal), NEVER if path == TRAFFIC_MANIFEST else 0, optional=False)
-    _traffic(lake, expected)
+    _traffic(lake, damaged, expected)
     last = _last(lake, damaged)
     taken = _vacuums(lake, damaged, expected)
     runs = _compactions(lake, last, damaged, expected)
@@ -119,11 +120,17 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
     return Checked(height + 1, there, bytes_read, freed, tuple(damaged), tuple(strays))
 
 
-def _traffic(lake: Lake, expected: _Expected) -> None:
+def _traffic(lake: Lake, damaged: list[LakeDamaged], expected: _Expected) -> None:
     """Expect what the manifest of recorded traffic names, where it is what it was (it is sealed itself)."""
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        for name, seal in decoded(lake.storage.read_bytes(TRAFFIC_MANIFEST))["files"].items():
-            expected.add(f"{TRAFFIC}/{name}", seal_from(seal), NEVER, optional=False)
+    try:
+        named = decoded(lake.storage.read_bytes(TRAFFIC_MANIFEST))["files"]
+    except (FileNotFoundError, ValueError):
+        return
+    for name, seal in named.items():
+        try:
+            expected.add(confined(f"{TRAFFIC}/{name}"), seal_from(seal), NEVER, optional=False)
+        except ValueError as error:
+            damaged.append(lake.damaged(TRAFFIC_MANIFEST, f"names a file that it cannot have: {error}"))
 
 
 def _last(lake: Lake, damaged: list[LakeDamaged]) -> int:

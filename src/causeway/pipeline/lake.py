@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from causeway.model.frame import from_table
 from causeway.model.joins import codes
-from causeway.pipeline.confined import confined
+from causeway.pipeline.confined import DATA_FOLDERS, confined
 from causeway.pipeline.lake_manifests import LakeManifests
 from causeway.pipeline.layout import (
     COMPACTED,
@@ -135,8 +135,8 @@ class Lake(LakeManifests):
                 found["first"],
                 found["last"],
                 found["height"],
-                {table: [confined(path) for path in paths] for table, paths in found["log"].items()},
-                {confined(path): seal_from(seal) for path, seal in found["files"].items()},
+                {table: [confined(path, DATA_FOLDERS) for path in paths] for table, paths in found["log"].items()},
+                {confined(path, DATA_FOLDERS): seal_from(seal) for path, seal in found["files"].items()},
                 found["before"],
                 found["digest"],
             )

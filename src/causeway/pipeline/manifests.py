@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from causeway.model.json_text import loads
-from causeway.pipeline.confined import confined
+from causeway.pipeline.confined import DATA_FOLDERS, confined
 from causeway.pipeline.sealed import Seal, seal_from
 
 _FORMS = ((b',"digest":"', b'"}'), (b',\n "digest": "', b'"\n}'))
@@ -274,7 +274,7 @@ class Manifest:
         files: dict[str, Seal] = {}
 
         def named(sealed: Mapping[Any, Sequence[Any]]) -> dict[Any, str]:
-            files.update({confined(path): seal_from(seal) for path, *seal in sealed.values()})
+            files.update({confined(path, DATA_FOLDERS): seal_from(seal) for path, *seal in sealed.values()})
             return {key: path for key, (path, _, _) in sealed.items()}
 
         def parts(sealed: Any) -> Parts:

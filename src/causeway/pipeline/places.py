@@ -23,7 +23,7 @@ from obstore import exceptions as store_errors
 from obstore import store as object_stores
 
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.confined import NoFile, OutsideRoot, stays_below
+from causeway.pipeline.confined import NoFile, OutsideRoot, TooLong, stays_below
 
 MOST_WHOLE = 1 << 31
 """Maximum number of bytes of a file that is read at once."""
@@ -73,8 +73,8 @@ class Place(Protocol):
         """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
         ...
 
-    def read(self, path: str) -> bytes:
-        """Return a file's content."""
+    def read(self, path: str, most: int = MOST_WHOLE) -> bytes:
+        """Return a file's content. Raises ``TooLong`` where it has more than ``most`` bytes; nothing is read then."""
         ...
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
@@ -162,12 +162,12 @@ class LocalPlace:
         except FileNotFoundError:
             return None
 
-    def read(self, path: str) -> bytes:
-        """Return a file's content."""
+    def read(self, path: str, most: int = MOST_WHOLE) -> bytes:
+        """Return a file's content. Raises ``TooLong``."""
         with _opened(self.full(path)) as file:
             length = os.fstat(file.fileno()).st_size
-            if length > MOST_WHOLE:
-                raise NoFile(errno.EFBIG, f"has more than {MOST_WHOLE:,} bytes", self.full(path))
+            if length > most:
+                raise TooLong(self.full(path), length, most)
             return file.readall()
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
@@ -282,9 +282,16 @@ class ObjectPlace:
             return None
         return found.timestamp()
 
-    def read(self, path: str) -> bytes:
-        """Return a file's content."""
-        return _reached(lambda: bytes(self._store.get(_within(path)).bytes()))
+    def read(self, path: str, most: int = MOST_WHOLE) -> bytes:
+        """Return a file's content. Raises ``TooLong``."""
+
+        def get() -> bytes:
+            found = self._store.get(_within(path))
+            if found.meta["size"] > most:
+                raise TooLong(path, found.meta["size"], most)
+            return bytes(found.bytes())
+
+        return _reached(get)
 
     def read_version(self, path: str) -> tuple[bytes, Any]:
         """Return a file's content, and what tells this version of it from others."""

@@ -26,6 +26,7 @@ import xxhash
 
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.pipeline.lake import Lake, LakeDamaged
+from causeway.pipeline.places import MOST_WHOLE
 from causeway.pipeline.sealed import Seal, seal_of
 
 FOLDER = "record"
@@ -159,7 +160,7 @@ class Record:
 
     def _content(self, path: str) -> bytes:
         with self._reading(path):
-            content = self.lake.storage.read_bytes(path)
+            content = self.lake.storage.read_bytes(path, MOST_WHOLE)
             if _digest(content) not in path:
                 raise self.lake.damaged(path, "has other bytes than were written")
         return content

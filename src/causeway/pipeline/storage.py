@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from causeway.pipeline.confined import TooLong
 from causeway.pipeline.places import AlreadyExists, LocalPlace, ObjectPlace, first_line, place_at
 from causeway.pipeline.sealed import (
     MISSING,
@@ -23,6 +24,9 @@ from causeway.pipeline.sealed import (
     check_pieces,
     check_whole,
 )
+
+MOST_SMALL = 256 << 20
+"""Maximum number of bytes of a file that says what there is: a manifest, say."""
 
 WHOLE_BYTES = 4 * PIECE
 """Files up to this size are read at once, also when not all of their columns are wanted."""
@@ -113,9 +117,9 @@ class Storage:
         """Remove a folder and all in it."""
         self.place.remove_folder(path)
 
-    def read_bytes(self, path: str) -> bytes:
-        """Return a file's content; raises ``FileNotFoundError``."""
-        return self.place.read(path)
+    def read_bytes(self, path: str, most: int = MOST_SMALL) -> bytes:
+        """Return the content of a file of at most so many bytes; raises ``FileNotFoundError``, ``TooLong``."""
+        return self.place.read(path, most)
 
     def modified(self, path: str) -> float | None:
         """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
@@ -142,7 +146,7 @@ class Storage:
         Raises ``FileDamaged``.
         """
         if not quickly or seal[0] <= PIECE:
-            _found(path, lambda: check_whole(path, seal, self.place.read(path)))
+            _found(path, lambda: self._sealed(path, seal))
             return
         last = (seal[0] - 1) // PIECE
         size = self.place.size(path)
@@ -168,15 +172,23 @@ class Storage:
             return pq.ParquetFile(pa.BufferReader(self.place.read(path)), page_checksum_verification=True)
         known = seal
         if whole or known[0] <= WHOLE_BYTES:
-            content = self.place.read(path)
-            check_whole(path, known, content)
-            return pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)
+            return pq.ParquetFile(pa.BufferReader(self._sealed(path, known)), pre_buffer=False)
         size = self.place.size(path)
         if size is None:
             raise FileNotFoundError(path)
         check_length(path, known, size)
         reader = SealedReader(path, known, lambda start, end: self.place.read_range(path, start, end))
         return pq.ParquetFile(pa.PythonFile(reader, mode="r"), pre_buffer=False)
+
+    def _sealed(self, path: str, seal: Seal) -> bytes:
+        """Return a whole file, verified; one that is too long is not read."""
+        try:
+            content = self.place.read(path, seal[0])
+        except TooLong as error:
+            check_length(path, seal, error.length)
+            raise
+        check_whole(path, seal, content)
+        return content
 
     def read_table(self, path: str, columns: Sequence[str] | None = None, seal: Seal | None = None) -> pa.Table:
         """Return a Parquet file as a table; ``seal`` and errors as of ``open_parquet``."""
