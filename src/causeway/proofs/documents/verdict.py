@@ -39,7 +39,7 @@ class Verdict:
     tracks: tuple[Track, ...]
     named_instead: Trust | None = None
     lines: Sequence[str] = ()
-    notes: Sequence[str] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -109,7 +109,7 @@ def judge(reading: Reading, trust: Trust | None = None, *, strict: bool = False)
         raise InvalidInput(f"{reading.where}: {wrong}") from None
     own = reading.own_trust
     instead = own if own is not None and own.target != trusted.target else None
-    notes = [*document.notes(trusted), *redundancies] if error is None else ()
+    notes = (*document.notes(trusted), *redundancies) if error is None else ()
     named = trust is None
     return Verdict(document.kind, document.claim(), error, trusted, named, tracks, instead, document.lines(), notes)
 
