@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from causeway.model.errors import InvalidInput
 
@@ -277,6 +277,9 @@ _SIMULATIONS: dict[str, ProtocolInfo] = {
     )
 }
 """What runs on the tick engine and moves no messages of users: no scenario of a user's names these."""
+
+ProtocolName: TypeAlias = Literal["ibc", "ic", "icmp", "xdm"]
+"""The names of all protocols, as a type: what ``names`` returns."""
 
 DEFAULT: Final = "ic"
 """The protocol of a scenario that names none."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-ProtocolName: TypeAlias = Literal["ibc", "ic", "icmp", "xdm"]
-"""Protocols (``protocols.registry.names``)."""
+from causeway.protocols.registry import ProtocolName
 
 FaultKind: TypeAlias = Literal[
     "alter",
