@@ -1,11 +1,13 @@
 """A soak: two served lakes, two honest relay processes, a hostile lake, a hostile client, and kills at random.
 
     python -m tests.service.soak --minutes 30 --seed 1
+    python -m tests.service.soak --minutes 60 --clients 200 --between-kills 60
 
 Users of both lakes call each other all the time. A third relay process is pointed at a hostile lake, which pretends to
-be the right one; a hostile client sends both lakes what it can think of. Every few seconds one process is killed with
+be the right one; hostile clients send both lakes what they can think of. Every few seconds one process is killed with
 SIGKILL and started again. In the end everything that was sent must have been received once, in order, and answered
-once, in order; no process may have ended of itself or have had more memory than ``MEMORY``.
+once, in order; no process may have ended of itself or have had more memory than ``MEMORY``. In a run of half an hour or
+more the memory and the open files of lakes and relays must have been level, too.
 
 What is chosen at random follows from the seed; when it happens is the wall clock's.
 """
@@ -38,6 +40,12 @@ from tests.service.test_processes import opened, validators_of
 MEMORY = {"lake": 700 << 20, "relay": 300 << 20, "hostile": 400 << 20}
 """Resident bytes that a process of a kind may have at any time."""
 
+LEVEL = 1.25
+"""By so much the median of the last quarter of a run may be above that of the second."""
+
+LONG = 1800.0
+"""Seconds of a run after which memory and files are level."""
+
 TICK_SECONDS = 0.2
 STARTING = 120.0
 """Seconds after which a process that does not answer, or messages that do not arrive, are a failure."""
@@ -45,7 +53,8 @@ STARTING = 120.0
 
 @dataclass
 class Member:
-    """A process that is killed and started again. ``sizes``: its resident bytes, as they were looked at."""
+    """A process that is killed and started again. ``sizes``, ``files``: its resident bytes and how many files it had
+    open, as they were looked at."""
 
     name: str
     kind: str
@@ -55,6 +64,7 @@ class Member:
     starts: int = 0
     kills: int = 0
     sizes: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
     due: float = 0.0
 
     def start(self) -> None:
@@ -82,6 +92,7 @@ class Member:
             self.sizes.append(
                 next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS"))
             )
+            self.files.append(len(os.listdir(f"/proc/{self.process.pid}/fd")))
 
     def last_lines(self) -> str:
         """Return the end of its log."""
@@ -91,8 +102,9 @@ class Member:
 class Soak:
     """The processes of one soak, in a folder."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, clients: int = 1, between: float = 5.0) -> None:
         self.folder, self.random = folder, random.Random(seed)
+        self._clients, self._between, self._long = clients, between, False
         self.ports = {name: free_port() for name in ("left", "right", "hostile")}
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in self.ports.items()}
         self.members: dict[str, Member] = {}
@@ -116,19 +128,20 @@ class Soak:
             self._add(name, "relay", [*causeway, "relay", *ends, "--poll", "0.2", *key])
         self._add("hostile-lake", "hostile", [*role, "lake", str(self.ports["hostile"]), self.urls["right"], str(seed)])
         self._add("misled", "relay", [*causeway, "relay", ends[0], self.urls["hostile"]])
-        self._add("hostile-client", "hostile", [*role, "client", *ends, str(seed)])
+        self._add("hostile-client", "hostile", [*role, "client", *ends, str(seed), str(clients)])
 
     def _add(self, name: str, kind: str, arguments: list[str]) -> None:
         self.members[name] = Member(name, kind, arguments, self.folder / f"{name}.log")
 
     def run(self, seconds: float) -> None:
         """Send, kill and start again for so long."""
+        self._long = seconds >= LONG
         for member in self.members.values():
             member.start()
         for own in ENDS:
             self.wait_for(own)
         end = time.monotonic() + seconds
-        next_kill = time.monotonic() + self.random.uniform(5, 15)
+        next_kill = time.monotonic() + self.random.uniform(1, 3) * self._between
         while time.monotonic() < end:
             self.send(self.random.choice(sorted(ENDS)))
             for member in self.members.values():
@@ -138,7 +151,7 @@ class Soak:
             if time.monotonic() >= next_kill:
                 alive = [member for member in self.members.values() if member.process is not None]
                 self.random.choice(alive).kill(self.random.uniform(0, 3))
-                next_kill = time.monotonic() + self.random.uniform(5, 15)
+                next_kill = time.monotonic() + self.random.uniform(1, 3) * self._between
             time.sleep(0.2)
 
     def send(self, own: str) -> None:
@@ -222,21 +235,26 @@ class Soak:
         finally:
             lakes.close()
         for member in self.members.values():
-            assert max(member.sizes) < MEMORY[member.kind], f"{member.name} had {max(member.sizes) >> 20} MiB"
+            most = MEMORY[member.kind] * (self._clients if member.name == "hostile-client" else 1)
+            assert max(member.sizes) < most, f"{member.name} had {max(member.sizes) >> 20} MiB"
+            for counts in (member.sizes, member.files) if self._long and member.kind != "hostile" else ():
+                quarter = len(counts) // 4
+                second, last = median(counts[quarter : 2 * quarter]), median(counts[-quarter:])
+                assert last <= LEVEL * second, f"{member.name} grew: {second} to {last} in the median"
             assert "Traceback" not in member.log.read_text(errors="replace"), member.last_lines()
         return calls
 
     def table(self) -> str:
-        """Return a line a process: starts, kills, and its size: median and most, of the first and the last quarter."""
-        lines = [
-            f"{'process':<15} {'starts':>6} {'kills':>6} {'median':>9} {'first':>9} {'last':>9} {'most':>9}  (MiB)"
-        ]
+        """Return a line a process: starts and kills; its size and its open files, the median of each quarter of the
+        run, and the most."""
+        lines = [f"{'process':<15} {'starts':>6} {'kills':>6}  {'MiB':<36} files"]
         for member in self.members.values():
-            sizes = member.sizes or [0]
-            quarter = max(len(sizes) // 4, 1)
-            numbers = [median(sizes), max(sizes[:quarter]), max(sizes[-quarter:]), max(sizes)]
-            cells = " ".join(f"{number / 2**20:>9.1f}" for number in numbers)
-            lines.append(f"{member.name:<15} {member.starts:>6} {member.kills:>6} {cells}")
+            cells = [f"{member.name:<15} {member.starts:>6} {member.kills:>6} "]
+            for counts, unit in ((member.sizes or [0], 20), (member.files or [0], 0)):
+                quarter = max(len(counts) // 4, 1)
+                parts = [counts[row * quarter : (row + 1) * quarter] or [0] for row in range(4)]
+                cells += [f"{number >> unit:>6}" for number in (*map(median, parts), max(counts))]
+            lines.append(" ".join(cells))
         return "\n".join(lines)
 
 
@@ -255,9 +273,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def soak(folder: Path, seed: int) -> Iterator[Soak]:
+def soak(folder: Path, seed: int, clients: int = 1, between: float = 5.0) -> Iterator[Soak]:
     """Give a soak whose processes all end with the body."""
-    found = Soak(folder, seed)
+    found = Soak(folder, seed, clients, between)
     try:
         yield found
     finally:
@@ -269,12 +287,14 @@ def main(arguments: Any = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--clients", type=int, default=1, help="hostile clients")
+    parser.add_argument("--between-kills", type=float, default=5.0, help="least seconds between two kills")
     parser.add_argument("--folder", type=Path, help="where lakes and logs stay; a temporary folder if not given")
     given = parser.parse_args(arguments)
     with contextlib.ExitStack() as stack:
         folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        running = stack.enter_context(soak(folder, given.seed))
+        running = stack.enter_context(soak(folder, given.seed, given.clients, given.between_kills))
         try:
             running.run(60 * given.minutes)
             running.settle()

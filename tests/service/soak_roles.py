@@ -1,4 +1,4 @@
-"""The hostile processes of a soak: ``lake PORT HONEST_URL SEED`` and ``client LEFT_URL RIGHT_URL SEED``."""
+"""The hostile processes of a soak: ``lake PORT HONEST_URL SEED`` and ``client LEFT_URL RIGHT_URL SEED COUNT``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ SEED = 7
 """Of the lakes' networks: the hostile client has the keys of the right zone's validators."""
 
 MOST_HELD = 200
-"""Connections that the hostile client keeps open at a time."""
+"""Connections that hostile clients keep open at a time, all together."""
+
+PAUSE = 0.1
+"""Seconds between two things that a hostile client does, when it is alone."""
 
 LONGEST = 3.0
 """Seconds that one drip lasts."""
@@ -121,8 +124,8 @@ class HostileLake:
 class HostileClient:
     """Sends both lakes what it can think of."""
 
-    def __init__(self, urls: list[str], seed: int) -> None:
-        self._urls, self._draws = urls, random.Random(seed)
+    def __init__(self, urls: list[str], seed: int, pause: float, most_held: int) -> None:
+        self._urls, self._draws, self._pause, self._most_held = urls, random.Random(seed), pause, most_held
         self._held: list[socket.socket] = []
         self._runner = asyncio.Runner()
         self._clients = [ServiceClient(url, tries=1) for url in urls]
@@ -133,7 +136,7 @@ class HostileClient:
         while True:
             with contextlib.suppress(httpx.HTTPError, OSError):
                 self._draws.choice(kinds)(self._draws.choice([0, 1]))
-            time.sleep(0.1)
+            time.sleep(self._pause)
 
     def _post(self, side: int, path: str, content: bytes, **headers: str) -> httpx.Response:
         return httpx.post(self._urls[side] + path, content=content, headers=headers, timeout=10)
@@ -183,7 +186,7 @@ class HostileClient:
         held = socket.create_connection((str(place.hostname), place.port), timeout=2)
         held.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n{")
         self._held.append(held)
-        while len(self._held) > MOST_HELD:
+        while len(self._held) > self._most_held:
             self._held.pop(0).close()
 
     def _unread(self, side: int) -> None:
@@ -191,7 +194,7 @@ class HostileClient:
         own, remote = ("left", "right")[side], ("right", "left")[side]
         place = urlsplit(self._urls[side])
         asked = f"GET /v1/chains/{own}/queues/{remote}/send?count=100 HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
-        for number in range(40):
+        for number in range(min(40, self._most_held)):
             held = socket.socket()
             held.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             held.settimeout(2)
@@ -199,7 +202,7 @@ class HostileClient:
             if number % 2:
                 held.sendall(asked * 20)
             self._held.append(held)
-        while len(self._held) > MOST_HELD:
+        while len(self._held) > self._most_held:
             self._held.pop(0).close()
 
     def _questions(self, side: int) -> None:
@@ -227,8 +230,12 @@ def main(role: str, *arguments: str) -> None:
         port, honest, seed = arguments
         Server(HostileLake(honest, int(seed)).behave, int(port))
         threading.Event().wait()
-    *urls, seed = arguments
-    HostileClient(urls, int(seed)).forever()
+    *urls, seed, count = arguments
+    clients = int(count)
+    for number in range(clients):
+        one = HostileClient(urls, int(seed) + number, PAUSE * clients**0.5, -(-MOST_HELD // clients))
+        threading.Thread(target=one.forever, daemon=True).start()
+    threading.Event().wait()
 
 
 if __name__ == "__main__":
