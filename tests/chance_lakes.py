@@ -223,9 +223,23 @@ def icmp(random: Random, chains: list[str], ticks: int) -> str:
     return options + some(random, faults, chains, ticks)
 
 
+KINDS = {"ic": ic, "ibc": ibc, "xdm": xdm, "icmp": icmp}
+"""Options and faults of each protocol by chance."""
+
+
 def scenario(protocol: str, seed: int) -> str:
     """A network of ``protocol`` by chance, as a scenario's file."""
-    random = Random(f"{protocol} {seed}")
+    return scenario_by(Random(f"{protocol} {seed}"), protocol, seed)
+
+
+def faults_of(random: Random, protocol: str, chains: list[str], ticks: int) -> str:
+    """Faults of ``protocol`` by chance, as a part of a scenario's file."""
+    _, head, rest = KINDS[protocol](random, chains, ticks).partition("[[faults]]")
+    return head + rest
+
+
+def scenario_by(random: Random, protocol: str, seed: int) -> str:
+    """A network of ``protocol``, as a scenario's file; ``random`` draws it."""
     chains = list(NAMES[: random.choice((2, 2, 3, 4))])
     ticks = random.randrange(4, 12)
     network = section(
@@ -238,7 +252,7 @@ def scenario(protocol: str, seed: int) -> str:
         ticks=200,
     )
     transport = section("transport", skip=random.choice((0.0, 0.0, 0.1, 0.3)))
-    own = {"ic": ic, "ibc": ibc, "xdm": xdm, "icmp": icmp}[protocol](random, chains, ticks)
+    own = KINDS[protocol](random, chains, ticks)
     return network + transport + chains_and_programs(random, chains) + traffic(random, chains, ticks) + own
 
 

@@ -24,7 +24,7 @@ from causeway.pipeline.ledger_audit import audit_ledger
 from tests.chance_lakes import chance_lake
 from tests.resealed import altered, log_file, replace
 from tests.unit.forked_lakes import SCENARIOS, forked_lake
-from tests.unit.small_lakes import lake_of
+from tests.unit.small_lakes import OUT_OF_ORDER, lake_of
 
 
 @pytest.fixture(scope="module")
@@ -109,42 +109,6 @@ def test_what_is_collected_in_any_order_is_no_watermark(tmp_path: Path) -> None:
     taken = Taken(lake)
     assert "collected" not in {row["name"] for row in taken.watermarks.to_pylist() if row["lane"] == "1"}
     assert taken.judged.findings.num_rows == 0
-
-
-OUT_OF_ORDER = """
-[network]
-protocol = "ibc"
-executor = "in_process"
-[options]
-order = "unordered"
-[options.types.ask]
-[options.types.echo]
-[[chains]]
-count = 2
-[[programs]]
-name = "alice"
-chain = "chain-0"
-program = "caller"
-[[programs]]
-name = "at_home"
-chain = "chain-0"
-program = "echo"
-[[programs]]
-name = "slow"
-chain = "chain-1"
-program = "fan_out"
-options = { targets = [1] }
-[[programs]]
-name = "fast"
-chain = "chain-1"
-program = "echo"
-[traffic]
-source = "script"
-send = [
-  { tick = 0, to = "alice", call = { receiver = "slow", method = "ask" } },
-  { tick = 1, to = "alice", call = { receiver = "fast", method = "echo" } },
-]
-"""
 
 
 def test_receipts_in_any_order_are_no_watermark(tmp_path: Path) -> None:
