@@ -186,7 +186,7 @@ class Kernel:
             for place, (name, caller) in enumerate(calls):
                 if (chain, place + 1) in failed:
                     # More is attached than there is: programs find it before the transporter does.
-                    assert failed[chain, place + 1].startswith("InsufficientCycles")
+                    assert failed[chain, place + 1].startswith("InsufficientFunds")
                     self._refuse(chain, name, "LowBalance")
                     continue
                 reason = refused.pop((caller, callbacks[caller]), None)

@@ -265,7 +265,7 @@ class Sides:
             elif (
                 row["events"] == Bit.REJECTED and row["kind"] == MessageKind.INGRESS and row["reason"] != "ChainHalted"
             ):
-                assert row["reason"].startswith("InsufficientCycles")
+                assert row["reason"].startswith("InsufficientFunds")
                 found[row["chain"] - 1, "LowBalance"] += 1
         return found
 

@@ -118,5 +118,5 @@ def test_the_sender_is_told_what_the_block_refused_and_what_a_program_failed_on(
     error = "ValueError: method x with 0 bytes is no call"
     failed = {"program": "echo-left", "what": "failed", "why": error, "count": 1, "where": "left"}
     assert answers[1]["faults"] == answers[2]["faults"] == [expired, failed]
-    why = "InsufficientCycles: balance 0, attached 5"
+    why = "InsufficientFunds: balance 0, attached 5"
     assert answers[3]["faults"] == [{**failed, "program": "caller-left", "why": why}]

@@ -100,7 +100,7 @@ def test_what_is_not_accepted_pays_nobody(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     result = net.call("escrow", "hope", amount=60, sender="buyer").wait()
     assert result.reject is cw.RejectCode.FAILED and result.refund == 60
-    assert result.payload == b"InsufficientCycles: balance 0, attached 60"
+    assert result.payload == b"InsufficientFunds: balance 0, attached 60"
     net.run()
     assert balances(net) == [100, 0, 0]
 

@@ -19,12 +19,12 @@ from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.ledger import Kind
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
-from causeway.programs import CyclesOverflow, Effects, Program, Reject, VectorProgram, program_class
+from causeway.programs import BalanceOverflow, Effects, Program, Reject, VectorProgram, program_class
 from causeway.programs.accounts import settle
 from causeway.programs.catalogue import PROGRAMS
 from causeway.programs.echo import Echo
 from causeway.programs.runner import Programs
-from causeway.programs.scalar import Context, InsufficientCycles, Reply, Request
+from causeway.programs.scalar import Context, InsufficientFunds, Reply, Request
 from causeway.protocols.execution import Execution
 from causeway.protocols.messages import MESSAGE_FIELDS
 from tests.tiers import sized
@@ -174,8 +174,8 @@ def keep(what: Any) -> Callable[[Any, Request, Context], Any]:
         (raising(Unspeakable()), 5, "Unspeakable"),
         (raising(ValueError("\ud800 is no text")), 5, "ValueError: \\ud800 is no text"),
         (raising(SystemExit(3)), 5, "SystemExit: 3"),
-        (calling(9, "m", amount=101), 5, "InsufficientCycles: balance 100, attached 101"),
-        (calling(9, "m", amount=-1), 5, "ValueError: cycles -1 are negative"),
+        (calling(9, "m", amount=101), 5, "InsufficientFunds: balance 100, attached 101"),
+        (calling(9, "m", amount=-1), 5, "ValueError: amount -1 is negative"),
         (calling(-1, "m"), 5, "ValueError: receiver -1 is no program number"),
         (calling(2**64, "m"), 5, "ValueError: receiver 18446744073709551616 is no program number"),
         (calling(9, "m", "text"), 5, "TypeError: payload is str, allowed: bytes"),
@@ -281,7 +281,7 @@ def test_a_balance_never_passes_128_bits() -> None:
     execution = run(takes, {5: "acting"}, *asked, balance=high)
     assert [row[5] for row in produced(execution)] == [0, 0, 5, 5]
     assert [row[4] for row in produced(execution)] == [0, 0, 10**38, 10**38], "what was not accepted goes back"
-    text = f"CyclesOverflow: balance {high + 2 * 10**38}, accepted {10**38}, at most 2**128 - 1"
+    text = f"BalanceOverflow: balance {high + 2 * 10**38}, accepted {10**38}, at most 2**128 - 1"
     assert produced(execution)[2][6] == text.encode()
     assert balances(execution) == {5: high + 2 * 10**38}
 
@@ -315,7 +315,7 @@ def test_no_call_carries_more_than_128_bits() -> None:
 
     inputs = [response(2, 5, amount=2**128 - 1), request(1, 5)]
     execution = run(scalar(spend), {5: "acting"}, *inputs, balance=7)
-    assert produced(execution)[0][6] == f"CyclesOverflow: attached {2**128 + 6}, at most 2**128 - 1".encode()
+    assert produced(execution)[0][6] == f"BalanceOverflow: attached {2**128 + 6}, at most 2**128 - 1".encode()
     assert balances(execution) == {5: 2**128 + 6}
 
 
@@ -431,7 +431,7 @@ def test_a_call_beyond_the_balance_is_the_fault_of_its_message() -> None:
     execution = run({"picky": Picky}, {10: "picky"}, *messages)
     assert [(row[0], row[5], row[6]) for row in produced(execution) if row[0] == Kind.RESPONSE] == [
         (Kind.RESPONSE, 0, b"ok"),
-        (Kind.RESPONSE, 5, b"InsufficientCycles: balance 40, attached 41"),
+        (Kind.RESPONSE, 5, b"InsufficientFunds: balance 40, attached 41"),
         (Kind.RESPONSE, 0, b"ok"),
     ]
     assert balances(execution) == {10: 0}
@@ -477,8 +477,11 @@ def mutating(batch: Frame, state: Frame) -> Effects:
         (lambda batch, state: Effects(state, calls=a_call(row=1)), "row must be from 0 to 0"),
         (lambda batch, state: Effects(state, answers=answer(code=256)), "numbers must be whole"),
         (lambda batch, state: Effects(state, answers=answer(code=0.5)), "numbers must be whole"),
-        (lambda batch, state: Effects(state, answers=answer(accepted_low=8)), "accepts more cycles"),
-        (lambda batch, state: Effects(state, answers=answer(accepted_low=0, accepted_high=1)), "accepts more cycles"),
+        (lambda batch, state: Effects(state, answers=answer(accepted_low=8)), "accepts more than its request"),
+        (
+            lambda batch, state: Effects(state, answers=answer(accepted_low=0, accepted_high=1)),
+            "accepts more than its request",
+        ),
         (lambda batch, state: Effects(state, answers=answer(payload=None)), "nulls"),
         (lambda batch, state: Effects(state, calls=a_call(receiver=-1)), "numbers must be whole"),
         (lambda batch, state: Effects(state, calls=a_call(method=None)), "nulls"),
@@ -588,7 +591,7 @@ def test_settling_is_arithmetic_in_order(rows: list[tuple[int, Kind, int, list[i
         }
     )
     if texts:
-        with pytest.raises((InsufficientCycles, CyclesOverflow)) as raised:
+        with pytest.raises((InsufficientFunds, BalanceOverflow)) as raised:
             settle(accounts, inputs, taken, going)
         assert str(raised.value) == texts[0]
         return

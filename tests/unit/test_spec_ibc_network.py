@@ -136,7 +136,7 @@ def test_permission_and_sender_of_another_zone() -> None:
         {"A": [call(1, (11, "odd", 0), (21, "echo", 0)), call(1, (11, "echo", 2000))], "B": [call(11, (1, "x", 0))]}
     )
     assert [row.error for row in net.rows(ibc.Rejected)] == ["PermissionDenied", "UnregisteredDestination"]
-    assert [row.text for row in net.rows(ibc.Failed)] == ["InsufficientCycles: balance 1000, attached 2000"]
+    assert [row.text for row in net.rows(ibc.Failed)] == ["InsufficientFunds: balance 1000, attached 2000"]
     net.directory[11] = "C"
     blocks(net, 2)
     net.directory[11] = "B"

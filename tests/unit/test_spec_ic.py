@@ -389,7 +389,7 @@ def test_handler_that_raises_is_undone_and_answered() -> None:
     assert net.program(1).answers == ((0, 5),)
     # The second call is beyond the balance: the whole handler run is undone, the first call with it.
     (executed,) = of(net.call(1, (2, "echo", 30), (2, "echo", 30)), "executed")
-    assert executed.error == "InsufficientCycles: balance 20, attached 30"
+    assert executed.error == "InsufficientFunds: balance 20, attached 30"
     assert net.states[1].balances[1] == 50
     assert net.states[1].next_callbacks[1] == 1
     assert net.program(1).calls == 1
@@ -412,7 +412,7 @@ def test_answer_at_hand_comes_before_calls() -> None:
     after, _ = ic.execute(state, registry, behaviour, options)
     elements = after.output_queues[2, 1].elements
     # Neither the 3 accepted when the handler returns nor the late 8 pay the call of 7 made before.
-    assert elements == {1: ic.Response(1, 2, 6, 3, reject=(5, "InsufficientCycles: balance 0, attached 7"))}
+    assert elements == {1: ic.Response(1, 2, 6, 3, reject=(5, "InsufficientFunds: balance 0, attached 7"))}
     after, _ = ic.execute(replace(state, balances={2: 7}), registry, behaviour, options)
     elements = after.output_queues[2, 1].elements
     assert [(kind(elements[i]), cycles_of(elements[i])) for i in (1, 2, 3)] == [

@@ -139,8 +139,8 @@ def test_why_a_call_is_not_served_is_the_same_under_all_protocols(name: cw.Proto
     assert nobody.wait().reject is cw.RejectCode.NOT_FOUND
     assert here.wait().ok
     assert (poor.status, user.status, gone.status) == ("failed", "failed", "refused")
-    assert "InsufficientCycles" in poor.reason and "asked to" in user.reason and gone.reason
-    with pytest.raises(cw.NoAnswer, match=r"alice -> shop buy\(amount 10+\): failed: InsufficientCycles") as caught:
+    assert "InsufficientFunds" in poor.reason and "asked to" in user.reason and gone.reason
+    with pytest.raises(cw.NoAnswer, match=r"alice -> shop buy\(amount 10+\): failed: InsufficientFunds") as caught:
         poor.result()
     assert caught.value.status == "failed"
 

@@ -11,7 +11,7 @@ from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.programs.outputs import WORD
-from causeway.programs.scalar import MAX_BALANCE, CyclesOverflow, InsufficientCycles
+from causeway.programs.scalar import MAX_BALANCE, BalanceOverflow, InsufficientFunds
 
 COMING, GOING, TAKEN = 0, 1, 2
 """What moves for one input, in this order: a response's refund comes in, calls go out, what was accepted comes in."""
@@ -37,7 +37,7 @@ def settle(accounts: Frame, inputs: Frame, answers: Frame | None, calls: Frame |
     """Return the accounts after the inputs, in order: a refund comes in, calls go out, what was accepted comes in.
 
     ``inputs``: one instance's rows are neighbours, in order. ``answers`` and ``calls``: effects by row of the inputs.
-    Raises ``InsufficientCycles`` when a call attaches more than there is at that point, and ``CyclesOverflow`` when
+    Raises ``InsufficientFunds`` when a call attaches more than there is at that point, and ``BalanceOverflow`` when
     what is accepted would raise a balance above 2**128 - 1. A refund is never refused: what is beyond 128 bits
     goes to ``balance_over``.
     """
@@ -76,7 +76,7 @@ def _moved(accounts: Frame, account: Rows, step: npt.NDArray[np.uint8], high: U6
         balance = running + groups.spread(low_after[first].astype(np.int64) - start)
         if bool((balance < 0).any()):
             row = int(np.argmax(balance < 0))
-            raise InsufficientCycles(f"balance {int(balance[row]) + int(low[row])}, attached {int(low[row])}")
+            raise InsufficientFunds(f"balance {int(balance[row]) + int(low[row])}, attached {int(low[row])}")
         low_after[first] = balance[groups.starts + groups.counts - 1].astype(np.uint64)
         return accounts.with_columns(balance_high=high_after, balance_low=low_after)
     for place, start, count in zip(first.tolist(), groups.starts.tolist(), groups.counts.tolist(), strict=True):
@@ -84,9 +84,9 @@ def _moved(accounts: Frame, account: Rows, step: npt.NDArray[np.uint8], high: U6
         for row in range(start, start + count):
             amount = int(high[row]) * WORD + int(low[row])
             if going[row] and amount > held:
-                raise InsufficientCycles(f"balance {held}, attached {amount}")
+                raise InsufficientFunds(f"balance {held}, attached {amount}")
             if step[row] == TAKEN and held + amount > MAX_BALANCE:
-                raise CyclesOverflow(f"balance {held}, accepted {amount}, at most 2**128 - 1")
+                raise BalanceOverflow(f"balance {held}, accepted {amount}, at most 2**128 - 1")
             held += -amount if going[row] else amount
         over_after[place], high_after[place], low_after[place] = words_of(held)
     return accounts.with_columns(balance_over=over_after, balance_high=high_after, balance_low=low_after)

@@ -35,11 +35,11 @@ class Reject(Exception):
     """Raise it in ``on_request`` to reject the request with a text (reject code 4, CanisterReject)."""
 
 
-class InsufficientCycles(Exception):
+class InsufficientFunds(Exception):
     """A call attaches more than the program's balance holds."""
 
 
-class CyclesOverflow(Exception):
+class BalanceOverflow(Exception):
     """What is accepted would bring the balance beyond 2**128 - 1, or a call would carry more than that."""
 
 
@@ -191,7 +191,7 @@ class Context:
         """Call ``method`` of program ``receiver``, its name or number, and return the call's callback id.
 
         A name that no program of the network has raises ``UnknownProgram``. ``amount`` leaves the balance at once and
-        comes back with the answer as far as it is not accepted; raises ``InsufficientCycles``, and ``CyclesOverflow``
+        comes back with the answer as far as it is not accepted; raises ``InsufficientFunds``, and ``BalanceOverflow``
         beyond 128 bits. ``note`` is given back with the reply.
         """
         to = receiver if isinstance(receiver, str) else None
@@ -199,15 +199,15 @@ class Context:
         if not 0 <= number <= MAX_NUMBER:
             raise ValueError(f"receiver {receiver} is no program number")
         if index(amount) < 0:
-            raise ValueError(f"cycles {amount} are negative")
+            raise ValueError(f"amount {amount} is negative")
         method.encode()
         ensure_kept(note, "note")
         if not isinstance(payload, bytes):
             raise TypeError(f"payload is {type(payload).__name__}, allowed: bytes")
         if amount > self.balance:
-            raise InsufficientCycles(f"balance {self.balance}, attached {amount}")
+            raise InsufficientFunds(f"balance {self.balance}, attached {amount}")
         if amount > MAX_BALANCE:
-            raise CyclesOverflow(f"attached {amount}, at most 2**128 - 1")
+            raise BalanceOverflow(f"attached {amount}, at most 2**128 - 1")
         self.balance -= amount
         callback = self.next_callback
         self.next_callback += 1
@@ -230,7 +230,7 @@ class Context:
         Raises:
             ExceedsAttached: ``amount`` is negative, or more than is still attached.
             NoOpenRequest: the request has its answer, or the handler was called with none and names none.
-            CyclesOverflow: the balance would pass 2**128 - 1.
+            BalanceOverflow: the balance would pass 2**128 - 1.
         """
         named = self._at_hand if ref is None else ref
         if named is None:
@@ -246,7 +246,7 @@ class Context:
         """Answer a request (``Request.ref``) with data, accepting ``accept`` of what is still attached to it.
 
         Each request is answered once: raises ``NoOpenRequest`` for one that is not open. Raises ``ExceedsAttached``,
-        and ``CyclesOverflow`` when the balance would pass 2**128 - 1.
+        and ``BalanceOverflow`` when the balance would pass 2**128 - 1.
         """
         self._respond(ref, payload, 0, accept)
 
@@ -282,7 +282,7 @@ class Context:
         return key
 
     def _take(self, key: Ref, amount: int) -> None:
-        """Accept an amount of an open request. Raises ``ExceedsAttached``, ``CyclesOverflow``."""
+        """Accept an amount of an open request. Raises ``ExceedsAttached``, ``BalanceOverflow``."""
         before = self.accepted.get(key, 0)
         if not 0 <= index(amount) <= key[2] - before:
             attached = f"the attached {key[2]}" if not before else f"{key[2] - before}, what is left of {key[2]}"
@@ -290,7 +290,7 @@ class Context:
         if not index(amount):
             return
         if self.balance + index(amount) > MAX_BALANCE:
-            raise CyclesOverflow(f"balance {self.balance}, accepted {amount}, at most 2**128 - 1")
+            raise BalanceOverflow(f"balance {self.balance}, accepted {amount}, at most 2**128 - 1")
         self.balance += index(amount)
         self.accepted[key] = before + index(amount)
 

@@ -237,7 +237,7 @@ def _answers(inputs: Frame, answers: Frame | None) -> Frame | None:
             (accepted["accepted_high"] == high) & (accepted["accepted_low"] > low)
         )
         if more.any():
-            raise ValueError("an answer accepts more cycles than its request attaches")
+            raise ValueError("an answer accepts more than its request attaches")
     code = _whole(answers["code"], np.uint8)
     payload = _bodies(answers)
     return Frame({"row": rows, "code": code, "payload": payload, **accepted}, len(rows))

@@ -11,8 +11,8 @@ import asyncio
 import ipaddress
 import json
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -38,7 +38,7 @@ LONGEST_BODY = 30.0
 """Seconds that a body may take to come."""
 
 HURRIED_BODY = 2.0
-"""Seconds that a long body may take to come while others wait for their turn."""
+"""Seconds that a long body may take to come while others wait for their turn, or another one of the same client."""
 
 EXACT = 2**53
 """Below it every whole number is exact in what JSON's readers elsewhere take numbers for."""
@@ -64,12 +64,13 @@ class Turns:
         self._rested = deque([0.0] * most)
         self._clients: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._waiting = 0
-        self._coming: set[asyncio.Timeout] = set()
+        self._behind: Counter[str] = Counter()
+        self._coming: dict[asyncio.Timeout, str] = {}
 
     async def begin(self, client: str) -> Callable[[], None]:
         """Wait for a turn; return what ends it, which may be called more than once."""
         own = self._clients.setdefault(client, asyncio.Lock())
-        await own.acquire()
+        await self._own_turn(client, own)
         try:
             begun = await self._place()
         except BaseException:
@@ -85,14 +86,31 @@ class Turns:
 
         return end
 
+    async def _own_turn(self, client: str, own: asyncio.Lock) -> None:
+        """Wait until no other long body of the client is under way, and hurry the one that is."""
+        self._behind[client] += 1
+        try:
+            if own.locked():
+                self._hurry([coming for coming, whose in self._coming.items() if whose == client])
+            await own.acquire()
+        finally:
+            self._behind[client] -= 1
+            if not self._behind[client]:
+                del self._behind[client]
+
+    def _hurry(self, bodies: Iterable[asyncio.Timeout]) -> None:
+        """Shorten the deadlines of bodies for which others wait."""
+        soon = asyncio.get_running_loop().time() + HURRIED_BODY
+        for coming in bodies:
+            if not coming.expired():
+                coming.reschedule(min(coming.when() or soon, soon))
+
     async def _place(self) -> float:
-        """Wait for one of the places, and let who holds them hurry; return since when it is held."""
+        """Wait for one of the places, and hurry the bodies that hold them; return since when it is held."""
         self._waiting += 1
         try:
             if self._places.locked():
-                soon = asyncio.get_running_loop().time() + HURRIED_BODY
-                for coming in self._coming:
-                    coming.reschedule(min(coming.when() or soon, soon))
+                self._hurry(self._coming)
             await self._places.acquire()
         finally:
             self._waiting -= 1
@@ -110,14 +128,15 @@ class Turns:
         self._places.release()
 
     @asynccontextmanager
-    async def coming(self) -> AsyncIterator[None]:
-        """Raise ``TimeoutError`` when the body whose turn it is takes too long to come."""
-        async with asyncio.timeout(HURRIED_BODY if self._waiting else LONGEST_BODY) as deadline:
-            self._coming.add(deadline)
+    async def coming(self, client: str) -> AsyncIterator[None]:
+        """Raise ``TimeoutError`` when the body of the client whose turn it is takes too long to come."""
+        hurried = self._waiting or self._behind[client]
+        async with asyncio.timeout(HURRIED_BODY if hurried else LONGEST_BODY) as deadline:
+            self._coming[deadline] = client
             try:
                 yield
             finally:
-                self._coming.discard(deadline)
+                del self._coming[deadline]
 
 
 def require_json(request: Request) -> None:
@@ -130,7 +149,12 @@ def require_json(request: Request) -> None:
 def client_of(request: Request) -> str:
     """Return who asks: an address, of one of version 6 the network, of which a client has all."""
     host = request.client.host if request.client is not None else ""
-    return str(ipaddress.IPv6Network((host.partition("%")[0], 64), strict=False)) if ":" in host else host
+    if ":" not in host:
+        return host
+    try:
+        return str(ipaddress.IPv6Network((host.partition("%")[0], 64), strict=False))
+    except ValueError:  # a proxy may report any text (X-Forwarded-For)
+        return host
 
 
 def length_of(request: Request, most: int) -> int:
@@ -149,7 +173,7 @@ async def body_of(request: Request, most: int, turns: Turns, transfers: Transfer
     """
     pieces: list[bytes] = []
     try:
-        async with turns.coming() if most > SHORT else asyncio.timeout(LONGEST_BODY):
+        async with turns.coming(client_of(request)) if most > SHORT else asyncio.timeout(LONGEST_BODY):
             async for piece in request.stream():
                 transfer.moved += len(piece)
                 if transfer.moved > most:

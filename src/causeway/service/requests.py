@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -24,6 +25,7 @@ from causeway.model.errors import CausewayError, InvalidInput
 from causeway.model.section import U64_MAX, Section
 from causeway.protocols.limits import MAX_ITEMS, MAX_JSON_BYTES
 from causeway.service.bodies import SHORT, body_of, client_of, length_of, object_of, require_json
+from causeway.web.connections import CONNECTION
 
 LONGEST_WAIT = 60
 """Seconds that a request waits for a block at most."""
@@ -170,7 +172,9 @@ class Address:
         if length <= SHORT:
             call.body, call.model = self._read(await body_of(request, length, turns, transfers, transfer))
             return
-        end = await turns.begin(client_of(request))
+        connection = request.scope.get("state", {}).get(CONNECTION)
+        async with nullcontext() if connection is None else connection.while_open():
+            end = await turns.begin(client_of(request))
 
         def release() -> None:
             transfers.end(transfer)

@@ -87,17 +87,29 @@ class Senders:
             self.floor = self._nonces.pop(b"", 0)
         for tick, paths in reversed([*self._record.newest("carriers", max(since, 0))]):
             if tick <= last_tick:
-                for key in (key for path in paths for key in self._record.read("carriers", path)["sender"].to_pylist()):
-                    self._carriers[key] = self._nonces.pop(key, 0)
+                for path in paths:
+                    self._restore_places(self._record.read("carriers", path)["sender"].to_pylist())
         newest = sorted(taken)[-LOOKED_AT:]
         self._files = sum(tick > since for tick in taken)
         for tick in sorted({*newest, *(tick for tick in taken if tick > since)}):
             for row in self._taken_in(taken[tick]):
                 if tick > since:
                     self._take(row["sender"], row["nonce"])
+                if row["sender"] in self._carriers:
+                    self._carriers.move_to_end(row["sender"])
+                    self._carried[row["sender"]] += 1
                 self._remember(row["hash"].hex(), row["height"])
-        self._owners = {carrier_number(key): key for key in self._carriers}
         self._give_up_places()
+
+    def _restore_places(self, keys: Sequence[bytes]) -> None:
+        """Give carriers their places again; one whose number another key has taken since has none any more."""
+        for key in keys:
+            before = self._owners.get(carrier_number(key), key)
+            if before != key:
+                self._nonces[before] = self._carriers.pop(before)
+            self._owners[carrier_number(key)] = key
+            if key not in self._carriers:
+                self._carriers[key] = self._nonces.pop(key, self.floor)
 
     def _taken_in(self, paths: Sequence[str]) -> list[dict[str, Any]]:
         """Return the rows of a tick's messages, those of the attempt that became a block."""

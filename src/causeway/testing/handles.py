@@ -9,7 +9,7 @@ from typing import Protocol
 from causeway.model.ledger import Kind
 from causeway.model.reject_codes import RejectCode
 from causeway.model.text import start_of
-from causeway.programs.scalar import InsufficientCycles
+from causeway.programs.scalar import InsufficientFunds
 from causeway.testing.checked import bounded
 from causeway.testing.errors import NoAnswer, Rejected, Undone
 from causeway.testing.log import Log, Message, Place, Refused, answer_to
@@ -249,7 +249,7 @@ class Asked(Sent):
         """Return whether the caller has less than the call carries."""
         found = self._found()
         handled = found.handled if isinstance(found, Message) else None
-        return handled is not None and (handled.raised or "").startswith(f"{InsufficientCycles.__name__}: ")
+        return handled is not None and (handled.raised or "").startswith(f"{InsufficientFunds.__name__}: ")
 
     def trace(self) -> str:
         """Return what happened to it, and to all messages that were made for it, as a timeline."""

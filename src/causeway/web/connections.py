@@ -8,8 +8,11 @@ out for good, and answers in memory, at no cost.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
@@ -71,6 +74,8 @@ class Connection(H11Protocol):
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], _loop: Any = None) -> None:
         super().__init__(config, server_state, {**app_state, CONNECTION: self}, _loop)
         self._resumed = 0
+        self._lost = False
+        self._waits: set[asyncio.Timeout] = set()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to look at a connection."""
@@ -94,6 +99,24 @@ class Connection(H11Protocol):
         """End the connection now, and drop what waits to be sent: closing would wait until it is read."""
         self.transport.abort()
 
+    @asynccontextmanager
+    async def while_open(self) -> AsyncIterator[None]:
+        """Raise ``ClientDisconnect`` in the body when the client disconnects: nobody waits for what nobody reads."""
+        wait = asyncio.timeout(None)
+        try:
+            async with wait:
+                self._waits.add(wait)
+                if self._lost:
+                    wait.reschedule(self.loop.time())
+                try:
+                    yield
+                finally:
+                    self._waits.discard(wait)
+        except TimeoutError:
+            if not wait.expired():
+                raise
+            raise ClientDisconnect from None
+
     def _seen(self) -> Seen:
         return Seen(self.cycle, self._resumed if self.flow.write_paused else None, self.transport.is_closing())
 
@@ -112,6 +135,9 @@ class Connection(H11Protocol):
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Look no more."""
+        """Look no more, and end the waits of requests."""
         self._next_look.cancel()
+        self._lost = True
+        for wait in self._waits:
+            wait.reschedule(self.loop.time())
         super().connection_lost(exc)

@@ -96,11 +96,11 @@ class Program(Protocol):
     def on_ingress(self, ingress: Ingress) -> Sequence[Call | Answer | Accept]: ...
 
 
-class InsufficientCycles(Exception):
+class InsufficientFunds(Exception):
     """A call beyond the balance: the handler run counts as raised."""
 
 
-class CyclesOverflow(Exception):
+class BalanceOverflow(Exception):
     """More cycles than 128 bits: the handler run counts as raised."""
 
 
@@ -182,9 +182,9 @@ def run(app: App, program: int, handler: str, given: Any) -> None:
             continue
         balance = app.balances[program]
         if effect.cycles > balance:
-            raise InsufficientCycles(f"balance {balance}, attached {effect.cycles}")
+            raise InsufficientFunds(f"balance {balance}, attached {effect.cycles}")
         if effect.cycles > MAX_CYCLES:
-            raise CyclesOverflow(f"attached {effect.cycles}, at most 2**128 - 1")
+            raise BalanceOverflow(f"attached {effect.cycles}, at most 2**128 - 1")
         app.balances[program] -= effect.cycles
         callback = app.callbacks.get(program, 0)
         app.callbacks[program] = callback + 1

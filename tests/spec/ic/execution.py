@@ -331,7 +331,7 @@ def run_handler(
             if not 0 <= taken <= there.cycles:
                 raise InvariantViolation(f"canister {canister} accepts {taken} of {there.cycles} cycles")
             if taken and balance + taken > MAX_CYCLES:
-                return failed(f"CyclesOverflow: balance {balance}, accepted {taken}, at most 2**128 - 1")
+                return failed(f"BalanceOverflow: balance {balance}, accepted {taken}, at most 2**128 - 1")
             if there not in held:
                 raise InvariantViolation(f"canister {canister} answers {there}, which it has not in hand")
             held = {name: times - (name == there) for name, times in held.items() if times > (name == there)}
@@ -355,9 +355,9 @@ def run_handler(
                 )
             )
         elif effect.cycles > balance:
-            return failed(f"InsufficientCycles: balance {balance}, attached {effect.cycles}")
+            return failed(f"InsufficientFunds: balance {balance}, attached {effect.cycles}")
         elif effect.cycles > MAX_CYCLES:
-            return failed(f"CyclesOverflow: attached {effect.cycles}, at most 2**128 - 1")
+            return failed(f"BalanceOverflow: attached {effect.cycles}, at most 2**128 - 1")
         else:
             balance -= effect.cycles
             others.append(
