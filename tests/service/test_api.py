@@ -483,6 +483,42 @@ def test_a_carrier_finds_a_place_however_many_keys_were_made(tmp_path: Path, mon
     assert len(newest._carriers) <= 4
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_number_that_two_keys_had_in_turn_is_the_last_ones(
+    again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(senders, "MOST_CARRIERS", 4)
+    monkeypatch.setattr(senders, "GIVEN_UP", 2)
+    lake = Carrying(tmp_path, monkeypatch)
+    monkeypatch.setattr(senders, "BETWEEN", 100)
+    numbers = [0, *range(1, 7), 99, *range(7, 13), *([0, *range(13, 19)] if again else [])]
+    for number in numbers:
+        lake.put(number)  # the six after each give its place to themselves
+    after = Senders(lake.record, lake.tick - 1)
+    for one in (lake.known, after):
+        nonces = [one.last(key_of(number).public) for number in numbers]
+        assert nonces == [24 if again and number == 0 else 10 + tick for tick, number in enumerate(numbers)]
+    assert len(after._carriers) == len(after._owners) <= 4
+    assert {carrier for carrier in after._carriers if carrier in (key_of(0).public, lake.thief)} <= {
+        key_of(0 if again else 99).public
+    }
+
+
+def test_a_carrier_that_carried_often_keeps_its_place_over_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(senders, "MOST_CARRIERS", 4)
+    monkeypatch.setattr(senders, "GIVEN_UP", 2)
+    lake = Carrying(tmp_path, monkeypatch)
+    monkeypatch.setattr(senders, "BETWEEN", 100)
+    for number in [0, 0, *range(1, 20)]:
+        lake.put(number)
+    for one in (lake.known, Senders(lake.record, lake.tick - 1)):
+        assert key_of(0).public in one._carriers
+        with pytest.raises(NumberTaken):
+            one.check_carrier(lake.thief)
+
+
 def test_a_full_mempool_says_so_and_empties(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         node = lakes.nodes["left"]
