@@ -92,28 +92,59 @@ def test_who_gives_up_waiting_leaves_the_turn_to_others() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("others", [("next", "last"), ("slow",)])
 @pytest.mark.parametrize("early", [True, False])
-def test_a_slow_body_must_hurry_once_others_wait(early: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_body_must_hurry_once_others_wait(
+    early: bool, others: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bodies, "HURRIED_BODY", SOON)
 
     async def run() -> None:
         turns = Turns(1)
         end = await turns.begin("slow")
-        waits = [asyncio.create_task(turns.begin(name)) for name in ("next", "last")] if early else []
+        waits = [asyncio.create_task(turns.begin(name)) for name in others] if early else []
         await asyncio.sleep(0)
 
         async def come() -> None:
-            async with turns.coming():
+            async with turns.coming("slow"):
                 await asyncio.sleep(bodies.LONGEST_BODY)
 
         comes = asyncio.create_task(come())
         await asyncio.sleep(0)
-        waits = waits or [asyncio.create_task(turns.begin("next"))]
+        waits = waits or [asyncio.create_task(turns.begin(others[0]))]
         with pytest.raises(TimeoutError):
             await comes
         end()
         for wait in waits:
             (await wait)()
+
+    asyncio.run(run())
+
+
+def test_a_body_whose_time_is_over_can_no_longer_be_hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "LONGEST_BODY", SOON)
+    hurried = []
+
+    def hurry(turns: Turns) -> None:
+        (deadline,) = turns._coming
+        turns._hurry(turns._coming)
+        hurried.append(deadline.expired())
+
+    async def run() -> None:
+        turns = Turns(1)
+        end = await turns.begin("slow")
+
+        async def come() -> None:
+            async with turns.coming("slow"):
+                (deadline,) = turns._coming
+                # Runs after the deadline has come and before the body has been told.
+                asyncio.get_running_loop().call_at(deadline.when() or 0, hurry, turns)
+                await asyncio.sleep(2 * SOON)
+
+        with pytest.raises(TimeoutError):
+            await come()
+        assert hurried == [True]
+        end()
 
     asyncio.run(run())
 
@@ -125,3 +156,5 @@ def test_a_client_is_an_address_or_a_network_of_them() -> None:
     assert client("192.0.2.1") != client("192.0.2.2")
     assert client("2001:db8::1") == client("2001:db8::ffff:0:0:1") != client("2001:db8:0:1::1")
     assert client("fe80::1%eth0") == "fe80::/64"
+    for reported in ("a:b", "::x", "%:", "1:2:3:4:5:6:7:8:9"):  # by a proxy, of whatever its client sent
+        assert client(reported) == reported

@@ -40,6 +40,7 @@ SECONDS = 60.0
 
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 HELD = b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n"
+TURN = b"GET /turn HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LONG = b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SHORT = b"GET /short HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PROBE = b"GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -60,7 +61,7 @@ class Server:
     def __init__(self, most: int = transfers.MOST_HELD) -> None:
         self.state = ServerState()
         self.transfers, self.turns = Transfers(most), Turns()
-        self.go = asyncio.Event()
+        self.go, self.waiting = asyncio.Event(), 0
         self.socket = listening.bound("127.0.0.1", 0)
         routes = [Route(f"/{name}", answer, methods=["GET", "POST"]) for name, answer in self._answers().items()]
         self._app = Starlette(routes=routes, middleware=[Middleware(Paced, transfers=self.transfers)])
@@ -73,6 +74,15 @@ class Server:
         async def held(request: Request) -> PlainTextResponse:
             await self.go.wait()
             return PlainTextResponse("late")
+
+        async def turn(request: Request) -> PlainTextResponse:
+            self.waiting += 1
+            try:
+                async with request.scope["state"][connections.CONNECTION].while_open():
+                    await self.go.wait()
+            finally:
+                self.waiting -= 1
+            return PlainTextResponse("turn")
 
         async def long(request: Request) -> PlainTextResponse:
             return PlainTextResponse(TEXT)
@@ -93,7 +103,7 @@ class Server:
         async def status(request: Request) -> PlainTextResponse:
             return PlainTextResponse('{"protocol": "any"}')
 
-        return {"": slow, "held": held, "v1/status": status, "long": long, "short": short, "body": body}
+        return {"": slow, "held": held, "turn": turn, "v1/status": status, "long": long, "short": short, "body": body}
 
     @asynccontextmanager
     async def run(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
@@ -183,6 +193,29 @@ def test_whoever_comes_when_all_places_are_taken_is_told_so_in_json(monkeypatch:
     assert head.startswith(b"HTTP/1.1 503 ") and b"content-type: application/json" in head
     assert json.loads(body) == {"error": "Crowded", "text": f"{MOST} requests are served at a time; come again"}
     assert others == [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 404 Not Found\r\n"], "those before, and those after"
+
+
+def test_who_disconnects_while_it_waits_for_its_turn_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BETWEEN_LOOKS", SECONDS)
+
+    async def ask() -> list[bytes]:
+        async with Server().run() as server, asyncio.timeout(SECONDS):
+            waiting = [await server.connected(TURN) for _ in range(MOST - 2)]
+            while server.waiting < MOST - 2:
+                await asyncio.sleep(0.01)
+            for _, writer in waiting[1:]:
+                writer.close()
+            while server.waiting > 1:
+                await asyncio.sleep(0.01)
+            reader, writer = await server.connected(PROBE)
+            answers = [await reader.readline()]
+            server.go.set()
+            answers.append(await waiting[0][0].readline())
+            waiting[0][1].close()
+            await server.emptied()
+            return answers
+
+    assert asyncio.run(ask()) == [b"HTTP/1.1 404 Not Found\r\n", b"HTTP/1.1 200 OK\r\n"]
 
 
 def test_who_asks_before_it_has_the_answer_is_answered_once() -> None:
