@@ -49,8 +49,8 @@ STEPS = (
     ),
     Step(
         "relays",
-        "two served lakes and their relays, killed at random, for an hour",
-        ("-m", "tests.service.soak", "--minutes", "60"),
+        "two served lakes and their relays under 200 hostile clients, killed at random, for an hour",
+        ("-m", "tests.service.soak", "--minutes", "60", "--clients", "200", "--between-kills", "40"),
     ),
     Step(
         "xnet",
