@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import causeway as cw
@@ -160,6 +161,62 @@ def test_a_handler_without_a_request_names_one() -> None:
 
     with pytest.raises(cw.HandlerFailed, match=r"NoOpenRequest: .* name an open one by its ref"):
         cw.Trial(Takes).ingress("take")
+
+
+def attached_as(kind: Any, keep: list[cw.Context]) -> type[cw.Program]:
+    """A program that gives the context numbers of another type than ``int``."""
+
+    class Numbers(cw.Program):
+        def on_request(self, request: cw.Request, context: cw.Context) -> None:
+            context.call(0, "m", amount=kind(5))
+            context.accept(kind(1))
+            context.answer([kind(number) for number in request.ref], b"", accept=kind(request.amount - 3))
+            assert type(context.balance) is int
+            keep.append(context)
+
+    return Numbers
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, int, float])
+def test_amounts_are_whole_numbers_of_any_type(kind: Any) -> None:
+    trial = cw.Trial(attached_as(kind, []), balance=10)
+    answer = trial.request("buyer", "m", amount=2**63 - 1)[0]
+    assert isinstance(answer, cw.Answer) and type(answer.refund) is int
+    assert answer.code == (5 if kind is float else 0)  # a float is no whole number, and has too few digits for one
+    assert trial.balance + answer.refund + (0 if kind is float else 5) == 10 + 2**63 - 1
+
+
+def test_a_ref_has_whole_numbers() -> None:
+    class Floats(cw.Program):
+        def on_request(self, request: cw.Request, context: cw.Context) -> None:
+            context.accept(1)
+            context.answer([float(number) for number in request.ref], b"")  # type: ignore[misc]
+
+    trial = cw.Trial(Floats)
+    (answer,) = trial.request("buyer", "m", amount=2**100)
+    assert isinstance(answer, cw.Answer) and (answer.refund, trial.balance, answer.code) == (2**100, 0, 5)
+
+
+def test_a_context_does_nothing_once_its_handler_has_returned() -> None:
+    kept: list[tuple[cw.Context, list[int]]] = []
+
+    class Keeps(cw.Program):
+        def on_request(self, request: cw.Request, context: cw.Context) -> None:
+            kept.append((context, request.ref))
+
+    trial = cw.Trial(Keeps)
+    trial.request("buyer", "m", amount=9)
+    context, ref = kept[0]
+    for act in (
+        lambda: context.accept(5),
+        lambda: context.answer(ref, b"late"),
+        lambda: context.call(0, "m"),
+        lambda: context.attached(ref),
+    ):
+        with pytest.raises(RuntimeError, match="has returned"):
+            act()
+    with pytest.raises(AttributeError):
+        context.balance = 10**9  # type: ignore[misc]
 
 
 def test_the_program_of_the_page_runs() -> None:

@@ -157,7 +157,8 @@ class Context:
         at_hand: Ref | None = None,
     ) -> None:
         self.program = program
-        self.balance = balance
+        self._balance = balance
+        self._has_ended = False
         self.next_callback = next_callback
         self.notes = notes
         self.open_requests = open_requests
@@ -168,6 +169,15 @@ class Context:
         self.certifies = certifies
         self.certified_data: bytes | None = None
         self._names = names
+
+    @property
+    def balance(self) -> int:
+        """Return what the program holds now: calls take from it, and what is accepted comes into it."""
+        return self._balance
+
+    def end(self) -> None:
+        """Let the context do nothing more: its handler has returned."""
+        self._has_ended = True
 
     def number_of(self, name: str) -> int:
         """Return the number of the program ``name``. Raises ``UnknownProgram``."""
@@ -184,6 +194,7 @@ class Context:
         stays until other data is set or the program is removed. On the Internet Computer this is
         ``ic0.certified_data_set``. Raises ``CertifiedDataTooLong``, ``CertifiedDataNotDeclared``.
         """
+        self._require_running()
         ensure_certifiable(data, self.certifies)
         self.certified_data = data
 
@@ -194,11 +205,13 @@ class Context:
         comes back with the answer as far as it is not accepted; raises ``InsufficientFunds``, and ``BalanceOverflow``
         beyond 128 bits. ``note`` is given back with the reply.
         """
+        self._require_running()
         to = receiver if isinstance(receiver, str) else None
+        amount = index(amount)
         number = index(receiver) if not isinstance(receiver, str) else self.number_of(receiver)
         if not 0 <= number <= MAX_NUMBER:
             raise ValueError(f"receiver {receiver} is no program number")
-        if index(amount) < 0:
+        if amount < 0:
             raise ValueError(f"amount {amount} is negative")
         method.encode()
         ensure_kept(note, "note")
@@ -208,12 +221,12 @@ class Context:
             raise InsufficientFunds(f"balance {self.balance}, attached {amount}")
         if amount > MAX_BALANCE:
             raise BalanceOverflow(f"attached {amount}, at most 2**128 - 1")
-        self.balance -= amount
+        self._balance -= amount
         callback = self.next_callback
         self.next_callback += 1
         if note is not None:
             self.notes[callback] = note
-        self.effects.append(Call(number, callback, method, payload, index(amount), to))
+        self.effects.append(Call(number, callback, method, payload, amount, to))
         return callback
 
     def accept(self, amount: int, ref: list[int] | None = None) -> None:
@@ -275,7 +288,8 @@ class Context:
 
     def _open(self, ref: Sequence[int]) -> Ref:
         """Return what names an open request. Raises ``NoOpenRequest``."""
-        sender, callback, amount, deadline = ref
+        self._require_running()
+        sender, callback, amount, deadline = map(index, ref)
         key = (sender, callback, amount, deadline)
         if not self.open_requests.get(key, 0):
             raise NoOpenRequest(f"no open request of {sender} under callback {callback}")
@@ -283,16 +297,25 @@ class Context:
 
     def _take(self, key: Ref, amount: int) -> None:
         """Accept an amount of an open request. Raises ``ExceedsAttached``, ``BalanceOverflow``."""
-        before = self.accepted.get(key, 0)
-        if not 0 <= index(amount) <= key[2] - before:
+        amount, before = index(amount), self.accepted.get(key, 0)
+        if not 0 <= amount <= key[2] - before:
             attached = f"the attached {key[2]}" if not before else f"{key[2] - before}, what is left of {key[2]}"
             raise ExceedsAttached(f"accept {amount} is not between 0 and {attached}")
-        if not index(amount):
+        if not amount:
             return
-        if self.balance + index(amount) > MAX_BALANCE:
+        if self.balance + amount > MAX_BALANCE:
             raise BalanceOverflow(f"balance {self.balance}, accepted {amount}, at most 2**128 - 1")
-        self.balance += index(amount)
-        self.accepted[key] = before + index(amount)
+        self._balance += amount
+        self.accepted[key] = before + amount
+
+    def _require_running(self) -> None:
+        """Refuse what is done through a context that a program has kept beyond its handler.
+
+        Raises:
+            RuntimeError: the handler has returned.
+        """
+        if self._has_ended:
+            raise RuntimeError("the handler that this context was given to has returned")
 
     def _close(self, key: Ref) -> None:
         """Note that an open request has its answer."""

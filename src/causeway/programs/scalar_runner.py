@@ -204,6 +204,8 @@ class _InstanceRun:
                 self._work.failed_rows.append(row)
                 self._work.failed_texts.append(failure_text(error))
             return
+        finally:
+            context.end()
         self._blob = blob
         if context.certified_data is not None:
             self._certified = context.certified_data
