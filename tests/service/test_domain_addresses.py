@@ -3,7 +3,8 @@ error of the server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import schemathesis
 
 from causeway.network.opened import OpenedLake
 from causeway.service.api import application
+from causeway.service.xdm import consensus_views
 from tests.service.domain_lakes import DomainLakes, both, sending
 from tests.service.test_api import Http
 from tests.service.test_schemathesis import ask
@@ -91,6 +93,24 @@ def test_what_prometheus_is_told_is_read_once(lakes: DomainLakes, monkeypatch: p
     assert {tuple(one.labels[name] for name in labels): one.value for one in waiting.samples} == expected
     assert {one.labels["chain"] for one in best.samples} == set(views.own())
     assert sorted(reads) == ["blocks", "channels"]
+
+
+def test_what_takes_long_to_read_is_answered_in_part(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    views: dict[str, Callable[[int | None], dict[str, Any]]] = {
+        "headers": lakes.views["near"].blocks,
+        "receipts": functools.partial(lakes.views["far"].receipts, "right"),
+    }
+    whole = {name: view(None) for name, view in views.items()}
+    monkeypatch.setattr(consensus_views, "LONGEST_SCAN", -1.0)
+    for name, view in views.items():
+        shown: list[Any] = []
+        answer: Any = None
+        while len(shown) < len(whole[name][name]):
+            answer = view(shown[-1]["number"] if shown else None)
+            assert answer[name], "each answer goes on"
+            shown += answer[name]
+        assert len(shown) > 2 > len(answer[name])
+        assert shown == whole[name][name] and answer.get("signature") == whole[name].get("signature")
 
 
 def test_of_a_chain_that_makes_no_blocks_nothing_is_read(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:

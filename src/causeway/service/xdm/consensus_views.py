@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,10 @@ from causeway.service.requests import NotFound
 ANSWER_MARGIN = 1 << 16
 ROW_MARGIN = 1 << 8
 
+LONGEST_SCAN = 0.25
+"""Seconds after which headers and receipts are answered in part; the next request asks for the rest. Each lies in a
+file of its own height, and few answers are made at a time."""
+
 
 class ConsensusViews(LakeViews):
     """What one lake of domains says of receipts and of the consensus chain. ``kernel``: the network's, whose chains
@@ -65,9 +70,11 @@ class ConsensusViews(LakeViews):
         shown: list[dict[str, Any]] = []
         left = MAX_ANSWER_BYTES - ANSWER_MARGIN
         newest, known = self._newest(last, position), -1 if after is None else after
+        end = time.monotonic() + LONGEST_SCAN
         for height in range(first, last + 1):
-            if known >= newest:
-                break  # a chain that is halted makes none, for however long
+            # A chain that is halted makes none, for however long.
+            if known >= newest or (shown and time.monotonic() > end):
+                break
             for number, receipt in self._receipts_at(height, position):
                 left -= ROW_MARGIN + DIGITS * len(receipt)
                 if shown and (left < 0 or len(shown) == MAX_ITEMS):
@@ -144,8 +151,9 @@ class ConsensusViews(LakeViews):
         shown: list[dict[str, Any]] = []
         signature = b""
         newest, known = self._newest(last, CONSENSUS_POSITION), -1 if after is None else after
+        end = time.monotonic() + LONGEST_SCAN
         for height in range(first, last + 1):
-            if len(shown) == MAX_BLOCKS or known >= newest:
+            if len(shown) == MAX_BLOCKS or known >= newest or (shown and time.monotonic() > end):
                 break
             for number, parent, root, certification in self._headers_at(height):
                 if len(certification) != SIGNED_BYTES:
