@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import causeway as cw
 from causeway.model.document import validated
 from causeway.model.errors import InvalidInput
+from causeway.network.checking import examine
 from causeway.protocols.option_values import LARGEST
 from causeway.protocols.xdm.options import DEPLOYED, XdmOptions
 from tests.unit.xdm_network import Network
@@ -69,3 +72,16 @@ def test_all_value_of_a_network_has_128_bits() -> None:
     Network({"A": programs, "B": {5: "caller"}}, balance=2**126 - 2**50, options=options).block()
     with pytest.raises(InvalidInput, match=r"programs: balances, .* come to 4[0-9]{38} in all; allowed: at most 2"):
         Network({"A": programs, "B": {5: "caller"}}, balance=most, options=options)
+
+
+def test_a_program_on_no_chain_has_no_value(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(
+        '[network]\nprotocol = "xdm"\n[[chains]]\nname = "left"\n'
+        '[[programs]]\nname = "nowhere"\nprogram = "caller"\nbalance = 7\n'
+        '[[programs]]\nname = "here"\nprogram = "caller"\nchain = "left"\nbalance = 5\n[traffic]\nsource = "script"\n'
+    )
+    net = cw.Network.in_memory(scenario)
+    net.tick()
+    assert (net.account("nowhere"), net.balance("here")) == (0, 5)
+    assert examine(scenario).wrong == ()

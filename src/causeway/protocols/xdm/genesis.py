@@ -7,7 +7,7 @@ import numpy as np
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.value import Asset, Holder, Why
-from causeway.protocols.contract import Chains
+from causeway.protocols.contract import NO_HOST, Chains
 from causeway.protocols.execution import credited
 from causeway.protocols.xdm.books import MAX_BALANCE, Book
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
@@ -72,9 +72,10 @@ def check_issued(context: Context) -> None:
 
 
 def _endowed(context: Context) -> Frame:
-    """Return the accounts of all programs of the network at genesis, with endowments."""
+    """Return the accounts of all programs on chains at genesis, with endowments."""
     network = context.network
-    programs = network.programs[context.programs.installed(network.programs)]
+    hosted = network.host_of(network.programs) != NO_HOST
+    programs = network.programs[hosted & context.programs.installed(network.programs)]
     accounts, _ = context.programs.genesis(programs)
     return _with_endowments(accounts, context)
 
