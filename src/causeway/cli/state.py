@@ -180,12 +180,12 @@ def shown(column: str, value: Any) -> str:
 
 def _decoded(state: bytes) -> str:
     """Return the state of a scalar program as it wrote it."""
-    import cbor2
+    from causeway.programs.kept import UnreadableState, read_kept
 
     try:
-        content = cbor2.loads(state)
+        content = read_kept(state)
         return str(content[0] if isinstance(content, list) and content else content)
-    except (ValueError, EOFError):  # one of str is about a number with more digits than Python writes
+    except (UnreadableState, ValueError):  # one of str is about a number with more digits than Python writes
         return state.hex()
 
 

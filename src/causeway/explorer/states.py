@@ -197,12 +197,12 @@ def _cell(opened: OpenedLake, declared: StateTable, column: str, value: Any) -> 
 
 def _bytes(column: str, value: bytes) -> str:
     if column == "state":
-        import cbor2
+        from causeway.programs.kept import UnreadableState, read_kept
 
         try:
-            content = cbor2.loads(value)
+            content = read_kept(value)
             return str(content[0] if isinstance(content, list) and content else content)[:LONGEST]
-        except (ValueError, EOFError):
+        except (UnreadableState, ValueError):
             pass
     if value.isascii() and value.decode("ascii", "replace").isprintable() and value:
         return value.decode("ascii")

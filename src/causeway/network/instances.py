@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import cbor2
 import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
@@ -12,6 +11,7 @@ from causeway.model.text import unknown
 from causeway.model.topology import Topology
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.programs.catalogue import program_class
+from causeway.programs.kept import read_kept
 from causeway.programs.scalar import Program
 
 
@@ -31,5 +31,5 @@ def program_state(lake: Lake, manifest: Manifest, topology: Topology, name: str)
         rows = table.filter(pc.equal(table["program"], found[0]["number"])).to_pylist()
         if rows:
             scalar = issubclass(program_class(program), Program)
-            return cbor2.loads(rows[0]["state"])[0] if scalar else rows[0]
+            return read_kept(rows[0]["state"])[0] if scalar else rows[0]
     return None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NoReturn
 
+import cbor2
+
+from causeway.model.errors import InvalidInput
 from causeway.programs.options import ReadOnlyDict, ReadOnlyList
 
 _PLAIN = {int, float, str, bytes, bool, type(None)}
@@ -16,6 +20,32 @@ _KEY_RULE = "the keys of a dictionary are whole numbers, text or bytes"
 
 class NotKept(TypeError):
     """A program keeps what would not come back as what it was (a set, a tuple), or has no one form in bytes."""
+
+
+class UnreadableState(InvalidInput):
+    """Bytes that are said to be the state of a program are not of the form that programs keep."""
+
+
+def _refuse_tag(*_: object) -> NoReturn:
+    raise ValueError("tags are not allowed")
+
+
+# Every tag that cbor2 gives a meaning to but those of whole numbers (2, 3); the others go to the tag hook. References
+# to what was read before (28, 29) would let a few bytes stand for more than fits into memory.
+_KNOWN_TAGS = (0, 1, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799)
+_NO_TAGS = MappingProxyType(dict.fromkeys(_KNOWN_TAGS, _refuse_tag))
+
+
+def read_kept(content: bytes) -> Any:
+    """Return the value that stands in canonical CBOR in the state table of scalar programs.
+
+    Raises:
+        UnreadableState: it is no CBOR, nested too deeply, or has what no program keeps.
+    """
+    try:
+        return cbor2.loads(content, tag_hook=_refuse_tag, semantic_decoders=_NO_TAGS)
+    except (cbor2.CBORDecodeError, ValueError, EOFError) as error:
+        raise UnreadableState(f"the state of a program is not what one keeps: {error}") from error
 
 
 def ensure_kept(value: Any, name: str) -> None:

@@ -18,7 +18,7 @@ from causeway.programs.acceptances import acceptance_rows
 from causeway.programs.accounts import BALANCE, balance_of, words_of
 from causeway.programs.certifying import certified_rows
 from causeway.programs.failing import Raised, failure_text, raised
-from causeway.programs.kept import ensure_kept
+from causeway.programs.kept import ensure_kept, read_kept
 from causeway.programs.naming import NO_NAMES, Names
 from causeway.programs.options import NO_OPTIONS
 from causeway.programs.outputs import WORD, Outcome, failures, from_records
@@ -72,7 +72,7 @@ class ScalarRunner:
         """Return the state of ``instances`` (ascending), whose state under another class is ``before``."""
         blobs = []
         for number, blob in zip(instances.tolist(), before["state"].to_pylist(), strict=True):
-            state, *rest = cbor2.loads(blob)
+            state, *rest = read_kept(blob)
             blobs.append(_encode(self._instance(number).upgraded(state), *rest))
         return Frame({"program": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
 
@@ -165,7 +165,7 @@ class _InstanceRun:
         self._next_callback = int(work.next_callback[row])
 
     def _load(self) -> None:
-        self._program.state, self._notes, self._open, *accepted = cbor2.loads(self._blob)
+        self._program.state, self._notes, self._open, *accepted = read_kept(self._blob)
         self._accepted: dict[Ref, int] = accepted[0] if accepted else {}
 
     def handle(self, row: int, message: tuple[Any, ...]) -> None:
