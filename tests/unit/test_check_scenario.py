@@ -268,6 +268,27 @@ def test_mistakes_behind_others_are_found_with_them(place: Path) -> None:
         }
 
 
+def test_two_mistakes_of_one_element_and_an_idle_change_hide_nothing(place: Path) -> None:
+    place.write_text(
+        """
+[[chains]]
+name = "main"
+[[chains]]
+name = "main"
+[traffic]
+source = "script"
+[[traffic.send]]
+tick = -1
+to = 1.5
+[[changes]]
+tick = 3
+"""
+    )
+    found = examine(place)
+    assert [remark.line for remark in found.wrong] == [4, 9, 10, 11]
+    assert not found.more
+
+
 def test_what_does_nothing_is_said_and_what_would_run(cli: Run, place: Path) -> None:
     place.write_text(IDLE)
     code, out, err = cli(place.name)

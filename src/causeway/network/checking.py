@@ -214,20 +214,23 @@ class _Examination:
         for listed, places in self._places.items():
             size = len(listed)
             number = steps[size] if len(steps) > size and steps[:size] == listed else None
+            if steps[: size + 1] in removed:
+                return True
             if isinstance(number, int) and number < len(places):
-                if steps[: size + 1] not in removed:
-                    removed.add(steps[: size + 1])
-                    node: Any = self.document
-                    for step in listed:
-                        node = node[step]
-                    del node[number], places[number]
-                    if listed[0] == "changes":
-                        self.document["changes"][listed[1]].setdefault("heal", True)  # a change does something
-                    if listed == ("faults",):
-                        self._renumber_healed(number)
+                removed.add(steps[: size + 1])
+                node: Any = self.document
+                for step in listed:
+                    node = node[step]
+                del node[number], places[number]
+                if listed[0] == "changes":
+                    self._let_do_something(listed[1])
+                if listed == ("faults",):
+                    self._renumber_healed(number)
                 return True
         if steps[-2:-1] == ("inject",):  # one that begins before its change
             return self._fill_in((*steps, "from"))
+        if steps[:-1] == ("changes",):
+            return self._let_do_something(steps[-1])
         if isinstance(steps[-1], int):  # a name that is taken, or that is not given
             return steps[-2] in _NAMED and self._fill_in((*steps, "name"))
         parent: Any = self.document
@@ -246,6 +249,14 @@ class _Examination:
         self._gone.add(steps)
         del parent[steps[-1]]
         return True
+
+    def _let_do_something(self, place: Key) -> bool:
+        """Let a change do something, as each must; return whether it did nothing."""
+        change = self.document["changes"][place]
+        idle = isinstance(change, dict) and "heal" not in change
+        if idle:
+            change["heal"] = True
+        return idle
 
     def _fill(self, text: str) -> bool:
         """Give a key a value that was left out and must be there; return whether that could be done."""
