@@ -43,11 +43,15 @@ def check_lake(
 ) -> int:
     """Verify a lake, say what came of it, and return the exit code. Raises ``InvalidInput``, ``LakeError``."""
     from causeway.network.opened import open_lake
-    from causeway.pipeline.check import check
+    from causeway.pipeline.check import Checked, check
     from causeway.pipeline.lake import Lake
+    from causeway.pipeline.layout import LakeDamaged
 
-    with bar("files") as progress:
-        checked = check(Lake.at(lake), progress)
+    try:
+        with bar("files") as progress:
+            checked = check(Lake.at(lake), progress)
+    except LakeDamaged as error:  # what the lake is cannot be told, so nothing else of it can be checked
+        checked = Checked(0, 0, 0, 0, (error,), ())
     executed: Executed | None = None
     found = list(checked.damaged)
     states, other, missing = 0, "", ""
