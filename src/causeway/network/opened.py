@@ -20,12 +20,11 @@ from causeway.pipeline.lake import Lake, LakeError, Manifest, at_height
 from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import row_groups_with
+from causeway.pipeline.stored_parquet import StoredParquet
 from causeway.programs.sources import NOWHERE, Sources
 from causeway.protocols.option_values import NANOSECONDS
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
     from causeway.network.replayed import Replayed, Share
 
 TOPOLOGY = ("chains", "programs", "registry")
@@ -289,7 +288,7 @@ def select(
         return (pa.concat_tables(kept) if kept else schema.empty_table()).select(names)
 
 
-def _groups(file: pq.ParquetFile, wanted: Mapping[str, int | None]) -> list[int]:
+def _groups(file: StoredParquet, wanted: Mapping[str, int | None]) -> list[int]:
     """Return the row groups of a file that may hold rows with certain values in some columns."""
     found = set(range(file.num_row_groups))
     for column, value in wanted.items():

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from causeway.model.json_text import loads
 from causeway.pipeline.confined import confined
@@ -31,6 +30,7 @@ from causeway.pipeline.layout import (
 from causeway.pipeline.manifests import decoded, read_head
 from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from
 from causeway.pipeline.storage import Storage, first_line
+from causeway.pipeline.stored_parquet import StoredParquet, readable
 from causeway.pipeline.vacuumed import FOLDER as VACUUMED
 from causeway.pipeline.vacuumed import freed_by
 
@@ -143,9 +143,10 @@ class LakeFiles:
             return self.storage.read_table(path, columns, seal)
 
     @contextlib.contextmanager
-    def open_parquet(self, path: str, seal: Seal, whole: int | None = None) -> Iterator[pq.ParquetFile]:
-        """Open a Parquet file; what is read of it is verified. Raises ``LakeDamaged``."""
-        with self.reading(path, whole), self.storage.open_parquet(path, seal) as file:
+    def open_parquet(self, path: str, seal: Seal, whole: int | None = None) -> Iterator[StoredParquet]:
+        """Open a Parquet file; what is read of it is verified. Raises ``LakeDamaged``, also for rows that the body of
+        the ``with`` statement cannot cast."""
+        with self.reading(path, whole), self.storage.open_parquet(path, seal) as file, readable(path):
             yield file
 
     def _missing(self, path: str, whole: int | None) -> LakeError:

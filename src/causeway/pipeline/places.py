@@ -53,6 +53,10 @@ class AlreadyExists(Exception):
     """A file that was to be created if absent exists, or one that was to be replaced was replaced by another."""
 
 
+class StoreFailed(OSError):
+    """An object store does not answer as it should, or asks for credentials that there are none of."""
+
+
 class Place(Protocol):
     """A place that holds files by their relative paths. ``OSError`` where it fails, ``FileNotFoundError`` for what is
     not there."""
@@ -369,8 +373,8 @@ def _reached(call: Callable[[], Result]) -> Result:
     except store_errors.BaseError as error:
         text = first_line(error)
         if _METADATA in text:
-            raise OSError(_NO_CREDENTIALS) from error
-        raise OSError(f"the store does not answer as it should: {text}") from error
+            raise StoreFailed(_NO_CREDENTIALS) from error
+        raise StoreFailed(f"the store does not answer as it should: {text}") from error
 
 
 def place_at(uri: str) -> LocalPlace | ObjectPlace:

@@ -111,8 +111,22 @@ class Reader:
         """Return the state that a commit has at its last height, of this bucket or another. Raises ``LakeDamaged``."""
         bucket = self.bucket if bucket is None else bucket
         files = files_of(manifest, bucket)
-        tables = {name: self.lake.part(manifest, parts) for name, parts in files.items()}
+        tables = {name: self._table(manifest, name, parts) for name, parts in files.items()}
         return state_of(self.deployment.kernel, tables)
+
+    def _table(self, manifest: Manifest, name: str, parts: Parts) -> pa.Table:
+        """Return the rows of a bucket in a state table. Raises ``LakeDamaged``: they are not of its schema."""
+        rows = self.lake.part(manifest, parts)
+        declared = self.deployment.kernel.tables().get(name)
+        for each in () if declared is None else declared.schema:
+            if each.name not in rows.column_names:
+                raise self.lake.damaged(parts.rows[0], f"has no column {each.name}")
+            column = rows[each.name]
+            if pa.types.is_integer(each.type) and column.type != each.type:
+                raise self.lake.damaged(parts.rows[0], f"has {column.type} in column {each.name}, not {each.type}")
+            if column.null_count and not each.nullable:
+                raise self.lake.damaged(parts.rows[0], f"has rows without {each.name}")
+        return rows
 
     def check_roots(self, bucket: int, state: Any) -> None:
         """Compare the roots of a bucket's state with the headers of the height before. Raises ``LakeDamaged``."""

@@ -24,6 +24,7 @@ from causeway.pipeline.sealed import (
     check_pieces,
     check_whole,
 )
+from causeway.pipeline.stored_parquet import StoredParquet
 
 MOST_SMALL = 256 << 20
 """Maximum number of bytes of a file that says what there is: a manifest, say."""
@@ -157,28 +158,29 @@ class Storage:
         check_pieces(path, seal, last, ending)
 
     @contextlib.contextmanager
-    def open_parquet(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> Iterator[pq.ParquetFile]:
+    def open_parquet(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> Iterator[StoredParquet]:
         """Open a Parquet file for reading. With a ``seal`` all that is read of it is verified before it is used;
         without one the checksums of its pages are. ``whole``: all of it will be read.
 
-        Raises ``FileDamaged`` (with a ``seal``), ``FileNotFoundError``.
+        Raises ``FileDamaged``, ``FileNotFoundError``.
         """
         with self.parquet_file(path, seal, whole=whole) as file:
             yield file
 
-    def parquet_file(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> pq.ParquetFile:
+    def parquet_file(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> StoredParquet:
         """Return an open Parquet file, as of ``open_parquet``; whoever opens it closes it."""
         if seal is None:
-            return pq.ParquetFile(pa.BufferReader(self.place.read(path)), page_checksum_verification=True)
+            content = self.place.read(path)
+            return StoredParquet(path, pa.BufferReader(content), len(content), page_checksum_verification=True)
         known = seal
         if whole or known[0] <= WHOLE_BYTES:
-            return pq.ParquetFile(pa.BufferReader(self._sealed(path, known)), pre_buffer=False)
+            return StoredParquet(path, pa.BufferReader(self._sealed(path, known)), known[0], pre_buffer=False)
         size = self.place.size(path)
         if size is None:
             raise FileNotFoundError(path)
         check_length(path, known, size)
         reader = SealedReader(path, known, lambda start, end: self.place.read_range(path, start, end))
-        return pq.ParquetFile(pa.PythonFile(reader, mode="r"), pre_buffer=False)
+        return StoredParquet(path, pa.PythonFile(reader, mode="r"), known[0], pre_buffer=False)
 
     def _sealed(self, path: str, seal: Seal) -> bytes:
         """Return a whole file, verified; one that is too long is not read."""
@@ -259,9 +261,14 @@ class Storage:
             self.sync([path])
 
 
-def row_groups_with(file: pq.ParquetFile, column: str, first: int, end: int) -> list[int]:
-    """Return the row groups that may hold values from ``first`` to ``end`` - 1 in a column, by its statistics."""
+def row_groups_with(file: StoredParquet, column: str, first: int, end: int) -> list[int]:
+    """Return the row groups that may hold values from ``first`` to ``end`` - 1 in a column, by its statistics.
+
+    Raises ``FileDamaged``: there is no such column, or it has no numbers.
+    """
     number, found = file.schema_arrow.get_field_index(column), []
+    if number < 0 or not pa.types.is_integer(file.schema_arrow.field(number).type):
+        raise FileDamaged(file.path, f"has no column {column} of whole numbers")
     for group in range(file.num_row_groups):
         known = file.metadata.row_group(group).column(number).statistics
         if known is None or not known.has_min_max or (known.max >= first and known.min < end):
