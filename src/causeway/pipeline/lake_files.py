@@ -34,6 +34,13 @@ from causeway.pipeline.stored_parquet import StoredParquet, readable
 from causeway.pipeline.vacuumed import FOLDER as VACUUMED
 from causeway.pipeline.vacuumed import freed_by
 
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("asset", "identity", "protocol"), str),
+    **dict.fromkeys(("buckets", "chains"), list),
+    **dict.fromkeys(("files", "membership", "scenario", "tables"), dict),
+}
+"""What ``lake.json`` says, as Python has it, where it says it."""
+
 
 @dataclass(frozen=True)
 class LakeFiles:
@@ -85,10 +92,17 @@ class LakeFiles:
             self._of_another_version(raw)
             raise self.damaged(LAKE_FILE, f"is not what was written: {first_line(error)}") from None
         self._of_this_version(content)
+        for name, kind in _KINDS.items():
+            if name in content and type(content[name]) is not kind:
+                raise self.damaged(LAKE_FILE, f"is not what was written: {name} is no {kind.__name__}")
+        for name, listed in (("chains", content.get("chains", [])), *content.get("tables", {}).items()):
+            if type(listed) is not list or not all(type(each) is dict and "name" in each for each in listed):
+                raise self.damaged(LAKE_FILE, f"is not what was written: {name} is no list of what has names")
         try:
-            for path in content["files"]:
+            for path, seal in content["files"].items():
                 confined(path)
-        except ValueError as error:
+                seal_from(seal)
+        except (ValueError, TypeError) as error:
             raise self.damaged(LAKE_FILE, f"names a file that it cannot have: {error}") from None
         return content, content.pop("digest")
 
@@ -119,7 +133,10 @@ class LakeFiles:
     def topology(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table that was written when the lake was made: ``chains``, ``programs`` or ``registry``."""
         path = f"{name}.parquet"
-        return self.sealed_table(path, seal_from(self.about()["files"][path]), columns)
+        files = self.about()["files"]
+        if path not in files:
+            raise self.damaged(LAKE_FILE, f"does not name {path}")
+        return self.sealed_table(path, seal_from(files[path]), columns)
 
     def head(self) -> Head:
         """Return how far the lake has come, as the last commit said."""

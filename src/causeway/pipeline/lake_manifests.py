@@ -153,7 +153,7 @@ class LakeManifests(LakeFiles):
             raise self._damaged_manifest(number, MISSING) from None
         except OSError as error:
             raise LakeError(f"lake: {self.storage.uri}: {path} cannot be read: {first_line(error)}") from error
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise self._damaged_manifest(number, f"is not what was written: {first_line(error)}") from None
         if manifest.number != number:
             raise self._damaged_manifest(number, f"is the manifest number {manifest.number}")
@@ -163,7 +163,7 @@ class LakeManifests(LakeFiles):
         """Return the error that says what is wrong with a manifest: the last whole height is that of the one before."""
         whole = -1
         for before in range(number - 1, -1, -1):
-            with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError):
+            with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
                 whole = Manifest.of(self.storage.read_bytes(manifest_path(before))).last
                 break
         return self.damaged(manifest_path(number), what, whole)

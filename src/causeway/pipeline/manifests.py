@@ -271,6 +271,7 @@ class Manifest:
         """Return the manifest in a file. Raises ``ValueError`` when the file is not what was written."""
         found = decoded(content)
         digest = found.pop("digest")
+        _check_shape(found)
         files: dict[str, Seal] = {}
 
         def named(sealed: Mapping[Any, Sequence[Any]]) -> dict[Any, str]:
@@ -298,6 +299,29 @@ class Manifest:
         # As it was written, not as it would be written.
         manifest.__dict__.update(content=content, digest=digest)
         return manifest
+
+
+def _check_shape(found: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` where what a manifest has is of another kind than what is written."""
+    kinds = {
+        **{"number": int, "epoch": int, "parent": str, "compacted": list, "heights": dict},
+        **dict.fromkeys(("state", "log", "outside", "offers", "totals", "work"), dict),
+    }
+    for name, kind in kinds.items():
+        if type(found.get(name)) is not kind:
+            raise ValueError(f"{name} is no {kind.__name__}")
+    if [type(each) for each in found["compacted"]] != [int, str]:
+        raise ValueError("compacted is no number with a digest")
+    heights = found["heights"]
+    if type(heights.get("first")) is not int or type(heights.get("rows")) is not dict:
+        raise ValueError("heights has no first one, or no rows")
+    columns = [*(heights.get(name) for name in ("tick", "wake", "quiet_since", "needs")), *heights["rows"].values()]
+    if not all(type(column) is list and set(map(type, column)) <= {int, type(None)} for column in columns):
+        raise ValueError("heights has a column that is no list of whole numbers")
+    if not heights["tick"] or None in heights["tick"]:
+        raise ValueError("heights has no ticks")
+    if not {type(each) for name in ("totals", "work") for each in found[name].values()} <= {int}:
+        raise ValueError("totals or work has what is no whole number")
 
 
 def _columns(lines: Sequence[Line]) -> dict[str, Any]:
