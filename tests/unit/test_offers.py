@@ -101,9 +101,9 @@ class Counted:
         self.parts: list[tuple[str, int, int]] = []
         read, read_ranges = LocalPlace.read, LocalPlace.read_ranges
 
-        def counted(place: LocalPlace, path: str) -> bytes:
+        def counted(place: LocalPlace, path: str, *most: int) -> bytes:
             self.opens[path] += 1
-            return read(place, path)
+            return read(place, path, *most)
 
         def ranges(place: LocalPlace, path: str, asked: Sequence[tuple[int, int]]) -> Sequence[bytes]:
             self.opens[path] += 1
