@@ -84,3 +84,16 @@ def test_a_fork_runs_twice_too_and_who_wants_can_run_once() -> None:
         net.run()
     once = network(Clock, run_twice=False)
     assert once.call("odd", "stamp").result() == b"" and once.fork().call("odd", "stamp").result() == b""
+
+
+def test_the_value_that_differs_is_named_among_such_as_look_the_same() -> None:
+    turns = iter(range(99))
+
+    class Alike(cw.Program):
+        def on_request(self, request: cw.Request, context: cw.Context) -> bytes:
+            self.state |= {"before": float("nan"), "one": True if next(turns) % 2 else 1}
+            return b""
+
+    with pytest.raises(cw.NotDeterministic) as caught:
+        network(Alike).call("odd", "stamp").result()
+    assert caught.value.what == "state['one']" and {caught.value.one, caught.value.other} == {"True", "1"}

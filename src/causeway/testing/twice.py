@@ -88,14 +88,19 @@ def _state_differences(mine: bytes, theirs: bytes) -> Iterator[tuple[str, str, s
     if mine == theirs:
         return
     one, other = (cbor2.loads(blob) for blob in (mine, theirs))
-    state, path = one[0] != other[0], "state"
+    state, path = _encoded(one[0]) != _encoded(other[0]), "state"
     one, other = (one[0], other[0]) if state else (one, other)
     while isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        key = next((key for key in one if one[key] != other[key]), None)
+        key = next((key for key in one if _encoded(one[key]) != _encoded(other[key])), None)
         if key is None:
             break
         one, other, path = one[key], other[key], f"{path}[{key!r}]"
     yield path, _shown(one), _shown(other)
+
+
+def _encoded(value: Any) -> bytes:
+    """Return a value as it is kept: 1, 1.0 and True are three, and a NaN is itself."""
+    return cbor2.dumps(value, canonical=True)
 
 
 def _texts(frame: Frame, name: str) -> list[Any]:
