@@ -66,3 +66,21 @@ def test_a_lake_file_with_another_shape_is_damaged(lake: Path, name: str, capsys
         for command in ("check", "audit"):
             said(lake, command, capsys)
         (lake / "lake.json").write_bytes(before)
+
+
+def test_numbers_beyond_all_heights_cost_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = (lake / "head").read_bytes()
+    far = {**Head.of(head).__dict__, "height": 10**12, "number": 10**12}
+    (lake / "head").write_bytes(Head(**far).content())
+    stray = lake / "manifests" / "9999999999.json"
+    stray.write_bytes((lake / MANIFEST).read_bytes())
+    for command in ("check", "audit", "vacuum"):
+        said(lake, command, capsys)
+    stray.unlink()
+    before = put(lake, MANIFEST, lambda found: found["heights"].update(first=2**62))
+    digest = decoded((lake / MANIFEST).read_bytes())["digest"]
+    (lake / "head").write_bytes(Head(**{**Head.of(head).__dict__, "manifest": digest}).content())
+    for command in ("check", "audit", "vacuum"):
+        said(lake, command, capsys)
+    (lake / MANIFEST).write_bytes(before)
+    (lake / "head").write_bytes(head)

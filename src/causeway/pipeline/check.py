@@ -63,6 +63,10 @@ class Checked:
     strays: tuple[str, ...] = ()
 
 
+MOST_MISSING = 10_000
+"""Manifests in a row that are listed as missing, where the head does not say how many there are."""
+
+
 @dataclass
 class _Expected:
     """The files that a lake should have: ``seals``, and the first height that needs each; ``optional``: those that may
@@ -98,7 +102,7 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
     last = _last(lake, damaged)
     taken = _vacuums(lake, damaged, expected)
     runs = _compactions(lake, last, damaged, expected)
-    height, tick = _manifests(lake, last, runs, taken, damaged, expected)
+    height, tick, freed = _manifests(lake, last, runs, taken, damaged, expected)
     expected.last = height
     done = there = bytes_read = 0
     paths = sorted(expected.seals)
@@ -116,7 +120,6 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
     # What says how far the lake goes meets the same damage as who looks at each height.
     damaged = list({(error.path, error.what): error for error in damaged}.values())
     damaged.sort(key=lambda error: (error.whole, error.path))
-    freed = sum(_frees(taken, number) for number in range(height + 1))
     return Checked(height + 1, there, bytes_read, freed, tuple(damaged), tuple(strays))
 
 
@@ -141,7 +144,12 @@ def _last(lake: Lake, damaged: list[LakeDamaged]) -> int:
     except LakeDamaged as error:
         damaged.append(error)
     names = [name.removesuffix(".json") for name in lake.storage.list(MANIFESTS) if name.endswith(".json")]
-    return max((int(name) for name in names if name.isdigit()), default=-1)
+    last = -1
+    for number in sorted(int(name) for name in names if name.isdecimal()):
+        if number - last > MOST_MISSING:
+            break
+        last = number
+    return last
 
 
 def _vacuums(lake: Lake, damaged: list[LakeDamaged], expected: _Expected) -> list[Vacuumed]:
@@ -174,15 +182,15 @@ def _compactions(lake: Lake, last: int, damaged: list[LakeDamaged], expected: _E
         for path, seal in run.files.items():
             if not expected.add(path, seal, run.height, optional=False):
                 damaged.append(lake.damaged(compaction_path(run.first), f"seals {path} differently"))
-    _volume(lake, runs, damaged, expected)
+    _volume(lake, runs, last, damaged, expected)
     return runs
 
 
-def _volume(lake: Lake, runs: list[Compaction], damaged: list[LakeDamaged], expected: _Expected) -> None:
+def _volume(lake: Lake, runs: list[Compaction], last: int, damaged: list[LakeDamaged], expected: _Expected) -> None:
     """Compare the records that were written together with each by itself."""
     many = RUN * VOLUME
     there = {f"{COMPACTED}/{name}" for name in lake.storage.list(COMPACTED)}
-    for until in range(many, runs[-1].last + 2 if runs else 0, many):
+    for until in range(many, min(runs[-1].last, last) + 2 if runs else 0, many):
         path, wanted = volume_path(until - 1), bound([run for run in runs if run.last < until])
         # The one before is removed after it was written, which a kill may prevent; the last is written after the record
         # that it ends with, and before the next.
@@ -208,11 +216,12 @@ def _next_record(lake: Lake, first: int, last: int) -> int:
 
 def _manifests(
     lake: Lake, last: int, runs: list[Compaction], taken: list[Vacuumed], damaged: list[LakeDamaged], to: _Expected
-) -> tuple[int, int]:
-    """Expect what the manifests name; return the last height and the last tick that they have."""
-    covered = {number: run for run in runs for number in range(run.first, run.last + 1)}
+) -> tuple[int, int, int]:
+    """Expect what the manifests name; return the last height and the last tick that they have, and of how many heights
+    the state was freed."""
+    covered = {number: run for run in runs for number in range(run.first, min(run.last, last) + 1)}
     before: Manifest | None = None
-    epoch, height, tick = 0, -1, -1
+    epoch, height, tick, freed = 0, -1, -1, 0
     with contextlib.suppress(LakeDamaged):
         tidying = last + 1
         tidying = lake.head().tidying
@@ -227,22 +236,24 @@ def _manifests(
             before = None
             to.unread.add(height_folder(error.whole + 1))
             continue
-        if before is not None and (manifest.parent, manifest.first) != (before.digest, before.last + 1):
+        follows = before is None or (manifest.parent, manifest.first) == (before.digest, before.last + 1)
+        if before is not None and not follows:
             damaged.append(lake.damaged(path, "does not follow on the manifest before it", before.last))
         if manifest.epoch < epoch:
             text = f"is of epoch {manifest.epoch}, after one of epoch {epoch}"
             damaged.append(lake.damaged(path, text, manifest.first - 1))
         # Heights of this commit that are kept need the state that it began with.
-        if before is not None and not all(_frees(taken, kept) for kept in range(before.last, manifest.last)):
+        kept = before is not None and follows and range(before.last, manifest.last)
+        if before is not None and kept and not all(_frees(taken, number) for number in kept):
             for file in before.state_files():
                 to.add(file, before.files[file], before.first, optional=False)
         before, epoch, height, tick = manifest, max(epoch, manifest.epoch), manifest.last, manifest.tick
-        freed = _frees(taken, manifest.last)
+        freed += sum(_frees(taken, line.height) for line in manifest.lines)
         run = covered.get(number) if number < tidying else None
-        for file, needed in _named(manifest, run, freed=freed):
+        for file, needed in _named(manifest, run, freed=_frees(taken, manifest.last)):
             if not to.add(file, manifest.files[file], manifest.first, optional=not needed):
                 damaged.append(lake.damaged(path, f"seals {file} differently", manifest.first - 1))
-    return height, tick
+    return height, tick, freed
 
 
 def _named(manifest: Manifest, run: Compaction | None, *, freed: bool) -> Iterator[tuple[str, bool]]:

@@ -131,6 +131,8 @@ class Lake(LakeManifests):
     def _compaction_in(self, path: str) -> Compaction | None:
         try:
             found = decoded(self.storage.read_bytes(path))
+            if not {type(found[name]) for name in ("first", "last", "height")} <= {int}:
+                raise ValueError("first, last and height are no whole numbers")
             return Compaction(
                 found["first"],
                 found["last"],
@@ -142,7 +144,7 @@ class Lake(LakeManifests):
             )
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             number = int(path[-len("0000000000.json") :].removesuffix(".json"))
             raise self._damaged_record(path, number, f"is not what was written: {first_line(error)}") from None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from causeway.pipeline.lake_files import LakeFiles
-from causeway.pipeline.layout import HEAD_FILE, LAKE_FILE, Head, LakeDamaged, LakeError, manifest_path
+from causeway.pipeline.layout import HEAD_FILE, LAKE_FILE, MANIFESTS, Head, LakeDamaged, LakeError, manifest_path
 from causeway.pipeline.manifests import Manifest
 from causeway.pipeline.sealed import MISSING
 from causeway.pipeline.storage import AlreadyExists, first_line
@@ -162,7 +162,11 @@ class LakeManifests(LakeFiles):
     def _damaged_manifest(self, number: int, what: str) -> LakeDamaged:
         """Return the error that says what is wrong with a manifest: the last whole height is that of the one before."""
         whole = -1
-        for before in range(number - 1, -1, -1):
+        names = [name.removesuffix(".json") for name in self.storage.list(MANIFESTS)]
+        # Those that there are: a damaged head may name any number.
+        for before in sorted((int(name) for name in names if name.isdecimal()), reverse=True):
+            if before >= number:
+                continue
             with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
                 whole = Manifest.of(self.storage.read_bytes(manifest_path(before))).last
                 break

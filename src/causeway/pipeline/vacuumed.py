@@ -38,6 +38,8 @@ def vacuums(storage: Storage) -> list[Vacuumed]:
         path = f"{FOLDER}/{name}"
         try:
             content = decoded(storage.read_bytes(path))
+            if not {type(content[key]) for key in ("number", "last", "keep_every")} <= {int}:
+                raise ValueError("a vacuum has whole numbers")
             done = name.removesuffix(".json") + _DONE in names
             found.append(Vacuumed(content["number"], content["last"], content["keep_every"], done))
         except (ValueError, KeyError):
