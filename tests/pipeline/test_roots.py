@@ -23,10 +23,10 @@ ROOTS = {
     ("tokens", "ibc"): (15, "db1cee1e52026d2b7911c4a7f48cedc552496a469c36f15b46fd7a5d4ad8c231"),
     ("zones", "ibc"): (27, "7dc8bc5a1fc9acd5e0552af6bde311891ba806fcbb3a522bd477e85eebecb1ab"),
     ("clients", "ibc"): (27, "01c0e39fe50effd43dee6e691444380dd0239dd1c9c15c0d5b2ac897182c7d34"),
-    ("domains", "xdm"): (38, "38f99cd2db180377137b0e52c2ba91e091d5d2b1fae76c44b646f2b50fb258cb"),
-    ("faulty_domains", "xdm"): (67, "bfd17d6f42e560c563515a64de8f543c569c787c77b25cf999faf884e51ed1af"),
-    ("two_subnets", "xdm"): (25, "b757b7c58062086fde4e452a4cac6b72d757eca36ef525a8eff7f183ecae6e58"),
-    ("auction", "xdm"): (26, "5023dbbaf58288b242b13cb03dc990dde8d7190b5c3b3aa52790dbdad3aca618"),
+    ("domains", "xdm"): (38, "7fe57a665b3742260f1c52945ed54cbf88db66a14800f0a2f264ea613f7d18d0"),
+    ("faulty_domains", "xdm"): (67, "6cea4d4407980d4a4fa7fe85a141ac48407710b2a3daac536fac16f27c6e1f12"),
+    ("two_subnets", "xdm"): (25, "179160f8e8dc400025fdf966679f97cfd0740fec33491176b790cafb83e0c5a1"),
+    ("auction", "xdm"): (26, "c63fc433d372064385af237f623cf98a27f04d57e349f7805deab7ebdce21bfd"),
     ("generated", "icmp"): (33, "1b82d0ecd0fda8b92a7f654360c9b168a4d22a8539d022f73cec25b87c85df48"),
     ("auction", "icmp"): (96, "b813ffffd320774fdfb974ca25a46888f13c705df56b5300d57a753abccd36e1"),
     ("parachains", "icmp"): (32, "89286ab225b37abe6cd567f10bbb2a9b7760f6d1f571a2f1daf79c1de7e3c1bd"),
@@ -49,7 +49,7 @@ RECORDED = {
 }
 
 
-RECORDED_START = (89, "3aca39d02bd9ac276cf3b0bc2b181fd7ab4cf236891c898c834d71d6a50e4f95")
+RECORDED_START = (89, "bb08f9139ea4897e8245fb83f6e27fd4c94ed2231cdbf65068de699feafdf8c7")
 """Of the first 5,000 recorded packets under ``xdm``, all answered."""
 
 
