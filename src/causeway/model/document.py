@@ -50,7 +50,7 @@ def parsed(text: str, path: Path) -> dict[str, Any]:
         document = None
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{path}: not valid TOML: {error}") from None
-    if document is None or _is_deep(document):
+    if document is None or is_deep(document):
         raise InvalidInput(f"{path}: values are nested more than {MOST_NESTED} deep; no key of a scenario needs that")
     return document
 
@@ -84,10 +84,10 @@ def _read(path: Path) -> bytes:
         return first + file.read(MOST_BYTES + 1 - len(first))
 
 
-def _is_deep(value: Any) -> bool:
-    """Return whether tables and lists are nested deeper than ``MOST_NESTED``."""
+def is_deep(value: Any, most: int = MOST_NESTED) -> bool:
+    """Return whether tables and lists are nested more than ``most`` deep."""
     level = [value]
-    for _ in range(MOST_NESTED):
+    for _ in range(most):
         level = [
             inner
             for outer in level
@@ -257,6 +257,6 @@ def _toml_value(text: str) -> Any:
         parsed = tomllib.loads(f"value = {text}")
     except (tomllib.TOMLDecodeError, RecursionError):
         return text
-    if _is_deep(parsed):
+    if is_deep(parsed):
         return text
     return parsed["value"] if set(parsed) == {"value"} else text

@@ -233,13 +233,8 @@ class _Examination:
             return self._let_do_something(steps[-1])
         if isinstance(steps[-1], int):  # a name that is taken, or that is not given
             return steps[-2] in _NAMED and self._fill_in((*steps, "name"))
-        parent: Any = self.document
-        for step in steps[:-1]:
-            there = step in parent if isinstance(parent, dict) else isinstance(step, int) and step < len(parent)
-            if not there or not isinstance(parent[step], dict | list):
-                return False
-            parent = parent[step]
-        if not isinstance(parent, dict):
+        parent = self._parent(steps)
+        if parent is None:
             return False
         if steps[-1] not in parent:
             return self._fill_in(steps)
@@ -249,6 +244,16 @@ class _Examination:
         self._gone.add(steps)
         del parent[steps[-1]]
         return True
+
+    def _parent(self, steps: tuple[Key, ...]) -> dict[str, Any] | None:
+        """Return the table that a key stands in; None where there is none."""
+        parent: Any = self.document
+        for step in steps[:-1]:
+            there = step in parent if isinstance(parent, dict) else isinstance(step, int) and step < len(parent)
+            if not there or not isinstance(parent[step], dict | list):
+                return None
+            parent = parent[step]
+        return parent if isinstance(parent, dict) else None
 
     def _let_do_something(self, place: Key) -> bool:
         """Let a change do something, as each must; return whether it did nothing."""
@@ -268,14 +273,8 @@ class _Examination:
         one. Each key gets one once."""
         if steps in self._filled or not any(isinstance(step, int) for step in steps):
             return False
-        parent: Any = self.document
-        for step in steps[:-1]:
-            there = step in parent if isinstance(parent, dict) else isinstance(step, int) and step < len(parent)
-            if not there or not isinstance(parent[step], dict | list):
-                return False
-            parent = parent[step]
-        value = self._stand_in(steps)
-        if not isinstance(parent, dict) or value is None:
+        parent, value = self._parent(steps), self._stand_in(steps)
+        if parent is None or value is None:
             return False
         self._filled.add(steps)
         if steps[-1] == "kind":  # the keys of a fault are those of its kind

@@ -46,6 +46,9 @@ NEVER = 1 << 62
 AT_ONCE = 64
 """Files that are read between two reports of progress."""
 
+MOST_MISSING = 10_000
+"""Manifests in a row that are listed as missing, where the head does not say how many there are."""
+
 Progress = Callable[[int, int], None]
 """Called with how many files are verified, of how many."""
 
@@ -61,10 +64,6 @@ class Checked:
     freed: int
     damaged: tuple[LakeDamaged, ...] = ()
     strays: tuple[str, ...] = ()
-
-
-MOST_MISSING = 10_000
-"""Manifests in a row that are listed as missing, where the head does not say how many there are."""
 
 
 @dataclass

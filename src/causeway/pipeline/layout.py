@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.confined import DATA_FOLDERS
 from causeway.pipeline.manifests import encoded, head_content, head_fields
 from causeway.pipeline.sealed import Seal
 
@@ -21,8 +22,7 @@ GONE = ".gone"
 LAKE_FILE = "lake.json"
 HEAD_FILE = "head"
 MANIFESTS = "manifests"
-HEIGHTS = "heights"
-COMPACTED = "compacted"
+HEIGHTS, COMPACTED, RECORD = DATA_FOLDERS
 RESULTS = "results"
 TRAFFIC = "traffic"
 TRAFFIC_MANIFEST = f"{TRAFFIC}/manifest.json"

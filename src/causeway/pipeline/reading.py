@@ -111,13 +111,13 @@ class Reader:
         """Return the state that a commit has at its last height, of this bucket or another. Raises ``LakeDamaged``."""
         bucket = self.bucket if bucket is None else bucket
         files = files_of(manifest, bucket)
-        tables = {name: self._table(manifest, name, parts) for name, parts in files.items()}
+        declared = self.deployment.kernel.tables()
+        tables = {name: self._table(manifest, parts, declared.get(name)) for name, parts in files.items()}
         return state_of(self.deployment.kernel, tables)
 
-    def _table(self, manifest: Manifest, name: str, parts: Parts) -> pa.Table:
+    def _table(self, manifest: Manifest, parts: Parts, declared: StateTable | None) -> pa.Table:
         """Return the rows of a bucket in a state table. Raises ``LakeDamaged``: they are not of its schema."""
         rows = self.lake.part(manifest, parts)
-        declared = self.deployment.kernel.tables().get(name)
         for each in () if declared is None else declared.schema:
             if each.name not in rows.column_names:
                 raise self.lake.damaged(parts.rows[0], f"has no column {each.name}")

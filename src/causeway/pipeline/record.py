@@ -26,10 +26,11 @@ import xxhash
 
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.pipeline.lake import Lake, LakeDamaged
+from causeway.pipeline.layout import RECORD
 from causeway.pipeline.places import MOST_WHOLE
 from causeway.pipeline.sealed import Seal, seal_of
 
-FOLDER = "record"
+FOLDER = RECORD
 
 TAKEN_SCHEMA = pa.schema(
     [

@@ -73,7 +73,7 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
 
     @contextlib.contextmanager
     def _reading(self, columns: Sequence[str] | None) -> Iterator[None]:
-        missing = sorted(set(columns or ()) - set(self.schema_arrow.names))
+        missing = sorted(set(columns) - set(self.schema_arrow.names)) if columns else []
         if missing:
             raise FileDamaged(self.path, f"has no column {missing[0]}")
         with readable(self.path):

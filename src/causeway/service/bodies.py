@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
+from causeway.model.document import is_deep
 from causeway.model.errors import InvalidInput
 from causeway.service.transfers import PIECE, Transfer, Transfers
 
@@ -202,7 +203,8 @@ def object_of(data: bytes) -> dict[str, Any]:
         raise InvalidInput("the body is no JSON") from None
     if not isinstance(content, dict):
         raise InvalidInput("the body is no JSON object")
-    _refuse_nesting(content)
+    if is_deep(content, MAX_NESTING):
+        raise InvalidInput(f"the body is nested more than {MAX_NESTING} deep")
     return content
 
 
@@ -249,17 +251,3 @@ def _require_short(number: str) -> None:
 
 def _no_number(text: str) -> None:
     raise InvalidInput(f"the body is no JSON: {text} is no number of JSON")
-
-
-def _refuse_nesting(value: Any) -> None:
-    level = [value]
-    for _ in range(MAX_NESTING):
-        level = [
-            item
-            for outer in level
-            for item in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(item, dict | list)
-        ]
-        if not level:
-            return
-    raise InvalidInput(f"the body is nested more than {MAX_NESTING} deep")
