@@ -67,11 +67,11 @@ def test_a_fault_of_the_server_is_told_with_its_place(tmp_path: Path, monkeypatc
         def broken() -> Any:
             raise RuntimeError("nobody thought of this")
 
-        monkeypatch.setattr(lakes.nodes["left"].views, "height", broken)
-        assert http.get("/v1/health").status_code == 500
+        monkeypatch.setattr(lakes.nodes["left"].views, "status", broken)
+        assert http.get("/v1/status").status_code == 500
         (fault,) = notes.named("fault")
         assert fault["error"] == "RuntimeError: nobody thought of this"
         assert "test_log.py" in fault["where"].split(" < ")[0]
-        assert fault["path"] == "/v1/health"
+        assert fault["path"] == "/v1/status"
         assert http.get("/v1/nothing").status_code == 404
         assert notes.named("refused") == [{"requests": "404:NotServed*1"}]

@@ -19,7 +19,7 @@ from tests.resealed import replace
 from tests.unit.small_lakes import lake_of
 
 SCENARIO = """
-network = { protocol = "ic", ticks = 9 }
+network = { protocol = "ic", ticks = 9, executor = "in_process" }
 chains = [{ name = "left" }, { name = "right" }]
 programs = [{ name = "asks", program = "caller", chain = "left" }, { name = "says", program = "echo", chain = "right" }]
 traffic.source = "script"

@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from causeway.audit.lives import AGAIN, OTHER_CHAIN, OTHER_CONTENT, TAKEN_BACK, lives_of
@@ -23,6 +22,7 @@ from causeway.network.tracing import SeveralMessages, trace
 from causeway.pipeline import ledger_store
 from causeway.pipeline.ledger_search import MessageKey, find, related, rows_of
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
+from causeway.pipeline.stored_parquet import StoredParquet
 from tests.property.audit_ledgers import table
 from tests.recordings import Recordings
 
@@ -254,13 +254,13 @@ def test_only_row_groups_that_may_have_it_are_read(tmp_path: Path, monkeypatch: 
         for number, index in enumerate(range(100))
     ]
     ledger, read = stored(tmp_path / "l", [rows], buckets=1), []
-    whole = pq.ParquetFile.read_row_group
+    whole = StoredParquet.read_row_group
 
-    def counted(file: pq.ParquetFile, group: int, **options: Any) -> pa.Table:
+    def counted(file: StoredParquet, group: int, **options: Any) -> pa.Table:
         read.append(group)
         return whole(file, group, **options)
 
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    monkeypatch.setattr(StoredParquet, "read_row_group", counted)
     assert [life.index for life in trace(ledger, "lane 2/57").lives] == [57]
     assert set(read) == {25}
 
