@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from benchmarks.machine import machine
 from benchmarks.rounds import Progress, next_tick, work_folder
-from benchmarks.workload import Workload
+from benchmarks.workload import Workload, description
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
@@ -101,7 +101,7 @@ def bench_exchange(
         deployment = workload.deployment(count)
         with work_folder(lake_folder) as folder:
             lake = Lake.at(os.path.join(folder, "lake"))
-            lake.create({"buckets": deployment.buckets})
+            lake.create(description(deployment))
             figures[str(count)] = _measured(deployment, lake, ticks)
     return {
         "benchmark": "exchange",

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.machine import machine
 from benchmarks.rounds import Progress, next_tick, work_folder
 from benchmarks.session import open_bench_session
-from benchmarks.workload import Workload
+from benchmarks.workload import Workload, description
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.compaction import compact
 from causeway.pipeline.deployment import Deployment
@@ -54,7 +54,7 @@ def bench_floor(
         deployment = workload.deployment(partitions)
         with work_folder(lake_folder) as folder:
             lake = Lake.at(os.path.join(folder, "lake"))
-            lake.create({"buckets": deployment.buckets})
+            lake.create(description(deployment))
             executor: Executor = (
                 InProcessExecutor(deployment, lake)
                 if name == "in_process"

@@ -19,7 +19,7 @@ from benchmarks.machine import machine, peaks, processor_seconds
 from benchmarks.other import Other, check
 from benchmarks.process import call
 from benchmarks.session import open_bench_session
-from benchmarks.workload import CERTIFICATIONS, Workload
+from benchmarks.workload import CERTIFICATIONS, Workload, description
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, SparkExecutor
@@ -108,7 +108,7 @@ class _Steady:
     def __init__(self, workload: Workload, lake: Lake, session: Any, partitions: int) -> None:
         self.name = OURS if workload.certification == OFF else f"{OURS}, {workload.certification}"
         self.deployment, self.lake = workload.deployment(partitions), lake
-        lake.create({"buckets": self.deployment.buckets})
+        lake.create(description(self.deployment))
         self._executor = SparkExecutor(session, self.deployment, lake)
         self.head = commit_genesis(self._executor, lake)
         for _ in range(WARM_UP):
@@ -193,7 +193,7 @@ def warm_java(session: Any, folder: str, cores: int) -> None:
     """Run small ticks until the part of Java in a tick has been compiled."""
     deployment = Workload(100, subnets=max(2, cores), canisters=200).deployment(cores)
     lake = Lake.at(os.path.join(folder, "warm"))
-    lake.create({"buckets": deployment.buckets})
+    lake.create(description(deployment))
     executor = SparkExecutor(session, deployment, lake)
     before = commit_genesis(executor, lake)
     for _ in range(JAVA_WARM_UP):

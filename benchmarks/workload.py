@@ -7,7 +7,7 @@ responses. All of it is drawn by arithmetic on the rally's number, so that a tas
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.network.deploy import cut
 from causeway.pipeline.deployment import Deployment
+from causeway.pipeline.schemas import TableSchemas
 from causeway.programs.runner import Programs
 from causeway.proofs.hashing import binary_rows
 from causeway.protocols.ic.kernel import IcKernel
@@ -81,6 +82,21 @@ class Workload:
         options = IcOptions(certification=self.certification)
         kernel = IcKernel(topology=topology, programs=Programs(topology), options=options)
         return Deployment(kernel, SteadyTraffic(self), cut(kernel.weights(), partitions), kernel.numbers())
+
+
+def description(deployment: Deployment) -> dict[str, Any]:
+    """Return what a lake of the workload says of its network."""
+    kernel = deployment.kernel
+    chains = zip(kernel.numbers().tolist(), kernel.chains(), strict=True)
+    return {
+        "protocol": "ic",
+        "asset": "cycles",
+        "scenario": {"network": {"seed": 0}, "options": {}, "traffic": {}},
+        "seconds_per_tick": 1.0,
+        "buckets": [list(bucket) for bucket in deployment.buckets],
+        "chains": [{"number": number, "name": name} for number, name in chains],
+        "tables": TableSchemas.of(kernel).encoded(),
+    }
 
 
 @dataclass(frozen=True)

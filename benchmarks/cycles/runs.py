@@ -16,6 +16,7 @@ from benchmarks.machine import peaks, processor_seconds
 from benchmarks.process import BenchmarkFailed
 from benchmarks.rounds import next_tick, warm_java, work_folder
 from benchmarks.session import open_bench_session
+from benchmarks.workload import description
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.compaction import compact
 from causeway.pipeline.deployment import Deployment
@@ -85,7 +86,7 @@ def run_cycles(work: Calls, partitions: int, executor: Made, lake_folder: str | 
     deployment = work.deployment(partitions)
     with work_folder(lake_folder) as folder:
         lake = Lake.at(os.path.join(folder, "lake"))
-        lake.create({"buckets": deployment.buckets})
+        lake.create(description(deployment))
         running = executor(deployment, lake)
         before = commit_genesis(running, lake)
         seconds: list[float] = []

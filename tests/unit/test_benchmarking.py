@@ -19,7 +19,7 @@ from benchmarks.comparing import HOSTS, differences, extract, lake_table
 from benchmarks.exchange import bench_exchange
 from benchmarks.floor import bench_floor
 from benchmarks.other import COMPARATORS, check
-from benchmarks.workload import Workload, mixed, payloads, peer_of
+from benchmarks.workload import Workload, description, mixed, payloads, peer_of
 from benchmarks.xnet import bench_xnet
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import decode_calls
@@ -38,7 +38,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Return a lake with a few heights of the small workload."""
     lake = Lake.at(str(tmp_path_factory.mktemp("bench") / "lake"))
     deployment = SMALL.deployment(2)
-    lake.create({"buckets": deployment.buckets})
+    lake.create(description(deployment))
     executor = InProcessExecutor(deployment, lake)
     before = commit_genesis(executor, lake)
     for tick in range(HEIGHT + 1):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies
 
 from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, BROKEN, execute
 from causeway.pipeline.layout import Head
 from causeway.pipeline.manifests import decoded, encoded
+from tests.tiers import sized
 from tests.unit.small_lakes import lake_of
 from tests.unit.test_stored_parquet import SCENARIO
 
@@ -59,13 +61,64 @@ def test_a_manifest_with_another_shape_is_damaged(lake: Path, name: str, capsys:
     assert execute(["check", str(lake)], build, "causeway") == 0
 
 
-@pytest.mark.parametrize("name", ["asset", "files", "identity", "protocol", "scenario", "tables", "chains"])
-def test_a_lake_file_with_another_shape_is_damaged(lake: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for other in OTHERS[:-1] if name == "scenario" else OTHERS:
-        before = put(lake, "lake.json", lambda found, other=other: found.update({name: other}))  # type: ignore[misc]
-        for command in ("check", "audit"):
+def places(node: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield where something stands in a document: keys and numbers, of lists those of the first two."""
+    for key in node if isinstance(node, dict) else range(min(2, len(node))) if isinstance(node, list) else ():
+        yield (*above, key)
+        yield from places(node[key], (*above, key))
+
+
+def changed(content: dict[str, Any], place: tuple[Any, ...], other: Any) -> None:
+    """Put something else at a place, or, with ``places``, leave out what stands there."""
+    node: Any = content
+    for step in place[:-1]:
+        node = node[step]
+    if other is places:
+        del node[place[-1]]
+    else:
+        node[place[-1]] = other
+
+
+@settings(max_examples=sized(25, 2_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=strategies.data())
+def test_a_lake_file_with_another_shape_is_damaged(
+    lake: Path, capsys: pytest.CaptureFixture[str], data: strategies.DataObject
+) -> None:
+    content = (lake / "lake.json").read_bytes()
+    place = data.draw(strategies.sampled_from([*places(decoded(content))]))
+    other = data.draw(strategies.sampled_from([places, 7, [], {}, *OTHERS]))
+    put(lake, "lake.json", lambda found: changed(found, place, other))
+    try:
+        for command in ("audit", "vacuum"):
             said(lake, command, capsys)
-        (lake / "lake.json").write_bytes(before)
+    finally:
+        (lake / "lake.json").write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("place", "other", "wrong"),
+    [
+        (("protocol",), places, "protocol: missing"),
+        (("chains", 0, "name"), 7, "chains[0].name: 7: must be a string"),
+        (("chains", 1, "name"), "left", "left is listed twice"),
+        (("chains", 1, "number"), 0, "0 is listed twice"),
+        (("buckets", 0, 1), 3, "buckets of 3 chains, where 2 are listed"),
+        (("scenario", "options"), places, "scenario.options: missing"),
+        (("scenario", "options", "no_such"), 1, "scenario.options.no_such: unknown key"),
+        (("tables", "state", 0, "owner"), "x", "x is no column of it"),
+        (("tables", "logs", 0, "columns", 2), places, "outbound has no column source of type uint32"),
+        (("tables", "logs", 0), places, "there is no log outbound"),
+        (("files", "chains.parquet"), [1], "is no length with digests"),
+    ],
+)
+def test_what_is_wrong_with_a_lake_file_is_named(
+    lake: Path, place: tuple[Any, ...], other: Any, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = put(lake, "lake.json", lambda found: changed(found, place, other))
+    assert execute(["audit", str(lake)], build, "causeway") == BAD_INPUT
+    (lake / "lake.json").write_bytes(before)
+    error = capsys.readouterr().err
+    assert f"{lake} is damaged: lake.json is not what was written: " in error and wrong in error
 
 
 def test_numbers_beyond_all_heights_cost_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

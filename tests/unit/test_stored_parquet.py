@@ -39,6 +39,7 @@ def opened(content: bytes) -> StoredParquet:
     return StoredParquet("log/events.parquet", pa.BufferReader(content), len(content))
 
 
+STATE = ("state", "--master", "local[2]", "--table", "accounts")
 ROWS = pa.table({"height": pa.array([1, 2, 3], pa.uint64()), "body": [b"a", b"", b"c"]})
 GARBAGE = {
     "no Parquet": 500 * b"x",
@@ -97,6 +98,32 @@ def test_check_names_a_state_that_is_not_of_its_schema(tmp_path: Path, capsys: p
         replace(lake, {path: wrong})
         assert execute(["check", str(lake)], build, "causeway") == BROKEN
         assert f"{path} {said}" in capsys.readouterr().out.replace("\n", " ")
+
+
+@pytest.mark.parametrize("table", ["events", "accounts"])
+def test_check_and_state_name_what_they_cannot_read(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = Path(lake_of(tmp_path, SCENARIO))
+    path = max(str(each.relative_to(lake)) for each in lake.glob(f"heights/*/{table}-*.parquet"))
+    sound, rows = (lake / path).read_bytes(), pq.read_table(lake / path)
+    last = rows.column_names[-1]
+    for content, said in (
+        (500 * b"x", "has another content than it can have: "),
+        (rows.drop_columns(last), f"has no column {last}"),
+        (sound[:4] + 40 * b"\xff" + sound[44:], "has another content than it can have: "),
+    ):
+        replace(lake, {path: content})
+        assert execute(["check", str(lake)], build, "causeway") == BROKEN
+        assert f"{path} {said}" in capsys.readouterr().out.replace("\n", " ")
+        if table == "accounts":
+            assert execute([*STATE, str(lake)], build, "causeway") == BAD_INPUT
+            error = capsys.readouterr().err
+            assert len(error.splitlines()) == 1 and path in error and "Exception" not in error
+    (lake / path).unlink()
+    (lake / path).mkdir()
+    assert execute(["check", str(lake)], build, "causeway") == BROKEN
+    assert f"{path} is no regular file" in capsys.readouterr().out.replace("\n", " ")
 
 
 @pytest.mark.parametrize("content", [500 * b"x", written(ROWS.drop_columns("height"))], ids=["no Parquet", "no height"])

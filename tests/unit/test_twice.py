@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -64,6 +66,28 @@ def test_a_clock_in_the_state_is_named_with_its_handler(protocol: cw.ProtocolNam
     assert (e.value.program, e.value.handler, e.value.what) == ("odd", "on_request(stamp)", "state['last']['time']")
     assert e.value.one != e.value.other and str(pickle.loads(pickle.dumps(e.value))) == str(e.value)
     assert first.status != "answered" and second.status != "answered"
+
+
+CLOCKS: dict[str, Callable[[], Any]] = {
+    "whole seconds": lambda: int(time.time()),
+    "today": lambda: datetime.date.today().isoformat(),
+    "weekday": lambda: datetime.datetime.now(datetime.UTC).weekday(),
+    "hour": lambda: time.localtime().tm_hour,
+    "year": lambda: time.strftime("%Y"),
+}
+
+
+@pytest.mark.parametrize("read", CLOCKS.values(), ids=CLOCKS)
+def test_a_clock_that_stands_still_between_the_runs_is_found(read: Callable[[], Any]) -> None:
+    class Coarse(cw.Program):
+        def on_request(self, request: cw.Request, context: cw.Context) -> bytes:
+            self.state["at"] = read()
+            return b""
+
+    before = time.time()
+    with pytest.raises(cw.NotDeterministic, match=r"^odd\.on_request\(stamp\): state\['at'\] differs"):
+        network(Coarse).call("odd", "stamp").result()
+    assert time.time() - before < 300
 
 
 def test_random_numbers_in_calls_and_columns_are_named() -> None:

@@ -89,10 +89,11 @@ def command(
             again.frames(asked.height)
     with waiting("Starting Spark"):
         from causeway.pipeline.tables import LakeTables
+        from causeway.pipeline.task_errors import spark_tasks
 
         session = open_session(master, extra=dict(setting(text, "--conf") for text in spark or ()))
         tables = LakeTables(session, place, again.tables)
-    with waiting("Reading"):
+    with waiting("Reading"), spark_tasks():
         if table is None:
             rows, title = overview(tables, height, chain), "rows per state table"
         else:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from causeway.pipeline.claim import CLAIM_FILE
 from causeway.pipeline.compaction import bound
 from causeway.pipeline.confined import confined
@@ -33,7 +35,9 @@ from causeway.pipeline.layout import (
 from causeway.pipeline.manifests import decoded
 from causeway.pipeline.places import workers
 from causeway.pipeline.record import FOLDER as RECORD
+from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from
+from causeway.pipeline.storage import Storage
 from causeway.pipeline.vacuumed import FOLDER as VACUUMED
 from causeway.pipeline.vacuumed import Vacuumed, vacuums
 
@@ -45,6 +49,9 @@ NEVER = 1 << 62
 
 AT_ONCE = 64
 """Files that are read between two reports of progress."""
+
+BATCH = 1 << 14
+"""Rows of a file in memory at a time."""
 
 MOST_MISSING = 10_000
 """Manifests in a row that are listed as missing, where the head does not say how many there are."""
@@ -69,13 +76,14 @@ class Checked:
 @dataclass
 class _Expected:
     """The files that a lake should have: ``seals``, and the first height that needs each; ``optional``: those that may
-    be gone, because a compaction replaced them or a vacuum took them; ``known``: small files; ``unread``: the folders
-    of heights whose manifests are damaged."""
+    be gone, because a compaction replaced them or a vacuum took them; ``logs``: the table of each file of a log;
+    ``known``: small files; ``unread``: the folders of heights whose manifests are damaged."""
 
     seals: dict[str, Seal] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
     optional: set[str] = field(default_factory=set)
     needed: set[str] = field(default_factory=set)
+    logs: dict[str, str] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
     last: int = -1
     unread: set[str] = field(default_factory=set)
@@ -104,10 +112,10 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
     height, tick, freed = _manifests(lake, last, runs, taken, damaged, expected)
     expected.last = height
     done = there = bytes_read = 0
-    paths = sorted(expected.seals)
+    paths, schemas = sorted(expected.seals), TableSchemas.decoded(about["tables"]).logs
     for start in range(0, len(paths), AT_ONCE):
         batch = paths[start : start + AT_ONCE]
-        found = list(workers(os.getpid()).map(lambda path: _verified(lake, path, expected), batch))
+        found = list(workers(os.getpid()).map(lambda path: _verified(lake, path, expected, schemas), batch))
         damaged += [error for error, _ in found if error is not None]
         there += sum(is_there for _, is_there in found)
         bytes_read += sum(expected.seals[path][0] for path, (_, is_there) in zip(batch, found, strict=True) if is_there)
@@ -178,6 +186,7 @@ def _compactions(lake: Lake, last: int, damaged: list[LakeDamaged], expected: _E
             first = found.last + 1 if found is not None else _next_record(lake, first, last)
     for run in runs:
         expected.known.add(compaction_path(run.first))
+        expected.logs |= {path: table for table, paths in run.log.items() for path in paths}
         for path, seal in run.files.items():
             if not expected.add(path, seal, run.height, optional=False):
                 damaged.append(lake.damaged(compaction_path(run.first), f"seals {path} differently"))
@@ -249,6 +258,7 @@ def _manifests(
         before, epoch, height, tick = manifest, max(epoch, manifest.epoch), manifest.last, manifest.tick
         freed += sum(_frees(taken, line.height) for line in manifest.lines)
         run = covered.get(number) if number < tidying else None
+        to.logs |= {file: table for table, files in manifest.log.items() for file in files.values()}
         for file, needed in _named(manifest, run, freed=_frees(taken, manifest.last)):
             if not to.add(file, manifest.files[file], manifest.first, optional=not needed):
                 damaged.append(lake.damaged(path, f"seals {file} differently", manifest.first - 1))
@@ -272,19 +282,34 @@ def _frees(taken: list[Vacuumed], height: int) -> bool:
     return any(one.frees(height) for one in taken)
 
 
-def _verified(lake: Lake, path: str, expected: _Expected) -> tuple[LakeDamaged | None, bool]:
+def _verified(
+    lake: Lake, path: str, expected: _Expected, schemas: Mapping[str, pa.Schema]
+) -> tuple[LakeDamaged | None, bool]:
     """Return what is wrong with a file, and whether it is there."""
     first = expected.first[path]
     whole = expected.last if first == NEVER else first - 1
     try:
         with lake.reading(path, whole):
-            lake.storage.verify(path, expected.seals[path])
+            _verify(lake.storage, path, expected.seals[path], schemas.get(expected.logs.get(path, "")))
     except Freed:
         return (lake.damaged(path, MISSING, whole) if path in expected.needed else None), False
     except LakeDamaged as error:
         missing = error.what == MISSING
         return (None if missing and path not in expected.needed else error), not missing
     return None, True
+
+
+def _verify(storage: Storage, path: str, seal: Seal, schema: pa.Schema | None) -> None:
+    """Compare a file with its seal. A Parquet file is read to its end, and compared with its ``schema``, where that is
+    known. Raises ``FileDamaged``."""
+    if not path.endswith(".parquet"):
+        storage.verify(path, seal)
+        return
+    with storage.open_parquet(path, seal, whole=True) as file:
+        if schema is not None:
+            file.require(schema)
+        for _ in file.iter_batches(BATCH, use_threads=False):
+            pass
 
 
 def _is_known(path: str, expected: _Expected, limits: Mapping[str, int]) -> bool:

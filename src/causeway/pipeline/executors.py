@@ -29,7 +29,7 @@ from causeway.pipeline.placement import Place, executors_of, numbered, on_one_ma
 from causeway.pipeline.recent import Recent
 from causeway.pipeline.sealed import seal_from
 from causeway.pipeline.session import workers_prepared
-from causeway.pipeline.task_errors import TaskFailed, python_error
+from causeway.pipeline.task_errors import TaskFailed, spark_tasks
 from causeway.protocols.contract import Tick
 
 if TYPE_CHECKING:
@@ -115,14 +115,11 @@ class SparkExecutor:
         return written
 
     def _collect(self, request: dict[str, Any]) -> Sequence[Written]:
-        from pyspark.errors import PySparkException
-
         with self._assignment() as assignment:
             self._context.setLocalProperty(REQUEST, json.dumps({**request, "assignment": assignment}))
             try:
-                rows = self._query.collect()
-            except PySparkException as error:
-                raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
+                with spark_tasks():
+                    rows = self._query.collect()
             finally:
                 self._context.setLocalProperty(REQUEST, None)  # type: ignore[arg-type]
         rows = sorted(rows, key=lambda row: int(row["bucket"]))

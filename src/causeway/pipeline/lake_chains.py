@@ -6,7 +6,7 @@ may have stated more: then rows say what a fork took back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,8 @@ import pyarrow as pa
 from causeway.ingest.run_chains import MARKS_SCHEMA, header_rows, log_watermarks, marks, watermark_rows
 from causeway.ingest.run_names import RunNames
 from causeway.ledger.schema import DECLARED, HEADER, STATED_BY
+from causeway.model.document import validated
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.model.joins import codes
 from causeway.model.ledger import REVERTED
@@ -24,6 +26,7 @@ from causeway.model.order import groups_of
 from causeway.pipeline.descent import COLUMNS, Bools, Descent, by_chain
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_logs import LakeLogs
+from causeway.pipeline.layout import LAKE_FILE
 from causeway.pipeline.manifests import Manifest
 from causeway.pipeline.reverted import Reverted, reverted
 from causeway.protocols.promised import Lanes
@@ -236,10 +239,19 @@ class LakeChains:
         return [each for each in declared if each.table in tables]
 
 
+def protocol_options(lake: Lake, about: Mapping[str, Any]) -> Any:
+    """Return the options of a lake's protocol, as the protocol declares them. Raises ``LakeDamaged``."""
+    model = protocol(about["protocol"]).load_options()
+    try:
+        return validated(model, about["scenario"]["options"], "is not what was written", ("scenario", "options"))
+    except InvalidInput as error:
+        raise lake.damaged(LAKE_FILE, str(error)) from None
+
+
 def lanes_of(lake: Lake, names: RunNames, substreams: Iterable[tuple[int, bool]]) -> Lanes[Any]:
     """Return the lanes of a lake's network that use some substreams, as its protocol says what they promise."""
     about = lake.about()
-    options = protocol(names.protocol).load_options().model_validate(about["scenario"]["options"])
+    options = protocol_options(lake, about)
     roles = {item["name"]: item["role"] for item in about["chains"] if item.get("role")}
     return Lanes(options, names.chains, roles, names.tick_micros, tuple(sorted(substreams)))
 

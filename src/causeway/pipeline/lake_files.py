@@ -12,8 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from causeway.model.document import validated
+from causeway.model.errors import InvalidInput
 from causeway.model.json_text import loads
-from causeway.pipeline.confined import confined
+from causeway.pipeline.confined import NoFile
 from causeway.pipeline.layout import (
     GONE,
     HEAD_FILE,
@@ -33,13 +35,6 @@ from causeway.pipeline.storage import Storage, first_line
 from causeway.pipeline.stored_parquet import StoredParquet, readable
 from causeway.pipeline.vacuumed import FOLDER as VACUUMED
 from causeway.pipeline.vacuumed import freed_by
-
-_KINDS: dict[str, type] = {
-    **dict.fromkeys(("asset", "identity", "protocol"), str),
-    **dict.fromkeys(("buckets", "chains"), list),
-    **dict.fromkeys(("files", "membership", "scenario", "tables"), dict),
-}
-"""What ``lake.json`` says, as Python has it, where it says it."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +63,8 @@ class LakeFiles:
             raise self.damaged(error.path, error.what, whole) from None
         except FileNotFoundError:
             raise self._missing(path, whole) from None
+        except NoFile as error:
+            raise self.damaged(path, str(error.strerror), whole) from None
         except OSError as error:
             raise LakeError(f"lake: {self.storage.uri}: {path} cannot be read: {first_line(error)}") from error
 
@@ -79,6 +76,8 @@ class LakeFiles:
 
     def described(self) -> tuple[dict[str, Any], str]:
         """Return what ``about`` does, and the digest of the file."""
+        from causeway.pipeline.described import LakeDescription
+
         try:
             raw = self.storage.read_bytes(LAKE_FILE)
         except FileNotFoundError:
@@ -92,18 +91,10 @@ class LakeFiles:
             self._of_another_version(raw)
             raise self.damaged(LAKE_FILE, f"is not what was written: {first_line(error)}") from None
         self._of_this_version(content)
-        for name, kind in _KINDS.items():
-            if name in content and type(content[name]) is not kind:
-                raise self.damaged(LAKE_FILE, f"is not what was written: {name} is no {kind.__name__}")
-        for name, listed in (("chains", content.get("chains", [])), *content.get("tables", {}).items()):
-            if type(listed) is not list or not all(type(each) is dict and "name" in each for each in listed):
-                raise self.damaged(LAKE_FILE, f"is not what was written: {name} is no list of what has names")
         try:
-            for path, seal in content["files"].items():
-                confined(path)
-                seal_from(seal)
-        except (ValueError, TypeError) as error:
-            raise self.damaged(LAKE_FILE, f"names a file that it cannot have: {error}") from None
+            validated(LakeDescription, content, "is not what was written")
+        except InvalidInput as error:
+            raise self.damaged(LAKE_FILE, str(error)) from None
         return content, content.pop("digest")
 
     def _of_another_version(self, raw: bytes) -> None:

@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from causeway.pipeline.check import AT_ONCE, Progress
 from causeway.pipeline.confined import NoFile
 from causeway.pipeline.ledger_commits import (
@@ -25,7 +23,7 @@ from causeway.pipeline.ledger_commits import (
 )
 from causeway.pipeline.ledger_store import Ledger, StoredFile, open_ledger
 from causeway.pipeline.places import workers
-from causeway.pipeline.sealed import FileDamaged
+from causeway.pipeline.sealed import MISSING, FileDamaged
 from causeway.pipeline.storage import Storage
 
 
@@ -107,15 +105,14 @@ def _numbers(storage: Storage, folder: str, last: int) -> list[int]:
 def _wrong(storage: Storage, file: StoredFile) -> str | None:
     """Return what is wrong with a file that counts."""
     try:
-        storage.verify(file.path, file.seal)
-        with storage.open_parquet(file.path, file.seal) as opened:
+        with storage.open_parquet(file.path, file.seal, whole=True) as opened:
             rows = opened.metadata.num_rows
     except FileDamaged as error:
         return str(error)
+    except FileNotFoundError:
+        return f"{file.path} {MISSING}"
     except NoFile as error:
         return f"{file.path} {error.strerror}"
-    except pa.ArrowException as error:
-        return f"{file.path} is no Parquet file: {' '.join(str(error).split())}"
     return None if rows == file.rows else f"{file.path} has {rows:,} rows, and {file.rows:,} were written"
 
 

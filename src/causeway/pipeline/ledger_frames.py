@@ -40,7 +40,7 @@ from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_carried import OF_VALUE, carried_ddl, carry, row_order, taken_back, value_back
 from causeway.pipeline.ledger_columns import as_table, chosen_columns, given_table
 from causeway.pipeline.ledger_tasks import ARROW_SCHEMA, TASK_SCHEMA, Tables, prepare_worker, rows_of, shown_in
-from causeway.pipeline.task_errors import TaskFailed, python_error
+from causeway.pipeline.task_errors import spark_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -177,15 +177,11 @@ _BOUNDS_DDL = "chain string, first_time bigint, first_height binary, last_time b
 def _bounds_of(rows: DataFrame) -> tuple[int | None, HeightBounds]:
     """Return the last time of any row, in microseconds (None: none has a time), and the first and last blocks of
     chains."""
-    from pyspark.errors import PySparkException
-
     if "time" not in rows.columns:
         return None, HeightBounds()
     columns = [name for name in _BLOCKS if name in rows.columns]
-    try:
+    with spark_tasks():
         found = rows.select(*columns).mapInArrow(_batch_bounds, _BOUNDS_DDL).collect()
-    except PySparkException as error:
-        raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
     bounds = HeightBounds()
     for row in found:
         if row["chain"] is not None:
@@ -287,22 +283,14 @@ def _blob(bucket: int, run: int, rows: pa.Table) -> pa.RecordBatch:
 
 def _rows_of(query: DataFrame) -> Iterator[dict[str, Any]]:
     """Yield rows of ``TASK_SCHEMA``, a batch of them at a time in memory."""
-    from pyspark.errors import PySparkException
-
-    try:
+    with spark_tasks():
         for row in query.toLocalIterator():
             yield row.asDict()
-    except PySparkException as error:
-        raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
 
 
 def _collected(query: DataFrame, kind: type[Tables]) -> dict[tuple[int, int], Tables]:
-    from pyspark.errors import PySparkException
-
-    try:
+    with spark_tasks():
         found = query.toArrow()
-    except PySparkException as error:
-        raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
     return dict(shown_in(found, kind))
 
 

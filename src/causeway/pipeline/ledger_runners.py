@@ -21,7 +21,7 @@ from causeway.pipeline.ledger_sources import Source
 from causeway.pipeline.ledger_store import StoredFile
 from causeway.pipeline.ledger_taking import Job, Progress, Slice, Staged, digest, index, sort, stage, survey
 from causeway.pipeline.masters import cores_here
-from causeway.pipeline.task_errors import TaskFailed, python_error
+from causeway.pipeline.task_errors import TaskFailed, spark_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -220,17 +220,14 @@ class OnSpark:
 
     def _run(self, job: Job, work: Callable[[Job, Any], Any], items: Sequence[Any]) -> list[Any]:
         """Run a task an item; return what they return. Raises what the first of them raised."""
-        from pyspark.errors import PySparkException
-
         if not items:
             return []
         context = self._session.sparkContext
         shared = context.broadcast((pickle.dumps(job), [pickle.dumps(item) for item in items]))
         try:
-            query = self._session.range(0, len(items), 1, len(items)).mapInArrow(_task(work, shared), _SCHEMA)
-            rows = query.toArrow().to_pylist()
-        except PySparkException as error:
-            raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
+            with spark_tasks():
+                query = self._session.range(0, len(items), 1, len(items)).mapInArrow(_task(work, shared), _SCHEMA)
+                rows = query.toArrow().to_pylist()
         finally:
             shared.unpersist()
         found = {row["item"]: pickle.loads(row["result"]) for row in rows}

@@ -14,7 +14,7 @@ from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.allocator import keep_memory, spare_modules
 from causeway.pipeline.ledger_store import LedgerDamaged
 from causeway.pipeline.recent import Recent
-from causeway.pipeline.task_errors import TaskFailed, python_error
+from causeway.pipeline.task_errors import TaskFailed, spark_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,13 +81,9 @@ def run_buckets(
         InvalidInput, LedgerDamaged: a task raised it.
         TaskFailed: a task failed otherwise.
     """
-    from pyspark.errors import PySparkException
-
     query = session.range(0, len(buckets), 1, len(buckets)).mapInArrow(_task(tuple(buckets), work, shared), TASK_SCHEMA)
-    try:
+    with spark_tasks():
         rows = query.toArrow()
-    except PySparkException as error:
-        raise TaskFailed(f"a task failed: {python_error(str(error))}") from None
     found: dict[tuple[int, int], Tables] = {}
     for key, shown in shown_in(rows, kind):
         if add is None:

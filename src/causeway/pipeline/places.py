@@ -420,10 +420,14 @@ def _is_below(path: str, root: str) -> bool:
 @contextlib.contextmanager
 def _opened(full: str) -> Iterator[io.FileIO]:
     """Open a file to be read, if it is one: a pipe or a device may never end, or never begin."""
-    with io.FileIO(os.open(full, os.O_RDONLY | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    descriptor = os.open(full, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NoFile(errno.EINVAL, "is no regular file", full)
-        yield file
+        with io.FileIO(descriptor, closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
 
 
 def _range(file: io.RawIOBase, start: int, end: int) -> bytes:

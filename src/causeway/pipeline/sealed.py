@@ -79,8 +79,8 @@ class Sealing:
 
 def seal_from(content: Any) -> Seal:
     """Return a seal as JSON has it (a list of two). Raises ``ValueError`` for anything else."""
-    length, digests = content
-    if not isinstance(length, int) or not isinstance(digests, str) or len(digests) != _pieces(length) * _DIGITS:
+    length, digests = content if isinstance(content, list | tuple) and len(content) == 2 else (None, None)
+    if type(length) is not int or not isinstance(digests, str) or len(digests) != _pieces(length) * _DIGITS:
         raise ValueError(f"{content!r:.80} is no length with digests")
     return length, digests
 

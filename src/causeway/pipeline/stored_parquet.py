@@ -71,6 +71,18 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
                 return
             yield batch
 
+    def require(self, schema: pa.Schema) -> None:
+        """Raise ``FileDamaged`` unless the file has all columns of a schema, in their types. Texts may be numbered by a
+        dictionary."""
+        found = self.schema_arrow
+        for each in schema:
+            place = found.get_field_index(each.name)
+            if place < 0:
+                raise FileDamaged(self.path, f"has no column {each.name}")
+            kind, wanted = _plain(found.field(place).type), _plain(each.type)
+            if kind != wanted:
+                raise FileDamaged(self.path, f"has {kind} in column {each.name}, not {wanted}")
+
     @contextlib.contextmanager
     def _reading(self, columns: Sequence[str] | None) -> Iterator[None]:
         missing = sorted(set(columns) - set(self.schema_arrow.names)) if columns else []
@@ -78,6 +90,10 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
             raise FileDamaged(self.path, f"has no column {missing[0]}")
         with readable(self.path):
             yield
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _compressed(found: pq.FileMetaData) -> int:

@@ -46,20 +46,24 @@ class LakeTables:
         """Return the rows of sealed Parquet files. The schema is given, so that Spark opens no file before the query
         runs.
 
-        The files are compared with their seals before the query is planned (of large ones the length and the last
-        piece), and Spark compares the checksum of every page that it reads. Raises ``LakeDamaged``.
+        Before the query is planned the files are compared with their seals (of large ones the length and what they say
+        of themselves), and their columns with the schema; Spark compares the checksum of every page that it reads.
+        Raises ``LakeDamaged``.
         """
         if not files:
             return self._session.createDataFrame([], spark_schema(schema))
-        for _ in workers(os.getpid()).map(self._verify, files.items()):
-            pass
+        self._verify(files, schema)
         paths = (self._lake.storage.absolute(path) for path in files)
         reader = self._session.read.schema(spark_schema(schema)).option("__globPaths__", "false")
         return reader.option("parquet.page.verify-checksum.enabled", "true").parquet(*paths)
 
-    def _verify(self, file: tuple[str, Seal]) -> None:
-        with self._lake.reading(file[0]):
-            self._lake.storage.verify(*file, quickly=True)
+    def _verify(self, files: Mapping[str, Seal], schema: pa.Schema) -> None:
+        def verify(file: tuple[str, Seal]) -> None:
+            with self._lake.open_parquet(*file) as opened:
+                opened.require(schema)
+
+        for _ in workers(os.getpid()).map(verify, files.items()):
+            pass
 
     def heights(self) -> list[int]:
         """Return the committed heights. Raises ``LakeError`` when there is none."""
@@ -213,12 +217,12 @@ class LakeTables:
         return frame_of(self._session, stated_table(promises_of(derived, last), PROMISES_SCHEMA))
 
     def _verified(self, tables: Sequence[str], heights: range | None) -> range:
-        """Return the committed heights of a range, or all, of which log files are as long and end as they should."""
+        """Return the committed heights of a range, or all, of which the log files are as long as they should be, and
+        have the columns that they should."""
         known = self._checked(range(self.manifest().height + 1) if heights is None else heights)
         for table in tables:
             if table in self._schemas.logs:
-                for _ in workers(os.getpid()).map(self._verify, self._lake.log_files(table, known).items()):
-                    pass
+                self._verify(self._lake.log_files(table, known), self._schemas.logs[table])
         return known
 
     def movements(self, heights: range | None = None) -> DataFrame:

@@ -1,23 +1,53 @@
-"""What is said of a Spark task that failed."""
+"""Errors of tasks that Spark runs: what went wrong in Python or in a file, without the Java around it."""
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
+
 from causeway.model.errors import CausewayError
+from causeway.pipeline.layout import LakeError
+
+_AROUND = re.compile(r"^(?:Caused by: |: )?(?:[a-z]\w*\.)+\w+: |\s*SQLSTATE: \w+$")
+"""The class of a Java exception before its text, and the code of it behind."""
+
+
+_UNREADABLE = "[FAILED_READ_FILE"
+"""How Spark says that it cannot read a file."""
 
 
 class TaskFailed(CausewayError):
     """A task failed; what it was part of was not committed."""
 
 
+@contextlib.contextmanager
+def spark_tasks() -> Iterator[None]:
+    """Let an error of Spark in the body of a ``with`` statement be a ``TaskFailed``, or a ``LakeError`` where a file
+    is not what its ending says."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = python_error(str(error))
+        if text.startswith(_UNREADABLE):
+            raise LakeError(f"lake: {text.removeprefix(_UNREADABLE).partition(']')[2].strip()}") from None
+        raise TaskFailed(f"a task failed: {text}") from None
+
+
 def python_error(text: str) -> str:
-    """Return the last line of a Python traceback inside a Spark error, without the Java one around it."""
+    """Return the last line of a Python traceback inside a Spark error, or else its first line and its last cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for place, line in enumerate(lines):
         if line.startswith("Traceback"):
             python = [later for later in lines[place:] if not later.startswith("at ")]
             endings = [later for later in python if ": " in later and not later.startswith(("File ", "Traceback"))]
             return endings[-1] if endings else python[-1]
-    return lines[0] if lines else "unknown"
+    said = [line for line in lines if line.startswith((": ", "Caused by: "))] or lines[:1]
+    texts = dict.fromkeys(_AROUND.sub("", line) for line in (said[0], said[-1])) if said else ["unknown"]
+    return ": ".join(texts)
 
 
-__all__ = ["TaskFailed", "python_error"]
+__all__ = ["TaskFailed", "python_error", "spark_tasks"]
