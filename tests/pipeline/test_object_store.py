@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 from obstore import exceptions as store_errors
 from pyspark.sql import SparkSession
@@ -63,10 +65,18 @@ def store() -> Iterator[str]:
     """Run a store that speaks S3 on this machine."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    one, put = threading.Lock(), S3Response.put_object
+
+    def atomic(response: S3Response) -> Any:
+        with one:
+            return put(response)
+
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
     with pytest.MonkeyPatch.context() as patch:
+        # A store compares and puts at once; the one for tests looks first, and puts then.
+        patch.setattr(S3Response, "put_object", atomic)
         for name, value in {
             "AWS_ACCESS_KEY_ID": "key",
             "AWS_SECRET_ACCESS_KEY": "secret",
