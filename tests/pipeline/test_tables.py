@@ -169,6 +169,21 @@ def test_programs_beside_the_scenario_run_on_spark_workers(tmp_path: Path, spark
     assert found[0][1]["sold_to"] == 2
 
 
+@pytest.mark.slow
+def test_amounts_that_are_accepted_before_the_answer_are_the_same_on_spark(tmp_path: Path, spark: SparkSession) -> None:
+    found = []
+    for executor in ("spark", "in_process"):
+        overrides = {"network.executor": executor, "network.master": '"local[2]"', "network.partitions": "3"}
+        with Network.from_scenario(EXAMPLES / "escrow.toml", overrides, lake=str(tmp_path / executor)) as net:
+            net.run()
+            accounts = {row["program"]: row["balance_low"] for row in net.state("accounts").collect()}
+            found.append((net.tables.root(), net.program_state("bank"), net.program_state("strict"), accounts))
+    assert found[0] == found[1]
+    root, bank, strict, accounts = found[0]
+    assert (bank, strict) == ({"sold": 1, "returned": 0}, {"sold": 0, "returned": 1})
+    assert sorted(accounts.values()) == [0, 0, 0, 40, 60, 100]
+
+
 def test_a_question_about_some_heights_opens_few_files_and_is_answered_as_of_all(net: Network) -> None:
     heights = range(2, 4)
     whole = sorted(map(repr, net.ledger.where("height between 2 and 3").collect()))

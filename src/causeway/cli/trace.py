@@ -74,12 +74,12 @@ def command(
     [bold]Example[/bold]: causeway trace my-ledger channel-141/3951625
     """
     own_process.begin_small()
-    from causeway.network.tracing import SeveralMessages, life_as_dict, trace
+    from causeway.network.tracing import NAMED_BY, SeveralMessages, life_as_dict, trace
     from causeway.pipeline.lake_taking import ledger_of
 
     require_place("LAKE", lake)
     if message == "":
-        raise InvalidInput("MESSAGE: empty; allowed: its id, lane and index, journey, or the hash of a transaction")
+        raise InvalidInput(f"MESSAGE: empty; allowed: {NAMED_BY}")
     compile_first()
     try:
         with ledger_at(lake), waiting("searching"), ledger_of(lake) as ledger:

@@ -69,6 +69,10 @@ class Traced:
         return sorted(root for root in found if root)
 
 
+NAMED_BY = "its id, lane and index, journey, or the hash of a transaction"
+"""What names a message."""
+
+
 def trace(ledger: Ledger, message: str | None = None, **narrowing: str | int | None) -> Traced:
     """Find a message by what names it, and follow it.
 
@@ -99,7 +103,7 @@ def trace(ledger: Ledger, message: str | None = None, **narrowing: str | int | N
     if not found:
         said = [f"{name} {values[0]}" for name, values in narrowed.items()]
         sought = readable(", ".join([*([] if message is None else [message]), *said]))
-        raise InvalidInput(f"{sought}: no such message")
+        raise InvalidInput(f"{sought}: no such message; allowed: {NAMED_BY}, as the command ledger lists them")
     rows = rows_of(ledger, found[:FOLLOWED])
     if len(found) > 1 and not _belong_together(rows, message, len(found)):
         raise SeveralMessages(f"{len(found):,} messages are meant", found)
@@ -211,4 +215,4 @@ def _belong_together(rows: pa.Table, message: str | None, count: int) -> bool:
     return bool(set.intersection(*of_messages.values()))
 
 
-__all__ = ["FOLLOWED", "MOST_INDEX", "SeveralMessages", "Traced", "life_as_dict", "lives", "trace"]
+__all__ = ["FOLLOWED", "MOST_INDEX", "NAMED_BY", "SeveralMessages", "Traced", "life_as_dict", "lives", "trace"]
