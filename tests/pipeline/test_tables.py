@@ -179,7 +179,7 @@ def test_amounts_that_are_accepted_before_the_answer_are_the_same_on_spark(tmp_p
             accounts = {row["program"]: row["balance_low"] for row in net.state("accounts").collect()}
             found.append((net.tables.root(), net.program_state("bank"), net.program_state("strict"), accounts))
     assert found[0] == found[1]
-    root, bank, strict, accounts = found[0]
+    _, bank, strict, accounts = found[0]
     assert (bank, strict) == ({"sold": 1, "returned": 0}, {"sold": 0, "returned": 1})
     assert sorted(accounts.values()) == [0, 0, 0, 40, 60, 100]
 

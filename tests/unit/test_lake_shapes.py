@@ -107,7 +107,7 @@ def test_a_lake_file_with_another_shape_is_damaged(
         (("scenario", "options", "no_such"), 1, "scenario.options.no_such: unknown key"),
         (("tables", "state", 0, "owner"), "x", "x is no column of it"),
         (("tables", "logs", 0, "columns", 2), places, "outbound has no column source of type uint32"),
-        (("tables", "logs", 0), places, "there is no log outbound"),
+        (("tables", "logs", 0), places, "outbound has no column height of type int64"),
         (("files", "chains.parquet"), [1], "is no length with digests"),
     ],
 )

@@ -9,22 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
 from causeway.model.section import U64, TickNumber
 from causeway.pipeline.confined import confined
-from causeway.pipeline.schemas import stamped_schema, type_name
 from causeway.pipeline.sealed import seal_from
-from causeway.protocols.contract import HEADERS_SCHEMA, Shown
-from causeway.protocols.events import LEDGER_LOGS
-from causeway.protocols.messages import OUTBOUND_SCHEMA
-from causeway.protocols.registry import simulated
+from causeway.protocols.contract import Shown
 
 Name = Annotated[str, Field(min_length=1)]
 U32 = Annotated[int, Field(ge=0, lt=2**32)]
 Pair = Annotated[tuple[U32, U32], Strict(False)]
 Columns = list[Annotated[tuple[Name, Name], Strict(False)]]
 """Names of columns, and of their types."""
-
-
-LOGS = {"outbound": OUTBOUND_SCHEMA, **LEDGER_LOGS, "headers": HEADERS_SCHEMA}
-"""The log tables of every protocol, without stamps: who reads a lake reads these columns of them."""
 
 
 class _Described(BaseModel):
@@ -48,20 +40,10 @@ class DescribedLog(_Described):
     name: Name
     columns: Columns
 
-    @model_validator(mode="after")
-    def _can_be_read(self) -> Self:
-        schema = stamped_schema(LOGS[self.name]) if self.name in LOGS else ()
-        for wanted in ((each.name, type_name(each.type)) for each in schema):
-            if wanted not in self.columns:
-                raise ValueError(f"{self.name} has no column {' of type '.join(wanted)}")
-        return self
 
-
-class DescribedState(_Described):
+class DescribedState(DescribedLog):
     """A state table: what ``StateTable`` says of it."""
 
-    name: Name
-    columns: Columns
     owner: str
     order: list[str]
     chains: list[str]
@@ -89,7 +71,7 @@ class DescribedTables(_Described):
 
     @model_validator(mode="after")
     def _have_names_of_their_own(self) -> Self:
-        listed: Sequence[DescribedLog | DescribedState]
+        listed: Sequence[DescribedLog]
         for listed in (self.logs, self.state):
             _each_once(each.name for each in listed)
             for each in listed:
@@ -142,9 +124,6 @@ class LakeDescription(_Described):
             raise ValueError("buckets that do not follow each other")
         if self.buckets[-1][1] != len(self.chains):
             raise ValueError(f"buckets of {self.buckets[-1][1]} chains, where {len(self.chains)} are listed")
-        missing = [name for name in LOGS if name not in [each.name for each in self.tables.logs]]
-        if missing and not simulated(self.protocol):
-            raise ValueError(f"there is no log {missing[0]}")
         for path, seal in self.files.items():
             confined(path)
             seal_from(seal)

@@ -38,7 +38,11 @@ from causeway.model.joins import codes
 from causeway.model.ledger import REVERTED
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_logs import LakeLogs
-from causeway.protocols.messages import LANE_COLUMNS
+from causeway.pipeline.layout import LAKE_FILE
+from causeway.pipeline.schemas import stamped_schema, type_name
+from causeway.protocols.contract import HEADERS_SCHEMA
+from causeway.protocols.events import LEDGER_LOGS
+from causeway.protocols.messages import LANE_COLUMNS, OUTBOUND_SCHEMA
 from causeway.protocols.registry import protocol, simulated
 
 RANGE_ROWS = 1 << 18
@@ -51,6 +55,10 @@ FEWER = 16
 """Messages of earlier heights are first looked for in so many times fewer rows, and then in twice as many each time."""
 
 READ = ("outbound", "events", "collected")
+_LOGS = {
+    name: stamped_schema(schema)
+    for name, schema in {"outbound": OUTBOUND_SCHEMA, **LEDGER_LOGS, "headers": HEADERS_SCHEMA}.items()
+}
 
 Progress = Callable[[int, int], None]
 """Told how many heights are done, and of how many."""
@@ -103,6 +111,7 @@ class LakeLedger:
             raise InvalidInput(f"{self.lake.storage.uri}: a lake of {title}: no messages of users are in it")
         self.lake = self.lake.identified()
         self.logs = LakeLogs(self.lake)
+        self._require_logs()
         self.names = run_names(self.lake)
         self._own = np.array([not item.get("external") for item in about["chains"]], dtype=bool)
         self._abroad = _programs_abroad(self.lake)
@@ -110,6 +119,16 @@ class LakeLedger:
         self._telling = Telling(self._heights_of, self._own, info.expired, info.part("paired"), info.collects_answered)
         self._until = 0
         self._waiting: Frame | None = None
+
+    def _require_logs(self) -> None:
+        """Raise ``LakeDamaged`` unless the logs have the tables and columns that those of every protocol have."""
+        for table, schema in _LOGS.items():
+            found = self.logs.schemas.get(table, pa.schema([]))
+            for each in schema:
+                place = found.get_field_index(each.name)
+                if place < 0 or type_name(found.field(place).type) != type_name(each.type):
+                    what = f"{table} has no column {each.name} of type {type_name(each.type)}"
+                    raise self.lake.damaged(LAKE_FILE, f"is not what was written: {what}")
 
     def rows(self, first: int, end: int, waiting: Frame | None = None) -> Iterator[Derived]:
         """Yield the rows of the heights from ``first`` to ``end`` - 1. ``waiting``: drafts of what waited before.
