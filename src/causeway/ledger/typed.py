@@ -42,8 +42,14 @@ def table_of(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
 
 
 def with_columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with the columns of a schema, in its types; null in those that a file of an earlier format lacks."""
+    """Return rows with the columns of a schema, in its types; null in those that a file of an earlier format lacks.
+
+    Raises ``ArrowInvalid`` for a null in a column that must have none.
+    """
     there = set(rows.column_names)
+    for field in schema:
+        if field.name in there and not field.nullable and rows[field.name].null_count:
+            raise pa.ArrowInvalid(f"{field.name} is null in a row")
     columns = [
         rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
         for field in schema

@@ -118,8 +118,11 @@ def was_or_were(count: int) -> str:
     return "was" if count == 1 else "were"
 
 
-def moment_text(time: datetime, *, seconds: bool = True) -> str:
-    """Return a UTC time as ``0001-02-03 04:05:06``, or without its seconds: a year has four digits."""
+def moment_text(time: datetime | None, *, seconds: bool = True) -> str:
+    """Return a UTC time as ``0001-02-03 04:05:06``, or without its seconds: a year has four digits. None: a time before
+    or after all of these."""
+    if time is None:
+        return "in no year from 1 to 9999"
     return time.replace(tzinfo=None).isoformat(" ", "seconds" if seconds else "minutes")
 
 

@@ -7,9 +7,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from causeway.ledger.typed import plain_rows
-from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_store import Ledger
-from causeway.pipeline.sealed import FileDamaged
 
 Times = tuple[datetime | None, datetime | None]
 
@@ -24,18 +22,13 @@ def extents_of(ledger: Ledger) -> tuple[list[str], Times]:
     times: list[int] = []
     files = ledger.files("ledger")
     for file in files[:_MOST_FILES]:
-        try:
-            with ledger.storage.parquet_file(file.path, file.seal) as opened:
-                names = opened.schema_arrow.names
-                for group in range(opened.num_row_groups):
-                    of_group = opened.metadata.row_group(group)
-                    protocol, time = (of_group.column(names.index(name)).statistics for name in ("protocol", "time"))
-                    if protocol is not None and protocol.has_min_max:
-                        protocols |= {str(protocol.min), str(protocol.max)}
-                    if time is not None and time.has_min_max:
-                        times += [int(time.min_raw), int(time.max_raw)]
-        except (FileDamaged, FileNotFoundError) as error:
-            raise LedgerDamaged(str(error)) from None
+        with ledger.opened(file) as opened:
+            for stated in opened.statistics("protocol"):
+                if stated is not None and stated.has_min_max:
+                    protocols |= {str(stated.min), str(stated.max)}
+            for stated in opened.statistics("time"):
+                if stated is not None and stated.has_min_max:
+                    times += [int(stated.min_raw), int(stated.max_raw)]
     if not times or len(files) > _MOST_FILES:
         return sorted(protocols), (None, None)
     ends = pa.table(

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from causeway.ledger.typed import with_columns_of
 from causeway.pipeline.check import AT_ONCE, Progress
 from causeway.pipeline.confined import NoFile
 from causeway.pipeline.ledger_commits import (
@@ -20,11 +21,13 @@ from causeway.pipeline.ledger_commits import (
     numbered_path,
     read_checkpoint,
     read_commit,
+    schema_of,
 )
 from causeway.pipeline.ledger_store import Ledger, StoredFile, open_ledger
 from causeway.pipeline.places import workers
 from causeway.pipeline.sealed import MISSING, FileDamaged
 from causeway.pipeline.storage import Storage
+from causeway.pipeline.stored_parquet import readable
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,11 @@ def _numbers(storage: Storage, folder: str, last: int) -> list[int]:
 def _wrong(storage: Storage, file: StoredFile) -> str | None:
     """Return what is wrong with a file that counts."""
     try:
-        with storage.open_parquet(file.path, file.seal, whole=True) as opened:
-            rows = opened.metadata.num_rows
+        schema, rows = schema_of(file.table), 0
+        with storage.open_parquet(file.path, file.seal, whole=True) as opened, readable(file.path):
+            opened.require(schema, partly=True)
+            for group in range(opened.num_row_groups):
+                rows += with_columns_of(opened.read_row_group(group, use_threads=False), schema).num_rows
     except FileDamaged as error:
         return str(error)
     except FileNotFoundError:

@@ -3,7 +3,7 @@ ledger reads a few of them, however long its history is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -232,8 +232,8 @@ def read_commit(storage: Storage, number: int) -> LedgerCommit:
             str(content["before"]),
             _files(content["files"]),
             tuple(confined(path) for path in content.get("gone", ())),
-            tuple(Input(**each) for each in content["inputs"]),
-            content["counts"],
+            tuple(_input(each) for each in content["inputs"]),
+            _counts(content["counts"]),
             str(content["digest"]),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -250,7 +250,7 @@ def read_checkpoint(storage: Storage, number: int) -> Checkpoint:
     try:
         gone = tuple((confined(name), int(since)) for name, since in content["gone"])
         found = Checkpoint(
-            int(content["number"]), str(content["commit"]), _files(content["files"]), gone, content["counts"]
+            int(content["number"]), str(content["commit"]), _files(content["files"]), gone, _counts(content["counts"])
         )
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerDamaged(f"{path} is no checkpoint of a ledger: {error}") from None
@@ -276,5 +276,40 @@ def _file_content(file: StoredFile) -> dict[str, Any]:
 
 def _files(content: Sequence[Mapping[str, Any]]) -> tuple[StoredFile, ...]:
     return tuple(
-        StoredFile(**{**each, "path": confined(each["path"]), "seal": seal_from(each["seal"])}) for each in content
+        StoredFile(
+            confined(each["path"]),
+            _text(each["table"], (*TABLES, *INTERNAL)),
+            None if each["bucket"] is None else _whole(each["bucket"]),
+            _whole(each["rows"]),
+            seal_from(each["seal"]),
+            _whole(each.get("bytes", 0)),
+        )
+        for each in content
     )
+
+
+def _input(content: Mapping[str, Any]) -> Input:
+    found = Input(**content)
+    for text in (found.file, found.sha256, found.mapping):
+        _text(text)
+    for number in (found.bytes, found.records, found.goes_on):
+        _whole(number)
+    if type(content["ends_record"]) is not bool or type(content["modified"]) not in (int, type(None)):
+        raise ValueError(f"{found.file!r:.80} ends a record, or was written, in no way that is known")
+    return found
+
+
+def _counts(content: Mapping[str, Any]) -> dict[str, int]:
+    return {name: _whole(count) for name, count in dict(content).items()}
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError(f"{value!r:.80} is no count")
+    return value
+
+
+def _text(value: Any, allowed: Collection[str] = ()) -> str:
+    if not isinstance(value, str) or (allowed and value not in allowed):
+        raise ValueError(f"{value!r:.80} is not {' or '.join(allowed) or 'a text'}")
+    return value

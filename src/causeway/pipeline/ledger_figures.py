@@ -178,13 +178,12 @@ _REQUESTS = 8
 def _names_answers(ledger: Ledger) -> bool:
     """Return whether any row may say what it answers, by what the files state of their row groups."""
     for file in ledger.files("ledger"):
-        with ledger.storage.parquet_file(file.path, file.seal) as opened:
-            place = opened.schema_arrow.get_field_index("answers")
-            for group in range(opened.num_row_groups):
-                stated = opened.metadata.row_group(group).column(place).statistics
-                count = opened.metadata.row_group(group).num_rows
-                if stated is None or not stated.has_null_count or stated.null_count < count:
-                    return True
+        with ledger.opened(file) as opened:
+            if any(
+                stated is None or not stated.has_null_count or stated.num_values
+                for stated in opened.statistics("answers")
+            ):
+                return True
     return False
 
 

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from causeway.audit.parts import Part, TablePart
 from causeway.audit.windows import Lane
 from causeway.ledger.order import sorted_rows, without_repeats
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, SPARSE
 from causeway.ledger.typed import with_columns_of
-from causeway.pipeline.confined import NoFile
 from causeway.pipeline.ledger_commits import schema_of
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
 from causeway.pipeline.sealed import FileDamaged
+from causeway.pipeline.stored_parquet import StoredParquet, readable
 
 GROUPS = 2
 """Row groups of which a part consists."""
@@ -37,12 +36,12 @@ def bucket_parts(ledger: Ledger, bucket: int) -> Iterator[Part]:
     loose = ledger.loose(bucket)
     with contextlib.ExitStack() as files:
         if len(found) == 1 and loose is None:
-            file = files.enter_context(_opened(ledger, found[0]))
+            file = files.enter_context(ledger.parquet(found[0]))
             counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
             for first in range(0, len(counts), GROUPS):
                 yield StoredPart(file, first, tuple(counts[first : first + GROUPS]))
             return
-        sources = [_groups_of(files.enter_context(_opened(ledger, file))) for file in found]
+        sources = [_groups_of(files.enter_context(ledger.parquet(file))) for file in found]
         if loose is not None:
             sources.append(iter([sorted_rows(loose)]))
         yield from map(TablePart, merged(sources))
@@ -73,18 +72,9 @@ def ledger_end(ledger: Ledger, known: dict[str, int | None] | None = None) -> in
 
 
 def _last_time(ledger: Ledger, file: StoredFile) -> int | None:
-    with _opened(ledger, file) as opened:
-        ends = []
-        for group in range(opened.num_row_groups):
-            metadata = opened.metadata.row_group(group)
-            column = next(
-                column
-                for number in range(metadata.num_columns)
-                if (column := metadata.column(number)).path_in_schema == "time"
-            )
-            if column.statistics is None or not column.statistics.has_min_max:
-                continue
-            ends.append(pa.scalar(column.statistics.max_raw, pa.int64()).as_py())
+    with ledger.parquet(file) as opened:
+        stated = [each for each in opened.statistics("time") if each is not None and each.has_min_max]
+        ends = [pa.scalar(each.max_raw, pa.int64()).as_py() for each in stated]
     return max(ends, default=None)
 
 
@@ -156,28 +146,16 @@ def _key(rows: pa.Table, row: int) -> Key:
     return *lane, (1, (0, b"") if ident is None else (1, ident.encode()))
 
 
-def _groups_of(file: pq.ParquetFile) -> Iterator[pa.Table]:
+def _groups_of(file: StoredParquet) -> Iterator[pa.Table]:
     for group in range(file.num_row_groups):
         yield _read(file, LEDGER_SCHEMA.names, [group])
-
-
-def _opened(ledger: Ledger, file: StoredFile) -> pq.ParquetFile:
-    try:
-        return ledger.storage.parquet_file(file.path, file.seal)
-    except FileNotFoundError:
-        ledger.read(file, ("event",))  # which says why it is not there
-        raise
-    except FileDamaged as error:
-        raise LedgerDamaged(str(error)) from None
-    except NoFile as error:
-        raise LedgerDamaged(f"{file.path} {error.strerror}") from None
 
 
 @dataclass(frozen=True)
 class StoredPart:
     """Neighbouring row groups of an open file: from number ``first`` on, ``counts`` rows each."""
 
-    file: pq.ParquetFile
+    file: StoredParquet
     first: int
     counts: tuple[int, ...]
 
@@ -207,7 +185,7 @@ class StoredPart:
 
 
 def _read(
-    file: pq.ParquetFile, names: Sequence[str], groups: Sequence[int], schema: pa.Schema = LEDGER_SCHEMA
+    file: StoredParquet, names: Sequence[str], groups: Sequence[int], schema: pa.Schema = LEDGER_SCHEMA
 ) -> pa.Table:
     wanted = pa.schema([schema.field(name) for name in names])
     filled = _with_values(file, names, groups)
@@ -215,13 +193,13 @@ def _read(
         rows = sum(file.metadata.row_group(group).num_rows for group in groups)
         return pa.table([pa.nulls(rows, field.type) for field in wanted], schema=wanted)
     try:
-        found = file.read_row_groups([*groups], columns=filled, use_threads=False)
+        with readable(file.path):
+            return with_columns_of(file.read_row_groups([*groups], columns=filled, use_threads=False), wanted)
     except (FileDamaged, FileNotFoundError) as error:
         raise LedgerDamaged(str(error)) from None
-    return with_columns_of(found, wanted)
 
 
-def _with_values(file: pq.ParquetFile, names: Sequence[str], groups: Sequence[int]) -> list[str]:
+def _with_values(file: StoredParquet, names: Sequence[str], groups: Sequence[int]) -> list[str]:
     """Return those columns that have a value in some row groups, by what the file says of them: others need not be
     read, and a file of an earlier format lacks some."""
     metadata = file.metadata
@@ -251,7 +229,7 @@ def rows_in_runs(ledger: Ledger, file: StoredFile, runs: Sequence[Ranges], every
     of them. Raises ``LedgerDamaged``."""
     schema = schema_of(file.table)
     lanes = {lane for ranges, named in runs for lane in (*ranges, *named)}
-    with _opened(ledger, file) as opened:
+    with ledger.parquet(file) as opened:
         for group in range(opened.num_row_groups):
             bounds = _bounds(opened, group)
             if every or any(_may_have(bounds, lane, runs) for lane in lanes):
@@ -261,7 +239,7 @@ def rows_in_runs(ledger: Ledger, file: StoredFile, runs: Sequence[Ranges], every
 Bounds = Mapping[str, tuple[Any, Any] | None]
 
 
-def _bounds(file: pq.ParquetFile, group: int, names: Collection[str] = (*LANE, "index")) -> Bounds:
+def _bounds(file: StoredParquet, group: int, names: Collection[str] = (*LANE, "index")) -> Bounds:
     """Return the least and the largest value of columns of a row group; None: not said, or null in some row."""
     metadata = file.metadata.row_group(group)
     found: dict[str, tuple[Any, Any] | None] = {}
@@ -295,7 +273,7 @@ def groups_with_heights(ledger: Ledger, file: StoredFile, spans: Sequence[tuple[
     """Yield the row groups of a file in which heights of some spans (first and last) may be, or of which some are not
     seen. Raises ``LedgerDamaged``."""
     schema = schema_of(file.table)
-    with _opened(ledger, file) as opened:
+    with ledger.parquet(file) as opened:
         for group in range(opened.num_row_groups):
             extent = _bounds(opened, group, ("height",)).get("height")
             if extent is None or any(first <= extent[1] and extent[0] <= last for first, last in spans):

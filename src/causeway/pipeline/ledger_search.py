@@ -23,8 +23,7 @@ from causeway.ledger.chain_order import header_buckets
 from causeway.ledger.order import bucket_of, without_repeats
 from causeway.ledger.schema import HEADERS_SCHEMA, LANE, LEDGER_SCHEMA
 from causeway.ledger.typed import plain_rows
-from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
-from causeway.pipeline.sealed import FileDamaged
+from causeway.pipeline.ledger_store import Ledger, StoredFile
 
 MOST_FOUND = 1_000
 """So many messages are found at most."""
@@ -169,26 +168,21 @@ def matching(
     """
     parts: list[pa.Table] = []
     count = 0
-    try:
-        with ledger.storage.parquet_file(file.path, file.seal) as opened:
-            schema = opened.schema_arrow
-            for group in range(opened.num_row_groups):
-                if not _may_have(opened.metadata.row_group(group), schema, condition):
-                    continue
-                tested = opened.read_row_group(group, columns=[*condition], use_threads=False)
-                hits = np.flatnonzero(fulfil(tested, condition))
-                if len(hits):
-                    own = opened.read_row_group(group, columns=[*names], use_threads=False).select([*names])
-                    parts.append(own.take(pa.array(hits)))
-                    count += len(hits)
-                if most is not None and count >= most:
-                    break
-            if not parts:
-                parts.append(pa.schema([schema.field(name) for name in names]).empty_table())
-    except FileNotFoundError:
-        raise LedgerDamaged(f"{file.path} is missing") from None
-    except FileDamaged as error:
-        raise LedgerDamaged(str(error)) from None
+    with ledger.opened(file) as opened:
+        schema = opened.schema_arrow
+        for group in range(opened.num_row_groups):
+            if not _may_have(opened.metadata.row_group(group), schema, condition):
+                continue
+            tested = opened.read_row_group(group, columns=[*condition], use_threads=False)
+            hits = np.flatnonzero(fulfil(tested, condition))
+            if len(hits):
+                own = opened.read_row_group(group, columns=[*names], use_threads=False).select([*names])
+                parts.append(own.take(pa.array(hits)))
+                count += len(hits)
+            if most is not None and count >= most:
+                break
+        if not parts:
+            parts.append(pa.schema([schema.field(name) for name in names]).empty_table())
     return pa.concat_tables(parts)
 
 

@@ -58,6 +58,7 @@ from causeway.pipeline.ledger_commits import (
 from causeway.pipeline.manifests import encoded
 from causeway.pipeline.places import AlreadyExists
 from causeway.pipeline.storage import FileDamaged, Storage
+from causeway.pipeline.stored_parquet import StoredParquet, readable
 
 ROW_GROUP = 1 << 18
 
@@ -173,8 +174,31 @@ class Ledger:
     def read(self, file: StoredFile, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of one file. Raises as ``rows``."""
         schema = schema_of(file.table)
+        wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+        with self.opened(file, whole=columns is None) as found:
+            names = [name for name in wanted.names if name in found.schema_arrow.names]
+            return with_columns_of(found.read(columns=names, use_threads=False), wanted)
+
+    @contextlib.contextmanager
+    def opened(self, file: StoredFile, *, whole: bool = False) -> Iterator[StoredParquet]:
+        """Open a file; what is found wrong with it in the body of a ``with`` statement is a ``LedgerDamaged``, too.
+        ``whole``: all of it will be read. Raises as ``rows``."""
+        with self.reading(file), self.parquet(file, whole=whole) as found:
+            yield found
+
+    def parquet(self, file: StoredFile, *, whole: bool = False) -> StoredParquet:
+        """Return an open file; whoever opens it closes it. Raises as ``rows``."""
+        with self.reading(file):
+            found = self.storage.parquet_file(file.path, file.seal, whole=whole)
+            found.require(schema_of(file.table), partly=True)
+            return found
+
+    @contextlib.contextmanager
+    def reading(self, file: StoredFile) -> Iterator[None]:
+        """Let what is found wrong with a file in the body of a ``with`` statement be a ``LedgerDamaged``."""
         try:
-            found = self.storage.read_table(file.path, columns, file.seal)
+            with readable(file.path):
+                yield
         except FileNotFoundError:
             if file.path not in {other.path for other in open_ledger(self.storage.uri).live}:
                 text = "its files were merged anew while it was read; run again"
@@ -184,9 +208,6 @@ class Ledger:
             raise LedgerDamaged(str(error)) from None
         except NoFile as error:
             raise LedgerDamaged(f"{file.path} {error.strerror}") from None
-        return with_columns_of(
-            found, schema if columns is None else pa.schema([schema.field(name) for name in columns])
-        )
 
     def after(self, commit: LedgerCommit) -> Ledger:
         """Return the ledger as of a commit that follows on this one's last. Raises ``LedgerDamaged`` for another."""

@@ -48,17 +48,17 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
     def read(self, columns: Sequence[str] | None = None, **more: Any) -> pa.Table:
         """Return all rows."""
         with self._reading(columns):
-            return super().read(columns, **more)
+            return valid(super().read(columns, **more))
 
     def read_row_group(self, i: int, columns: Sequence[str] | None = None, **more: Any) -> pa.Table:
         """Return the rows of a row group."""
         with self._reading(columns):
-            return super().read_row_group(i, columns, **more)
+            return valid(super().read_row_group(i, columns, **more))
 
     def read_row_groups(self, row_groups: Sequence[int], columns: Sequence[str] | None = None, **more: Any) -> pa.Table:
         """Return the rows of some row groups."""
         with self._reading(columns):
-            return super().read_row_groups(row_groups, columns, **more)
+            return valid(super().read_row_groups(row_groups, columns, **more))
 
     def iter_batches(self, *values: Any, columns: Sequence[str] | None = None, **more: Any) -> Iterator[pa.RecordBatch]:
         """Yield rows in batches."""
@@ -67,21 +67,31 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
         while True:
             with self._reading(None):
                 batch = next(batches, None)
-            if batch is None:
-                return
+                if batch is None:
+                    return
+                valid(batch)
             yield batch
 
-    def require(self, schema: pa.Schema) -> None:
+    def require(self, schema: pa.Schema, *, partly: bool = False) -> None:
         """Raise ``FileDamaged`` unless the file has all columns of a schema, in their types. Texts may be numbered by a
-        dictionary."""
+        dictionary. ``partly``: columns that may be null may be missing."""
         found = self.schema_arrow
         for each in schema:
             place = found.get_field_index(each.name)
+            if place < 0 and partly and each.nullable:
+                continue
             if place < 0:
                 raise FileDamaged(self.path, f"has no column {each.name}")
             kind, wanted = _plain(found.field(place).type), _plain(each.type)
             if kind != wanted:
                 raise FileDamaged(self.path, f"has {kind} in column {each.name}, not {wanted}")
+
+    def statistics(self, column: str) -> Iterator[pq.Statistics | None]:
+        """Yield what each row group states of a column, None: nothing; of one that is not there, none at all."""
+        for number in range(self.num_row_groups):
+            group = self.metadata.row_group(number)
+            places = range(group.num_columns)
+            yield from (group.column(at).statistics for at in places if group.column(at).path_in_schema == column)
 
     @contextlib.contextmanager
     def _reading(self, columns: Sequence[str] | None) -> Iterator[None]:
@@ -90,6 +100,12 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
             raise FileDamaged(self.path, f"has no column {missing[0]}")
         with readable(self.path):
             yield
+
+
+def valid(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """Return rows of a stranger's file. Raises ``ArrowInvalid`` where a text is not UTF-8: Parquet does not ask."""
+    rows.validate(full=True)
+    return rows
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -1,0 +1,121 @@
+"""Ledgers whose files are sealed and have what is never written there: each command says so in one line."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies
+
+from causeway.cli.app import build
+from causeway.cli.shell import BAD_INPUT, BROKEN, execute
+from causeway.pipeline.ledger_commits import LEDGER_HEAD, LedgerHead, numbered_path, read_ledger_head
+from causeway.pipeline.manifests import decoded, encoded
+from causeway.pipeline.sealed import seal_of
+from causeway.pipeline.storage import Storage
+from tests.tiers import sized
+from tests.unit.small_lakes import lake_of
+from tests.unit.test_lake_shapes import OTHERS, changed, places
+from tests.unit.test_stored_parquet import SCENARIO
+
+COMMANDS = ("audit", "check", "backlog", "calls", "ledger")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shapes")
+    assert execute(["ingest", "lake", lake_of(folder, SCENARIO), "--lake", str(folder / "l")], build, "causeway") == 0
+    return folder / "l"
+
+
+@pytest.fixture
+def ledger(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "l"))
+
+
+def last_commit(ledger: Path) -> str:
+    head = read_ledger_head(Storage(str(ledger)))
+    assert head is not None
+    return numbered_path("manifests", head.number)
+
+
+def put(ledger: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change what the last commit says, and seal it."""
+    path = ledger / last_commit(ledger)
+    content = decoded(path.read_bytes())
+    del content["digest"]
+    change(content)
+    path.write_bytes(encoded(content))
+    digest = decoded(path.read_bytes())["digest"]
+    (ledger / LEDGER_HEAD).write_bytes(LedgerHead(int(path.stem), digest).content())
+
+
+def said(ledger: Path, command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Run a command, and require that it ends in a line, if it does not work."""
+    capsys.readouterr()
+    code = execute([command, str(ledger)], build, "causeway")
+    found = capsys.readouterr()
+    assert code in (0, BROKEN, BAD_INPUT), found.err
+    assert code != BAD_INPUT or len(found.err.splitlines()) == 1, found.err
+    return code, " ".join((found.out + found.err).split())
+
+
+@settings(max_examples=sized(25, 2_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=strategies.data())
+def test_a_commit_with_another_shape_is_damaged(
+    ledger: Path, capsys: pytest.CaptureFixture[str], data: strategies.DataObject
+) -> None:
+    kept = {path: (ledger / path).read_bytes() for path in (last_commit(ledger), LEDGER_HEAD)}
+    place = data.draw(strategies.sampled_from([*places(decoded(kept[last_commit(ledger)]))]))
+    other = data.draw(strategies.sampled_from([places, 7, [], {}, *OTHERS]))
+    try:
+        if place != ("digest",):
+            put(ledger, lambda found: changed(found, place, other))
+        for command in COMMANDS[:2]:
+            said(ledger, command, capsys)
+    finally:
+        for path, content in kept.items():
+            (ledger / path).write_bytes(content)
+
+
+def of(rows: pa.Table, name: str, column: Any) -> pa.Table:
+    return rows.set_column(rows.column_names.index(name), name, column)
+
+
+def no_text(rows: pa.Table, name: str) -> pa.Table:
+    bad = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"], pa.binary()).buffers())
+    return of(rows, name, pa.chunked_array([bad.take(pa.array([0] * len(rows)))]))
+
+
+WRONG: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
+    "a column is missing": (lambda rows: rows.drop_columns("event"), "has no column event"),
+    "numbers are texts": (lambda rows: of(rows, "index", pa.array(["x"] * len(rows))), "has string in column index"),
+    "times are numbers": (lambda rows: of(rows, "time", pa.array([7] * len(rows))), "has int64 in column time"),
+    "events are missing": (
+        lambda rows: of(rows, "event", pa.nulls(len(rows), pa.string())),
+        "has another content than it can have: event is null in a row",
+    ),
+    "texts are none": (lambda rows: no_text(rows, "message_id"), "has another content than it can have: "),
+}
+
+
+@pytest.mark.parametrize(("wrong", "text"), WRONG.values(), ids=WRONG)
+def test_a_file_of_other_columns_is_damaged(
+    ledger: Path, wrong: Callable[[pa.Table], pa.Table], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = decoded((ledger / last_commit(ledger)).read_bytes())["files"]
+    number = next(number for number, file in enumerate(files) if file["table"] == "ledger")
+    path, sink = files[number]["path"], io.BytesIO()
+    pq.write_table(wrong(pq.read_table(ledger / path)), sink)
+    (ledger / path).write_bytes(sink.getvalue())
+    put(ledger, lambda found: found["files"][number].update(seal=seal_of(sink.getvalue())))
+    for command in COMMANDS:
+        code, output = said(ledger, command, capsys)
+        # Who does not read the column need not know.
+        assert (code and f"{path} {text}" in output) or (code == 0 and command in ("backlog", "calls")), output
