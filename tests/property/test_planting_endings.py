@@ -20,7 +20,7 @@ ORACLE = 8
 
 def test_planted_endings_are_named_and_nothing_else() -> None:
     planted: Counter[str] = Counter()
-    for seed in range(max(10, generated_lakes() // 4)):
+    for seed in range(max(10, generated_lakes() // 8)):
         random = Random(seed)
         honest = Endings(random).case()
         before = honest.audit(1, LIMIT)

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, assume, event, example, given, settings
-from pyspark.sql import SparkSession
 
 from causeway.cli.app import build
 from causeway.cli.shell import BROKEN, OK, execute
@@ -26,10 +25,8 @@ from causeway.ledger.outcomes import OUTCOMES
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
 from causeway.network.summary import summarised
-from causeway.pipeline.lake import Lake
-from causeway.pipeline.roots import root_of
 from tests.property.random_scenarios import is_sound, scenarios
-from tests.tiers import generated_lakes, sized
+from tests.tiers import generated_lakes
 from tests.unit.small_lakes import OUT_OF_ORDER
 
 FEW = 12
@@ -61,13 +58,6 @@ def play(text: str, folder: Path, **network: str) -> Played:
         net.run()
         with summarised(net.lake) as (_, summary):
             return Played(net.root(), json.loads(json.dumps(summary.plain())), net.is_finished)
-
-
-def roots(folder: Path) -> list[str]:
-    """Return the roots at all heights of the lake in ``folder``."""
-    lake = Lake.at(str(folder / "lake"))
-    commits = [lake.numbered(number) for number in range(1, lake.last_manifest().number + 1)]
-    return [root_of(lake, each.at(line.height)) for each in commits for line in each.lines]
 
 
 def audited(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, Mapping[str, Any]]:
@@ -122,19 +112,3 @@ def test_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None
 @given(scenarios())
 def test_many_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None:
     examine(text, capsys)
-
-
-@pytest.mark.slow
-@examples(sized(10, 200))
-@given(scenarios())
-def test_roots_are_the_same_on_spark(spark: SparkSession, text: str) -> None:
-    """Also in other commits and tasks than in this process; the counts and the verdict are the same, too."""
-    found = []
-    for executor, partitions, commit in (("in_process", "1", "64"), ("spark", "2", "5")):
-        with tempfile.TemporaryDirectory() as name:
-            chosen = {"executor": f'"{executor}"', "partitions": partitions, "commit_every": commit}
-            try:
-                found.append((play(text, Path(name), master='"local[2]"', **chosen), roots(Path(name))))
-            except InvalidInput:
-                assume(False)
-    assert found[0] == found[1]

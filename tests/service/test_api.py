@@ -557,6 +557,41 @@ def test_what_waits_is_bounded_in_bytes() -> None:
     assert (len(pool), pool.size) == (0, 0)
 
 
+def test_keys_that_never_carried_keep_out_neither_users_nor_relayers() -> None:
+    pool, most, names = Mempool(), Limits(), iter(range(10_000))
+
+    def add(**more: Any) -> None:
+        pool.add(Message(0, 0, b"", key=next(names).to_bytes(4, "big"), **more))
+
+    for _ in range(most.new_messages):
+        add(new=True)
+    with pytest.raises(MempoolFull, match=r"^375 messages, 96000 bytes of new relayers wait for a block; "):
+        add(new=True)
+    for _ in range(most.carried_messages - most.new_messages):
+        add()
+    with pytest.raises(MempoolFull, match=r"^750 messages, 192000 bytes of relayers .* the rest is for users"):
+        add()
+    for _ in range(most.messages - most.carried_messages):
+        add(receiver=1)
+    with pytest.raises(MempoolFull, match=r"^1000 messages"):
+        add(receiver=1)
+    assert len(pool.take(0)) == most.messages and not pool.size
+    for _ in range(most.new_messages):
+        add(new=True)
+
+
+def test_a_relayer_is_new_until_a_block_has_something_of_it(tmp_path: Path) -> None:
+    with both(tmp_path, calls=0) as lakes:
+        node = lakes.nodes["left"]
+        for number, expected in ((0, True), (1, False)):
+            lakes.submit("left", 3, b"\x0a\x00")
+            (waiting,) = node.pool.take(2**62)
+            assert (number, waiting.new) == (number, expected)
+            node.pool.add(waiting)
+            node.produce()
+        assert Senders(Record(node.network.lake), node.network.tick).is_new(key_of(3).public) is False
+
+
 def test_only_those_who_are_named_carry_where_the_server_says_so(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         node = lakes.nodes["left"]

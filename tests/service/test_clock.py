@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from causeway.proofs.tendermint.update import HeaderUpdate
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.validator_sets import validators_at
 from causeway.service.clock import MAX_LEAD_SECONDS, MAX_STEP_SECONDS, Clock, ClockBounds, HeaderTooFarAhead
+from causeway.service.node import Node
 from tests.service.lakes import ENDS, Lakes, both
 
 SECOND = 10**9
@@ -30,6 +33,20 @@ def signed_by_the_right(lakes: Lakes, time: int, height: int = 1_000) -> bytes:
 def ticks(lakes: Lakes, own: str) -> list[int]:
     lake = lakes.nodes[own].network.lake
     return [lake.manifest(height).tick for height in range(1, lakes.nodes[own].network.height + 1)]
+
+
+def test_a_copy_of_a_lake_is_as_old_as_the_lake(tmp_path: Path) -> None:
+    with both(tmp_path, calls=0) as lakes:
+        node, place = lakes.nodes["left"], Path(lakes.nodes["left"].network.lake.storage.uri)
+        made = node.opened.about["made"]
+        assert abs(made - time.time()) < 3_600
+        node.close()
+        for moved in (0, made + 10**9):
+            os.utime(place / "lake.json", (moved, moved))
+            lakes.nodes["left"] = Node(node.scenario, str(place), node.pace)
+            assert lakes.nodes["left"].clock.latest(0) <= MAX_LEAD_SECONDS + 3_600
+            lakes.nodes["left"].close()
+        lakes.nodes["left"] = Node(node.scenario, str(place), node.pace)
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,8 @@ def test_a_node_lives_through_what_strangers_and_a_hostile_peer_send_and_serves_
         await until(lambda: node.standing.get("OK") and node.standing["there"])
         assert node.status["refused"]["stranger"] == 2 and node.status["refused"]["too-long"] == 1
         assert node.status["refused"]["no-hello"] == 2 and node.status["refused"]["kept-out"] == 1
+        [[peer, why, times]] = node.status["put_out"]
+        assert (peer, times) == (HOSTILE, 1) and node.status["refused"][why] == 1
         await node.end()
         assert not process.is_running()
 

@@ -117,6 +117,7 @@ def test_who_is_kept_out_stays_out() -> None:
             await dialled(port)
         await until(lambda: node.links.refused["kept-out"])
         assert node.joined == [2] and node.links.refused == {"Impolite": 1, "kept-out": 1}
+        assert node.links.put_out == {(2, "Impolite"): 1}
         ends[1].close()
         await node.links.close()
 

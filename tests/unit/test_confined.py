@@ -17,7 +17,7 @@ from causeway.pipeline.lake import Lake
 from causeway.pipeline.layout import LakeDamaged
 from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_store import LedgerWriter, create_ledger, open_ledger
-from causeway.pipeline.manifests import decoded, encoded, head_content, head_fields
+from causeway.pipeline.manifests import decoded, encoded, head_content
 from causeway.pipeline.places import LocalPlace, ObjectPlace
 from causeway.pipeline.sealed import FileDamaged, seal_of
 from causeway.pipeline.storage import Storage
@@ -131,7 +131,7 @@ def _renamed(folder: Path, name: str) -> None:
             content["parent"] = parent
         path.write_bytes(encoded(content))
         parent = decoded(path.read_bytes())["digest"]
-    head = head_fields((folder / "head").read_bytes())
+    head = decoded((folder / "head").read_bytes().rstrip())
     head.pop("digest")
     (folder / "head").write_bytes(head_content({**head, "manifest": parent}))
 

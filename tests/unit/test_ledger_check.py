@@ -79,8 +79,8 @@ def test_each_small_file_is_read(ledger: Path) -> None:
 def test_a_file_with_another_number_of_rows_than_its_commit_says_is_noticed(ledger: Path) -> None:
     opened = open_ledger(str(ledger))
     file = next(file for file in opened.live if file.table == "ledger")
-    assert _wrong(opened.storage, file) is None
-    told = _wrong(opened.storage, replace(file, rows=file.rows + 1))
+    assert _wrong(opened, file) is None
+    told = _wrong(opened, replace(file, rows=file.rows + 1))
     assert told == f"{file.path} has {file.rows} rows, and {file.rows + 1} were written"
 
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies
 from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, BROKEN, execute
 from causeway.pipeline.ledger_commits import LEDGER_HEAD, LedgerHead, numbered_path, read_ledger_head
-from causeway.pipeline.manifests import decoded, encoded
+from causeway.pipeline.manifests import decoded, encoded, head_content
 from causeway.pipeline.sealed import seal_of
 from causeway.pipeline.storage import Storage
 from tests.tiers import sized
@@ -82,6 +82,50 @@ def test_a_commit_with_another_shape_is_damaged(
     finally:
         for path, content in kept.items():
             (ledger / path).write_bytes(content)
+
+
+@pytest.mark.parametrize("buckets", [0, -1, 2**70, None, "2", 1.5, True])
+def test_a_number_of_buckets_that_no_ledger_has_is_damaged(
+    ledger: Path, buckets: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = decoded((ledger / "ledger.json").read_bytes())
+    del content["digest"]
+    (ledger / "ledger.json").write_bytes(encoded({**content, "buckets": buckets}))
+    for command in COMMANDS:
+        code, output = said(ledger, command, capsys)
+        assert code and f"ledger.json: buckets: {buckets!r:.80}: must be from 1 to " in output
+
+
+@pytest.mark.parametrize(("name", "other"), [("number", "1"), ("number", None), ("commit", 7), ("commit", None)])
+def test_a_head_of_another_shape_is_damaged(
+    ledger: Path, name: str, other: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = decoded((ledger / LEDGER_HEAD).read_bytes().rstrip())
+    del content["digest"]
+    (ledger / LEDGER_HEAD).write_bytes(head_content({**content, name: other}))
+    for command in COMMANDS:
+        code, output = said(ledger, command, capsys)
+        assert code and f"ledger.head is not what was written: {name}: {other!r} is no " in output
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "text"),
+    [
+        ("rows", 10**6, "rows, and 1,000,000 were written"),
+        ("bucket", 10**6, "names a file of bucket 1000000, and there are "),
+    ],
+)
+def test_a_file_that_is_not_the_one_its_commit_means_is_damaged(
+    ledger: Path, name: str, other: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def change(found: dict[str, Any]) -> None:
+        for file in found["files"]:
+            file.update({name: other} if file["table"] == "ledger" else {})
+
+    put(ledger, change)
+    for command in COMMANDS:
+        code, output = said(ledger, command, capsys)
+        assert code and text in output, output
 
 
 def of(rows: pa.Table, name: str, column: Any) -> pa.Table:

@@ -28,9 +28,9 @@ MOST_RECORDS = 1 << 16
 """Records of a piece: short ones take much more room as rows than as bytes."""
 
 MOST_TIMES = 300
-"""So many times its size a packed file becomes at most, beyond ``FREE_BYTES``."""
+"""So many times its size a packed file becomes at most, and the texts of Parquet, beyond ``FREE_BYTES``."""
 
-FREE_BYTES = 256 << 20
+FREE_BYTES = 32 << 20
 SHOWN = 1000
 _FEED, _RETURN = 10, 13
 _LINE_END, _LAST_LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])"), re.compile(rb"\r?\n|\r")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ MOST_TEXT = 4096
 """Bytes of a text of the ledger."""
 
 _MANY = 1 << 12
+_AT_ONCE = 32 << 20
+"""Bytes of texts that are put together at a time for their digests, about."""
 """So many rows at once: more of them are to come."""
 
 _DIGITS = {
@@ -222,14 +225,20 @@ class Rows:
         room = np.zeros(self.count, dtype=np.int64)
         for _, begins, stops in parts:
             room += 6 + (stops - begins)
-        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(room)])[: self.count]
-        ends = starts.copy()
-        out = np.empty(int(room.sum()), dtype=np.uint8)
-        for names, (data, begins, stops) in zip(content, parts, strict=True):
-            append_texts(data, begins, stops, valid.view(np.uint8), int(not numbers.isdisjoint(names)), ends, out)
         if self.count >= _MANY:
             engines.prepare(HashFunction.SHA256)
-        digests = binary_rows(digest_slices(HashFunction.SHA256, out, starts, ends)).cast(pa.binary(32))
+        # A dictionary may have a long text that is in many rows.
+        cuts = np.flatnonzero(np.diff((np.cumsum(room) - 1) // _AT_ONCE, prepend=0)).tolist()
+        found = []
+        for first, end in pairwise([0, *(cut for cut in cuts if cut), self.count]):
+            rows = slice(first, end)
+            starts = np.cumsum(room[rows]) - room[rows]
+            ends, out = starts.copy(), np.empty(int(room[rows].sum()), dtype=np.uint8)
+            for names, (data, begins, stops) in zip(content, parts, strict=True):
+                number = int(not numbers.isdisjoint(names))
+                append_texts(data, begins[rows], stops[rows], valid[rows].view(np.uint8), number, ends, out)
+            found.append(binary_rows(digest_slices(HashFunction.SHA256, out, starts, ends)).cast(pa.binary(32)))
+        digests = pa.concat_arrays(found)
         return digests if valid.all() else pc.if_else(pa.array(valid), digests, pa.scalar(None, pa.binary(32)))
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from causeway.ingest.chunks import BadFile, Stream
+from causeway.ingest.chunks import FREE_BYTES, MOST_TIMES, BadFile, Stream
 from causeway.ingest.columns import Columns, decoded
 from causeway.ingest.parquet_footer import MOST_FOOTER, Group, groups_of
 from causeway.ledger.limbs import slices_of, valid_rows
@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 1 << 16
 MOST_ROW_GROUP = 2 << 30
 """Bytes of the columns that are read of a row group, when unpacked."""
 
-MOST_AT_ONCE = 256 << 20
+MOST_AT_ONCE = 32 << 20
 """Bytes of a column's texts that are made of a dictionary at once."""
 
 ROWS_A_BYTE, FREE_ROWS = 100, 10_000_000
@@ -51,7 +51,8 @@ class ParquetSource:
         """Open a file: ``stream``, which can be moved in; ``where``: its name; ``size``: its length; ``named``: columns
         of few different values, which become dictionaries; ``known``: makes of the file's names those that are used.
         Raises ``BadFile``."""
-        self.where, self._stream = where, stream
+        self.where, self._stream, self._named = where, stream, named
+        self._left = size * MOST_TIMES + FREE_BYTES
         self._groups = self._said(size)
         self.file = self._opened([])
         leaves = self._leaves()
@@ -77,6 +78,8 @@ class ParquetSource:
             found = list(_leaves(self.file.schema_arrow, ""))
             clocks = {kind.tz for _, kind in found if pa.types.is_timestamp(kind)}  # whose names may be no texts
             "".join([name for name, _ in found] + [str(clock) for clock in clocks]).encode()
+            for clock in clocks:  # one that there is nowhere would be found at its first row
+                pc.strftime(pa.array([0], pa.timestamp("us", clock)))
         except ValueError as error:
             raise _unreadable(self.where, str(error)) from None
         return found
@@ -147,6 +150,10 @@ class ParquetSource:
         for batch in self.file.iter_batches(at_once, row_groups=[group], columns=stored, use_threads=False):
             rows = np.arange(1, batch.num_rows + 1, dtype=np.uint64)
             values = {known: plain(_within(batch, name)) for known, name in chosen.items()}
+            self._left -= sum(_text_bytes(column) for known, column in values.items() if known not in self._named)
+            if self._left < 0:
+                text = f"{self.where}: its texts become more than {MOST_TIMES} times its size; refused"
+                raise BadFile(text, "too_large")
             yield _checked(Columns(rows, values, batch.num_rows))
 
     def _rows_at_once(self, group: int, chosen: list[str]) -> int:
@@ -160,7 +167,7 @@ class ParquetSource:
                 continue
             if chunk.shares:
                 few = _FEW
-            if chunk.has_dictionary and not pa.types.is_dictionary(self._types[chunk.path]):
+            if chunk.has_dictionary:
                 peeked.append(chunk.path)
         if size > MOST_ROW_GROUP:
             text = f"{self.where}: a row group of {size:,} bytes; at most {MOST_ROW_GROUP:,} can be read"
@@ -176,6 +183,13 @@ class ParquetSource:
             return ROWS_AT_ONCE
         longest = pc.max(pc.binary_length(column.dictionary)).as_py() or 1
         return int(min(max(MOST_AT_ONCE // longest, 1), ROWS_AT_ONCE))
+
+
+def _text_bytes(column: pa.Array) -> int:
+    """Return how many bytes the texts of all rows have, where a dictionary writes each of them once."""
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes) if _is_text(column.type) else 0
+    return int(pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
 
 
 def _leaves(fields: pa.Schema | pa.StructType, before: str) -> Iterator[tuple[str, pa.DataType]]:

@@ -102,9 +102,11 @@ class DescribedMembership(_Described):
 
 
 class LakeDescription(_Described):
-    """The whole file. ``buckets``: the first position of each and the one behind its last."""
+    """The whole file. ``made``: when, in seconds of the Unix epoch, None in lakes of before; ``buckets``: the first
+    position of each and the one behind its last."""
 
     identity: Name
+    made: Annotated[int, Field(ge=0, lt=2**40)] | None = None
     protocol: Name
     asset: str
     seconds_per_tick: Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]

@@ -29,7 +29,7 @@ from causeway.pipeline.placement import Place, executors_of, numbered, on_one_ma
 from causeway.pipeline.recent import Recent
 from causeway.pipeline.sealed import seal_from
 from causeway.pipeline.session import workers_prepared
-from causeway.pipeline.task_errors import TaskFailed, spark_tasks
+from causeway.pipeline.task_errors import TaskFailed, spark_tasks, told_places
 from causeway.protocols.contract import Tick
 
 if TYPE_CHECKING:
@@ -206,11 +206,12 @@ def run_task(deployment: Deployment, lake: Lake, number: int, request: Mapping[s
     """Run one bucket as a task does; return what it wrote as JSON, or with what error it failed, and the bytes that it
     offers the others."""
     try:
-        if "genesis" in request:
-            written = bucket_module.genesis(deployment, lake, number)
-        else:
-            before, group = lake.numbered(request["before"]), _group_of(request["group"])
-            written = bucket_module.run_bucket(deployment, lake, number, before, group)
+        with told_places():
+            if "genesis" in request:
+                written = bucket_module.genesis(deployment, lake, number)
+            else:
+                before, group = lake.numbered(request["before"]), _group_of(request["group"])
+                written = bucket_module.run_bucket(deployment, lake, number, before, group)
     except LakeDamaged as error:
         return json.dumps(
             {"error": error.name, "damaged": [lake.storage.uri, error.path, error.what, error.whole]}

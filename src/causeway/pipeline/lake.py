@@ -14,6 +14,7 @@ and ``head`` says how far the chain went. What does not fit is a ``LakeDamaged``
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -82,7 +83,10 @@ class Lake(LakeManifests):
                 files[TRAFFIC_MANIFEST] = seal_of(self.storage.read_bytes(TRAFFIC_MANIFEST))
             self.storage.put(HEAD_FILE, Head().content())
             self.storage.sync([HEAD_FILE, ""])
-            content = {"format": FORMAT, "identity": uuid.uuid4().hex, "files": files, **about}
+            # The time decides nothing but how far the headers of others may move a served lake's clock; that of the
+            # file would be another one in a copy.
+            made = {"identity": uuid.uuid4().hex, "made": int(time.time())}
+            content = {"format": FORMAT, **made, "files": files, **about}
             self.storage.create(LAKE_FILE, encoded(content, in_lines=True))
         except AlreadyExists:
             raise LakeError(

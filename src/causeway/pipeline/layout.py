@@ -80,11 +80,9 @@ class Head:
     @classmethod
     def of(cls, content: bytes) -> Head:
         """Return the head in a file. Raises ``ValueError`` when the file is not what was written."""
-        found = head_fields(content)
-        return cls(
-            *(found["height"], found["number"], found["manifest"], found["tidied"], found["tidying"]),
-            found.get("settled") is True,
-        )
+        numbers, manifest, found = head_fields(content, ["height", "number", "tidied", "tidying"], "manifest")
+        height, number, tidied, tidying = numbers
+        return cls(height, number, manifest, tidied, tidying, found.get("settled") is True)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from causeway.ledger.typed import with_columns_of
 from causeway.pipeline.check import AT_ONCE, Progress
-from causeway.pipeline.confined import NoFile
 from causeway.pipeline.ledger_commits import (
     CHECKPOINTS,
     LEDGER_FILE,
     LEDGER_HEAD,
     MANIFESTS,
     STAGING,
+    FilesMerged,
     LedgerDamaged,
     number_of,
     numbered_path,
@@ -25,9 +25,8 @@ from causeway.pipeline.ledger_commits import (
 )
 from causeway.pipeline.ledger_store import Ledger, StoredFile, open_ledger
 from causeway.pipeline.places import workers
-from causeway.pipeline.sealed import MISSING, FileDamaged
+from causeway.pipeline.sealed import MISSING
 from causeway.pipeline.storage import Storage
-from causeway.pipeline.stored_parquet import readable
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def check_ledger(uri: str, progress: Progress = lambda done, of: None) -> Checke
     wrong: dict[str, str] = {}
     for start in range(0, len(ledger.live), AT_ONCE):
         batch = ledger.live[start : start + AT_ONCE]
-        verified = workers(os.getpid()).map(lambda file: (file.path, _wrong(ledger.storage, file)), batch)
+        verified = workers(os.getpid()).map(lambda file: (file.path, _wrong(ledger, file)), batch)
         wrong |= {path: what for path, what in verified if what is not None}
         progress(start + len(batch), len(ledger.live))
     if wrong:  # files that were merged meanwhile are gone
@@ -105,21 +104,18 @@ def _numbers(storage: Storage, folder: str, last: int) -> list[int]:
     return sorted(number for number in found if number is not None and number <= last)
 
 
-def _wrong(storage: Storage, file: StoredFile) -> str | None:
+def _wrong(ledger: Ledger, file: StoredFile) -> str | None:
     """Return what is wrong with a file that counts."""
+    schema = schema_of(file.table)
     try:
-        schema, rows = schema_of(file.table), 0
-        with storage.open_parquet(file.path, file.seal, whole=True) as opened, readable(file.path):
-            opened.require(schema, partly=True)
+        with ledger.opened(file, whole=True) as opened:
             for group in range(opened.num_row_groups):
-                rows += with_columns_of(opened.read_row_group(group, use_threads=False), schema).num_rows
-    except FileDamaged as error:
+                with_columns_of(opened.read_row_group(group, use_threads=False), schema)
+    except LedgerDamaged as error:
         return str(error)
-    except FileNotFoundError:
+    except FilesMerged:
         return f"{file.path} {MISSING}"
-    except NoFile as error:
-        return f"{file.path} {error.strerror}"
-    return None if rows == file.rows else f"{file.path} has {rows:,} rows, and {file.rows:,} were written"
+    return None
 
 
 def _strays(ledger: Ledger) -> Iterator[str]:

@@ -176,8 +176,8 @@ class LedgerHead:
     @classmethod
     def of(cls, content: bytes) -> LedgerHead:
         """Return the head in a file. Raises ``ValueError`` when the file is not what was written."""
-        found = head_fields(content)
-        return cls(found["number"], found["commit"])
+        (number,), commit, _ = head_fields(content, ["number"], "commit")
+        return cls(number, commit)
 
 
 def read_ledger_head(storage: Storage) -> LedgerHead | None:
@@ -266,8 +266,8 @@ def inputs_table(inputs: Iterable[Input]) -> pa.Table:
 
 
 def inputs_of(table: pa.Table) -> list[Input]:
-    """Return what a table says was taken."""
-    return [Input(*row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+    """Return what a table says was taken. Raises ``ValueError`` where nothing can have been taken so."""
+    return [_input(row) for row in table.to_pylist()]
 
 
 def _file_content(file: StoredFile) -> dict[str, Any]:
@@ -292,6 +292,7 @@ def _input(content: Mapping[str, Any]) -> Input:
     found = Input(**content)
     for text in (found.file, found.sha256, found.mapping):
         _text(text)
+    bytes.fromhex(found.sha256)
     for number in (found.bytes, found.records, found.goes_on):
         _whole(number)
     if type(content["ends_record"]) is not bool or type(content["modified"]) not in (int, type(None)):

@@ -21,7 +21,7 @@ from causeway.pipeline.ledger_sources import Source
 from causeway.pipeline.ledger_store import StoredFile
 from causeway.pipeline.ledger_taking import Job, Progress, Slice, Staged, digest, index, sort, stage, survey
 from causeway.pipeline.masters import cores_here
-from causeway.pipeline.task_errors import TaskFailed, spark_tasks
+from causeway.pipeline.task_errors import TaskFailed, spark_tasks, told_places
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -291,7 +291,8 @@ def _task(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 try:
-                    result = work(pickle.loads(job), pickle.loads(items[number]))
+                    with told_places():
+                        result = work(pickle.loads(job), pickle.loads(items[number]))
                 except CausewayError as error:
                     result = _Failed(error)
                 columns = [pa.array([number], pa.int32()), pa.array([pickle.dumps(result)], pa.binary())]

@@ -43,8 +43,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.text import is_text
 from causeway.pipeline.ledger_figures import MessageReader, figures_of
 from causeway.pipeline.ledger_select import BUCKETED
-from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
-from causeway.pipeline.sealed import FileDamaged
+from causeway.pipeline.ledger_store import Ledger, StoredFile
 
 Progress = Callable[[int, int], None]
 Value = TypeVar("Value")
@@ -137,11 +136,8 @@ def _view(ledger: Ledger, table: str) -> View:
 
 
 def _verified(ledger: Ledger, file: StoredFile) -> str:
-    try:
-        ledger.storage.verify(file.path, file.seal)
-    except FileDamaged as error:
-        raise LedgerDamaged(str(error)) from None
-    return ledger.storage.absolute(file.path)
+    with ledger.opened(file, whole=True):
+        return ledger.storage.absolute(file.path)
 
 
 @contextmanager

@@ -78,8 +78,8 @@ _INLINE = 256
 
 @dataclass(frozen=True)
 class Ledger:
-    """A stored ledger as of a commit. ``buckets``: how many it has; ``number``: of the last commit, -1: none, and
-    ``last``: its digest; ``live``: the files that count; ``counts``: of all commits together.
+    """A stored ledger as of a commit. ``buckets``: how many it has; ``format``: of its files; ``number``: of the last
+    commit, -1: none, and ``last``: its digest; ``live``: the files that count; ``counts``: of all commits together.
 
     ``recent``: the commits after that of the ``checkpoint`` from which it was read; ``gone``: as of ``Checkpoint``.
     """
@@ -87,6 +87,7 @@ class Ledger:
     storage: Storage
     buckets: int
     digest: str
+    format: int = FORMAT
     number: int = -1
     last: str = ""
     live: tuple[StoredFile, ...] = ()
@@ -167,7 +168,11 @@ class Ledger:
     def taken(self) -> Iterator[Input]:
         """Yield what was taken of which files."""
         for file in self.files(INPUTS):
-            yield from inputs_of(self.read(file))
+            rows = self.read(file)
+            try:
+                yield from inputs_of(rows)
+            except ValueError as error:
+                raise LedgerDamaged(f"{file.path} names an input that there cannot be: {error}") from None
         for commit in self.recent:
             yield from commit.inputs
 
@@ -190,7 +195,9 @@ class Ledger:
         """Return an open file; whoever opens it closes it. Raises as ``rows``."""
         with self.reading(file):
             found = self.storage.parquet_file(file.path, file.seal, whole=whole)
-            found.require(schema_of(file.table), partly=True)
+            found.require(schema_of(file.table), partly=self.format < FORMAT)
+            if found.metadata.num_rows != file.rows:
+                raise FileDamaged(file.path, f"has {found.metadata.num_rows:,} rows, and {file.rows:,} were written")
             return found
 
     @contextlib.contextmanager
@@ -214,6 +221,7 @@ class Ledger:
         if commit.number != self.number + 1 or commit.before != (self.last or self.digest):
             path = numbered_path(MANIFESTS, commit.number)
             raise LedgerDamaged(f"{path} does not follow on the commit before it")
+        self._require_buckets(numbered_path(MANIFESTS, commit.number), commit.files)
         gone = set(commit.gone)
         counts = {name: self.counts.get(name, 0) + count for name, count in commit.counts.items()}
         return replace(
@@ -225,6 +233,12 @@ class Ledger:
             recent=(*self.recent, commit),
             gone=(*self.gone, *((path, commit.number) for path in commit.gone)),
         )
+
+    def _require_buckets(self, path: str, files: Iterable[StoredFile]) -> None:
+        """Raise ``LedgerDamaged`` where what a path says is of a bucket that there is not."""
+        for file in files:
+            if file.bucket is not None and file.bucket >= self.buckets:
+                raise LedgerDamaged(f"{path} names a file of bucket {file.bucket}, and there are {self.buckets}")
 
     @cached_property
     def _by_table(self) -> dict[str, list[StoredFile]]:
@@ -289,7 +303,10 @@ def open_ledger(uri: str) -> Ledger:
     head = read_ledger_head(storage)  # before the manifests are listed: by then there are at least as many
     if head is None and about["format"] not in HEADLESS:
         raise LedgerDamaged(f"{LEDGER_HEAD} is missing")
-    ledger = _from_checkpoint(Ledger(storage, int(about["buckets"]), str(about["digest"])))
+    buckets = about.get("buckets")
+    if type(buckets) is not int or not 1 <= buckets <= MOST_BUCKETS:
+        raise LedgerDamaged(f"{LEDGER_FILE}: buckets: {buckets!r:.80}: must be from 1 to {MOST_BUCKETS}")
+    ledger = _from_checkpoint(Ledger(storage, buckets, str(about["digest"]), about["format"]))
     names = [name for name in storage.list(MANIFESTS) if name.endswith(".json")]
     for number in [number_of(name) for name in names]:
         if number is None or number > ledger.number:
@@ -313,6 +330,7 @@ def _from_checkpoint(ledger: Ledger) -> Ledger:
     for number in reversed([number for number in found if number is not None]):
         try:
             known = read_checkpoint(ledger.storage, number)
+            ledger._require_buckets(numbered_path(CHECKPOINTS, number), known.files)
         except LedgerDamaged as error:
             wrong = wrong or error
             continue

@@ -14,7 +14,7 @@ from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.allocator import keep_memory, spare_modules
 from causeway.pipeline.ledger_store import LedgerDamaged
 from causeway.pipeline.recent import Recent
-from causeway.pipeline.task_errors import TaskFailed, spark_tasks
+from causeway.pipeline.task_errors import TaskFailed, spark_tasks, told_places
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,8 +125,9 @@ def prepare_worker() -> None:
 def rows_of(bucket: int, work: Callable[[int], Iterable[tuple[int, Any]]]) -> Batches:
     """Yield what the runs of one bucket show, or its error, as rows of ``TASK_SCHEMA``."""
     try:
-        for run, shown in work(bucket):
-            yield _row(bucket, run, None, packed(shown))
+        with told_places():
+            for run, shown in work(bucket):
+                yield _row(bucket, run, None, packed(shown))
     except CausewayError as error:
         yield _row(bucket, None, f"{error.name} {error}", None)
 

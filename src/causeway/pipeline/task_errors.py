@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from causeway.model.errors import CausewayError
+from causeway.model.errors import CausewayError, InvalidInput, bad_place
 from causeway.pipeline.layout import LakeError
 
 _AROUND = re.compile(r"^(?:Caused by: |: )?(?:[a-z]\w*\.)+\w+: |\s*SQLSTATE: \w+$")
@@ -37,6 +37,19 @@ def spark_tasks() -> Iterator[None]:
         raise TaskFailed(f"a task failed: {text}") from None
 
 
+@contextlib.contextmanager
+def told_places() -> Iterator[None]:
+    """In a task, let an error of a place that a user can mend, such as a full disk, be an ``InvalidInput``: it comes
+    back from the task as it is."""
+    try:
+        yield
+    except OSError as error:
+        place = bad_place(error)
+        if place is None:
+            raise
+        raise InvalidInput(place) from None
+
+
 def python_error(text: str) -> str:
     """Return the last line of a Python traceback inside a Spark error, or else its first line and its last cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -50,4 +63,4 @@ def python_error(text: str) -> str:
     return ": ".join(texts)
 
 
-__all__ = ["TaskFailed", "python_error", "spark_tasks"]
+__all__ = ["TaskFailed", "python_error", "spark_tasks", "told_places"]

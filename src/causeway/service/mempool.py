@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -32,6 +34,8 @@ class Limits:
         messages, size: of everybody together.
         sender_messages, sender_size: of one sender.
         user_messages, user_size: of users together; the rest is kept for those who carry messages.
+        carried_messages, carried_size: of those together; the rest is kept for users.
+        new_messages, new_size: of those of them whose first one has not been in a block; keys cost nothing.
     """
 
     messages: int = 1_000
@@ -40,6 +44,26 @@ class Limits:
     sender_size: int = MAX_WAITING_BYTES // 4
     user_messages: int = 750
     user_size: int = MAX_WAITING_BYTES // 4 * 3
+    carried_messages: int = 750
+    carried_size: int = MAX_WAITING_BYTES // 4 * 3
+    new_messages: int = 375
+    new_size: int = MAX_WAITING_BYTES // 8 * 3
+
+    def shares(self, message: Message) -> Iterator[tuple[Share, int, int]]:
+        """Yield those with whom the sender of a message shares room, and how much there is for all of them."""
+        if not message.carried:
+            yield Share("users", "relayers"), self.user_messages, self.user_size
+            return
+        yield Share("relayers", "users"), self.carried_messages, self.carried_size
+        if message.new:
+            yield Share("new relayers", "others"), self.new_messages, self.new_size
+
+
+class Share(NamedTuple):
+    """Those who share room, and for whom the rest is kept."""
+
+    who: str
+    others: str
 
 
 @dataclass(frozen=True)
@@ -54,6 +78,7 @@ class Message:
         calls: how many calls are in it, for a transaction.
         not_before: the first tick in whose block it may be.
         count: so many equal messages.
+        new: nothing of its sender has been in a block yet.
         key, nonce, hash: the sender's public key, the number that the sender gave it, and its name.
     """
 
@@ -68,6 +93,7 @@ class Message:
     key: bytes = b""
     nonce: int = 0
     hash: str = ""
+    new: bool = False
 
     @property
     def carried(self) -> bool:
@@ -122,7 +148,7 @@ class Mempool:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self._waiting: list[Message] = []
-        self._all, self._of_users = Waiting(), Waiting()
+        self._all, self._shared = Waiting(), defaultdict[Share, Waiting](Waiting)
         self._of: dict[bytes, Waiting] = {}
         self._lock = threading.Lock()
 
@@ -150,17 +176,19 @@ class Mempool:
             if self._all.passes(message, most.messages, most.size):
                 text = f"{self._all.messages} messages, {self._all.size} bytes wait for a block"
                 raise MempoolFull(f"{text}; no more than {most.messages}, {most.size} are kept; try again later")
-            if not message.carried and self._of_users.passes(message, most.user_messages, most.user_size):
-                text = f"{self._of_users.messages} messages, {self._of_users.size} bytes of users wait for a block"
-                kept = f"{most.user_messages}, {most.user_size}"
-                raise MempoolFull(f"{text}; no more than {kept} are kept, the rest is for relayers; try again later")
+            for share, messages, size in most.shares(message):
+                waiting = self._shared[share]
+                if waiting.passes(message, messages, size):
+                    text = f"{waiting.messages} messages, {waiting.size} bytes of {share.who} wait for a block"
+                    kept = f"no more than {messages}, {size} are kept, the rest is for {share.others}"
+                    raise MempoolFull(f"{text}; {kept}; try again later")
             self._waiting.append(message)
             self._count(message, 1)
 
     def _count(self, message: Message, sign: int) -> None:
         self._all.change(message, sign)
-        if not message.carried:
-            self._of_users.change(message, sign)
+        for share, _, _ in self.limits.shares(message):
+            self._shared[share].change(message, sign)
         own = self._of.setdefault(message.key, Waiting())
         own.change(message, sign)
         if not own.messages:

@@ -121,7 +121,7 @@ class Node:
         self.opened: OpenedLake = open_lake(lake, scenario.program_sources, Share())
         self.endpoint: Endpoint = registry.protocol(name).part("endpoint")(self.opened, self.network.deployment.kernel)
         self.views = self.endpoint.views
-        made = self.network.lake.storage.modified(LAKE_FILE)
+        made = self.opened.about.get("made") or self.network.lake.storage.modified(LAKE_FILE)
         self.clock = Clock(self.opened.tick_ns, time.time() if made is None else made, clock)
         self.external = frozenset(self.network.topology.external)
         self._directory = Directory(self.network.topology, "message")
@@ -193,6 +193,7 @@ class Node:
             self.senders.check(signed.sender, signed.nonce)
             if message.carried:
                 self.senders.check_carrier(signed.sender)
+                message = replace(message, new=not self._carriers and self.senders.is_new(signed.sender))
             self.pool.add(message)
             self.senders.wait(message)
             self._waiting.add(signed.hash)

@@ -138,6 +138,10 @@ class Senders:
             text = f"number {number}, which follows from it, is another key's on this lake"
             raise NumberTaken(f"sender: {text}; make a new key")
 
+    def is_new(self, key: bytes) -> bool:
+        """Return whether nothing that a key carried has been in a block, as far as is remembered."""
+        return key not in self._carriers
+
     def check(self, key: bytes, nonce: int) -> None:
         """Raise ``NonceRefused`` unless a sender may use a nonce next."""
         last = self.last(key)

@@ -72,11 +72,18 @@ def _verdict(outcome: Outcome) -> Verdict:
     else:
         statement = f"not every queue reached every node that needs it: {made}"
     more = [*outcome.died]
+    for node in outcome.nodes:
+        more += [f"node {node.number} put out node {peer} ({why}, {times}x)" for peer, why, times in _put_out(node)]
     if outcome.short:
         more.append(f"{outcome.short} queues are missing at nodes whose leaves list them")
     if outcome.left:
         more.append(f"{outcome.left} queues are left that their parachains never found")
     return Verdict(outcome.holds, statement, more, _plain(outcome), outcome.stopped)
+
+
+def _put_out(node: Handle) -> Sequence[tuple[int, str, int]]:
+    """Return whom a node put out for what it sent: their numbers, why, and how often."""
+    return [(peer, why, times) for peer, why, times in node.status.get("put_out", [])]
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
@@ -94,6 +101,7 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
                 "coverage": coverage(node.standing),
                 **node.standing,
                 "connections_ended": dict(node.status.get("refused", {})),
+                "put_out": [dict(zip(("node", "why", "times"), one, strict=True)) for one in _put_out(node)],
             }
             for node in outcome.nodes
         ],

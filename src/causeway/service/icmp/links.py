@@ -61,6 +61,8 @@ class Links:
         self.connections: dict[int, Connection] = {}
         self.refused: Counter[str] = Counter()
         """How many connections were refused or ended, by why."""
+        self.put_out: Counter[tuple[int, str]] = Counter()
+        """How often a peer was put out for a while for what it sent, by why."""
         self._node, self._network, self._links, self._limit, self._bounds = node, network, links, limit, bounds
         self._kept_out = kept_out
         self._heard, self._joined, self._left = heard, joined, left
@@ -88,7 +90,7 @@ class Links:
 
     def keep_out(self, peer: int, why: str) -> None:
         """End the connection to a peer for what it sent, and take none from it for a while."""
-        self._out_until[peer] = asyncio.get_running_loop().time() + self._kept_out
+        self._put_out(peer, why)
         self.end(peer, why)
 
     def end(self, peer: int, why: str) -> None:
@@ -237,9 +239,13 @@ class Links:
         del self.connections[connection.peer]
         self.refused[why] += 1
         if why in BROKEN:
-            self._out_until[connection.peer] = asyncio.get_running_loop().time() + self._kept_out
+            self._put_out(connection.peer, why)
         self._changed.set()
         self._left(connection)
+
+    def _put_out(self, peer: int, why: str) -> None:
+        self.put_out[peer, why] += 1
+        self._out_until[peer] = asyncio.get_running_loop().time() + self._kept_out
 
 
 BROKEN = frozenset({"too-long", "chatter"})

@@ -184,6 +184,7 @@ class NodeProcess:
                 "leaves": self._node.leaves(),
                 "prefixes": self._node.prefixes(),
                 "refused": dict(self._links.refused),
+                "put_out": [[peer, why, count] for (peer, why), count in sorted(self._links.put_out.items())],
             }
             await self._control.say({"status": status})
             await asyncio.sleep(STATUS)
