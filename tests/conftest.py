@@ -37,6 +37,10 @@ SOAK = frozenset((Path(__file__).parent / "soak.txt").read_text(encoding="utf-8"
 """Tests that only the tier soak runs, by node; a name without parameters stands for all cases of the test."""
 
 
+FIRST = ("tests/property/test_random_scenarios.py",)
+"""Files whose tests take longest: begun first, no worker is left alone with them at the end."""
+
+
 def _test_of(name: str) -> str:
     return name.partition("[")[0]
 
@@ -55,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave to the tier soak what tests/soak.txt names: further cases of what other tests of the same file show."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
     names = {item.nodeid for item in items}
     missing = SOAK - names - {_test_of(name) for name in names} if config.args == config.getini("testpaths") else set()
     if missing:
