@@ -37,8 +37,8 @@ SOAK = frozenset((Path(__file__).parent / "soak.txt").read_text(encoding="utf-8"
 """Tests that only the tier soak runs, by node; a name without parameters stands for all cases of the test."""
 
 
-FIRST = ("tests/property/test_random_scenarios.py",)
-"""Files whose tests take longest: begun first, no worker is left alone with them at the end."""
+FIRST = ("tests/property/test_random_scenarios",)
+"""How the names of files begin whose tests take longest: begun first, no worker is left alone with them at the end."""
 
 
 def _test_of(name: str) -> str:

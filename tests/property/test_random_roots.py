@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.roots import root_of
+from tests.property.examined_scenarios import examples, play
 from tests.property.random_scenarios import scenarios
-from tests.property.test_random_scenarios import examples, play
 from tests.tiers import sized
 
 

@@ -300,16 +300,16 @@ def _verified(
 
 
 def _verify(storage: Storage, path: str, seal: Seal, schema: pa.Schema | None) -> None:
-    """Compare a file with its seal. A Parquet file is read to its end, and compared with its ``schema``, where that is
-    known. Raises ``FileDamaged``."""
+    """Compare a file with its seal, and read that of a log, of which ``schema`` is, to its end: states are read where
+    their roots are made again. Raises ``FileDamaged``."""
     if not path.endswith(".parquet"):
         storage.verify(path, seal)
         return
     with storage.open_parquet(path, seal, whole=True) as file:
         if schema is not None:
             file.require(schema)
-        for _ in file.iter_batches(BATCH, use_threads=False):
-            pass
+            for _ in file.iter_batches(BATCH, use_threads=False):
+                pass
 
 
 def _is_known(path: str, expected: _Expected, limits: Mapping[str, int]) -> bool:

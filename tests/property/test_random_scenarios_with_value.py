@@ -1,0 +1,18 @@
+"""Random scenarios of the protocols that carry value and follow forks (``examined_scenarios``)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from tests.property.examined_scenarios import examine, examples
+from tests.property.random_scenarios import scenarios
+from tests.tiers import generated_lakes
+
+pytestmark = pytest.mark.slow
+
+
+@examples(generated_lakes() // 2)
+@given(scenarios(("xdm", "icmp")))
+def test_many_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    examine(text, capsys)
