@@ -11,7 +11,7 @@ from causeway.audit.gathered import VERDICTS
 from causeway.explorer.addresses import LINKS
 from causeway.explorer.frame import Part
 from causeway.explorer.view import View
-from causeway.ledger.typed import plain_rows
+from causeway.ledger.typed import plain_rows, value_type
 from causeway.report.findings import finding
 from causeway.report.svg import element
 from causeway.report.tables import badge
@@ -63,8 +63,7 @@ def _violated(view: View) -> pa.Table:
 
 
 def _equal(rows: pa.Table, name: str, value: object) -> pa.ChunkedArray:
-    kind = rows.schema.field(name).type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = value_type(rows.schema.field(name).type)
     return pc.fill_null(pc.equal(rows[name].cast(kind), pa.scalar(value, kind)), False)
 
 

@@ -17,6 +17,7 @@ from causeway.audit.parts import Part, TablePart
 from causeway.figures.outcomes import Outcomes
 from causeway.ledger.outcomes import OUTCOMES
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
+from causeway.ledger.typed import value_type
 from causeway.model.errors import InvalidInput
 from causeway.model.text import in_utc, moment_text, readable, shown
 
@@ -173,7 +174,7 @@ EVERYTHING = Where()
 def is_in(column: pa.Array | pa.ChunkedArray, values: Values) -> Bools:
     """Return which rows of a column have one of some values; None: which are null."""
     kind = column.type
-    texts = pa.array([value for value in values if value is not None], _plain(kind))
+    texts = pa.array([value for value in values if value is not None], value_type(kind))
     if pa.types.is_dictionary(kind):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         found = [_coded(chunk, texts) for chunk in chunks]
@@ -229,10 +230,6 @@ _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=
 
 def _said(values: Values) -> str:
     return " or ".join("null" if value is None else readable(str(value)) for value in values)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _check(name: str, value: Any, called: str | None = None) -> None:

@@ -23,9 +23,10 @@ MOST_TEXT = 4096
 """Bytes of a text of the ledger."""
 
 _MANY = 1 << 12
-_AT_ONCE = 32 << 20
-"""Bytes of texts that are put together at a time for their digests, about."""
 """So many rows at once: more of them are to come."""
+
+_AT_ONCE = 32 << 20
+"""Approximate number of bytes that are hashed in one pass."""
 
 _DIGITS = {
     Digits.NEGATIVE: "negative",

@@ -68,6 +68,7 @@ class ParquetSource:
             raise BadFile(f"{where}: {rows:,} rows in {size:,} bytes; refused", "too_large")
         self.names = tuple(known(stored))
         self._stored = dict(zip(self.names, stored, strict=True))
+        self._coded = frozenset(name for known, name in self._stored.items() if known in named)
         texts = [name for known, name in self._stored.items() if known in named and _is_text(self._types[name])]
         if texts:
             self.file = self._opened(texts)
@@ -167,7 +168,7 @@ class ParquetSource:
                 continue
             if chunk.shares:
                 few = _FEW
-            if chunk.has_dictionary:
+            if chunk.has_dictionary and chunk.path not in self._coded:
                 peeked.append(chunk.path)
         if size > MOST_ROW_GROUP:
             text = f"{self.where}: a row group of {size:,} bytes; at most {MOST_ROW_GROUP:,} can be read"

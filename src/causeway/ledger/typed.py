@@ -65,7 +65,7 @@ def as_table(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
     columns = []
     for field in schema:
         if field.name not in rows.column_names:
-            columns.append(pa.chunked_array([pa.nulls(rows.num_rows, _plain(field.type)).cast(field.type)]))
+            columns.append(pa.chunked_array([pa.nulls(rows.num_rows, value_type(field.type)).cast(field.type)]))
             continue
         column = rows[field.name]
         if column.null_count and not field.nullable and field.name not in OPTIONAL:
@@ -91,7 +91,8 @@ def within_years(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column's values, whether or not a dictionary encodes them."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
@@ -128,7 +129,7 @@ def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str:
         wrong = [length for length in lengths.unique().to_pylist() if length != kind.byte_width]
         if wrong:
             return f"a value of {wrong[0]} bytes: must be {kind.byte_width}"
-    return f"is of type {readable(str(column.type))}: must be {_plain(kind)}"
+    return f"is of type {readable(str(column.type))}: must be {value_type(kind)}"
 
 
-__all__ = ["OPTIONAL", "as_table", "plain_rows", "require_columns", "table_of", "within_years"]
+__all__ = ["OPTIONAL", "as_table", "plain_rows", "require_columns", "table_of", "value_type", "within_years"]

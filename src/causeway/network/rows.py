@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.figures.where import is_in
-from causeway.ledger.typed import plain_rows
+from causeway.ledger.typed import plain_rows, value_type
 from causeway.model.errors import InvalidInput
 from causeway.model.text import readable, shown, unknown
 
@@ -110,7 +110,8 @@ class Rows:
         return Rows(self.name, self.schema, parts, None if self.count is None else min(rows, self.count))
 
     def _plain_schema(self) -> pa.Schema:
-        return pa.schema([field.with_type(_plain(field.type)) for field in self.schema])
+        # With codes pandas would group by all pairs of names, whether any row has them or not.
+        return pa.schema([field.with_type(value_type(field.type)) for field in self.schema])
 
     def pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame; whole numbers are exact, also beside null (``Int64``, ``UInt64``), and
@@ -205,11 +206,6 @@ def cell_text(value: Any) -> str:
 def type_text(kind: pa.DataType) -> str:
     """Return the name of a type as readers of a table say it."""
     return type_text(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type without codes: pandas would group by all pairs of names, whether any row has them or not."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _several(given: Any) -> tuple[Any, ...]:

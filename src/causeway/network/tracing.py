@@ -70,7 +70,7 @@ class Traced:
 
 
 NAMED_BY = "its id, lane and index, journey, or the hash of a transaction"
-"""What names a message."""
+"""The ways to name a message, for error messages."""
 
 
 def trace(ledger: Ledger, message: str | None = None, **narrowing: str | int | None) -> Traced:

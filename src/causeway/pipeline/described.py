@@ -80,7 +80,7 @@ class DescribedTables(_Described):
 
 
 class DescribedNetwork(_Described):
-    """What of the scenario's ``[network]`` is looked at before the scenario is validated as a whole."""
+    """The keys of the scenario's ``[network]`` that are read before the scenario itself is validated."""
 
     seed: Annotated[int, Field(ge=0)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -30,11 +31,15 @@ from causeway.pipeline.layout import (
     whole_before,
 )
 from causeway.pipeline.manifests import decoded, read_head
+from causeway.pipeline.recent import Recent
 from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from
 from causeway.pipeline.storage import Storage, first_line
 from causeway.pipeline.stored_parquet import StoredParquet, readable
 from causeway.pipeline.vacuumed import FOLDER as VACUUMED
 from causeway.pipeline.vacuumed import freed_by
+
+_FITS: Recent[bytes, bool] = Recent()
+"""The digests of the contents of ``lake.json`` that fit the model."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,10 @@ class LakeFiles:
             raise self.damaged(LAKE_FILE, f"is not what was written: {first_line(error)}") from None
         self._of_this_version(content)
         try:
-            validated(LakeDescription, content, "is not what was written")
+            # A command reads the file often, and many chains take a while.
+            _FITS.use(
+                sha256(raw).digest(), lambda: bool(validated(LakeDescription, content, "is not what was written"))
+            )
         except InvalidInput as error:
             raise self.damaged(LAKE_FILE, str(error)) from None
         return content, content.pop("digest")

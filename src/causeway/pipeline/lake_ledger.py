@@ -59,6 +59,7 @@ _LOGS = {
     name: stamped_schema(schema)
     for name, schema in {"outbound": OUTBOUND_SCHEMA, **LEDGER_LOGS, "headers": HEADERS_SCHEMA}.items()
 }
+"""The log tables that every protocol has, with the columns that are read."""
 
 Progress = Callable[[int, int], None]
 """Told how many heights are done, and of how many."""

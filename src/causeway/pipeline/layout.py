@@ -80,9 +80,9 @@ class Head:
     @classmethod
     def of(cls, content: bytes) -> Head:
         """Return the head in a file. Raises ``ValueError`` when the file is not what was written."""
-        numbers, manifest, found = head_fields(content, ["height", "number", "tidied", "tidying"], "manifest")
-        height, number, tidied, tidying = numbers
-        return cls(height, number, manifest, tidied, tidying, found.get("settled") is True)
+        kinds = {"height": int, "number": int, "manifest": str, "tidied": int, "tidying": int}
+        found = head_fields(content, **kinds)
+        return cls(**{name: found[name] for name in kinds}, settled=found.get("settled") is True)
 
 
 @dataclass(frozen=True)

@@ -176,8 +176,8 @@ class LedgerHead:
     @classmethod
     def of(cls, content: bytes) -> LedgerHead:
         """Return the head in a file. Raises ``ValueError`` when the file is not what was written."""
-        (number,), commit, _ = head_fields(content, ["number"], "commit")
-        return cls(number, commit)
+        found = head_fields(content, number=int, commit=str)
+        return cls(found["number"], found["commit"])
 
 
 def read_ledger_head(storage: Storage) -> LedgerHead | None:
@@ -266,7 +266,7 @@ def inputs_table(inputs: Iterable[Input]) -> pa.Table:
 
 
 def inputs_of(table: pa.Table) -> list[Input]:
-    """Return what a table says was taken. Raises ``ValueError`` where nothing can have been taken so."""
+    """Return the inputs in a table. Raises ``ValueError`` for a value that no input has."""
     return [_input(row) for row in table.to_pylist()]
 
 

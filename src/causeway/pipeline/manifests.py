@@ -56,16 +56,18 @@ def head_content(fields: Mapping[str, Any]) -> bytes:
     return encoded(fields).ljust(HEAD_BYTES)
 
 
-def head_fields(content: bytes, numbers: Sequence[str], digest: str) -> tuple[list[int], str, dict[str, Any]]:
-    """Return what a head says: some ``numbers``, a ``digest``, and all of it. Raises ``ValueError`` when it is not what
-    was written."""
+def head_fields(content: bytes, **kinds: type) -> dict[str, Any]:
+    """Return the fields of a head. ``kinds``: the types of those that it must have.
+
+    Raises ``ValueError`` when the file is not what was written.
+    """
     if len(content) != HEAD_BYTES:
         raise ValueError(f"{len(content)} bytes, not {HEAD_BYTES}")
     found = decoded(content.rstrip(b" "))
-    for name, kind in {**dict.fromkeys(numbers, int), digest: str}.items():
+    for name, kind in kinds.items():
         if type(found.get(name)) is not kind:
             raise ValueError(f"{name}: {found.get(name)!r:.80} is no {kind.__name__}")
-    return [found[name] for name in numbers], found[digest], found
+    return found
 
 
 def read_head(read: Callable[[], bytes], parse: Callable[[bytes], Head]) -> Head:

@@ -23,6 +23,7 @@ from causeway.pipeline.offers import EVERYONE, HEADERS, Taken
 from causeway.pipeline.record import NOTHING, Outside
 from causeway.pipeline.schemas import stamped_schema
 from causeway.pipeline.storage import row_groups_with
+from causeway.pipeline.stored_parquet import misfit
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     PAST_SCHEMA,
@@ -118,13 +119,12 @@ class Reader:
     def _table(self, manifest: Manifest, parts: Parts, declared: StateTable | None) -> pa.Table:
         """Return the rows of a bucket in a state table. Raises ``LakeDamaged``: they are not of its schema."""
         rows = self.lake.part(manifest, parts)
-        for each in () if declared is None else declared.schema:
-            if each.name not in rows.column_names:
-                raise self.lake.damaged(parts.rows[0], f"has no column {each.name}")
-            column = rows[each.name]
-            if pa.types.is_integer(each.type) and column.type != each.type:
-                raise self.lake.damaged(parts.rows[0], f"has {column.type} in column {each.name}, not {each.type}")
-            if column.null_count and not each.nullable:
+        schema = pa.schema([]) if declared is None else declared.schema
+        wrong = misfit(rows.schema, schema)
+        if wrong is not None:
+            raise self.lake.damaged(parts.rows[0], wrong)
+        for each in schema:
+            if rows[each.name].null_count and not each.nullable:
                 raise self.lake.damaged(parts.rows[0], f"has rows without {each.name}")
         return rows
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from causeway.ledger.typed import value_type
 from causeway.pipeline.places import first_line
 from causeway.pipeline.sealed import FileDamaged
 
@@ -76,15 +77,9 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
         """Raise ``FileDamaged`` unless the file has all columns of a schema, in their types. Texts may be numbered by a
         dictionary. ``partly``: columns that may be null may be missing."""
         found = self.schema_arrow
-        for each in schema:
-            place = found.get_field_index(each.name)
-            if place < 0 and partly and each.nullable:
-                continue
-            if place < 0:
-                raise FileDamaged(self.path, f"has no column {each.name}")
-            kind, wanted = _plain(found.field(place).type), _plain(each.type)
-            if kind != wanted:
-                raise FileDamaged(self.path, f"has {kind} in column {each.name}, not {wanted}")
+        wrong = misfit(found, (each for each in schema if not (partly and each.nullable) or each.name in found.names))
+        if wrong is not None:
+            raise FileDamaged(self.path, wrong)
 
     def statistics(self, column: str) -> Iterator[pq.Statistics | None]:
         """Yield what each row group states of a column, None: nothing; of one that is not there, none at all."""
@@ -102,14 +97,22 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
             yield
 
 
+def misfit(found: pa.Schema, wanted: Iterable[pa.Field]) -> str | None:
+    """Return which column is missing or has another type; None where every one is as it should be."""
+    for each in wanted:
+        place = found.get_field_index(each.name)
+        if place < 0:
+            return f"has no column {each.name}"
+        kind, right = value_type(found.field(place).type), value_type(each.type)
+        if kind != right:
+            return f"has {kind} in column {each.name}, not {right}"
+    return None
+
+
 def valid(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     """Return rows of a stranger's file. Raises ``ArrowInvalid`` where a text is not UTF-8: Parquet does not ask."""
     rows.validate(full=True)
     return rows
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _compressed(found: pq.FileMetaData) -> int:

@@ -12,7 +12,6 @@ from causeway.pipeline.layout import LakeError
 _AROUND = re.compile(r"^(?:Caused by: |: )?(?:[a-z]\w*\.)+\w+: |\s*SQLSTATE: \w+$")
 """The class of a Java exception before its text, and the code of it behind."""
 
-
 _UNREADABLE = "[FAILED_READ_FILE"
 """How Spark says that it cannot read a file."""
 

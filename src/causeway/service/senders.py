@@ -139,7 +139,7 @@ class Senders:
             raise NumberTaken(f"sender: {text}; make a new key")
 
     def is_new(self, key: bytes) -> bool:
-        """Return whether nothing that a key carried has been in a block, as far as is remembered."""
+        """Return whether no remembered block has a transaction of this key."""
         return key not in self._carriers
 
     def check(self, key: bytes, nonce: int) -> None:
