@@ -18,7 +18,8 @@ from causeway.network.deploy import cut
 from causeway.pipeline.deployment import Deployment
 from causeway.programs.runner import Programs
 from causeway.protocols.ibc.kernel import IbcKernel
-from causeway.protocols.ibc.options import IbcOptions, RelayOptions
+from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.relay_options import RelayOptions
 
 METHOD = "ping"
 

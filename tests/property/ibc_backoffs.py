@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.spec import ibc
+from tests.spec.ibc.network import UNPAID
 from tests.spec.ibc.queue import Queue
 
 KINDS = ("IBCreceive", "IBCreceipt", "IBCtimeout", "IBCcleanup", "updateHeader")
@@ -87,6 +88,8 @@ class BackOffs:
         count, headers = 0, set()
         behind: Any = None
         for submission, outcome, head in self.net.outcomes:
+            if outcome == UNPAID:
+                continue
             if submission.call not in KINDS:
                 last = None
                 continue

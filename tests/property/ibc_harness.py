@@ -55,8 +55,10 @@ from tests.property.ibc_programs import SPEC_PROGRAMS
 from tests.property.ibc_relayers import OneRelayer, Watchers
 from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, Relays, Run, RunSubmission
 from tests.spec import ibc
+from tests.spec.ibc.accounts import Accounts, Balance, balances
 from tests.spec.ibc.calls import push_packet
 from tests.spec.ibc.headers import Trust
+from tests.spec.ibc.network import UNPAID
 from tests.spec.ibc.programs import App, encode_envelope
 from tests.spec.ibc.queue import Queue
 from tests.spec.ibc.zone import newest_trusted
@@ -65,6 +67,8 @@ from tests.unit.ibc_network import Network
 TICK_NS = 1_000_000_000
 CLIENTS = ("Frozen", "Recovered")
 """Events about light clients."""
+FUNDS = ("OutOfFunds", "Funded")
+"""Events about accounts of relayers."""
 
 Certified = dict[tuple[str, int], tuple[dict[str, int], frozenset[str]]]
 """(zone, height) -> its validators' powers, and who of them signed."""
@@ -119,6 +123,8 @@ class Scenario:
     """(zone, remote, tick)."""
     disconnects: Sequence[tuple[str, str, int]] = ()
     """(zone, remote, tick)."""
+    deposits: Sequence[tuple[str, str, int, int]] = ()
+    """(zone, relayer, tick, amount)."""
     skip: float = 0.0
     seed: int = 0
     calm: int = 0
@@ -164,6 +170,10 @@ def faults(scenario: Scenario) -> Faults:
     found += [Fault("fork", chain(zone), None, tick, tick) for zone, tick in scenario.forks]
     found += [Fault("recover", chain(one), chain(other), tick, tick) for one, other, tick in scenario.recoveries]
     found += [Fault("disconnect", chain(one), chain(other), tick, tick) for one, other, tick in scenario.disconnects]
+    found += [
+        Fault("deposit", chain(zone), None, tick, tick, {"relayer": name, "amount": amount})
+        for zone, name, tick, amount in scenario.deposits
+    ]
     return Faults.of(*found, skip=scenario.skip)
 
 
@@ -321,14 +331,28 @@ class KernelRun(Network):
             for chain, relayer, *counts, redundant, refused in rows
         }
 
+    def funds(self) -> list[Balance]:
+        """The accounts of relayers, and what zones have collected."""
+        frame, names = self.state.funds, self.scenario.relayers
+        fees = {account: counts["fees"] for account, counts in self._accounts().items()}
+        found = []
+        for chain, relayer, *rest in zip(*(frame[name].tolist() for name in frame.names), strict=True):
+            name = names[relayer] if relayer < len(names) else ""
+            columns: list[Any] = [self.names[chain], name, *rest, fees.get((chain, relayer), 0)]
+            found.append(Balance(*columns))
+        return found
+
     def view(self) -> View:
         """Everything comparable, by zone."""
         entries, roots, state = self.entries(), self.roots(), self.state
         found: View = {
             name: {"entries": entries[name], "root": roots[name], "programs": {}, "trust": {}, "frozen": set()}
             | {"disconnecting": set(), "unwritten": set(), "balances": {}, "callbacks": {}, "backoffs": {}}
+            | {"funds": set()}
             for name in self.names
         }
+        for one in self.funds():
+            found[one.zone]["funds"].add(one)
         backoffs = state.backoffs
         columns = [backoffs[name].tolist() for name in BACKOFFS_SCHEMA.names]
         for chain, remote, relayer, call, first, stop, *said in zip(*columns, strict=True):
@@ -377,9 +401,12 @@ class KernelRun(Network):
         rejected: Counter[Any] = Counter()
         timed_out: Counter[Any] = Counter()
         clients: Counter[Any] = Counter()
+        funds: Counter[Any] = Counter()
         for chain, remote, substream, index, kind, events, sender, callback, queue_index, reason in columns:
             zone = self.names[chain]
-            if kind == Kind.CONTROL and events & Event.REJECTED:
+            if kind == Kind.CONTROL and reason in FUNDS:
+                funds[zone, self.scenario.relayers[sender], index, reason] += 1
+            elif kind == Kind.CONTROL and events & Event.REJECTED:
                 refused[zone, self.names[remote], substream, index, reason] += 1
             elif kind == Kind.CONTROL and reason in CLIENTS:
                 clients[zone, self.names[remote], index, reason] += 1
@@ -406,6 +433,7 @@ class KernelRun(Network):
             "outside": self._of_strangers(),
             "refused": refused,
             "clients": clients,
+            "funds": funds,
             "rejected": rejected,
             "timed_out": timed_out,
             "settled": settled,
@@ -456,6 +484,8 @@ class SpecNetwork(ibc.Network):
         before = self._content(zone)
         outcome = super().submit(submission)
         self.outcomes.append((submission, outcome, head))
+        if outcome == UNPAID:
+            return outcome
         if isinstance(submission, StrangersCall):
             after, remote = self._content(zone), submission.remote
             assert outcome == "Success" or after == before, "what is refused changes nothing (G9)"
@@ -507,6 +537,22 @@ class SpecNetwork(ibc.Network):
             else:
                 push_packet(zone, connection, ibc.Packet("disconnect", b"", *limits), chain)
                 connection.disconnecting = True
+
+
+def accounts_of(scenario: Scenario) -> Accounts | None:
+    """The accounts of a scenario's relayers, None where they have none."""
+    chosen = scenario.relay.get("accounts")
+    if chosen is None:
+        return None
+    given = {name: chosen.get("balances", {}).get(name, chosen.get("balance", 0)) for name in scenario.relayers}
+    deposits: Counter[tuple[str, str, int]] = Counter()
+    for zone, name, tick, amount in scenario.deposits:
+        deposits[zone, name, tick] += amount
+    budgets = {
+        name: (one.get("budget", 0), one.get("every", 100)) for name, one in scenario.relay.get("sponsored", {}).items()
+    }
+    rewards = chosen.get("reward", 0), chosen.get("reward_every", 1)
+    return Accounts(scenario.order(), scenario.relayers, given, HEADER_FEE, PROOF_FEE, *rewards, budgets, deposits)
 
 
 class OracleRun:
@@ -567,6 +613,7 @@ class OracleRun:
             valid=self._valid,
             certify=self._certify,
             app_entries=lambda zone: self.application[zone.chain_id],
+            accounts=accounts_of(scenario),
         )
         self.net.directory |= {number: zone for zone, here in scenario.zones.items() for number in here}
         relays.net = relays.backoffs.net = self.strangers.net = self.net
@@ -614,6 +661,7 @@ class OracleRun:
         """Everything comparable, by zone."""
         found: View = {}
         left_alone = self.relays.backoffs.view()
+        funds = [] if self.net.accounts is None else balances(self.net.accounts)
         for name, zone in self.net.zones.items():
             app: App = zone.app
             found[name] = {
@@ -627,6 +675,7 @@ class OracleRun:
                 "balances": dict(app.balances),
                 "callbacks": {number: app.callbacks.get(number, 0) for number in app.programs},
                 "backoffs": {key[1:]: said for key, said in left_alone.items() if key[0] == name},
+                "funds": {one for one in funds if one.zone == name},
             }
         return found
 
@@ -635,6 +684,8 @@ class OracleRun:
         rows = self.rows
         counts: defaultdict[str, Counter[Any]] = defaultdict(Counter)
         for submission, outcome, _ in self.net.outcomes:
+            if outcome == UNPAID:
+                continue
             if isinstance(submission, StrangersCall):
                 relayer = account_of(submission.user)
             elif submission.relayer in self.scenario.relayers:
@@ -659,6 +710,11 @@ class OracleRun:
                 for r in rows
                 if isinstance(r, ibc.Frozen | ibc.Recovered)
             ),
+            "funds": Counter(
+                (r.chain, r.relayer, r.height, type(r).__name__)
+                for r in rows
+                if isinstance(r, ibc.OutOfFunds | ibc.Funded)
+            ),
             "rejected": Counter((r.chain, r.program, r.callback, r.error) for r in rows if isinstance(r, ibc.Rejected)),
             "timed_out": Counter((r.chain, r.index) for r in rows if isinstance(r, ibc.TimedOut)),
             "settled": {(r.chain, r.remote, r.index) for r in rows if isinstance(r, ibc.Acked | ibc.TimedOut)},
@@ -674,6 +730,8 @@ class OracleRun:
         ordered = self.net.options.order == "ordered"
         for submission, outcome, head in self.net.outcomes:
             substream = SEND if submission.call in ("IBCreceive", "IBCcleanup") else RECEIPT
+            if outcome == UNPAID:
+                continue
             if isinstance(submission, StrangersCall):
                 last = None
             elif submission.call in ("updateHeader", "submitMisbehaviour"):

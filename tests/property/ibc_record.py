@@ -80,6 +80,7 @@ class KernelRecord:
             self._held(),
             sum(name is not None for here in self.run.scenario.zones.values() for name in here.values())
             * self.run.scenario.balance,
+            self.run.funds(),
         )
 
     def _peers(self, name: str) -> list[str]:

@@ -14,6 +14,9 @@ from typing import Any
 from tests.property.ibc_backoffs import BackOffs
 from tests.property.ibc_delays import Delays, Sight
 from tests.spec import ibc
+from tests.spec.ibc.calls import DISCONNECT
+from tests.spec.ibc.network import UNPAID
+from tests.spec.ibc.programs import decode_envelope
 from tests.spec.ibc.queue import Queue
 from tests.spec.ibc.zone import expired, newest_trusted
 from tests.spec.ic.ids import philox_4x64
@@ -266,7 +269,65 @@ class Relays:
         name = self.scenario.relayers[relayer]
         runs = [part for run in runs for part in self.backoffs.left(run, name, view.height)]
         place = {name: at for at, name in enumerate(view.order)}
-        return sorted(runs, key=lambda one: (place[one.remote], one.call, one.begin))
+        runs = sorted(runs, key=lambda one: (place[one.remote], one.call, one.begin))
+        return runs if self.carries(name) is None else self.share(view, zone, name, runs)
+
+    # ---- whose entries they carry
+
+    def carries(self, name: str) -> set[int] | int | None:
+        """The programs whose packets a user's process carries, the age in blocks from which on a sponsored relayer
+        carries what is left; None: everything."""
+        relay = self.scenario.relay
+        if name in relay.get("users", {}):
+            chosen = set(relay["users"][name])
+            return {n for here in self.scenario.zones.values() for n, own in here.items() if {f"p{n}", own} & chosen}
+        age: int | None = (
+            relay.get("sponsored", {}).get(name, {}).get("min_age", 10 if self.is_sponsored(name) else None)
+        )
+        return age
+
+    def is_sponsored(self, name: str) -> bool:
+        return name in self.scenario.relay.get("sponsored", {})
+
+    def share(self, view: Sight, zone: str, name: str, runs: list[Run]) -> list[Run]:
+        """What of runs a relayer carries; in order only what comes before the first entry that it leaves to others, and
+        no time-out where it leaves a receipt."""
+        carries, ordered = self.carries(name), view.options.order == "ordered"
+        found: list[Run] = []
+        left: set[tuple[str, int]] = set()
+        for run in runs:
+            if run.call == CLEANUP:
+                found += [] if isinstance(carries, set) else [run]
+                continue
+            begin = None
+            for index in range(run.begin, run.end + 1):
+                takes = index < run.end and self.takes(view, zone, run, index, carries)
+                takes = takes and not (ordered and (run.remote, run.call) in left)
+                if run.call == TIMEOUT and ordered and (run.remote, RECEIPT) in left:
+                    takes = False
+                if takes:
+                    begin = index if begin is None else begin
+                    continue
+                if begin is not None:
+                    found.append(replace(run, begin=begin, end=index))
+                    begin = None
+                if index < run.end:
+                    left.add((run.remote, run.call))
+        return found
+
+    def takes(self, view: Sight, zone: str, run: Run, index: int, carries: set[int] | int | None) -> bool:
+        """Whether an entry is of the programs whose packets are carried, or old enough."""
+        if isinstance(carries, set):
+            owner, taker = (run.remote, zone) if run.call == RECEIVE else (zone, run.remote)
+            value = self.queue(owner, taker, "send", view.height - 1).get(index)
+            packet = None if value is None else ibc.decode_packet(value)
+            return packet is not None and packet.type != DISCONNECT and decode_envelope(packet.data)[0] in carries
+        assert carries is not None
+        owner, taker = (zone, run.remote) if run.call == TIMEOUT else (run.remote, zone)
+        purpose = "send" if run.call in (RECEIVE, TIMEOUT) else "receipt"
+        if self.queue(owner, taker, purpose, view.height - 1).get(index) is None:
+            return False
+        return view.height - 1 - self.pushed[owner, taker, purpose][index] >= carries
 
     def again(self, view: Sight, zone: str, relayer: int) -> list[Run]:
         """What was processed and is still offered."""
@@ -285,10 +346,20 @@ class Relays:
         runs = self.runs(sight, zone, relayer)
         alone = self.stale(view, zone, relayer) | self.delays.ahead(view, zone, relayer)
         alone = {remote for remote in alone if not self.backoffs.shuns(zone, remote, name, view.height)}
+        if isinstance(self.carries(name), set):
+            alone = set()
         for remote in view.order:
             mine = [run for run in runs if run.remote == remote]
-            if (mine and not delay) or remote in alone:
+            headed = (bool(mine) and not delay) or remote in alone
+            accounts = self.net.accounts
+            if accounts is not None and (mine or headed):
+                needed = accounts.header_fee * headed + accounts.proof_fee * bool(mine)
+                if not accounts.covers(zone, name, needed):
+                    continue
+            if headed:
                 yield from self.bring(zone, remote, view.headers[remote].height, name)
+                if self.net.outcomes[-1][1] == UNPAID:
+                    continue
             for run in mine:
                 for n in range(1 if run.call == CLEANUP else run.end - run.begin):
                     proof = self.proof(sight, run, run.begin + n)

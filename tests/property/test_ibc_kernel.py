@@ -100,7 +100,7 @@ def assert_equal(found: Any, expected: Any, height: int) -> None:
 
 def assert_same_events(kernel: KernelRun, oracle: OracleRun, height: int) -> None:
     found, expected = kernel.happened(), oracle.happened()
-    for what in ("rejected", "timed_out", "settled", "clients"):
+    for what in ("rejected", "timed_out", "settled", "clients", "funds"):
         assert found[what] == expected[what], f"{what} at height {height}"
     missing, extra = expected["refused"] - found["refused"], found["refused"] - expected["refused"]
     assert (missing, extra) == (Counter(), Counter()), f"refusals at height {height}: missing {missing}, extra {extra}"

@@ -13,6 +13,7 @@ FaultKind: TypeAlias = Literal[
     "bundle",
     "candidate",
     "delay",
+    "deposit",
     "disconnect",
     "drop",
     "foreign",

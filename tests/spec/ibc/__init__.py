@@ -14,11 +14,13 @@ tests import it.
 | calls | 3.2, 3.3, 3.4, X-6, X-9, X-10 |
 | beyond | X-1, X-2, X-5 |
 | programs, relayers, network | programs as modules, 3.5, blocks of several zones |
+| accounts | 3.5, the accounts of relayers |
 | events | 1.1 |
 | invariants, states, clients | 1.2, 1.3 and what section 5 promises, on the log and the states of a network (record) |
 | guarantees | all of these together |
 """
 
+from .accounts import Accounts
 from .beyond import IBCcleanup, IBCtimeout, close, disconnect, shut_down
 from .calls import IBCreceipt, IBCreceive, IBCsend, IBCwrite
 from .errors import (
@@ -63,7 +65,9 @@ from .events import (
     Cleaned,
     Failed,
     Frozen,
+    Funded,
     HeaderAdded,
+    OutOfFunds,
     Received,
     Recovered,
     Refused,
@@ -114,6 +118,7 @@ __all__ = [
     "TAIL",
     "Abandoned",
     "Accept",
+    "Accounts",
     "Acked",
     "AdvanceBackwards",
     "AlreadyRegistered",
@@ -128,6 +133,7 @@ __all__ = [
     "DelayNotElapsed",
     "Failed",
     "Frozen",
+    "Funded",
     "Handler",
     "HandlerFault",
     "Header",
@@ -156,6 +162,7 @@ __all__ = [
     "NotClosable",
     "OnlyMessageProofs",
     "Options",
+    "OutOfFunds",
     "OutOfOrder",
     "Packet",
     "PermissionDenied",

@@ -159,6 +159,24 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class OutOfFunds:
+    """A relayer could not pay for a call, which was not made (3.5)."""
+
+    chain: str
+    height: int
+    relayer: str
+
+
+@dataclass(frozen=True)
+class Funded:
+    """A relayer that was out of funds pays again, for all its calls of a block."""
+
+    chain: str
+    height: int
+    relayer: str
+
+
+@dataclass(frozen=True)
 class Rejected:
     """A program's IBCsend failed, so its caller gets a synthetic reject (composition)."""
 
@@ -200,6 +218,8 @@ Row = (
     | Frozen
     | Recovered
     | Refused
+    | OutOfFunds
+    | Funded
     | Rejected
     | Failed
     | Root

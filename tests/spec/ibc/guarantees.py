@@ -1,5 +1,6 @@
 """All that 1.2 and section 5 promise, on the record of a network, the oracle's or another engine's."""
 
+from .accounts import funds_conserved
 from .clients import x1_limits, x3_x4_x11_clients
 from .invariants import (
     c1_to_c5_causality,
@@ -15,7 +16,8 @@ from .states import conserved, g5_immutable, g6_destination, g7_isolation, g8_bo
 
 def of_block(record: Record) -> list[str]:
     """What the newest states say, after every block."""
-    return [*g6_destination(record), *g7_isolation(record), *g8_bounds(record), *conserved(record)]
+    funds = funds_conserved(record.funds)
+    return [*g6_destination(record), *g7_isolation(record), *g8_bounds(record), *conserved(record), *funds]
 
 
 def of_history(record: Record) -> list[str]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from .accounts import Accounts
 from .beyond import IBCcleanup, IBCtimeout
 from .calls import IBCreceipt, IBCreceive, IBCsend, IBCwrite
 from .errors import SpecError, UnregisteredDestination
@@ -30,6 +31,9 @@ from .relayers import Relay, Submission, View
 from .tree import simple_root
 from .values import REJECTED
 from .zone import NOOP, SUCCESS_, Zone, begin_block, commit_block, registerChain, submitMisbehaviour, updateHeader
+
+UNPAID = "Unpaid"
+"""What comes of a call that is not made, since its fee cannot be paid."""
 
 CALLS: dict[str, Callable[..., str]] = {
     "updateHeader": updateHeader,
@@ -65,7 +69,8 @@ class Network:
     that may send it; a type not named may be sent by all. `limits(zone, remote)`: (max_height, max_time) of
     packets to a remote whose call has none. `app_entries`: what other modules keep in the store. `valid`: valid(T, U);
     None: the headers that the zones really made. `certify`: gives a new header its validators
-    and signers. `history`: (zone, height) -> store, without those entries. `fees`: by relayer.
+    and signers. `history`: (zone, height) -> store, without those entries. `fees`: by relayer. `accounts`: out of
+    which relayers pay them; None: what they pay is only counted.
     """
 
     programs: Mapping[str, Mapping[int, Any]]
@@ -86,6 +91,7 @@ class Network:
     history: dict[tuple[str, int], Store] = field(default_factory=dict)
     log: list[Row] = field(default_factory=list)
     fees: Counter[str] = field(default_factory=Counter)
+    accounts: Accounts | None = None
     roots: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -153,11 +159,15 @@ class Network:
         return self.log[begin:]
 
     def _block_of(self, zone: Zone, view: View, ingress: Sequence[Ingress], calls: Sequence[Submission]) -> None:
+        if self.accounts is not None:
+            self.accounts.begin_block(zone.chain_id, zone.height, zone.time // self.tick_ns - 1)
         for submission in calls:
             self.submit(submission)
         for relayer in self.relayers:
             for submission in relayer.calls(view, zone):
                 self.submit(submission)
+        if self.accounts is not None:
+            zone.log += self.accounts.end_block(zone.chain_id, zone.height)
         take_local(zone, self.options.local == "by_substream")
         take_ingress(zone, ingress)
         self._send(zone)
@@ -199,14 +209,21 @@ class Network:
         return set(self.types)
 
     def submit(self, submission: Submission) -> str:
-        """Run one transaction; gives Success, NoOp or the error's name. The fee is paid in any case."""
+        """Run one transaction; gives Success, NoOp or the error's name. The fee is paid in any case. Where the relayer
+        has an account that does not hold it, nothing is run: Unpaid."""
         zone = self.zones[submission.zone]
+        accounts, relayer = self.accounts, submission.relayer
+        charged = accounts is not None and relayer in accounts.relayers
+        if accounts is not None and charged and not accounts.pay(zone.chain_id, relayer, submission.call):
+            return UNPAID
         self.fees[submission.relayer] += submission.fee
         arguments = submission.argument if isinstance(submission.argument, tuple) else (submission.argument,)
         try:
             outcome = CALLS[submission.call](zone, submission.remote, *arguments, submission.relayer)
         except SpecError as error:
             outcome = error.name
+        if accounts is not None and charged and outcome == SUCCESS_:
+            accounts.took_effect(zone.chain_id, relayer, submission.call)
         if outcome != SUCCESS_:
             key = submission.argument.key if isinstance(submission.argument, Proof) else b""
             columns = submission.call, submission.remote, key, outcome, submission.relayer, submission.fee

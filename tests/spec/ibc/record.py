@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from .accounts import Balance, balances
 from .events import Row
 from .network import Network
 from .options import Options
@@ -17,7 +18,7 @@ class Record:
     `history`: (zone, height) -> what was in its queues, from height 0 on; `stores`: the same of now. `unwritten`:
     (zone, remote) -> slots of the receipt queue that wait for their value; its keys are the connections.
     `permissions`: zone -> type -> the modules that may send it. `held`: the value that programs have and that is in
-    the zones' local lanes, `installed`: what programs began with.
+    the zones' local lanes, `installed`: what programs began with. `funds`: the accounts of relayers.
     """
 
     log: Sequence[Row]
@@ -30,6 +31,7 @@ class Record:
     permissions: Mapping[str, Mapping[str, Set[int | str]]]
     held: int
     installed: int
+    funds: Sequence[Balance] = ()
 
     def peers(self, name: str) -> list[str]:
         return [remote for zone, remote in self.unwritten if zone == name]
@@ -53,4 +55,5 @@ def record_of(network: Network) -> Record:
         {name: zone.permissions for name, zone in network.zones.items()},
         held,
         sum(len(here) for here in network.programs.values()) * network.balance,
+        () if network.accounts is None else balances(network.accounts),
     )

@@ -23,15 +23,20 @@ APPLICATION_PREFIX = b"app/"
 COMMITTED = {
     "canisters": "accounts",
     "connections": "connections",
+    "funds": "funds",
     "relayers": "relayers",
     "slots": "slots",
     "trust": "trust",
 }
 """By its name in the keys of a store: the state table, besides queues and programs, that is committed under it."""
 
-NOT_COMMITTED = {"connections": ("peer_received", "peer_done"), "trust": ("added_time",)}
-"""Columns of tables that are not: of ``connections`` what is the relayers' knowledge, not the zone's; of ``trust`` that
-on which something depends only where headers have a delay."""
+NOT_COMMITTED = {
+    "connections": ("peer_received", "peer_done"),
+    "funds": ("stopped", "stops"),
+    "trust": ("added_time",),
+}
+"""Columns of tables that are not: of ``connections`` and ``funds`` what is the relayers' knowledge, not the zone's; of
+``trust`` that on which something depends only where headers have a delay."""
 
 
 class Committing(Protocol):
@@ -72,6 +77,8 @@ def application_of(state: State, context: Committing, before: Application | None
     ``before``: what the same zones committed to earlier; what is the same is not hashed again.
     """
     tables: dict[str, Frame] = {key: getattr(state, name) for key, name in COMMITTED.items()}
+    if context.zones.options.relay.accounts is None:
+        del tables["funds"]
     tables |= {PROGRAM_TABLE + name: frame for name, frame in state.programs.items()}
     tables = {name: tables[name] for name in sorted(tables, key=str.encode)}
     if before is None or list(before.tables) != list(tables):

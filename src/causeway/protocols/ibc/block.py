@@ -19,6 +19,7 @@ from causeway.protocols.contract import Inputs
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ibc.answers import answers_by_slot, carried_whole, receipt_codes
 from causeway.protocols.ibc.backing_off import remember
+from causeway.protocols.ibc.carrying import own_share
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.delays import with_known
 from causeway.protocols.ibc.disconnecting import ended, is_final
@@ -48,6 +49,8 @@ def process_block(
     state = recover(state, plan.decisions, context, log)
     users = ingress_arrivals(inputs.ingress, inputs.carried, state, context, log)
     calls, unserved = _local_arrivals(local, state)
+    if context.options.relay.users or context.options.relay.sponsored:
+        plan = replace(plan, submissions=own_share(plan.submissions, offered, inputs.own, context))
     evidence, raising = weighed(plan, offered, context), dict[Pair, Intervals]()
     while True:
         after, accepted = take_submissions(
@@ -72,7 +75,7 @@ def process_block(
     state = _popped(taken.state, taken.settled, log)
     _log_timed_out(taken.settled, log)
     sent, receipts, slots = _outgoing(state, taken, context, log)
-    state, own = ended(replace(state, relayers=accepted.fees.after(state.relayers)), own)
+    state, own = ended(replace(state, relayers=accepted.fees.after(state.relayers), funds=accepted.funds), own)
     sent = concat([sent, unserved, own.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
     state = with_ready(replace(state, slots=slots), before, ordered)

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from causeway.model.ledger import Via
 from causeway.proofs.work import proved_bytes
+from causeway.protocols.ibc.accounts import Accounts
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.evidence import Evidence
@@ -129,11 +130,13 @@ class Bulk(Run):
 class Results:
     """What became of the submissions so far, in the order of processing.
 
-    ``accepted``: (kind of call, number of the run, begin, end). ``outside``: the runs from outside by their number.
+    ``accounts``: out of which relayers pay for calls, None where fees are only counted. ``accepted``: (kind of call,
+    number of the run, begin, end). ``outside``: the runs from outside by their number.
     ``notices``: what happened to clients.
     """
 
     fees: Fees
+    accounts: Accounts | None = None
     accepted: list[tuple[int, int, int, int]] = field(default_factory=list)
     outside: dict[int, Submitted] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
@@ -166,13 +169,12 @@ class Results:
             self.accepted.append((kind, number, first, stop))
             self.fees.pay(made._replace(first=first, many=1 if single else stop - first))
 
-    def offer(self, offer: Offer, block: Block, relayer: int, user: int | None = None) -> Refusal:
-        """Offer a header, note what came of it, and return it."""
-        proved_bytes(len(offer.header))
+    def offer(self, offer: Offer, block: Block, relayer: int, user: int | None = None) -> Refusal | None:
+        """Offer a header, note what came of it, and return it; None where the relayer cannot pay for it."""
         return self._client_call(CallKind.UPDATE, offer, update_header, block, relayer, user)
 
-    def accuse(self, accusation: Accusation, block: Block, relayer: int, user: int | None = None) -> Refusal:
-        """Submit evidence that a zone contradicts itself, note what came of it, and return it."""
+    def accuse(self, accusation: Accusation, block: Block, relayer: int, user: int | None = None) -> Refusal | None:
+        """Submit evidence that a zone contradicts itself, note what came of it, and return it; None as of ``offer``."""
         return self._client_call(CallKind.MISBEHAVIOUR, accusation, submit_misbehaviour, block, relayer, user)
 
     def _client_call(
@@ -183,8 +185,12 @@ class Results:
         block: Block,
         relayer: int,
         user: int | None,
-    ) -> Refusal:
+    ) -> Refusal | None:
         pair = brought.chain, brought.counterparty
+        if user is None and self.accounts is not None and not self.accounts.pay_header(brought.chain, relayer):
+            return None
+        if isinstance(brought, Offer):
+            proved_bytes(len(brought.header))
         before = block.clients.frozen(*pair)
         why = call(brought, block)
         froze = block.clients.frozen(*pair) and not before

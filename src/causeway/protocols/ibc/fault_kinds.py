@@ -9,12 +9,14 @@ from pydantic import Field
 from causeway.model.faults import Fault
 from causeway.model.section import TickNumber
 from causeway.protocols.faults import DropSection, FaultSection, ForgeSection, HaltSection, Names, OfferSection
+from causeway.protocols.ibc.relay_options import LARGEST_DEPOSIT
 
 STALE = "stale"
 FOREIGN = "foreign"
 FORK = "fork"
 DISCONNECT = "disconnect"
 RECOVER = "recover"
+DEPOSIT = "deposit"
 
 
 class RelayerDropSection(DropSection):
@@ -87,6 +89,25 @@ class RecoverSection(FaultSection):
         return _decision(self, names, key)
 
 
+class DepositSection(FaultSection):
+    """``kind = "deposit"``: somebody pays into the account of a relayer on a chain.
+
+    It is no fault, but planned in the same way. A relayer that has stopped for lack of funds continues with it in the
+    same round. Only with ``options.relay.accounts``; a chain that is halted takes no deposit.
+    """
+
+    kind: Literal["deposit"] = Field(..., description="This payment.")
+    chain: str = Field(..., description="Name of the chain that has the account.")
+    relayer: str = Field(..., description="The relayer whose account it is.")
+    tick: TickNumber = Field(..., description="The round of the payment.")
+    amount: int = Field(..., ge=1, le=LARGEST_DEPOSIT, description="How much is paid.")
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved."""
+        args = {"relayer": self.relayer, "amount": self.amount}
+        return Fault(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, self.tick, args)
+
+
 def _decision(section: DisconnectSection | RecoverSection, names: Names, key: str) -> Fault:
     """Return what a chain decides about a connection."""
     source = names.chain(section.chain, f"{key}.chain")
@@ -104,4 +125,5 @@ FAULT_KINDS: tuple[type[FaultSection], ...] = (
     ForkSection,
     DisconnectSection,
     RecoverSection,
+    DepositSection,
 )

@@ -82,10 +82,12 @@ def certifications(headers: Frame) -> Certifications:
     return {key: data for key, data in zip(keys, headers["certification"].to_pylist(), strict=True) if data}
 
 
-def bring(offer: Offer, between: Certifications, block: Block, submit: Callable[[Offer], Refusal]) -> Refusal:
+def bring(
+    offer: Offer, between: Certifications, block: Block, submit: Callable[[Offer], Refusal | None]
+) -> Refusal | None:
     """Offer a header, and where it is unknown the one in the middle first; return what came of it.
 
-    ``submit``: makes one call. ``between``: the headers that there are.
+    ``submit``: makes one call, and returns None where it cannot be made. ``between``: the headers that there are.
     """
     trusted = block.clients.trusted_below(offer.chain, offer.counterparty, offer.height)
     why = submit(offer)

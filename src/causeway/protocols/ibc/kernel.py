@@ -35,13 +35,14 @@ from causeway.protocols.contract import (
 from causeway.protocols.events import LEDGER_LOGS, EventLog
 from causeway.protocols.execution import ProgramRunner, outdated_on
 from causeway.protocols.hosting import HostedForGood
+from causeway.protocols.ibc.accounts import Deposit, genesis_funds
 from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import certify, genesis_trust
 from causeway.protocols.ibc.committing import commit
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.delays import next_usable, oldest_known, usable
 from causeway.protocols.ibc.disconnecting import final_packets
-from causeway.protocols.ibc.fault_kinds import DISCONNECT, FORK, RECOVER
+from causeway.protocols.ibc.fault_kinds import DEPOSIT, DISCONNECT, FORK, RECOVER
 from causeway.protocols.ibc.header_relay import accused, wanted_headers
 from causeway.protocols.ibc.leaves import Leaves
 from causeway.protocols.ibc.options import IbcOptions
@@ -117,6 +118,8 @@ class IbcKernel(HostedForGood):
             text = f"{self.options.max_data_bytes}; at most {MAX_DATA_BYTES} can be carried to another lake"
             raise InvalidInput(f"options.max_data_bytes: {text}")
         for fault in self.faults.rows:
+            if fault.kind == DEPOSIT and self.options.relay.accounts is None:
+                raise InvalidInput("faults: kind = 'deposit': relayers have no accounts; set options.relay.accounts")
             name = fault.args.get(RELAYER)
             if name is not None and name not in self.options.relayers:
                 known = ", ".join(self.options.relayers)
@@ -135,7 +138,7 @@ class IbcKernel(HostedForGood):
                 raise InvalidInput(f"options.validator_keys: {chain}: no such chain: {', '.join(self.zones.names[:8])}")
         for position in self.zones.own.tolist():
             require_keys(self.zones.names[position], self.options, self.secrets)
-        _ = self.zones.connections, self.zones.handled, self.zones.permitted
+        _ = self.zones.connections, self.zones.handled, self.zones.permitted, self.zones.users
 
     @cached_property
     def zones(self) -> Zones:
@@ -172,7 +175,8 @@ class IbcKernel(HostedForGood):
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         connections = _connections(chains, self.zones)
         context = self.context(chains, start)
-        tables = {"queues": _queues(connections, chains), "connections": connections}
+        funds = genesis_funds(chains, self.options)
+        tables = {"queues": _queues(connections, chains), "connections": connections, "funds": funds}
         state = replace(
             self.state({**tables, "trust": genesis_trust(chains, context), "accounts": accounts}), programs=programs
         )
@@ -232,7 +236,7 @@ class IbcKernel(HostedForGood):
     def idle_limit(self) -> int:
         """Return for how many ticks nothing may move before a small batch is brought, a header can be used, or a packet
         times out."""
-        relay, rest = self.options.relay, self._delay_ticks
+        relay, rest = self.options.relay, self._delay_ticks + self.options.relay.patience
         if relay.min_batch > 1:
             rest += relay.max_wait
         if not self.options.limited:
@@ -259,7 +263,8 @@ class IbcKernel(HostedForGood):
         if brought:
             own = merged(concat([own, own_packets_for(brought, own, state, context)]))
         against = accused(self.interference.sources(FORK, tick.tick), state, seen, context)
-        content = RelayPlan(rows, seen, provable, against, self._decisions(seen, context), brought)
+        decisions, deposits = self._decisions(seen, context), self._deposits(context)
+        content = RelayPlan(rows, seen, provable, against, decisions, brought, deposits)
         wanted = wanted_headers(rows, against, state, context)
         reads = Reads(offered=offered, own=located(own, state.runs), headers=wanted)
         return Plan(reads, content, EventLog().logs()["events"])
@@ -319,6 +324,16 @@ class IbcKernel(HostedForGood):
             return ()
         pairs = zip(source.tolist(), destination.tolist(), strict=True)
         return tuple((chain, counterparty, seen.signed_headers.get(counterparty, b"")) for chain, counterparty in pairs)
+
+    def _deposits(self, context: Context) -> tuple[Deposit, ...]:
+        """Return what is paid into accounts on running zones in this block."""
+        due = [
+            Deposit(self.interference.positions[fault.source], fault.args[RELAYER], fault.args["amount"])
+            for fault in self.interference.acting(context.tick, DEPOSIT)
+            if fault.source is not None
+        ]
+        names = self.options.relayers
+        return tuple(one._replace(relayer=names.index(one.relayer)) for one in due if one.chain in context.chains)
 
     def _decided(self, kind: str, context: Context) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
         """Return the connections that running zones decide about in this block: their ends of them, and the others."""

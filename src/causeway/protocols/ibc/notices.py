@@ -1,4 +1,5 @@
-"""Events about light clients: what froze a connection, and what a zone decided itself (IBC reference 1.1, X-3)."""
+"""Events about light clients and accounts: what froze a connection, what a zone decided itself, and which relayer has
+stopped for lack of funds or continues (IBC reference 1.1, 3.5, X-3)."""
 
 from __future__ import annotations
 
@@ -14,12 +15,15 @@ from causeway.protocols.ibc.state import RECEIPT, lanes_of
 
 FROZE = "Frozen"
 RECOVERED = "Recovered"
+OUT_OF_FUNDS = "OutOfFunds"
+FUNDED = "Funded"
 
 
 class Notice(NamedTuple):
     """What happened to a zone's client of a counterparty: its ``reason``, the remote height that it is about, and the
     number of the relayer who brought it, 0 where the zone itself decided; with ``via`` INGRESS that of a user from
-    outside. ``event``: ``REJECTED`` where nothing came of it."""
+    outside. ``event``: ``REJECTED`` where nothing came of it. Of an account the counterparty is the zone itself, and
+    the height its own."""
 
     chain: int
     counterparty: int

@@ -11,10 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from causeway.model.section import Section
 from causeway.protocols.ibc.keys import valid_identifier
+from causeway.protocols.ibc.relay_options import RelayOptions
 from causeway.protocols.option_values import LARGEST, NANOSECONDS, ProfiledOptions, Texts, only, wrong
-
-LARGEST_FEE = 2**32
-"""Four billion of these fit into an account."""
 
 CALL_TYPE = "call"
 """The type of packets between programs whose method is no declared type: request and reply."""
@@ -31,19 +29,6 @@ class PacketType(Section):
 
     chains: Texts | None = None
     modules: Texts | None = None
-
-
-class RelayOptions(Section):
-    """How relayers work (reference 3.5, X-13): when they submit, and how much at once."""
-
-    min_batch: int = Field(default=1, ge=1, le=LARGEST)
-    max_wait: int = Field(default=0, ge=0, le=LARGEST)
-    max_packets: int = Field(default=0, ge=0, le=LARGEST)
-    proofs_per_header: Annotated[int, only(0, "a header serves a whole block, which relay.max_packets bounds")] = 0
-    proofs: Literal["range", "single"] = "range"
-    coordination: Literal["none", "leader", "partition"] = "none"
-    header_fee: int = Field(default=100, ge=0, le=LARGEST_FEE)
-    proof_fee: int = Field(default=20, ge=0, le=LARGEST_FEE)
 
 
 class RotationOptions(Section):
@@ -131,6 +116,26 @@ class IbcOptions(ProfiledOptions):
     def _fixed(self) -> Self:
         if self.rotation.every and self.validator_keys:
             raise wrong("rotation", "is for validators that are drawn; with validator_keys, leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        """Check the relayers that ``relay`` names, and what goes with their shares."""
+        relay = self.relay
+        named = {"users": relay.users, "sponsored": relay.sponsored}
+        named |= {"accounts.balances": relay.accounts.balances} if relay.accounts is not None else {}
+        for key, rows in named.items():
+            for name in rows:
+                if name not in self.relayers:
+                    raise wrong(f"relay.{key}", f"{name!r}: no such relayer (allowed: {', '.join(self.relayers)})")
+        if not (relay.users or relay.sponsored):
+            return self
+        allowed = {"relay.coordination": (relay.coordination, "none"), "delay_seconds": (self.delay_seconds, 0)}
+        allowed |= {"relay.max_packets": (relay.max_packets, 0)} if relay.users else {}
+        for key, (value, only_value) in allowed.items():
+            if value != only_value:
+                text = f"{value!r} with relay.users or relay.sponsored (allowed: {only_value!r})"
+                raise wrong(key, text)
         return self
 
     @classmethod

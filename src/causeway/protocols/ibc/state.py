@@ -173,6 +173,24 @@ BACKOFFS_SCHEMA = pa.schema(
 submit to ``chain`` before the height ``until``: it was refused so often in a row (``backing_off``). No store commits to
 that, it is what relayers remember."""
 
+FUNDS_SCHEMA = pa.schema(
+    [
+        _field("chain", pa.uint32()),
+        _field("relayer", pa.uint32()),
+        _field("balance", pa.uint64()),
+        _field("deposited", pa.uint64()),
+        _field("earned", pa.uint64()),
+        _field("owed", pa.uint64()),
+        _field("stopped", pa.uint64()),
+        _field("stops", pa.uint64()),
+    ]
+)
+"""One row an account of a relayer of the scenario on a zone, and behind these one of the zone itself (``relayer`` is
+the number of relayers) that holds the fees which it has collected. ``deposited``: what came from outside, the balance
+at genesis included; ``earned``, ``owed``: rewards that were paid out, and that are still to be. ``stopped``: the height
+at which the relayer could not pay for a call first, 0 while it can; ``stops``: how often that happened. Only where
+relayers have accounts (``AccountOptions``)."""
+
 ENDS = ("source", "destination")
 CONNECTION = ("chain", "counterparty")
 
@@ -195,6 +213,7 @@ STATE_TABLES: dict[str, StateTable] = {
     "slots": StateTable(SLOTS_SCHEMA, "destination", ("destination", "source", "index"), ENDS, ("sender", "receiver")),
     "relayers": StateTable(RELAYERS_SCHEMA, "chain", ("chain", "relayer"), ("chain",)),
     "backoffs": StateTable(BACKOFFS_SCHEMA, "chain", (*STRETCH, "first"), ("chain", "source")),
+    "funds": StateTable(FUNDS_SCHEMA, "chain", ("chain", "relayer"), ("chain",)),
     "accounts": ACCOUNTS,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
@@ -231,6 +250,7 @@ class State:
     slots: Frame
     relayers: Frame
     backoffs: Frame
+    funds: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
     kept: LastStore = field(default_factory=LastStore, compare=False)

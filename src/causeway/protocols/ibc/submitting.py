@@ -14,6 +14,7 @@ import numpy.typing as npt
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup, over
 from causeway.model.order import groups_of
+from causeway.protocols.ibc.accounts import Accounts, Deposit
 from causeway.protocols.ibc.calling import FORMS, KIND_OF_WORD, Bulk, Results, form_of
 from causeway.protocols.ibc.client import Clients, evidence_of, second_header
 from causeway.protocols.ibc.context import Context
@@ -44,6 +45,7 @@ class RelayPlan:
     ``provable``: what they prove of what they saw now or, with a delay, before (``delays``). ``accused``: zones whose
     second header for the height before relayers have seen: (zone, relayer, counterparty), in their order.
     ``decisions``: what zones decide themselves (``recovering``). ``transactions``: those of relayers from outside.
+    ``deposits``: what is paid into accounts of relayers.
     """
 
     submissions: Frame
@@ -52,6 +54,7 @@ class RelayPlan:
     accused: tuple[tuple[int, int, int], ...] = ()
     decisions: Decisions = ()
     transactions: tuple[Transaction, ...] = ()
+    deposits: tuple[Deposit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,15 @@ class Accepted:
 
     ``entries``: packets and receipts with their lanes; ``expired``: ranges (``begin``, ``end``) of our own packets that
     timed out, by the lane that the receipts would have come over; ``cleaned``: send queues of other zones, up to which
-    index (``end``) our receipts are done with. ``fees``: all that was submitted. ``notices``: what happened to clients.
+    index (``end``) our receipts are done with. ``fees``: all that was submitted. ``funds``: the accounts of relayers
+    after it (``FUNDS_SCHEMA``). ``notices``: what happened to clients and accounts.
     """
 
     entries: Frame
     expired: Frame
     cleaned: Frame
     fees: Fees
+    funds: Frame
     notices: tuple[Notice, ...]
 
 
@@ -96,7 +101,9 @@ def take_submissions(
     rows = plan.submissions
     clients, fees = Clients(state, context), Fees(context)
     progress = Progress(state, ordered=context.options.order == "ordered")
-    block, results = Block(context, clients, progress, expiry_of(state, context), raising), Results(fees)
+    charged = context.options.relay.accounts is not None
+    accounts = Accounts(state.funds, plan.deposits, context) if charged else None
+    block, results = Block(context, clients, progress, expiry_of(state, context), raising), Results(fees, accounts)
     between = certifications(headers)
     _accuse(plan, between, results, block)
     _offer_headers(plan, between, results, block)
@@ -105,22 +112,44 @@ def take_submissions(
         _run(transaction, results, len(rows), block)
     trust, connections = clients.after()
     after = replace(state, trust=trust, connections=connections)
-    return after, _accepted(rows, results, messages, context)
+    return after, _accepted(state, rows, results, messages, context)
 
 
 def _offer_headers(plan: RelayPlan, between: Certifications, results: Results, block: Block) -> None:
     """Offer the header of every counterparty once a relayer that submits something of it; with a delay, that header
-    alone."""
-    rows = with_headers(plan.submissions, block.context)
+    alone.
+
+    Relayers with accounts pay for the header and then for messages, as many as they can. One that cannot pay for a
+    message and for all headers that it takes submits no message about that counterparty.
+    """
+    accounts, context = results.accounts, block.context
+    rows = plan.submissions if accounts is not None else with_headers(plan.submissions, context)
     if len(rows) == 0:
         return
     names = ("destination", "relayer", "source")
     groups = groups_of(*(rows[name] for name in names))
     first = rows.select(names).take(groups.starts)
-    for chain, relayer, counterparty in zip(*(first[name].tolist() for name in names), strict=True):
-        if header := plan.seen.signed_headers.get(counterparty, b""):
+    messages = np.add.reduceat(_calls(rows), groups.starts) if accounts is not None else np.zeros(len(first), np.int64)
+    alone = rows["call"][groups.starts + groups.counts - 1] == CallKind.UPDATE
+    headed = alone if context.options.delay_ns else np.ones(len(first), dtype=bool)
+    columns = [*(first[name].tolist() for name in names), headed.tolist(), messages.tolist()]
+    for chain, relayer, counterparty, has_header, count in zip(*columns, strict=True):
+        header = plan.seen.signed_headers.get(counterparty, b"") if has_header else b""
+        if accounts is not None and not accounts.covers(chain, relayer, headers=bool(header), messages=count > 0):
+            continue
+        if header:
             submit = partial(results.offer, block=block, relayer=relayer)
-            bring(Offer(chain, counterparty, header), between, block, submit)
+            if bring(Offer(chain, counterparty, header), between, block, submit) is None:
+                continue
+        if accounts is not None:
+            accounts.reserve(chain, relayer, counterparty, count)
+
+
+def _calls(rows: Frame) -> npt.NDArray[np.int64]:
+    """Return how many calls each submission is: one an entry, one a cleanup, none where it is the header alone."""
+    entries = (rows["end"] - rows["begin"]).astype(np.int64)
+    found: npt.NDArray[np.int64] = np.where(rows["call"] < CallKind.CLEANUP, entries, rows["call"] == CallKind.CLEANUP)
+    return found
 
 
 def _accuse(plan: RelayPlan, between: Certifications, results: Results, block: Block) -> None:
@@ -151,6 +180,12 @@ def submit_bulk(rows: Frame, provable: Seen, evidence: Evidence, results: Result
         chain, source, kind, begin, end, alteration, relayer, at, late, last = row
         if kind == CallKind.UPDATE:
             continue
+        if results.accounts is not None:
+            cleanup = kind == CallKind.CLEANUP
+            paid = results.accounts.spend(chain, relayer, source, 1 if cleanup else end - begin)
+            if not paid:
+                continue
+            end = end if cleanup else begin + paid
         form, pair = form_of(kind, block.context), (chain, source)
         height = last - (alteration == Alteration.STALE_HEADER)
         run = Bulk(number, form, chain, source, pair, chain_ids[chain], begin, end, height, at, late, evidence)
@@ -190,7 +225,7 @@ def _run(transaction: Transaction, results: Results, bulk: int, block: Block) ->
         results.submit(KIND_OF_WORD[kind], number, run, block, relayer, user=user)
 
 
-def _accepted(rows: Frame, results: Results, messages: Frame, context: Context) -> Accepted:
+def _accepted(state: State, rows: Frame, results: Results, messages: Frame, context: Context) -> Accepted:
     """Return what takes effect: entries from the block's input, and those that came as bytes."""
     parts = np.array(results.accepted, dtype=np.int64).reshape(-1, 4)
     outside = [
@@ -214,7 +249,8 @@ def _accepted(rows: Frame, results: Results, messages: Frame, context: Context) 
         decoded = _decoded(results, context)
         entries = concat([entries, entry_frame(decoded).select(entries.names)])
     expired, cleaned = (ranges.filter(ranges["call"] == kind) for kind in (CallKind.TIMEOUT, CallKind.CLEANUP))
-    return Accepted(entries, expired, cleaned, results.fees, tuple(results.notices))
+    funds, notices = (state.funds, []) if results.accounts is None else results.accounts.after(results.fees.made)
+    return Accepted(entries, expired, cleaned, results.fees, funds, (*results.notices, *notices))
 
 
 def _decoded(results: Results, context: Context) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ stand in the keys of a store, so that ascending positions are ascending keys.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -127,20 +128,27 @@ class Zones(Hosting):
         return table
 
     @cached_property
+    def users(self) -> dict[str, U64]:
+        """Return the programs whose packets each user's process carries, by relayer."""
+        return {
+            name: self._programs_named(programs, f"relay.users.{name}")
+            for name, programs in self.options.relay.users.items()
+        }
+
+    @cached_property
     def permitted(self) -> list[U64 | None]:
         """Return the programs that may send each type, None for all."""
         found: list[U64 | None] = [None]
-        names = self.topology.programs["name"].to_pylist()
-        classes = self.topology.programs["program"].to_pylist()
-        numbers = self.topology.programs["number"].to_pylist()
         for name in self.types[1:]:
             modules = self.options.types[name].modules
-            if modules is None:
-                found.append(None)
-                continue
-            unknown = sorted(set(modules) - set(names) - set(classes))
-            if unknown:
-                raise InvalidInput(f"options.types.{name}.modules: no program or class of programs {unknown[0]!r}")
-            rows = zip(numbers, names, classes, strict=True)
-            found.append(np.array([n for n, own, kind in rows if own in modules or kind in modules], dtype=np.uint64))
+            found.append(None if modules is None else self._programs_named(modules, f"types.{name}.modules"))
         return found
+
+    def _programs_named(self, chosen: Collection[str], option: str) -> U64:
+        """Return the programs that an option names, each by its name or its class."""
+        names, classes, numbers = (self.topology.programs[key].to_pylist() for key in ("name", "program", "number"))
+        unknown = sorted(set(chosen) - set(names) - set(classes))
+        if unknown:
+            raise InvalidInput(f"options.{option}: no program or class of programs {unknown[0]!r}")
+        rows = zip(numbers, names, classes, strict=True)
+        return np.array([n for n, own, kind in rows if own in chosen or kind in chosen], dtype=np.uint64)

@@ -18,6 +18,9 @@ from causeway.protocols.messages import LANE
 LISTED = 10
 """So many queues that wait are listed in JSON."""
 
+LISTED_ZONES = 8
+"""So many zones on which a relayer has stopped are listed in its line."""
+
 
 @dataclass(frozen=True)
 class Backlog:
@@ -35,11 +38,15 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     """Return what is told of the relayers of a lake at a height after a run (``network.carriers``)."""
     options = IbcOptions(**lake.about()["scenario"]["options"])
     accounts, left = relayers(lake, manifest, options.relayers), backlogs(lake, manifest)
-    lines = [relayed(account) for account in accounts] + ([waiting(left)] if left else [])
-    if not accounts:
+    balances = funds(lake, manifest, options.relayers)
+    lines = [relayed(account) for account in accounts] + [funded(account) for account in balances]
+    lines += [waiting(left)] if left else []
+    if not accounts and not balances:
         return CarrierSummary({}, lines)
+    content: dict[str, Any] = {"relayer_accounts": balances} if balances else {}
     backlog = {"waiting": sum(item.waiting for item in left), "oldest": [asdict(item) for item in left[:LISTED]]}
-    return CarrierSummary({"relayers": accounts, "backlog": backlog}, lines, _fees(accounts, options, lake))
+    content |= {"relayers": accounts, "backlog": backlog}
+    return CarrierSummary(content, lines, _fees(accounts, options, lake))
 
 
 def _fees(accounts: Sequence[Mapping[str, Any]], options: IbcOptions, lake: Lake) -> list[Fee]:
@@ -62,6 +69,34 @@ def relayers(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[
         for name in COUNTS:
             totals[row["relayer"]][name] += row[name]
     return [{"name": relayer_name(number, names), **totals[number]} for number in sorted(totals)]
+
+
+def funds(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the accounts of each relayer of the scenario, none where relayers have no accounts.
+
+    Args:
+        lake: of a run.
+        manifest: the commit whose last height is reported.
+        names: those of the relayers.
+
+    Returns:
+        Of each relayer its ``name``, the sums ``balance``, ``deposited``, ``earned``, ``owed`` and ``stops`` over all
+        zones, and ``stopped``: the zones whose fees it cannot pay, each with the height at which it stopped.
+    """
+    chains = [chain["name"] for chain in lake.about()["chains"]]
+    sums = ("balance", "deposited", "earned", "owed", "stops")
+    found: dict[int, dict[str, Any]] = {}
+    for row in _rows(lake, manifest, "funds"):
+        if row["relayer"] == len(names):
+            continue  # the zone's own
+        account = found.setdefault(
+            row["relayer"], {"name": names[row["relayer"]], **dict.fromkeys(sums, 0), "stopped": {}}
+        )
+        for name in sums:
+            account[name] += row[name]
+        if row["stopped"]:
+            account["stopped"][chains[row["chain"]]] = row["stopped"]
+    return [found[number] for number in sorted(found)]
 
 
 def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
@@ -99,6 +134,19 @@ def relayed(relayer: Mapping[str, Any]) -> str:
     return (
         f"Relayer {relayer['name']}: {relayer['accepted']:,} of {relayer['submitted']:,} messages took "
         f"effect{more}, {relayer['headers']:,} headers; fees {relayer['fees']:,}{wasted}."
+    )
+
+
+def funded(account: Mapping[str, Any]) -> str:
+    """Return the accounts of a relayer, and where it has stopped, in one line (of at most 8 zones)."""
+    stopped = sorted(account["stopped"].items())
+    zones = ", ".join(f"{chain} since height {height:,}" for chain, height in stopped[:LISTED_ZONES])
+    more = f" and {len(stopped) - LISTED_ZONES:,} more" if len(stopped) > LISTED_ZONES else ""
+    times = f"; out of funds {account['stops']:,} {'time' if account['stops'] == 1 else 'times'}"
+    return (
+        f"Account of {account['name']}: balance {account['balance']:,}, deposited {account['deposited']:,}, "
+        f"earned {account['earned']:,}{times if account['stops'] else ''}"
+        f"{f'; stopped on {zones}{more}: it cannot pay the fees' if stopped else ''}."
     )
 
 
