@@ -118,7 +118,7 @@ def ic(random: Random, chains: list[str], ticks: int) -> str:
         "options",
         certification="bls" if certified else "off",
         index_base=random.choice((0, 1)),
-        substreams="flat" if certified else random.choice(("flat", "per_destination")),
+        substreams=random.choice(("flat", "per_destination", "per_source")),
         vsr=random.choice(("accept_all", "deployed")),
         reject_every=random.choice((0, 0, 0, 2, 3)),
         limits=random.choice(("none", "deployed")),

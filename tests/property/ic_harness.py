@@ -45,7 +45,7 @@ from tests.spec.ic import ids
 from tests.spec.ic.certified import altered, encode_certified_stream_slice
 from tests.spec.ic.coordination import certified_state
 from tests.spec.ic.payloads import Proposal
-from tests.spec.ic.slices import AnySlice, StreamSlice
+from tests.spec.ic.slices import AnySlice, StreamSlice, only
 from tests.spec.ic.slices import at as index_in
 from tests.spec.ic.state import expected_index
 from tests.spec.ic.tree import FULL, METADATA
@@ -125,8 +125,8 @@ class Scenario:
     withheld: frozenset[tuple[int, int, int]] = frozenset()
     """(tick, source, destination)."""
     carriers: Sequence[tuple[Any, ...]] = ()
-    """(kind, source, destination, first tick, last tick), for ``stale`` {"age": heights}, for ``alter`` {"part": name}.
-    """
+    """(kind, source, destination, first tick, last tick), for ``stale`` {"age": heights}, for ``alter`` {"part": name}
+    and, if one alone is altered, {"substream": canister}."""
     makers: Sequence[tuple[str, int, int, int]] = ()
     """(does, chain, first tick, last tick)."""
     halts: Sequence[tuple[int, int, int]] = ()
@@ -562,47 +562,58 @@ class OracleRun:
             for kind, from_, to, begin, end, *args in self.scenario.carriers:
                 if begin <= tick <= end and from_ in (None, source) and to in (None, destination):
                     if kind == "stale":
-                        result = self._stale(tick, args[0]["age"], source, destination)
+                        result = self._stale(tick, args[0]["age"], destination, honest)
                     elif kind == "alter":
-                        result = self._altered_part(tick, args[0]["part"], honest)
+                        if args[0].get("substream") in (None, *honest.substreams):
+                            result = self._altered_part(tick, args[0]["part"], honest)
                     else:
                         result = None if kind == "drop" else self._altered(kind, destination, honest)
             return result
 
         return carried
 
-    def _stale(self, tick: int, age: int, source: int, destination: int) -> StreamSlice | None:
+    def _stale(self, tick: int, age: int, destination: int, honest: StreamSlice) -> StreamSlice | None:
         """What the source served ``age`` heights before the last one, from the index on that is expected now."""
-        height = tick - 1 - age
+        height, source = tick - 1 - age, honest.source
         state = self.states[destination]
         older = self.history[height] if height >= 0 else {}
         if self.options.certification != "off":
             older = self.served(tick - 1, age)
         expected = ic.expected_indexes(destination, state, state.agreed)
-        return ic.slice_for(older[source], destination, expected, self.options) if source in older else None
+        found = ic.slice_for(older[source], destination, expected, self.options) if source in older else None
+        return found if found is None or self.options.certification == "off" else only(found, name_of(honest))
 
     def _altered_part(self, tick: int, part: str, honest: StreamSlice) -> AnySlice:
         """The slice as it travels, one part of it altered."""
         source = certified_state(self.served(tick - 1)[honest.source], None, {}, self.options)
         begin = min((i for _, i in honest.messages), default=None)
-        css = encode_certified_stream_slice(source, honest.destination, msg_begin=begin, msg_limit=len(honest.messages))
+        css = encode_certified_stream_slice(
+            source,
+            honest.destination,
+            msg_begin=begin,
+            msg_limit=len(honest.messages),
+            substream=name_of(honest),
+        )
         other = next(subnet for subnet in ids_in_order(self.scenario.subnets) if subnet != honest.destination)
         return altered(css, part, other)
 
     def _certified(self, kind: str, destination: int, honest: StreamSlice) -> StreamSlice:
         """What a carrier can show of a certified stream: a gap from one above the expected index on, if there is a
         message; a replay from where the stream begins."""
-        begin, end = index_in(honest.begin, ()), index_in(honest.end, ())
+        name = name_of(honest)
+        begin, end = index_in(honest.begin, name), index_in(honest.end, name)
         state = self.states[destination]
         behind = ic.expected_indexes(destination, state, state.agreed)
-        expected = expected_index(behind, honest.source, (), self.options.index_base)
+        expected = expected_index(behind, honest.source, name, self.options.index_base)
         first = expected + 1 if kind == "gap" else begin
         if first >= end and kind == "gap":
             return replace(honest, source=-1)
         source = self.served(self.tick - 1)[honest.source]
-        found = ic.slice_for(source, destination, frozenset({(honest.source, ((), first))}), self.options)
+        found = ic.slice_for(source, destination, frozenset({(honest.source, (name, first))}), self.options)
         assert found is not None
-        return found
+        part = only(found, name)
+        assert part is not None
+        return part
 
     def _altered(self, kind: str, destination: int, honest: StreamSlice) -> StreamSlice:
         base, source = self.options.index_base, honest.source
@@ -628,6 +639,12 @@ class OracleRun:
             heights |= {(substream, i): heights.get((substream, i), 0) for i in range(base, end)}
         begin = frozenset((substream, base) for substream in honest.substreams)
         return replace(honest, messages=messages, heights=heights, begin=begin)
+
+
+def name_of(one: StreamSlice) -> Any:
+    """The substream that a slice of one is of."""
+    (name,) = one.substreams
+    return name
 
 
 def _has_lane(state: ic.CanonicalState, remote: int) -> bool:

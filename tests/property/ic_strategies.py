@@ -47,7 +47,7 @@ def options() -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(
         {
             "index_base": st.sampled_from([0, 1]),
-            "substreams": one_of("flat", "per_destination"),
+            "substreams": one_of("flat", "per_destination", "per_source"),
             "vsr": one_of("accept_all", "deployed"),
             "reject_every": st.sampled_from([0, 0, 0, 0, 1, 2, 3]),
             "sender_mismatch": one_of("drop_accept", "deployed"),

@@ -333,7 +333,9 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
         if reason.startswith(f"{INVALID_PAYLOAD}("):
             # A payload is refused whole; the oracle does not say for which slice.
             remote, reason = None, reason.removeprefix(f"{INVALID_PAYLOAD}(").removesuffix(")")
-        add(chain, "slice refused", remote, reason.split("(")[0])
+        options = run.kernel.options
+        alone = options.certified and not options.flat and remote is not None
+        add(chain, "slice refused", remote, reason.split("(")[0], *([event["substream"]] if alone else []))
         return
     if kind == Kind.CONTROL and events == Event.STOPPED:
         add(chain, "stopped", reason)
@@ -392,10 +394,15 @@ def _add_included(run: KernelRun, add: Any, headers: Frame) -> None:
 def oracle_happened(run: OracleRun) -> Happened:
     """What the oracle's events say, in the same words."""
     happened: Happened = {subnet: Counter() for subnet in run.states}
+    included: dict[tuple[int, Any], list[Any]] = {}
     for event in run.events:
         what = _oracle_event(event)
-        if what is not None:
+        if what is not None and what[0] == "included":
+            included.setdefault((event.chain, what[1]), []).extend(what[2])
+        elif what is not None:
             happened[event.chain][what] += 1
+    for (chain, remote), detail in included.items():
+        happened[chain]["included", remote, tuple(sorted(detail))] += 1
     return happened
 
 
@@ -443,7 +450,8 @@ def _oracle_control(event: ic.Event) -> tuple[Any, ...] | None:
     if event.event == "received":
         return ("included", event.remote, tuple(sorted((_substream(name), *rest) for name, *rest in event.detail)))
     if event.event == "rejected":
-        return ("slice refused", event.remote, event.error)
+        alone = event.substream not in (None, ())
+        return ("slice refused", event.remote, event.error, *([event.substream] if alone else []))
     if event.event == "stopped":
         return ("stopped", event.cause)
     if event.event == "dropped":

@@ -32,8 +32,8 @@ def few(examples: int) -> Callable[[Any], Any]:
 
 @st.composite
 def certified(draw: st.DrawFn, /, **options: Any) -> Scenario:
-    """A scenario of flat streams, which are certified, with malicious block makers and carriers that alter slices."""
-    scenario: Scenario = draw(scenarios(substreams="flat", **options))
+    """A scenario of certified streams, with malicious block makers and carriers that alter slices."""
+    scenario: Scenario = draw(scenarios(**options))
     ticks = st.integers(1, scenario.rounds)
     subnets = st.sampled_from(scenario.subnets)
     limited = scenario.options.get("limits", "none") != "none"

@@ -46,6 +46,6 @@ def test_roots_of_calls_rejects_loopback_and_a_move_from_a_halted_subnet(
 
 
 @settings(max_examples=sized(3, 25), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(scenarios(max_rounds=6, substreams="flat", certification="bls"))
+@given(scenarios(max_rounds=6, certification="bls"))
 def test_roots_of_any_network(scenario: Scenario) -> None:
     compare(scenario, roots=True)

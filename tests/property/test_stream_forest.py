@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from causeway.proofs.forest import run_roots
 from causeway.proofs.hashing import Digests
 from causeway.proofs.ic.digest_columns import indexed_digests, labeled_digests, leaf_digests
 from causeway.proofs.ic.digests import FORK_DOMAIN
-from causeway.proofs.ic.stream_forest import StreamForest
+from causeway.proofs.ic.stream_forest import Keys, StreamForest
 from causeway.proofs.ic.stream_tree import MessagesTree
 from causeway.proofs.merkle import hash_pairs
 from tests.tiers import sized
@@ -29,11 +31,16 @@ def _numbers(values: list[int]) -> U64:
     return np.array(values, dtype=np.uint64)
 
 
+def _named(keys: list[int]) -> Keys:
+    """Keys as byte strings: of one length, and some of them end in zeros."""
+    return np.array([(key << 64).to_bytes(16, "big") for key in keys], dtype="S16")
+
+
 class Streams:
     """Streams held as a forest and, one by one, as trees."""
 
-    def __init__(self) -> None:
-        self.forest = StreamForest()
+    def __init__(self, keys: Callable[[list[int]], Keys] = _numbers) -> None:
+        self.forest, self.keys = StreamForest(), keys
         self.trees: dict[int, MessagesTree] = {}
 
     def step(self, changes: dict[int, tuple[int, int]]) -> None:
@@ -51,7 +58,7 @@ class Streams:
             tree.trim(begin)
         keys = sorted(changes)
         self.forest.update(
-            _numbers(keys),
+            self.keys(keys),
             _numbers([self.trees[key].begin for key in keys]),
             _numbers([self.trees[key].end for key in keys]),
             np.concatenate([np.empty((0, 32), dtype=np.uint8), *digests]),
@@ -65,11 +72,17 @@ def _column(messages: list[bytes]) -> object:
 
 
 @settings(deadline=None, max_examples=sized(36, 400))
-@given(made=steps, shares=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=6, max_size=6))
+@given(
+    made=steps,
+    shares=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=6, max_size=6),
+    named=st.sampled_from([_numbers, _named]),
+)
 def test_any_changes_give_the_trees_of_the_streams(
-    made: list[dict[int, tuple[int, int]]], shares: list[tuple[float, float]]
+    made: list[dict[int, tuple[int, int]]],
+    shares: list[tuple[float, float]],
+    named: Callable[[list[int]], Keys],
 ) -> None:
-    streams = Streams()
+    streams = Streams(named)
     for changes in made:
         streams.step(changes)
         forest, trees = streams.forest, [tree for _, tree in sorted(streams.trees.items())]
@@ -80,7 +93,7 @@ def test_any_changes_give_the_trees_of_the_streams(
         for tree, (one, other) in zip(trees, shares, strict=False):
             ends = sorted(round(share * (tree.end - tree.begin)) for share in (one, other))
             runs.append((tree.begin + ends[0], tree.begin + ends[1]))
-        first, stop = (_numbers(list(column)) for column in zip(*runs, strict=True)) if runs else (keys, keys)
+        first, stop = (_numbers(list(column)) for column in zip(*runs, strict=True)) if runs else (_numbers([]),) * 2
         _compare(forest, first, stop, *forest.sides(keys, first, stop))
         _compare(forest, first, forest.ends, *forest.left_siblings(keys, first))
 

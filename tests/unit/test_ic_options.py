@@ -50,12 +50,6 @@ def test_an_option_with_one_value_says_which_and_why(name: str, value: str) -> N
     IcOptions.model_validate({name: only})
 
 
-def test_streams_with_substreams_are_not_certified() -> None:
-    with pytest.raises(ValidationError, match='allowed: "flat", or with it certification = "off"'):
-        IcOptions.model_validate({"substreams": "per_destination", "certification": "bls"})
-    IcOptions.model_validate({"substreams": "per_destination", "certification": "off"})
-
-
 def test_a_profile_sets_the_defaults_and_what_is_given_wins() -> None:
     assert IcOptions(profile="seed") == IcOptions()
     deployed, oracle = IcOptions(profile="deployed"), ic.deployed_profile()
@@ -79,7 +73,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"certification": False}, "options.certification: false: must be 'bls', 'threshold' or 'off'"),
     ({"splitting": "on"}, 'options.splitting: "on": only "off" in this version: a subnet stays whole'),
     ({"certification": "off", "payload_bytes": 5}, 'options.payload_bytes: 5: allowed with certification = "off": 0'),
-    ({"substreams": "per_destination"}, 'options.substreams: "per_destination": the certified state has no place '),
+    (
+        {"substreams": "per_source", "listen": {"x": ["[::1]:80"]}},
+        'options.substreams: "per_source": allowed with options.listen: "flat": lakes exchange one stream between ',
+    ),
+    ({"substreams": "nested"}, "options.substreams: \"nested\": must be 'flat', 'per_destination' or 'per_source'"),
     ({"remote": {"x": {}}}, "options.remote.x.public_key: missing"),
     ({"remote": {"x": {"public_key": "00"}}}, 'options.remote.x.public_key: "00": must be 192 hexadecimal digits'),
     ({"listen": {"x": "[::1]:80"}}, 'options.listen.x: "[::1]:80": must be a list'),

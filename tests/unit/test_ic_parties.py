@@ -32,6 +32,7 @@ MAKER = '[[faults]]\nkind = "block_maker"\nchain = "right"\ntick = 3\nuntil = 4\
 NODE = '[[faults]]\nkind = "node"\nchain = "right"\nnodes = [{}]\ndoes = "{}"\n'
 BATCH = '[[faults]]\nkind = "batch"\nchain = "left"\ntick = 3\ndoes = "{}"\n'
 ALTER = '[[faults]]\nkind = "alter"\nsource = "left"\ntick = 3\npart = "{}"\n'
+ALICE = '[[programs]]\nname = "alice"\nchain = "left"\nprogram = "caller"\n'
 
 
 def planned(folder: Path, text: str) -> tuple[Faults, Topology]:
@@ -80,6 +81,11 @@ THRESHOLD = IcOptions(certification="threshold")
     ("text", "options", "line"),
     [
         (ALTER.format("sibling"), OFF, "faults[0]: alter of sibling: nobody would see it with certification"),
+        (
+            f"{ALICE}{ALTER.format('header')}substream = 'alice'\n",
+            BLS,
+            'faults[0]: alter of header: substream: streams have no substreams with substreams = "flat"; allowed: per_',
+        ),
         (MAKER.format("reorder"), OFF, "faults[0]: block_maker of reorder: nobody would see it"),
         (MAKER.format("oversized"), THRESHOLD, "faults[0]: block_maker of oversized: payloads have no limit of size"),
         (NODE.format("1", "no_share"), BLS, "faults[0]: node of no_share: nodes give no shares; allowed with cert"),
@@ -96,6 +102,7 @@ def test_a_fault_that_could_do_nothing_is_refused(tmp_path: Path, text: str, opt
     ("text", "options"),
     [
         (ALTER.format("sibling") + MAKER.format("reorder") + MAKER.format("oversized"), BLS),
+        (f"{ALICE}{ALTER.format('header')}substream = 'alice'\n", IcOptions(substreams="per_source")),
         (BATCH.format("again") + NODE.format("7", "stale"), OFF),
         (NODE.format("0", "false_share"), THRESHOLD),
     ],
@@ -109,6 +116,7 @@ def test_faults_that_can_do_something_are_not(tmp_path: Path, text: str, options
     [
         (ALTER.format("certificate"), "faults[0].part: \"certificate\": must be 'payload', 'sibling', 'signature',"),
         (ALTER.format("header").replace("left", "lft"), 'faults[0].source: "lft": no such chain; did you mean left?'),
+        (f"{ALTER.format('header')}substream = 'alice'\n", 'faults[0].substream: "alice": no such program'),
         (MAKER.format("lie"), "faults[0].does: \"lie\": must be 'gap', 'replay', 'reorder', 'foreign', 'oversized',"),
         (MAKER.format("gap").replace("4", "2"), "faults[0]: until = 2 must not be below tick = 3"),
         (NODE.format("", "down"), "faults[0].nodes: []: "),

@@ -28,6 +28,8 @@ from causeway.proofs.ic.stream_header import decode_stream_header
 from causeway.proving.ic.documents import certificate_document
 from causeway.proving.ic.state import CertifiedState, Shown, StateNotCommittedYet, StateRemoved, get_state_at
 from causeway.proving.ic.subnets import Subnets
+from causeway.proving.offers import offers_of, prove_offer
+from causeway.proving.prover import ProvableMessage
 from tests.unit.command_line import Run, command_line
 from tests.unit.ic_lake import make_lake
 
@@ -103,6 +105,56 @@ def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, lake: str, ope
         assert not judge(document_of({**document, **change}, "changed"), trusted).valid, change
     cli("prove", lake, "--chain", "right", "--counterparty", "left", "--header", "--trust-out", "other.json")
     assert cli("verify", "proof.json", "--trust", "other.json")[0] == 1
+
+
+# ---- substreams
+
+
+@pytest.fixture(scope="module")
+def with_substreams(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_lake(tmp_path_factory.mktemp("substreams"), options='substreams = "per_source"')
+
+
+def test_what_is_proved_of_a_substream_is_true(cli: Run, with_substreams: str) -> None:
+    """``left`` has two substreams to ``right``: of ``alice``, who asks and answers, and of ``bob``, whom it signals."""
+    opened = open_lake(with_substreams)
+    state = get_state_at(opened, "left", HEIGHT)
+    header = decode_stream_header(state.header("right", "alice").value, state.subnets.options.version)
+    assert header.end > header.begin
+    stream = [*STREAM, "--substream", "alice", "--height", HEIGHT]
+    files = ("--out", "proof.json", "--trust-out", "trust.json", "--overwrite")
+    for what, text in (
+        (["--header"], f"has the header begin {header.begin}, end {header.end}, "),
+        (["--index", header.begin], "is a request from alice to bob, method echo"),
+    ):
+        code, out, err = cli("prove", with_substreams, *stream, *what, *files)
+        assert (code, err) == (0, "") and "the substream of alice in the stream from left to right" in out
+        assert text in out
+        assert cli("verify", "proof.json", "--trust", "trust.json")[1].startswith("proof.json: true")
+    message = ProvableMessage("left", "right", 0, header.begin, {"committed": [HEIGHT]})
+    (offer,) = offers_of(opened, message)
+    assert offer.given["substream"] == "alice"
+    assert prove_offer(opened, offer).height == HEIGHT
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ([], "substream: missing: the stream from left to right has 2, each named by a program (the first is alice)"),
+        (["--substream", "bobb"], 'substream: "bobb": no such substream; did you mean bob?: the stream from left to '),
+    ],
+)
+def test_a_substream_must_be_named(cli: Run, with_substreams: str, given: list[str], line: str) -> None:
+    code, _, err = cli("prove", with_substreams, *STREAM, *given, "--header", "--height", HEIGHT)
+    assert (code, err.startswith(f"causeway: {line}")) == (2, True), err
+
+
+def test_flat_streams_have_none(cli: Run, lake: str) -> None:
+    code, _, err = cli("prove", lake, *STREAM, "--substream", "alice", "--header")
+    assert (code, err) == (2, 'causeway: substream: "alice": the streams of this lake have none; leave it out\n')
+
+
+# ---- what a certificate shows
 
 
 def test_a_certificate_shows_one_value_and_the_time(opened: OpenedLake) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 U64 = npt.NDArray[np.uint64]
+Codes = npt.NDArray[Any]
+"""Keys to search for: numbers, or byte strings of one length."""
+
 Rows = npt.NDArray[np.int64]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -171,7 +174,7 @@ def pair_codes(*pairs: tuple[U64, U64]) -> list[U64]:
     ]
 
 
-def positions_in(sorted_codes: U64, codes: U64) -> Rows:
+def positions_in(sorted_codes: Codes, codes: Codes) -> Rows:
     """Return each code's position in ``sorted_codes`` (ascending, unique), -1 where it is absent."""
     if len(sorted_codes) == 0:
         return np.full(len(codes), -1, dtype=np.int64)

@@ -31,7 +31,7 @@ def offers_of(opened: OpenedLake, message: ProvableMessage) -> tuple[Offer, ...]
     if message.source not in known or message.destination not in known or message.source == message.destination:
         return ()
     try:
-        return tuple(prover_of(opened).offers(message))
+        return tuple(prover_of(opened).offers(opened, message))
     except InvalidInput:
         return ()
 

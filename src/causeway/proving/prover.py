@@ -92,8 +92,8 @@ class Prover(Protocol):
         """
         ...
 
-    def offers(self, message: ProvableMessage) -> Sequence[Offer]:
-        """Return what may be proved of a message between two chains."""
+    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[Offer]:
+        """Return what may be proved of a message between two chains of a lake."""
         ...
 
 

@@ -21,7 +21,8 @@ from .errors import (
 from .hash_tree import LabeledTree, Path, Witness, at_path, pruned, recomputed, root_of, witness_of
 from .ids import SubnetId, subnet_bytes
 from .messages import CanisterMessage
-from .tree import index_label
+from .state import SubstreamId
+from .tree import index_label, stream_label
 
 SIGNATURE = 48
 
@@ -44,12 +45,13 @@ class Certification:
 
 @dataclass(frozen=True)
 class CertifiedState:
-    """A state tree with its certification; `heights` has the round that put each message into its stream."""
+    """A state tree with its certification; `heights` has the round that put each message into its stream, by the label
+    of the stream."""
 
     own: SubnetId
     tree: Mapping[bytes, Any]
     certification: Certification
-    heights: Mapping[SubnetId, Mapping[int, int]] = field(default_factory=dict)
+    heights: Mapping[bytes, Mapping[int, int]] = field(default_factory=dict)
 
     @property
     def root(self) -> bytes:
@@ -60,7 +62,7 @@ def certify(
     own: SubnetId,
     tree: Mapping[bytes, Any],
     height: int,
-    heights: Mapping[SubnetId, Mapping[int, int]] | None = None,
+    heights: Mapping[bytes, Mapping[int, int]] | None = None,
     version: int = CURRENT,
 ) -> CertifiedState:
     """What the subnet signs of a state."""
@@ -94,13 +96,15 @@ def encode_certified_stream_slice(
     msg_begin: int | None = None,
     msg_limit: int | None = None,
     byte_limit: int | None = None,
+    substream: SubstreamId = (),
 ) -> CertifiedStreamSlice:
-    """Header and messages [msg_begin, ...) of the stream to `destination`, cut by limits. With an earlier
+    """Header and messages [msg_begin, ...) of one substream to `destination`, cut by limits. With an earlier
     `witness_begin` the witness takes the messages from there on for known: the suffix of a slice that the asker has.
     `byte_limit` counts the messages' bytes and always admits the first one, but for such a suffix."""
     if witness_begin is not None and msg_begin is not None and witness_begin > msg_begin:
         raise InvalidSliceIndices(f"witness_begin {witness_begin}, msg_begin {msg_begin}")
-    stream = at_path(state.tree, (b"streams", subnet_bytes(destination)))
+    label = stream_label(destination, substream)
+    stream = at_path(state.tree, (b"streams", label))
     if stream is None or isinstance(stream, bytes):
         raise NoStreamForSubnet(destination)
     header = decoded_header(stream[b"header"])
@@ -118,16 +122,16 @@ def encode_certified_stream_slice(
             break
         taken.append(index)
     end = taken[-1] + 1 if taken else first
-    heights = {i: at for i, at in state.heights.get(destination, {}).items() if i in taken}
-    shown = _payload(destination, stream, range(known, end))
-    payload = _payload(destination, stream, taken)
+    heights = {i: at for i, at in state.heights.get(label, {}).items() if i in taken}
+    shown = _payload(label, stream, range(known, end))
+    payload = _payload(label, stream, taken)
     return CertifiedStreamSlice(payload, witness_of(state.tree, shown), state.certification, heights)
 
 
-def _payload(destination: SubnetId, stream: Mapping[bytes, Any], indices: Any) -> dict[bytes, Any]:
+def _payload(label: bytes, stream: Mapping[bytes, Any], indices: Any) -> dict[bytes, Any]:
     messages = {index_label(i): stream[b"messages"][index_label(i)] for i in indices}
     part = {b"header": stream[b"header"], **({b"messages": messages} if messages else {})}
-    return {b"streams": {subnet_bytes(destination): part}}
+    return {b"streams": {label: part}}
 
 
 # ---- taken (2.8, 2.9)
@@ -137,7 +141,7 @@ def _payload(destination: SubnetId, stream: Mapping[bytes, Any], indices: Any) -
 class Content:
     """What stands in the tree of a slice: the messages as they were encoded."""
 
-    subnet: bytes
+    label: bytes
     header: Header
     header_bytes: bytes
     blobs: Mapping[int, bytes]
@@ -149,10 +153,11 @@ class Decoded:
 
     header: Header
     messages: Mapping[int, CanisterMessage]
+    substream: SubstreamId = ()
 
 
 def read_payload(payload: LabeledTree, version: int = CURRENT) -> Content:
-    """Exactly `streams`, one subnet, `header` and optional `messages` without a gap; anything else is refused."""
+    """Exactly `streams`, one stream, `header` and optional `messages` without a gap; anything else is refused."""
 
     def children(tree: Any) -> Mapping[bytes, Any]:
         if isinstance(tree, bytes):
@@ -173,7 +178,7 @@ def read_payload(payload: LabeledTree, version: int = CURRENT) -> Content:
     streams = children(top[b"streams"])
     if len(streams) != 1:
         raise SerializationError("MoreThanOneStream" if streams else "MissingStream")
-    ((subnet, stream),) = streams.items()
+    ((label, stream),) = streams.items()
     parts = children(stream)
     if b"header" not in parts:
         raise SerializationError("MissingHeader")
@@ -189,16 +194,25 @@ def read_payload(payload: LabeledTree, version: int = CURRENT) -> Content:
     blobs = {int.from_bytes(label, "big"): leaf(listed[label]) for label in sorted(listed)}
     if blobs and list(blobs) != list(range(min(blobs), max(blobs) + 1)):
         raise SerializationError("InvalidBounds: messages have a gap")
-    return Content(subnet, header, header_bytes, blobs)
+    return Content(label, header, header_bytes, blobs)
 
 
 def decode_valid_certified_stream(own: SubnetId, css: CertifiedStreamSlice, version: int = CURRENT) -> Decoded:
     """What a slice says, and that it is for us. Nothing is recomputed: it was validated before."""
     found = read_payload(css.payload, version)
-    if found.subnet != subnet_bytes(own):
-        raise InvalidDestination(f"for {found.subnet.hex()}, not for {own}")
+    substream = substream_of(found.label, own)
     messages = {index: decoded_message(blob, version) for index, blob in found.blobs.items()}
-    return Decoded(found.header, messages)
+    return Decoded(found.header, messages, substream)
+
+
+def substream_of(label: bytes, own: SubnetId) -> SubstreamId:
+    """Which substream of a stream to us a label of `streams` is."""
+    if label == subnet_bytes(own):
+        return ()
+    canister = int.from_bytes(label[10:18], "big")
+    if label != stream_label(own, canister):
+        raise InvalidDestination(f"for {label.hex()}, not for {own}")
+    return canister
 
 
 def decode_certified_stream(
@@ -231,7 +245,7 @@ def verify_root(css: CertifiedStreamSlice, version: int = CURRENT) -> None:
 def without_messages(css: CertifiedStreamSlice, goes: Callable[[int], bool]) -> CertifiedStreamSlice:
     """The slice without some of its messages, pruned in its witness, too."""
     found = read_payload(css.payload)
-    destination = found.subnet
+    label = found.label
 
     def at(path: Path) -> bool:
         return len(path) == 4 and goes(int.from_bytes(path[3], "big"))
@@ -240,7 +254,7 @@ def without_messages(css: CertifiedStreamSlice, goes: Callable[[int], bool]) -> 
     part = {b"header": found.header_bytes, **({b"messages": kept} if kept else {})}
     heights = {i: height for i, height in css.heights.items() if not goes(i)}
     witness = pruned(css.witness, at, (), css.payload)
-    return replace(css, payload={b"streams": {destination: part}}, witness=witness, heights=heights)
+    return replace(css, payload={b"streams": {label: part}}, witness=witness, heights=heights)
 
 
 def take_prefix(css: CertifiedStreamSlice, count: int) -> CertifiedStreamSlice:
@@ -273,8 +287,8 @@ def altered(css: CertifiedStreamSlice, part: str, other: SubnetId) -> CertifiedS
     found = read_payload(css.payload)
     stream = {b"header": found.header_bytes, **({b"messages": _labeled(found.blobs)} if found.blobs else {})}
     if part == "destination":
-        label = subnet_bytes(other)
-        witness = _relabeled(css.witness, {found.subnet: label})
+        label = subnet_bytes(other) + found.label[10:]
+        witness = _relabeled(css.witness, {found.label: label})
         return replace(css, payload={b"streams": {label: stream}}, witness=witness)
     if part == "payload" and found.blobs:
         first = min(found.blobs)
@@ -282,7 +296,7 @@ def altered(css: CertifiedStreamSlice, part: str, other: SubnetId) -> CertifiedS
     elif part == "header":
         header = found.header
         stream[b"header"] = encoded_header(header.begin, header.end, header.signals_end + 1, header.rejects)
-    return replace(css, payload={b"streams": {found.subnet: stream}})
+    return replace(css, payload={b"streams": {found.label: stream}})
 
 
 def exchanged(css: CertifiedStreamSlice) -> CertifiedStreamSlice:
@@ -293,7 +307,7 @@ def exchanged(css: CertifiedStreamSlice) -> CertifiedStreamSlice:
     first, second = sorted(found.blobs)[:2]
     blobs = {**found.blobs, first: found.blobs[second], second: found.blobs[first]}
     stream = {b"header": found.header_bytes, b"messages": _labeled(blobs)}
-    return replace(css, payload={b"streams": {found.subnet: stream}})
+    return replace(css, payload={b"streams": {found.label: stream}})
 
 
 def _labeled(blobs: Mapping[int, bytes]) -> dict[bytes, bytes]:

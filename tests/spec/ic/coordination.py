@@ -15,7 +15,7 @@ from .options import Options
 from .routing import post_process
 from .slices import XNetPayload, decoded_payload
 from .state import CanonicalState, Registry
-from .tree import FULL, METADATA, state_tree
+from .tree import FULL, METADATA, state_tree, stream_label
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,9 @@ def certified_state(
     version = version_number(options.certification_version)
     tree = state_tree(state, previous, sections, options.index_base, scope=scope, version=version)
     heights = {
-        remote: {i: height for (substream, i), height in stream.heights.items() if substream == ()}
+        stream_label(remote, name): {i: height for (at, i), height in stream.heights.items() if at == name}
         for remote, stream in state.streams.items()
+        for name in stream.msgs
     }
     return certify(state.own, tree, state.number, heights, version)
 

@@ -9,6 +9,7 @@ from .ids import SubnetId
 from .messages import CanisterMessage, MessageId, Request, Response
 from .options import Options
 from .payloads import Proposal
+from .slices import subnet_of
 from .state import Registry
 
 Place = tuple[SubnetId, SubnetId, Any, int]
@@ -229,6 +230,24 @@ def g8_collection_is_safe(events: Sequence[Event]) -> list[str]:
     return violations
 
 
+def g6_substream_order(events: Sequence[Event], options: Options) -> list[str]:
+    """What a mode of substreams promises: messages with one key are judged in the order in which they were routed. The
+    key has both subnets; per destination also the receiver, per source also the sender."""
+    routed: dict[Place, tuple[int, Event]] = {place: (at, e) for at, (place, e) in enumerate(committed(events))}
+    newest: dict[tuple[Any, ...], int] = {}
+    violations: list[str] = []
+    for place, e in judged(events):
+        if place not in routed:
+            continue
+        at, sent = routed[place]
+        canister = {"flat": None, "per_destination": sent.receiver, "per_source": sent.sender}[options.substreams]
+        key = (*place[:2], canister)
+        if at < newest.get(key, -1):
+            violations.append(f"G6: {e.message} of {key} was judged after one that was routed later")
+        newest[key] = at
+    return violations
+
+
 def g10_responses_are_accepted(events: Sequence[Event]) -> list[str]:
     """No response is rejected where it comes in, but for CanisterMigrating, after which it is rerouted.
 
@@ -245,10 +264,10 @@ def g12_payloads(proposals: Sequence[Proposal], events: Sequence[Event], last: i
     """Of every batch one payload was agreed, honest ones always, within the limit, and what was executed is what was
     agreed. `proposals`: the payload log, one row a proposal; `events` are asked for the slices of each batch (control,
     received). Batches above `last`, if not given the last height with an event, may wait to be executed."""
-    executed: dict[tuple[SubnetId, int], dict[SubnetId, Any]] = defaultdict(dict)
+    executed: dict[tuple[SubnetId, int], set[tuple[SubnetId, Any]]] = defaultdict(set)
     for e in events:
         if e.event == "received" and e.kind == "control" and e.remote is not None:
-            executed[e.chain, e.height][e.remote] = e.detail
+            executed[e.chain, e.height] |= {(e.remote, detail) for detail in e.detail}
     violations: list[str] = []
     agreed: dict[tuple[SubnetId, int], Proposal] = {}
     for row in proposals:
@@ -264,7 +283,8 @@ def g12_payloads(proposals: Sequence[Proposal], events: Sequence[Event], last: i
         agreed[batch] = row
     last = max((e.height for e in events), default=0) if last is None else last
     for batch, row in agreed.items():
-        if batch[1] <= last and executed.get(batch, {}) != dict(row.slices):
+        made = {(subnet_of(name), detail) for name, details in row.slices.items() for detail in details}
+        if batch[1] <= last and executed.get(batch, set()) != made:
             violations.append(f"G12: the batch {batch} is not what was agreed")
     return violations + [f"G12: nobody agreed on the slices of {batch}" for batch in executed if batch not in agreed]
 
@@ -315,6 +335,7 @@ def check_events(events: Sequence[Event], registries: Mapping[int, Registry], op
         *g4_one_reply_per_call(events, registries),
         *g5_undeliverable_gets_synthetic_reject(events, registries, options),
         *g6_gap_free_streams(events, options),
+        *g6_substream_order(events, options),
         *g7_signals_tell_the_truth(events),
         *g8_collection_is_safe(events),
         *g10_responses_are_accepted(events),

@@ -35,7 +35,7 @@ from .queues import (
     rank,
     successor,
 )
-from .slices import StreamSlice, at, explicit_signals, included
+from .slices import SliceName, StreamSlice, ascending_names, at, explicit_signals, included, subnet_of
 from .state import (
     CanonicalState,
     QueueName,
@@ -56,7 +56,7 @@ class DecodedBatch:
     """2.7, with the batch time."""
 
     ingress_payload: Mapping[int, Ingress] = field(default_factory=dict)
-    xnet_payload: Mapping[SubnetId, StreamSlice] = field(default_factory=dict)
+    xnet_payload: Mapping[SliceName, StreamSlice] = field(default_factory=dict)
     time_ns: int = 0
 
 
@@ -68,12 +68,13 @@ def pre_process(
     log: list[Event] = []
     state = time_out_requests(state, options, log)
     state = induct_loopback(state, registry, options, log)
-    for sn in ascending_subnets(batch.xnet_payload):
-        assert_slice(state, sn, batch.xnet_payload[sn], options)
-    for sn in ascending_subnets(batch.xnet_payload):
-        state = collect_from_header(state, registry, sn, batch.xnet_payload[sn], options, log)
-    messages = {(sn, i): m for sn in batch.xnet_payload for i, m in batch.xnet_payload[sn].messages.items()}
-    heights = {(sn, i): h for sn in batch.xnet_payload for i, h in batch.xnet_payload[sn].heights.items()}
+    slices = [(subnet_of(name), batch.xnet_payload[name]) for name in ascending_names(batch.xnet_payload)]
+    for sn, the_slice in slices:
+        assert_slice(state, sn, the_slice, options)
+    for sn, the_slice in slices:
+        state = collect_from_header(state, registry, sn, the_slice, options, log)
+    messages = {(sn, i): m for sn, the_slice in slices for i, m in the_slice.messages.items()}
+    heights = {(sn, i): h for sn, the_slice in slices for i, h in the_slice.heights.items()}
     state = induct(state, registry, messages, heights, options, log, via="xnet")
     state = induct_ingress(state, registry, batch, options, log)
     return state, log
@@ -83,9 +84,10 @@ def pre_process(
 
 
 def substream_id(pair: QueueName, options: Options) -> SubstreamId:
-    """() for flat streams, dst for per-destination ones (3.6)."""
-    _, dst = pair
-    return () if options.substreams == "flat" else dst
+    """() for flat streams, dst for per-destination ones, src for per-source ones (3.6)."""
+    src, dst = pair
+    named: dict[str, SubstreamId] = {"flat": (), "per_destination": dst, "per_source": src}
+    return named[options.substreams]
 
 
 def push_input(state: CanonicalState, message: CanisterMessage, options: Options) -> tuple[CanonicalState, int]:

@@ -27,7 +27,9 @@ from .payloads import Proposal, check_payload, get_xnet_payload, payload_bytes, 
 from .removal import end_canisters
 from .slices import (
     AnySlice,
+    SliceName,
     StreamSlice,
+    ascending_names,
     check_slice,
     decoded_payload,
     expected_indexes,
@@ -35,7 +37,10 @@ from .slices import (
     included,
     is_empty,
     message_limit,
+    parts_of,
     slice_for,
+    subnet_of,
+    substream_of,
 )
 from .state import CanonicalState, Registry, ascending_subnets, install, move_canisters
 
@@ -114,7 +119,7 @@ def network_round(
             ends |= ends_here
             continue
         offered = offered_slices(shown[0], ended, registry, options, withheld, carry, previous.subnets)
-        arrived = {sn: tamper(own, s) for sn, s in offered.items()}
+        arrived = {name: tamper(own, s) for name, s in offered.items()}
         made, refused = agree(ended, registry, arrived, options, order and order(own, ended.height + 1))
         wanted = makers is not None or proposals is not None or options.payload_bytes > 0
         rows: list[Proposal] = []
@@ -167,69 +172,72 @@ def offered_slices(
     withheld: Callable[[SubnetId, SubnetId], bool] = never_withheld,
     carry: Callable[[SubnetId, StreamSlice, bool], AnySlice | None] = honestly,
     members: Set[SubnetId] | None = None,
-) -> dict[SubnetId, AnySlice]:
-    """One slice a remote subnet that has a stream to us and is not withheld: from what is expected behind the payloads
-    that are agreed. `members`: the subnets of the version before, whose endpoints were asked; of others, only faulty
-    carriers bring anything."""
+) -> dict[SliceName, AnySlice]:
+    """The slices of streams to us that are not withheld: from what is expected behind the payloads that are agreed.
+    `members`: the subnets of the version before, whose endpoints were asked; of others, only faulty carriers bring
+    anything."""
     members = registry.subnets if members is None else members
-    own, offered = state.own, dict[SubnetId, AnySlice]()
+    own, offered = state.own, dict[SliceName, AnySlice]()
     expected = expected_indexes(own, state, state.agreed)
     for sn in ascending_subnets(set(served) - {own}):
         if withheld(sn, own):
             continue
         the_slice = slice_for(served[sn], own, expected, options)
-        if the_slice is not None:
-            the_slice = first_of_each(the_slice, message_limit(state, registry, sn, options))
-            news = not is_empty(state, the_slice, options, state.agreed)
-            carried = carry(own, the_slice, news and sn in members)
+        for name, part in ({} if the_slice is None else parts_of(the_slice, options)).items():
+            part = first_of_each(part, message_limit(state, registry, sn, options))
+            news = not is_empty(state, part, options, state.agreed)
+            carried = carry(own, part, news and sn in members)
             if carried is not None:
-                offered[sn] = carried
+                offered[name] = carried
     return offered
 
 
 def agree(
     state: CanonicalState,
     registry: Registry,
-    offered: Mapping[SubnetId, AnySlice],
+    offered: Mapping[SliceName, AnySlice],
     options: Options,
     order: Sequence[SubnetId] | None = None,
-) -> tuple[dict[SubnetId, StreamSlice], list[Event]]:
+) -> tuple[dict[SliceName, StreamSlice], list[Event]]:
     """The honest payload: the slices that pass check_slice, cut by `payload_bytes`; and one event for each that does
     not pass."""
-    passed: dict[SubnetId, StreamSlice] = {}
+    passed: dict[SliceName, StreamSlice] = {}
     refused: list[Event] = []
-    for sn in ascending_subnets(offered):
+    for name in ascending_names(offered):
+        sn, height = subnet_of(name), state.height + 1
         try:
-            passed[sn] = check_slice(state, registry, sn, offered[sn], options, state.agreed)
+            passed[name] = check_slice(state, registry, sn, offered[name], options, state.agreed)
         except SliceError as error:
-            height = state.height + 1
-            refused.append(Event("rejected", state.own, height, "control", remote=sn, error=error.name))
+            at = substream_of(name)
+            refused.append(Event("rejected", state.own, height, "control", remote=sn, substream=at, error=error.name))
     if options.payload_bytes == 0:
         return passed, refused
-    asked = passed if order is None else [sn for sn in order if sn in passed]
+    asked = list(passed)
+    if order is not None:
+        asked = sorted(passed, key=lambda name: order.index(subnet_of(name)))
     limit, own = options.payload_bytes, state.own
     return get_xnet_payload(
-        own, registry, state, state.agreed, limit, lambda sn: lambda *_: passed.get(sn), options, order=list(asked)
+        own, registry, state, state.agreed, limit, lambda name: lambda *_: passed.get(name), options, order=asked
     ), refused
 
 
 def confirm(
     state: CanonicalState,
     registry: Registry,
-    honest: Mapping[SubnetId, StreamSlice],
+    honest: Mapping[SliceName, StreamSlice],
     options: Options,
     served: Sequence[Mapping[SubnetId, CanonicalState]],
     makers: Sequence[str],
-) -> tuple[dict[SubnetId, StreamSlice], list[Proposal]]:
+) -> tuple[dict[SliceName, StreamSlice], list[Proposal]]:
     """The payload that is agreed, and every proposal for it up to then, with what each notary says of it: the first one
     that has nothing false in it, whoever made it. That the honest one, the last, is refused is an invariant violation:
     then the rules are wrong. `served`: the latest certified states, and older ones."""
     limit, version = options.payload_bytes or None, version_number(options.certification_version)
 
-    def serve(sn: SubnetId, begin: int | None, older: bool) -> CertifiedStreamSlice | None:
-        certified = certified_state(served[-1 if older else 0][sn], None, {}, options)
+    def serve(name: SliceName, begin: int | None, older: bool) -> CertifiedStreamSlice | None:
+        certified = certified_state(served[-1 if older else 0][subnet_of(name)], None, {}, options)
         try:
-            return encode_certified_stream_slice(certified, state.own, msg_begin=begin)
+            return encode_certified_stream_slice(certified, state.own, msg_begin=begin, substream=substream_of(name))
         except (NoStreamForSubnet, InvalidSliceBegin):
             return None
 
@@ -245,7 +253,7 @@ def confirm(
         decoded = decoded_payload(state.own, payload, version) if error is None else {}
         size, past = payload_bytes(payload, size_at(options)), len(state.agreed)
         height = state.height + 1 + options.blocks_ahead
-        slices = {sn: included(the_slice) for sn, the_slice in decoded.items()}
+        slices = {name: included(the_slice) for name, the_slice in decoded.items()}
         rows.append(Proposal(state.own, height, state.height, past, does is None, size, limit, slices, error))
         if error is None:
             return decoded, rows
@@ -258,8 +266,8 @@ def refused_proposal(row: Proposal) -> Event:
 
 
 def next_payload(
-    state: CanonicalState, made: Mapping[SubnetId, StreamSlice], options: Options
-) -> tuple[Mapping[SubnetId, StreamSlice], tuple[Mapping[SubnetId, StreamSlice], ...]]:
+    state: CanonicalState, made: Mapping[SliceName, StreamSlice], options: Options
+) -> tuple[Mapping[SliceName, StreamSlice], tuple[Mapping[SliceName, StreamSlice], ...]]:
     """The payload that is executed now, and those that wait: blocks are agreed `blocks_ahead` rounds before that. Only
     slices wait; ingress and batch time are of the round that executes them."""
     waiting = (*state.agreed, made)

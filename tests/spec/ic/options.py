@@ -26,7 +26,7 @@ class Options:
 
     index_base: int = 1
     signal_form: Literal["explicit", "compact"] = "explicit"
-    substreams: Literal["flat", "per_destination"] = "flat"
+    substreams: Literal["flat", "per_destination", "per_source"] = "flat"
     vsr: Literal["accept_all", "deployed"] = "accept_all"
     sender_mismatch: Literal["drop_accept", "deployed"] = "drop_accept"
     receiver_check: Switch = "on"

@@ -15,13 +15,16 @@ from .sizes import count_bytes
 from .slices import (
     AnySlice,
     Expected,
+    SliceName,
     StreamSlice,
     XNetPayload,
+    ascending_names,
     check_slice,
     decode_valid_certified_stream,
     decoded_payload,
     expected_indexes,
     is_empty,
+    subnet_of,
 )
 from .state import CanonicalState, Registry, ascending_subnets
 
@@ -71,43 +74,43 @@ def get_xnet_payload(
     state: CanonicalState,
     past_payloads: Sequence[XNetPayload],
     size_limit: int | None,
-    get: Callable[[SubnetId], Callable[[SubnetId, Expected], S | None]],
+    get: Callable[[SliceName], Callable[[SubnetId, Expected], S | None]],
     options: Options,
     size_of: SizeOf | None = None,
-    order: Sequence[SubnetId] | None = None,
-) -> dict[SubnetId, S]:
-    """3.8. `state` is the one at the reference height. A subnet is asked once for all its substreams. `order`: who is
-    asked first; every order is allowed. `size_limit`: None for no limit."""
+    order: Sequence[SliceName] | None = None,
+) -> dict[SliceName, S]:
+    """3.8. `state` is the one at the reference height. `order`: what is asked for, and what first; every order is
+    allowed. Without it each subnet is asked once, for all its substreams. `size_limit`: None for no limit."""
     version, size_of = version_number(options.certification_version), size_of or size_at(options)
     past = [decoded_payload(own, payload, version) for payload in past_payloads]
     expected = expected_indexes(own, state, past)
-    whole: dict[SubnetId, S] = {}
-    for sn in ascending_subnets(registry.subnets - {own}) if order is None else order:
-        css = get(sn)(own, expected)
+    whole: dict[SliceName, S] = {}
+    for name in ascending_subnets(registry.subnets - {own}) if order is None else order:
+        css = get(name)(own, expected)
         if css is None:
             continue
         try:
-            the_slice = check_slice(state, registry, sn, css, options, past)
+            the_slice = check_slice(state, registry, subnet_of(name), css, options, past)
         except SliceError:
             continue
         if not is_empty(state, the_slice, options, past):
-            whole[sn] = css
+            whole[name] = css
     if size_limit is None:
-        return {sn: whole[sn] for sn in ascending_subnets(whole)}
-    payload: dict[SubnetId, S] = {}
-    for sn, css in whole.items():  # first the headers with new signals
+        return {name: whole[name] for name in ascending_names(whole)}
+    payload: dict[SliceName, S] = {}
+    for name, css in whole.items():  # first the headers with new signals
         bare = prefix_of(css, 0)
-        news = not is_empty(state, decode_valid_certified_stream(own, sn, bare, version), options, past)
+        news = not is_empty(state, decode_valid_certified_stream(own, subnet_of(name), bare, version), options, past)
         if news and size_of(bare) <= size_limit - payload_bytes(payload, size_of):
-            payload[sn] = bare
-    for sn, css in whole.items():  # then each with as many messages as fit
+            payload[name] = bare
+    for name, css in whole.items():  # then each with as many messages as fit
         left = size_limit - payload_bytes(payload, size_of)
         if left < min(LEAST_BYTES, size_limit):
             continue
-        cut = longest_prefix(css, left + (size_of(payload[sn]) if sn in payload else 0), size_of)
+        cut = longest_prefix(css, left + (size_of(payload[name]) if name in payload else 0), size_of)
         if cut is not None and indices_of(cut):
-            payload[sn] = cut
-    return {sn: payload[sn] for sn in ascending_subnets(payload)}
+            payload[name] = cut
+    return {name: payload[name] for name in ascending_names(payload)}
 
 
 def check_payload(
@@ -122,8 +125,8 @@ def check_payload(
     """3.9: nothing, or the first error."""
     if size_limit is not None and (size := payload_bytes(payload, size_of or size_at(options))) > size_limit:
         raise PayloadTooLarge(f"{size} > {size_limit}")
-    for sn in ascending_subnets(payload):
-        check_slice(state, registry, sn, payload[sn], options, past_payloads)
+    for name in ascending_names(payload):
+        check_slice(state, registry, subnet_of(name), payload[name], options, past_payloads)
 
 
 def validate_xnet_payload(
@@ -143,12 +146,12 @@ def validate_xnet_payload(
     return True
 
 
-def first_message_is_expected(expected: Expected, payload: Mapping[SubnetId, StreamSlice]) -> bool:
+def first_message_is_expected(expected: Expected, payload: Mapping[SliceName, StreamSlice]) -> bool:
     """G13, alignment: every slice starts at the index that is expected of its subnet; an unseen one is free to."""
     seen = {(subnet, substream): i for subnet, (substream, i) in expected}
-    for sn, css in payload.items():
+    for name, css in payload.items():
         for substream in css.substreams:
-            indices = css.messages_of(substream)
+            indices, sn = css.messages_of(substream), subnet_of(name)
             if indices and postfix((substream, min(indices))) != seen.get((sn, substream), min(indices)):
                 return False
     return True
@@ -161,8 +164,8 @@ def first_message_is_expected(expected: Expected, payload: Mapping[SubnetId, Str
 class Proposal:
     """One row of the payload log: what a block maker proposed for the batch of round `height` of `chain`, on the state
     of `reference_height` and `past` payloads above it, and what the notaries said of it (None: agreed). `honest`: it
-    is what get_xnet_payload gave. `slices`: of each remote what the control event `received` says of its slice when the
-    batch is executed."""
+    is what get_xnet_payload gave. `slices`: of each slice what the control event `received` says when the batch is
+    executed."""
 
     chain: SubnetId
     height: int
@@ -171,7 +174,7 @@ class Proposal:
     honest: bool
     size: int
     size_limit: int | None
-    slices: Mapping[SubnetId, Any]
+    slices: Mapping[SliceName, Any]
     error: str | None = None
 
 
@@ -180,26 +183,26 @@ MAKERS = ("gap", "replay", "reorder", "foreign", "oversized", "stale", "altered"
 
 def propose(
     does: str,
-    honest: Mapping[SubnetId, AnySlice],
-    serve: Callable[[SubnetId, int | None, bool], CertifiedStreamSlice | None],
+    honest: Mapping[SliceName, AnySlice],
+    serve: Callable[[SliceName, int | None, bool], CertifiedStreamSlice | None],
     other: SubnetId,
-) -> dict[SubnetId, AnySlice]:
-    """What a malicious block maker makes of the honest payload. `serve(sn, begin, older)`: all that `sn` certified from
+) -> dict[SliceName, AnySlice]:
+    """What a malicious block maker makes of the honest payload. `serve(name, begin, older)`: all that is certified from
     index `begin` on (None: from the first that is still there), now or at an older height; certificates it cannot make.
 
     Gap: slices from one index too high on. Replay: from the streams' first messages on. Reorder: the first two messages
     of a slice exchanged. Foreign: slices for another subnet. Oversized: all that there is, whatever the limits. Stale:
     slices of an older height from their first messages on. Altered: a bit of the first message."""
-    made: dict[SubnetId, AnySlice] = dict(honest)
-    for sn, css in honest.items():
+    made: dict[SliceName, AnySlice] = dict(honest)
+    for name, css in honest.items():
         first = min(indices_of(css), default=None)
-        whole = None if first is None else serve(sn, first, False)
+        whole = None if first is None else serve(name, first, False)
         if does == "gap" and first is not None:
-            false = serve(sn, first + 1, False)
+            false = serve(name, first + 1, False)
         elif does == "replay":
-            false = serve(sn, None, False)
+            false = serve(name, None, False)
         elif does == "stale":
-            false = serve(sn, None, True)
+            false = serve(name, None, True)
         elif whole is None:
             continue
         else:
@@ -210,5 +213,5 @@ def propose(
                 "oversized": lambda whole=whole: whole,
                 "altered": lambda cut=cut: altered(cut, "payload", other),
             }[does]()
-        made |= {} if false is None else {sn: false}
+        made |= {} if false is None else {name: false}
     return made

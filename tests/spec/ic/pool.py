@@ -41,18 +41,18 @@ def append(pool: Pool, own: SubnetId, remote: SubnetId, suffix: CertifiedStreamS
         return
     pooled = pool[remote]
     ours, theirs = read_payload(pooled.payload, version), read_payload(suffix.payload, version)
-    if ours.subnet != theirs.subnet:
+    if ours.label != theirs.label:
         raise InvalidAppend("DifferentSubnet")
     if theirs.header.signals_end < ours.header.signals_end:
         raise InvalidAppend("SignalsEndRegresses")
     if ours.blobs and theirs.blobs and min(theirs.blobs) != max(ours.blobs) + 1:
         raise InvalidAppend("IndexMismatch")
     blobs = {**ours.blobs, **theirs.blobs}
-    if witness_begin(suffix.witness, theirs.subnet) != min(blobs, default=None):
+    if witness_begin(suffix.witness, theirs.label) != min(blobs, default=None):
         raise InvalidAppend("IndexMismatch")
     messages = {index_label(index): blob for index, blob in blobs.items()}
     part = {b"header": theirs.header_bytes, **({b"messages": messages} if messages else {})}
-    joined = replace(suffix, payload={b"streams": {ours.subnet: part}}, heights={**pooled.heights, **suffix.heights})
+    joined = replace(suffix, payload={b"streams": {ours.label: part}}, heights={**pooled.heights, **suffix.heights})
     decode_certified_stream(own, remote, joined, version)
     pool[remote] = joined
 

@@ -28,7 +28,7 @@ from .errors import (
     UnexpectedSignals,
     UnknownSubnet,
 )
-from .ids import SubnetId
+from .ids import SubnetId, subnet_bytes
 from .messages import ACCEPT, REJECT, CanisterMessage, Reason, Verdict
 from .options import Options
 from .queues import StreamIndex, concatenate, maximum, successor
@@ -160,7 +160,55 @@ def first_of_each(the_slice: StreamSlice, most: int | None) -> StreamSlice:
 
 
 AnySlice = StreamSlice | CertifiedStreamSlice
-XNetPayload = Mapping[SubnetId, AnySlice]
+SliceName = Any
+"""What a slice of a payload is of: all substreams from a subnet (SubnetId), or one of them (SubnetId, SubstreamId)."""
+
+XNetPayload = Mapping[SliceName, AnySlice]
+
+
+def subnet_of(name: SliceName) -> SubnetId:
+    """The subnet that a slice is from."""
+    subnet: SubnetId = name[0] if isinstance(name, tuple) else name
+    return subnet
+
+
+def substream_of(name: SliceName) -> SubstreamId:
+    """The one substream that a slice is of."""
+    substream: SubstreamId = name[1] if isinstance(name, tuple) else ()
+    return substream
+
+
+def ascending_names(names: Iterable[SliceName]) -> list[SliceName]:
+    """By id bytes of the subnet, then by substream."""
+    return sorted(names, key=lambda name: (subnet_bytes(subnet_of(name)), name if isinstance(name, tuple) else ()))
+
+
+def only(the_slice: StreamSlice, substream: SubstreamId) -> StreamSlice | None:
+    """One substream of a slice; nothing if it has no such one."""
+    if substream not in the_slice.substreams:
+        return None
+
+    def here(indices: frozenset[StreamIndex]) -> frozenset[StreamIndex]:
+        return frozenset((name, i) for name, i in indices if name == substream)
+
+    return replace(
+        the_slice,
+        begin=here(the_slice.begin),
+        end=here(the_slice.end),
+        signals_end=here(the_slice.signals_end),
+        rejects={name: rejects for name, rejects in the_slice.rejects.items() if name == substream},
+        messages={(name, i): m for (name, i), m in the_slice.messages.items() if name == substream},
+        heights={(name, i): h for (name, i), h in the_slice.heights.items() if name == substream},
+    )
+
+
+def parts_of(the_slice: StreamSlice, options: Options) -> dict[SliceName, StreamSlice]:
+    """What is served of a stream: one slice a substream where each has a certificate of its own; otherwise one slice
+    with all of them."""
+    if options.certification == "off" or options.substreams == "flat":
+        return {the_slice.source: the_slice}
+    parts = {(the_slice.source, name): only(the_slice, name) for name in the_slice.substreams}
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def decode_certified_stream(own: SubnetId, remote: SubnetId, css: AnySlice, version: int = CURRENT) -> StreamSlice:
@@ -199,28 +247,28 @@ def decode_valid_certified_stream(
 
 
 def _plain(own: SubnetId, remote: SubnetId, css: CertifiedStreamSlice, found: certified.Decoded) -> StreamSlice:
-    """What the bytes say: flat streams."""
-    header = found.header
+    """What the bytes say: one substream."""
+    header, name = found.header, found.substream
     return StreamSlice(
         source=remote,
         destination=own,
         height=css.certification.height,
         root=css.certification.root,
-        begin=frozenset({((), header.begin)}),
-        end=frozenset({((), header.end)}),
-        signals_end=frozenset({((), header.signals_end)}),
-        rejects={(): header.rejects} if header.rejects else {},
-        messages={((), i): message for i, message in found.messages.items()},
-        heights={((), i): css.heights.get(i, 0) for i in found.messages},
+        begin=frozenset({(name, header.begin)}),
+        end=frozenset({(name, header.end)}),
+        signals_end=frozenset({(name, header.signals_end)}),
+        rejects={name: header.rejects} if header.rejects else {},
+        messages={(name, i): message for i, message in found.messages.items()},
+        heights={(name, i): css.heights.get(i, 0) for i in found.messages},
     )
 
 
-def decoded_payload(own: SubnetId, payload: "XNetPayload", version: int = CURRENT) -> dict[SubnetId, StreamSlice]:
+def decoded_payload(own: SubnetId, payload: "XNetPayload", version: int = CURRENT) -> dict[SliceName, StreamSlice]:
     """3.2, of a payload that was validated."""
-    return {src: decode_valid_certified_stream(own, src, css, version) for src, css in payload.items()}
+    return {name: decode_valid_certified_stream(own, subnet_of(name), css, version) for name, css in payload.items()}
 
 
-Decoded = Mapping[SubnetId, StreamSlice]
+Decoded = Mapping[SliceName, StreamSlice]
 """A payload whose slices are decoded."""
 
 
@@ -230,11 +278,11 @@ Slices = Mapping[SubnetId, Mapping[StreamIndex, CanisterMessage]]
 """The messages of several slices, united a source subnet (D-9)."""
 
 
-def merge(slices: Iterable[tuple[SubnetId, StreamSlice]]) -> Slices:
+def merge(slices: Iterable[tuple[SliceName, StreamSlice]]) -> Slices:
     """Union of the messages of all slices of one source (D-9)."""
     united: dict[SubnetId, dict[StreamIndex, CanisterMessage]] = {}
-    for source, the_slice in slices:
-        united.setdefault(source, {}).update(the_slice.messages)
+    for name, the_slice in slices:
+        united.setdefault(subnet_of(name), {}).update(the_slice.messages)
     return united
 
 
@@ -269,8 +317,9 @@ def expected_signal(
     """s0: signals_end of the newest past-payload slice from `remote`, else begin of our stream to it, else index_base.
     `payloads` are in order of height."""
     for payload in reversed(payloads):
-        if remote in payload and substream in payload[remote].substreams:
-            return at(payload[remote].signals_end, substream)
+        for name, the_slice in payload.items():
+            if subnet_of(name) == remote and substream in the_slice.substreams:
+                return at(the_slice.signals_end, substream)
     return stream_begin(state.stream(remote), substream, index_base)
 
 

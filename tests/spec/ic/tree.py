@@ -7,8 +7,11 @@ causeway   / section                          32 bytes each: digests of the sect
                                               place for, given from outside but for `loopback`; only with scope Full
 metadata   / height, prev_state_hash          LEB128 of the subnet's own height; the root before, absent at height 0
                                               (before V24 one leaf, SystemMetadata)
-streams    / subnet id / header, messages / index    not to itself from V20 on; no `messages` where there are none
+streams    / stream / header, messages / index    not to itself from V20 on; no `messages` where there are none
 time                                          LEB128 of the batch time in ns
+
+The label of a stream is the id of the subnet that it leads to; with substreams, each is a stream of its own, and its
+label is that id followed by the id of the canister that names the substream.
 """
 
 from collections.abc import Mapping
@@ -25,7 +28,7 @@ from .encoding import (
 )
 from .hash_tree import LabeledTree, root_of
 from .ids import SubnetId, canister_bytes, subnet_bytes
-from .state import CanonicalState, expected_index, rejects_of, stream_begin, stream_end
+from .state import CanonicalState, SubstreamId, expected_index, rejects_of, stream_begin, stream_end
 
 FULL, METADATA = "Full", "Metadata"
 
@@ -35,27 +38,42 @@ def index_label(index: int) -> bytes:
     return index.to_bytes(8, "big")
 
 
-def messages_tree(state: CanonicalState, remote: SubnetId, version: int = CURRENT) -> dict[bytes, bytes]:
-    """The messages of the stream to `remote`, flat streams only."""
-    queue = state.stream(remote).msgs.get(())
+def stream_label(remote: SubnetId, substream: SubstreamId = ()) -> bytes:
+    """Where a substream of the stream to `remote` stands in `streams`."""
+    return subnet_bytes(remote) + (canister_bytes(substream) if isinstance(substream, int) else b"")
+
+
+def messages_tree(
+    state: CanonicalState, remote: SubnetId, version: int = CURRENT, substream: SubstreamId = ()
+) -> dict[bytes, bytes]:
+    """The messages of a substream of the stream to `remote`."""
+    queue = state.stream(remote).msgs.get(substream)
     elements = {} if queue is None else queue.elements
     return {index_label(i): encoded_message(message, version) for i, message in elements.items()}
 
 
 def stream_tree(
-    state: CanonicalState, remote: SubnetId, index_base: int, version: int = CURRENT
+    state: CanonicalState, remote: SubnetId, index_base: int, version: int = CURRENT, substream: SubstreamId = ()
 ) -> dict[bytes, LabeledTree] | None:
-    """Header and messages of the stream to `remote`; nothing if none was ever sent to it or taken from it."""
+    """Header and messages of a substream of the stream to `remote`; nothing if none was ever sent or taken there."""
     stream = state.stream(remote)
-    if any(substream != () for substream in stream.msgs):
-        raise ValueError("2.9 has no place for substreams")
-    begin, end = stream_begin(stream, (), index_base), stream_end(stream, (), index_base)
-    signals_end = expected_index(state.expected_xnet_indices, remote, (), index_base)
+    begin, end = stream_begin(stream, substream, index_base), stream_end(stream, substream, index_base)
+    signals_end = expected_index(state.expected_xnet_indices, remote, substream, index_base)
     if end == signals_end == index_base:
         return None
-    messages = messages_tree(state, remote, version)
-    header = encoded_header(begin, end, signals_end, rejects_of(stream, ()))
+    messages = messages_tree(state, remote, version, substream)
+    header = encoded_header(begin, end, signals_end, rejects_of(stream, substream))
     return {b"header": header, **({b"messages": messages} if messages else {})}
+
+
+def loopback_tree(state: CanonicalState, version: int = CURRENT) -> dict[bytes, LabeledTree]:
+    """The messages of the stream to oneself; with substreams those of each that has any, under its canister's id."""
+    found: dict[bytes, LabeledTree] = dict(messages_tree(state, state.own, version))
+    for substream in state.stream(state.own).msgs:
+        messages = messages_tree(state, state.own, version, substream)
+        if isinstance(substream, int) and messages:
+            found[canister_bytes(substream)] = messages
+    return found
 
 
 def state_tree(
@@ -69,10 +87,14 @@ def state_tree(
 ) -> dict[bytes, LabeledTree]:
     """The whole tree of a state. `previous`: the root of the state before it, None at height 0. `sections`: the
     digests of our own sections, of which `loopback` is made here."""
-    remotes = {*state.streams, *(subnet for subnet, _ in state.expected_xnet_indices)}
+    lanes = {(remote, substream) for remote, stream in state.streams.items() for substream in stream.msgs}
+    lanes |= {(remote, substream) for remote, (substream, _) in state.expected_xnet_indices}
     if version >= LOOPBACK_NOT_CERTIFIED:
-        remotes -= {state.own}
-    streams = {subnet_bytes(remote): stream_tree(state, remote, index_base, version) for remote in remotes}
+        lanes = {(remote, substream) for remote, substream in lanes if remote != state.own}
+    streams = {
+        stream_label(remote, substream): stream_tree(state, remote, index_base, version, substream)
+        for remote, substream in lanes
+    }
     certified = {canister_bytes(canister): {b"certified_data": data} for canister, data in state.certified_data.items()}
     metadata: Any = encoded_metadata(previous)
     if version >= METADATA_SUBTREE:
@@ -81,7 +103,7 @@ def state_tree(
             metadata[b"prev_state_hash"] = previous
     own_sections = dict(sections)
     if "loopback" in own_sections:
-        own_sections["loopback"] = root_of(messages_tree(state, state.own, version))
+        own_sections["loopback"] = root_of(loopback_tree(state, version))
     found: dict[bytes, Any] = {
         b"canister": certified,
         b"causeway": {name.encode(): digest for name, digest in own_sections.items()} if scope == FULL else {},

@@ -10,25 +10,28 @@ from __future__ import annotations
 import numpy as np
 
 from causeway.model.errors import InvalidInput
-from causeway.model.order import U64, Rows, positions_in
+from causeway.model.order import U64, Codes, Rows, positions_in
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.ic.digest_columns import labeled_digests
 from causeway.proofs.ic.digests import EMPTY_DIGEST, FORK_DOMAIN
 from causeway.proofs.ic.slice_payload import MESSAGES
 from causeway.proofs.kept_forest import KeptForest
 
+Keys = Codes
+"""Names of streams: numbers of 64 bits, or byte strings of one length; the same kind in all calls."""
+
 _NONE: U64 = np.empty(0, dtype=np.uint64)
 
 
 class StreamForest:
-    """The trees of streams, each named by a number of 64 bits; without any at first.
+    """The trees of streams, each named by a key (``Keys``); without any at first.
 
-    ``keys``: those numbers, ascending. ``begins``, ``ends``: the bounds of each stream. ``version`` counts the changes:
+    ``keys``: those keys, ascending. ``begins``, ``ends``: the bounds of each stream. ``version`` counts the changes:
     whoever has seen an earlier one must not read the trees any more, nor change them.
     """
 
     def __init__(self) -> None:
-        self.keys: U64 = _NONE
+        self.keys: Keys = _NONE
         self.begins: U64 = _NONE
         self.ends: U64 = _NONE
         self._forest = KeptForest(np.empty(0, dtype=np.int64), FORK_DOMAIN, EMPTY_DIGEST)
@@ -38,7 +41,7 @@ class StreamForest:
         """Return how often the trees were changed."""
         return self._forest.version
 
-    def update(self, keys: U64, begins: U64, ends: U64, digests: Digests) -> None:
+    def update(self, keys: Keys, begins: U64, ends: U64, digests: Digests) -> None:
         """Let the streams be ``keys`` (ascending) with the bounds ``begins`` and ``ends``.
 
         A stream that was there is trimmed up to its new begin and appended to from its old end on; a new one begins
@@ -84,19 +87,19 @@ class StreamForest:
         forest.rehash_ends(touched, first, trimmed[touched])
         self.keys, self.begins, self.ends = keys.copy(), begins.copy(), ends.copy()
 
-    def roots(self, keys: U64) -> Digests:
+    def roots(self, keys: Keys) -> Digests:
         """Return the root of each stream's messages, shape (n, 32); without messages that of an empty map."""
         return self._forest.roots(self._rows(keys))
 
-    def counts(self, keys: U64) -> Rows:
+    def counts(self, keys: Keys) -> Rows:
         """Return how many messages each stream has."""
         return self._forest.sizes[self._rows(keys)]
 
-    def left_siblings(self, keys: U64, positions: U64) -> tuple[Digests, Rows]:
+    def left_siblings(self, keys: Keys, positions: U64) -> tuple[Digests, Rows]:
         """Return the siblings of the run from each of ``positions`` (indices) up to the stream's end: see ``sides``."""
         return self.sides(keys, positions, self.ends[self._rows(keys)])
 
-    def sides(self, keys: U64, first: U64, stop: U64) -> tuple[Digests, Rows]:
+    def sides(self, keys: Keys, first: U64, stop: U64) -> tuple[Digests, Rows]:
         """Return what the run [first, stop) of each stream needs to give the root: digests, joined, and how many each.
 
         Those of ``forest.side_positions``, in its order. An empty run needs one, of the messages with their label,
@@ -130,7 +133,7 @@ class StreamForest:
         digests[of_whole] = labeled_digests(MESSAGES, self._forest.roots(rows[none]))
         return digests, counts
 
-    def _rows(self, keys: U64) -> Rows:
+    def _rows(self, keys: Keys) -> Rows:
         rows = positions_in(self.keys, keys)
         if bool((rows < 0).any()):
             raise InvalidInput(f"there is no stream {keys[rows < 0][0]}")

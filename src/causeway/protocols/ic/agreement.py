@@ -233,7 +233,7 @@ def agree(
     _ensure(~wrong, payload, "notaries refuse the payload of an honest block maker")
     # What does not fit stays for a later block.
     errors = np.where(errors == SliceError.PayloadTooLarge, SliceError.ACCEPTED, errors)
-    refused = [refusals(seen.slices, errors, seen.causes)]
+    refused = [refusals(seen.slices, errors, context.options, seen.causes)]
     agreed, settled = [(payload, seen)], set[int]()
     for chain, does in carriers.block_makers(context):
         honest = seen.certified_of(payload.filter(_to(chain, payload))).select(_CERTIFIED)

@@ -171,7 +171,7 @@ def _offering(
     mine = np.flatnonzero(np.isin(lanes["source"], running) & (lanes["source"] != lanes["destination"]))
     part = lanes.take(mine)
     head = head_rows(heads, part["source"])
-    keys = stream_keys(part)
+    keys = stream_keys(part, context)
     anchor = _anchors(part, state)
     siblings, counts = state.trees.forest.left_siblings(keys, anchor)
     new = part.select(LANE).with_columns(

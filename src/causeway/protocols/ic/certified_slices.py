@@ -43,7 +43,7 @@ from causeway.protocols.ic.certifying import Certifier
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.endpoint import by_stream, cut
 from causeway.protocols.ic.expected_indexes import Expected
-from causeway.protocols.ic.ids import subnet_id
+from causeway.protocols.ic.ids import stream_labels
 from causeway.protocols.ic.state import REJECTS_ORDER, REJECTS_SCHEMA
 from causeway.protocols.messages import LANE, message_columns
 
@@ -187,7 +187,7 @@ def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certi
         proved(column)
     roots, errors = slice_roots(
         slices["header"],
-        [subnet_id(int(context.registry.subnets[chain])) for chain in slices["destination"].tolist()],
+        stream_labels(context.registry.subnets[slices["destination"]], slices["substream"], flat=context.options.flat),
         leaves,
         counts,
         np.where(counts > 0, slices["read_begin"] - headers.begin, 0).astype(np.uint64),

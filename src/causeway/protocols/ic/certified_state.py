@@ -14,22 +14,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame
-from causeway.model.joins import lookup
-from causeway.model.order import U64, Rows, positions_in, stable_order
+from causeway.model.joins import lookup, stretches
+from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.proofs.ic.digest_columns import stream_digests
+from causeway.proofs.ic.digest_columns import fork_roots, identified_digests, stream_digests
 from causeway.proofs.ic.digests import EMPTY_DIGEST
 from causeway.proofs.ic.header_columns import encode_stream_headers
 from causeway.proofs.ic.state_columns import CanonicalStates, SectionColumns, StreamColumns, state_roots
-from causeway.proofs.ic.stream_forest import StreamForest
+from causeway.proofs.ic.stream_forest import Keys, StreamForest
 from causeway.proofs.ic.versions import LOOPBACK_NOT_CERTIFIED
 from causeway.protocols.contract import Chains
 from causeway.protocols.ic.certified_data import certified_leaves
 from causeway.protocols.ic.commitment import CERTIFIED_DATA_SECTION, sections_of
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.ids import subnet_ids
+from causeway.protocols.ic.ids import canister_ids, stream_labels
 from causeway.protocols.ic.state import State, StreamTrees, opposite
-from causeway.protocols.messages import LANE, message_columns
+from causeway.protocols.messages import LANE, LANE_COLUMNS, message_columns
 
 LOOPBACK = "loopback"
 """The section with the root of the messages of a subnet's stream to itself, which is not certified (V20 on)."""
@@ -40,9 +40,13 @@ _EMPTY = np.frombuffer(EMPTY_DIGEST, dtype=np.uint8)
 # ---- the trees of the messages in streams
 
 
-def stream_keys(lanes: Frame) -> U64:
-    """Return the number of each stream in the trees."""
-    keys: U64 = (lanes["source"].astype(np.uint64) << np.uint64(32)) | lanes["destination"].astype(np.uint64)
+def stream_keys(lanes: Frame, context: Context) -> Keys:
+    """Return the key of each stream in the trees; keys ascend as lanes do."""
+    ends: U64 = (lanes["source"].astype(np.uint64) << np.uint64(32)) | lanes["destination"].astype(np.uint64)
+    if context.options.flat:
+        return ends
+    words = np.stack([ends, lanes["substream"]], axis=1).astype(">u8")
+    keys: Keys = words.view(np.dtype((np.bytes_, words.itemsize * words.shape[1]))).reshape(-1)
     return keys
 
 
@@ -65,7 +69,7 @@ def moved_trees(state: State, appended: Frame, context: Context) -> State:
 def _move(forest: StreamForest, state: State, appended: Frame, context: Context) -> None:
     lanes = state.streams.counters
     digests = stream_digests(message_columns(appended), appended["index"], context.options.version)
-    forest.update(stream_keys(lanes), lanes["begin"], lanes["next_index"], _by_stream(digests, appended))
+    forest.update(stream_keys(lanes, context), lanes["begin"], lanes["next_index"], _by_stream(digests, appended))
 
 
 def _by_stream(digests: Digests, messages: Frame) -> Digests:
@@ -73,11 +77,9 @@ def _by_stream(digests: Digests, messages: Frame) -> Digests:
     a stream, in whatever order: those are moved, not each message."""
     if len(messages) == 0:
         return digests
-    keys, index = stream_keys(messages), messages["index"]
-    breaks = (keys[1:] != keys[:-1]) | (index[1:] != index[:-1] + np.uint64(1))
-    starts = np.append(0, np.flatnonzero(breaks) + 1)
+    starts, _, _ = stretches(messages["index"], *(messages[name] for name in LANE))
     stops = np.append(starts[1:], len(messages))
-    order = stable_order(keys[starts], index[starts])
+    order = stable_order(*(messages[name][starts] for name in LANE_COLUMNS))
     return np.concatenate([digests[start:stop] for start, stop in zip(starts[order], stops[order], strict=True)])
 
 
@@ -97,12 +99,13 @@ def canonical_states(state: State, heads: Frame, context: Context) -> tuple[Cano
     lanes = state.streams.counters
     if options.version >= LOOPBACK_NOT_CERTIFIED:
         lanes = lanes.take(np.flatnonzero(lanes["source"] != lanes["destination"]))
-    keys = stream_keys(lanes)
+    keys = stream_keys(lanes, context)
     subnets = head_rows(heads, lanes["source"])
-    ids = subnet_ids(context.registry.subnets)
     streams = StreamColumns(
         subnets=subnets,
-        destinations=ids[lanes["destination"]],
+        destinations=stream_labels(
+            context.registry.subnets[lanes["destination"]], lanes["substream"], flat=options.flat
+        ),
         headers=_headers(lanes, state, context),
         message_roots=state.trees.forest.roots(keys),
         counts=lanes["next_index"] - lanes["begin"],
@@ -159,13 +162,26 @@ def _sections(state: State, heads: Frame, context: Context) -> SectionColumns:
     }
     lanes = state.streams.counters
     own = lanes.take(np.flatnonzero(lanes["source"] == lanes["destination"]))
-    loopback = np.tile(_EMPTY, (len(chains), 1))
-    rows = head_rows(heads, own["source"])
-    loopback[rows] = state.trees.forest.roots(stream_keys(own))
-    found[LOOPBACK] = loopback
+    found[LOOPBACK] = _loopback_roots(own, state.trees.forest, heads, context)
     labels = tuple(sorted(found))
     full = heads["number"] % np.uint64(context.options.full_hash_every) == 0
     return SectionColumns(labels, np.stack([found[label] for label in labels], axis=1), full)
+
+
+def _loopback_roots(own: Frame, forest: StreamForest, heads: Frame, context: Context) -> Digests:
+    """Return the root of the messages of each subnet's stream to itself (``own``: rows of the table ``lanes``).
+
+    With substreams it is that of a tree with the id of the canister of each substream that has messages.
+    """
+    roots = np.tile(_EMPTY, (len(heads), 1))
+    if context.options.flat:
+        roots[head_rows(heads, own["source"])] = forest.roots(stream_keys(own, context))
+        return roots
+    own = own.filter(own["next_index"] > own["begin"])
+    subnets = groups_of(own["source"])
+    nodes = identified_digests(canister_ids(own["substream"]), forest.roots(stream_keys(own, context)))
+    roots[head_rows(heads, own["source"][subnets.starts])] = fork_roots(nodes, subnets)
+    return roots
 
 
 def roots_of(state: State, chains: Chains, context: Context) -> Digests:

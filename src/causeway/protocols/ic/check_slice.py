@@ -13,13 +13,14 @@ import pyarrow as pa
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
-from causeway.model.order import groups_of
 from causeway.protocols.checks import first_failed
 from causeway.protocols.contract import View
 from causeway.protocols.events import event_rows, names_column
 from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.endpoint import slice_groups
 from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
 from causeway.protocols.ic.message_limits import message_limits
+from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.state import REJECTS_SCHEMA, State, opposite
 from causeway.protocols.messages import LANE, blank_messages
 
@@ -49,7 +50,7 @@ def check_slices(
     context: Context,
     expected_of: Expected | None = None,
 ) -> np.ndarray:
-    """Return the ``SliceError`` of each row's slice; a slice whose one substream fails fails whole (3.9).
+    """Return the ``SliceError`` of each row's slice; a slice fails whole (3.9, ``endpoint.slice_groups``).
 
     ``slices``: in order of (destination, source, substream); ``rejects``: the REJECT signals in them
     (``REJECTS_SCHEMA``); ``invalid``: which are not what their source has certified; ``expected_of``: what is expected,
@@ -72,7 +73,7 @@ def check_slices(
         (SliceError.UnexpectedMessages, (begin > expected) | (expected > end)),
     ]
     if options.empty_slice == "reject":
-        checks.append((SliceError.EmptySlice, _whole_stream(slices, empty & (signals_end == signal), np.minimum)))
+        checks.append((SliceError.EmptySlice, _least_of_slice(slices, empty & (signals_end == signal), options)))
     checks.append((SliceError.InvalidSliceBounds, ~empty & ((first < begin) | (stop > end))))
     checks.append((SliceError.UnexpectedMessages, wrong_start))
     if options.limits == "deployed":
@@ -82,9 +83,9 @@ def check_slices(
     if options.validate_signals == "on":
         checks.append((SliceError.UnexpectedSignals, _unexpected_signals(state, slices, signal, rejects, context)))
     failed = first_failed([wrong for _, wrong in checks], len(slices))
-    # The first check that fails in any substream is the slice's error.
+    # The first check that fails in any substream of a slice is its error.
     errors = np.array([*(error for error, _ in checks), SliceError.ACCEPTED], dtype=np.uint8)
-    found: np.ndarray = errors[_whole_stream(slices, failed, np.minimum)]
+    found: np.ndarray = errors[_least_of_slice(slices, failed, options)]
     return found
 
 
@@ -113,10 +114,10 @@ def _unexpected_signals(
     return wrong
 
 
-def _whole_stream(slices: Frame, values: np.ndarray, reduce: Any) -> np.ndarray:
-    """Return one value a stream for each of its substreams' rows."""
-    streams = groups_of(slices["destination"], slices["source"])
-    return streams.spread(reduce.reduceat(values, streams.starts)) if len(slices) else values
+def _least_of_slice(slices: Frame, values: np.ndarray, options: IcOptions) -> np.ndarray:
+    """Return the least value of the rows of each row's slice."""
+    groups = slice_groups(slices, options)
+    return groups.spread(np.minimum.reduceat(values, groups.starts)) if len(slices) else values
 
 
 def unknown_roots(slices: Frame, view: View) -> npt.NDArray[np.bool_]:
@@ -147,13 +148,13 @@ def carried_rejects(slices: Frame, view: View, context: Context) -> Frame:
     return rejects.filter((row >= 0) & ~(older[row] & (rejects["index"] >= slices["signals_end"][row])))
 
 
-def refusals(slices: Frame, errors: np.ndarray, causes: Sequence[str] | None = None) -> Frame:
+def refusals(slices: Frame, errors: np.ndarray, options: IcOptions, causes: Sequence[str] | None = None) -> Frame:
     """Return one control event for every refused slice, with its error's name.
 
     ``causes``: of each slice that is ``InvalidStream`` the name of what is wrong with it, where it is known.
     """
-    streams = groups_of(slices["destination"], slices["source"])
-    refused = streams.starts[errors[streams.starts] > 0] if len(slices) else np.empty(0, dtype=np.int64)
+    first = slice_groups(slices, options).starts
+    refused = first[errors[first] > 0] if len(slices) else np.empty(0, dtype=np.int64)
     if len(refused) == 0:
         return empty_frame(EVENTS_SCHEMA)
     rows = slices.take(refused)

@@ -10,11 +10,12 @@ import numpy as np
 
 from causeway.model.frame import Frame
 from causeway.model.joins import lookup
-from causeway.model.order import groups_of, stable_order
+from causeway.model.order import Groups, groups_of, stable_order
 from causeway.protocols.contract import Chains, View
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.expected_indexes import Expected
 from causeway.protocols.ic.message_limits import message_limits
+from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.messages import LANE
 
 SLICE_COLUMNS = [*LANE, "begin", "end", "signals_end", "message_begin", "message_end"]
@@ -58,8 +59,18 @@ def cut(streams: Frame, expected_of: Expected, context: Context) -> Frame:
     return streams.with_columns(message_begin=expected, message_end=stop)
 
 
+def slice_groups(slices: Frame, options: IcOptions) -> Groups:
+    """Return the rows that make up each slice.
+
+    A certified slice shows one substream, under a witness of its own. Where nothing is certified, a slice has all
+    substreams of its stream.
+    """
+    ends = slices["destination"], slices["source"]
+    return groups_of(*ends, slices["substream"]) if options.certified else groups_of(*ends)
+
+
 def with_news(expected_of: Expected, slices: Frame, context: Context) -> Frame:
-    """Return the slices of streams with messages or signals that their destination has not seen.
+    """Return the slices with messages or signals that their destination has not seen.
 
     They are in order of (destination, source, substream). Asked were the subnets of the registry version before (3.8
     (3)): so slices may be under way when a subnet goes.
@@ -71,8 +82,8 @@ def with_news(expected_of: Expected, slices: Frame, context: Context) -> Frame:
     slices = by_stream(slices)
     _, signal = expected_of.of(slices)
     news = (slices["message_end"] > slices["message_begin"]) | (slices["signals_end"] != signal)
-    streams = groups_of(slices["destination"], slices["source"])
-    return slices.filter(streams.spread(np.maximum.reduceat(news, streams.starts)))
+    groups = slice_groups(slices, context.options)
+    return slices.filter(groups.spread(np.maximum.reduceat(news, groups.starts)))
 
 
 def by_stream(slices: Frame) -> Frame:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from causeway.model.faults import Fault
 from causeway.model.ledger import Kind
-from causeway.model.section import U64, U64_MAX, Amount, TickNumber
+from causeway.model.section import U64, U64_MAX, Amount, ProgramReference, TickNumber
 from causeway.proofs.ic.messages import RejectCode
 from causeway.protocols.faults import (
     DropSection,
@@ -27,8 +28,9 @@ NODE = "node"
 BATCH = "batch"
 """The kinds that this protocol has besides those of all."""
 
-PART, DOES, NODES = "part", "does", "nodes"
-"""In the arguments: the part of a slice that is altered; what the party does; the numbers of nodes."""
+PART, DOES, NODES, SUBSTREAM = "part", "does", "nodes", "substream"
+"""In the arguments: the part of a slice that is altered; what the party does; the numbers of nodes; the program that
+names the only substream that is altered."""
 
 PAYLOAD, SIBLING, SIGNATURE, DESTINATION, HEIGHT, HEADER = (
     "payload",
@@ -113,6 +115,17 @@ class AlterSection(OfferSection):
     part: Literal["payload", "sibling", "signature", "destination", "height", "header"] = Field(
         ..., description="What is altered of the slice."
     )
+    substream: ProgramReference | None = Field(
+        None, description="The program, by name or number, whose substream is altered alone; without it, all are."
+    )
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved."""
+        fault = super().fault(names, key)
+        if self.substream is None:
+            return fault
+        number = names.program(self.substream, f"{key}.substream")
+        return replace(fault, args={**fault.args, SUBSTREAM: number})
 
     def _args(self) -> dict[str, Any]:
         return {PART: self.part}

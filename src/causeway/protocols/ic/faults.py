@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.faults import Fault
@@ -27,7 +28,7 @@ from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.batch import DecodedBatch, refuse_ingress
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.endpoint import by_stream, certified_streams
-from causeway.protocols.ic.fault_kinds import AGE, ALTER, BLOCK_MAKER, DOES, NODE, PART, STALE
+from causeway.protocols.ic.fault_kinds import AGE, ALTER, BLOCK_MAKER, DOES, NODE, PART, STALE, SUBSTREAM
 from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY, UNKNOWN_SUBNET
 from causeway.protocols.ic.state import KEPT_SLICES_SCHEMA, opposite
 from causeway.protocols.ic.step import ONWARD_SCHEMA
@@ -101,13 +102,18 @@ class Carriers(Interference):
             slices = untouched(slices)
         for fault in acting:
             offered = older(int(fault.args[AGE])) if fault.kind == STALE else everything
-            offered = offered.filter(self.hit(fault, offered["destination"], offered["source"]))
-            slices = slices.filter(~self.hit(fault, slices["destination"], slices["source"]))
+            offered = offered.filter(self._hit_substreams(fault, offered))
+            slices = slices.filter(~self._hit_substreams(fault, slices))
             if fault.kind == DROP:
                 continue
             offered = _falsified(untouched(offered) if marked else offered, fault, context.options.version)
             slices = by_stream(concat([slices, offered]))
         return slices
+
+    def _hit_substreams(self, fault: Fault, slices: Frame) -> npt.NDArray[np.bool_]:
+        """Return which slices a fault is about, of those that show one substream each."""
+        hit = self.hit(fault, slices["destination"], slices["source"])
+        return hit & (slices["substream"] == np.uint64(fault.args[SUBSTREAM])) if SUBSTREAM in fault.args else hit
 
     def block_makers(self, context: Context) -> list[tuple[int, str]]:
         """Return the malicious block makers of a round, in the order in which they propose: chain, and what it does."""

@@ -7,10 +7,18 @@ from collections.abc import Iterator
 from causeway.protocols.guarantees import Guarantee
 from causeway.protocols.ic.options import IcOptions
 
+_LANES = {
+    "flat": "",
+    "per_destination": "; lanes are of a subnet and a receiver",
+    "per_source": "; lanes are of a sender and a subnet",
+}
+"""What one sequence of indices is of, where that is not two subnets."""
+
 
 def guarantees(options: IcOptions) -> Iterator[Guarantee]:
     """Yield one statement a topic."""
-    yield Guarantee("order", "yes", "requests of a pair; answers come in any order", "1.2 G3")
+    how = f"requests of a pair; answers come in any order{_LANES[options.substreams]}"
+    yield Guarantee("order", "yes", how, "1.2 G3")
     yield Guarantee("causal", "partly", "requests of a pair; not answers, nor what other pairs send", "1.2 G2, G3")
     yield Guarantee("exactly_once", "yes", "one verdict an index of a stream", "1.2 G1, G7")
     if options.certified:

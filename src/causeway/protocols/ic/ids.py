@@ -38,6 +38,15 @@ def subnet_ids(numbers: U64) -> npt.NDArray[np.uint8]:
     return _with_suffix(numbers.astype("<u8"), TEST_SUBNET_SUFFIX)
 
 
+def stream_labels(subnets: U64, substreams: U64, *, flat: bool) -> npt.NDArray[np.uint8]:
+    """Return the label of each stream in its state tree, a row each.
+
+    A flat stream has the id of the subnet that it leads to; a substream appends the id of the canister that names it.
+    """
+    labels = subnet_ids(subnets)
+    return labels if flat else np.concatenate([labels, canister_ids(substreams)], axis=1)
+
+
 def subnet_order(numbers: U64) -> U64:
     """Return keys that order subnets as their id bytes do: the numbers with their bytes swapped."""
     return numbers.astype("<u8").byteswap()

@@ -281,7 +281,7 @@ class IcKernel:
         accepted, errors = get_xnet_payload(state, slices, rejects, unknown, context, expected=expected)
         kept = self.carriers.kept(state.kept_slices, view, chains, tick)
         rejects = carried_rejects(accepted, view, context)
-        return make_plan(local, accepted, rejects, view, kept, refusals(slices, errors), context)
+        return make_plan(local, accepted, rejects, view, kept, refusals(slices, errors, self.options), context)
 
     def round(
         self, state: State, chains: Chains, plan: Plan[XNetPlan], inputs: Inputs[State], tick: Tick

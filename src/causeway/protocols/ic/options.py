@@ -92,7 +92,7 @@ class IcOptions(ProfiledOptions):
 
     index_base: int = Field(default=1, ge=0, le=1)
     signal_form: Literal["explicit", "compact"] = "explicit"
-    substreams: Literal["flat", "per_destination"] = "flat"
+    substreams: Literal["flat", "per_destination", "per_source"] = "flat"
     vsr: Literal["accept_all", "deployed"] = "accept_all"
     reject_every: int = Field(default=0, ge=0, le=LARGEST)
     sender_mismatch: Literal["drop_accept", "deployed"] = "drop_accept"
@@ -130,12 +130,10 @@ class IcOptions(ProfiledOptions):
 
     @model_validator(mode="after")
     def _what_needs_certificates(self) -> Self:
-        if self.certification != "off" and self.substreams != "flat":
-            raise wrong(
-                "substreams",
-                f'"{self.substreams}": the certified state has no place for such streams; allowed: "flat", or with it'
-                ' certification = "off"',
-            )
+        for name in ("remote", "listen"):
+            if not self.flat and getattr(self, name):
+                text = f'allowed with options.{name}: "flat": lakes exchange one stream between two subnets'
+                raise wrong("substreams", f'"{self.substreams}": {text}')
         for name in ("payload_bytes", "blocks_ahead"):
             if self.certification == "off" and (value := getattr(self, name)):
                 raise wrong(name, f'{value}: allowed with certification = "off": 0')
@@ -150,6 +148,11 @@ class IcOptions(ProfiledOptions):
     def certified(self) -> bool:
         """Whether subnets certify their states, and slices are verified."""
         return self.certification != "off"
+
+    @property
+    def flat(self) -> bool:
+        """Whether a stream is one queue of messages, without substreams."""
+        return self.substreams == "flat"
 
     @property
     def rejects_exist(self) -> bool:

@@ -28,6 +28,7 @@ from causeway.protocols.ic.fault_kinds import (
     NODES,
     OVERSIZED,
     PART,
+    SUBSTREAM,
 )
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.messages import blank_messages
@@ -105,6 +106,9 @@ def check_faults(faults: Faults, topology: Topology, options: IcOptions) -> None
         said = f"faults[{row}]: {fault.kind} of {what}"
         if not options.certified and fault.kind in (ALTER, BLOCK_MAKER):
             raise InvalidInput(f'{said}: nobody would see it with certification = "off"; allowed: bls, threshold')
+        if SUBSTREAM in fault.args and options.flat:
+            text = 'streams have no substreams with substreams = "flat"'
+            raise InvalidInput(f"{said}: substream: {text}; allowed: per_destination, per_source")
         if fault.kind == BLOCK_MAKER and what == OVERSIZED and not (options.payload_bytes or options.limits != "none"):
             text = "payloads have no limit of size with payload_bytes = 0; allowed: 1 and more"
             raise InvalidInput(f'{said}: {text}, or limits = "deployed"')

@@ -19,7 +19,9 @@ from causeway.model.order import U64, groups_of, stable_order
 from causeway.protocols.draws import Draw, drawn
 from causeway.protocols.ic.check_slice import SliceError, check_slices
 from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.endpoint import slice_groups
 from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
+from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.sizes import LEAST_BYTES, count_bytes, header_lengths
 from causeway.protocols.ic.state import State
 from causeway.protocols.messages import LANE, LANE_COLUMNS
@@ -77,7 +79,7 @@ def get_xnet_payload(
     _, signal = expected.of(accepted)
     signals = accepted["signals_end"] != signal
     order = np.arange(len(accepted), dtype=np.uint64) if turn is None else turn[held]
-    stop, fits = _within(accepted, signals, order, rejects, sizes, size_limit)
+    stop, fits = _within(accepted, signals, order, rejects, sizes, size_limit, context.options)
     rows = np.flatnonzero(held)
     errors[rows[~fits]] = SliceError.PayloadTooLarge
     return accepted.with_columns(message_end=stop).filter(fits), errors
@@ -138,7 +140,13 @@ def validate_xnet_payload(
 
 
 def _within(
-    slices: Frame, signals: Mask, turn: U64, rejects: Frame, sizes: MessageSizes, size_limit: int
+    slices: Frame,
+    signals: Mask,
+    turn: U64,
+    rejects: Frame,
+    sizes: MessageSizes,
+    size_limit: int,
+    options: IcOptions,
 ) -> tuple[U64, Mask]:
     """Return where each slice's messages end so that the payload of its destination fits, and which slices are in it.
 
@@ -146,8 +154,8 @@ def _within(
     """
     begin = slices["message_begin"]
     whole: U64 = np.maximum(slices["message_end"], begin)
-    streams = groups_of(slices["destination"], slices["source"])
-    worth = streams.spread(np.logical_or.reduceat(signals | (whole > begin), streams.starts))
+    groups = slice_groups(slices, options)
+    worth = groups.spread(np.logical_or.reduceat(signals | (whole > begin), groups.starts))
     payloads = groups_of(slices["destination"])
     total = np.add.reduceat(np.where(worth, payload_bytes(slices, rejects, sizes), np.uint64(0)), payloads.starts)
     small = payloads.spread(total + np.uint64(LEAST_BYTES) <= np.uint64(size_limit))
@@ -155,26 +163,26 @@ def _within(
         return whole, worth
     stop, fits = np.where(small, whole, begin), worth & small
     first, headers = sizes.starts(slices), header_lengths(slices, rejects)
-    starts, counts = streams.starts.tolist(), streams.counts.tolist()
-    large = np.flatnonzero((worth & ~small)[streams.starts])
-    large = large[stable_order(slices["destination"][streams.starts][large], turn[streams.starts][large])]
-    rows = {stream: range(starts[stream], starts[stream] + counts[stream]) for stream in large.tolist()}
+    starts, counts = groups.starts.tolist(), groups.counts.tolist()
+    large = np.flatnonzero((worth & ~small)[groups.starts])
+    large = large[stable_order(slices["destination"][groups.starts][large], turn[groups.starts][large])]
+    rows = {group: range(starts[group], starts[group] + counts[group]) for group in large.tolist()}
     left: dict[int, int] = {}
     bare: dict[int, int] = {}
-    for stream, its_rows in rows.items():
+    for group, its_rows in rows.items():
         chain = int(slices["destination"][its_rows[0]])
         size = sum(int(_sizes(slices, row, headers, sizes, first, 0)[0]) for row in its_rows)
         if signals[its_rows].any() and size <= left.setdefault(chain, size_limit):
-            bare[stream] = size
+            bare[group] = size
             left[chain] -= size
             fits[its_rows] = True
-    for stream, its_rows in rows.items():
+    for group, its_rows in rows.items():
         chain = int(slices["destination"][its_rows[0]])
         # A payload with nothing in it takes what fits, however small its limit.
         if left.setdefault(chain, size_limit) < min(LEAST_BYTES, size_limit):
             continue
         tables = [_sizes(slices, row, headers, sizes, first, int(whole[row] - begin[row])) for row in its_rows]
-        room = left[chain] + bare.get(stream, 0)
+        room = left[chain] + bare.get(group, 0)
         taken, size = _longest(tables, room)
         if any(taken):
             stop[its_rows] = begin[its_rows] + np.array(taken, dtype=np.uint64)

@@ -93,11 +93,11 @@ def with_lanes(messages: Frame, source: npt.NDArray[np.uint32], context: Context
 
 
 def substream_id(messages: Frame, context: Context) -> U64:
-    """Return the substream of each message: the unit (0) for flat streams, else the receiver."""
-    if context.options.substreams == "per_destination":
-        receivers: U64 = messages["receiver"]
-        return receivers
-    return repeated(np.uint64(0), len(messages))
+    """Return the substream of each message: the unit (0) for flat streams, else its receiver or its sender."""
+    if context.options.flat:
+        return repeated(np.uint64(0), len(messages))
+    canisters: U64 = messages["receiver" if context.options.substreams == "per_destination" else "sender"]
+    return canisters
 
 
 def _sent_bits(queued: Frame, event: Event, context: Context) -> np.ndarray:

@@ -26,6 +26,10 @@ MISMATCHED = (LostCause.sender_mismatch.name, LostCause.receiver_mismatch.name)
 def promises(lanes: Lanes[IcOptions]) -> Iterator[Promise]:
     """Yield what streams promise, those of a subnet to itself too.
 
+    A lane is a substream, and promises the same in every mode (``options.substreams``): the order of all messages of
+    two subnets, of a subnet and a receiver, or of a sender and a subnet. As long as two canisters stay where they are,
+    all messages from one to the other are in one lane.
+
     Indices are given and judged one after the other (G6), what is enqueued has the value that it was sent with (G2,
     G9), and every call is answered at some time (L2: all are guaranteed). Messages are sent in the order of their
     indices only where none waits in an output queue for room in a stream (X-6). Answers come in any order.

@@ -115,7 +115,7 @@ class RemoteSubnets:
             slices.with_columns(**dict.fromkeys(READ_COLUMNS, nothing)),
             messages.select(OUTBOUND_SCHEMA.names),
             found.rejects.select(REJECTS_SCHEMA.names),
-            _events(refused),
+            _events(refused, context.options),
         )
 
     def _positions(self, numbers: pa.ChunkedArray) -> list[int]:
@@ -152,7 +152,7 @@ def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptio
         raise InvalidInput("moves, or from and until of chains: programs do not move in a network of several lakes")
 
 
-def _events(refused: Sequence[tuple[Refused, SliceError]]) -> Frame:
+def _events(refused: Sequence[tuple[Refused, SliceError]], options: IcOptions) -> Frame:
     """Return the events of slices that do not hold."""
     count = len(refused)
     slices = Frame(
@@ -166,10 +166,10 @@ def _events(refused: Sequence[tuple[Refused, SliceError]]) -> Frame:
     )
     # A stream has one event: those of several slices of one stream are told one by one.
     parts = [
-        refusals(slices.slice(row, row + 1), np.array([error], dtype=np.uint8), [one.cause])
+        refusals(slices.slice(row, row + 1), np.array([error], dtype=np.uint8), options, [one.cause])
         for row, (one, error) in enumerate(refused)
     ]
-    return concat([refusals(slices.slice(0, 0), np.empty(0, dtype=np.uint8)), *parts])
+    return concat([refusals(slices.slice(0, 0), np.empty(0, dtype=np.uint8), options), *parts])
 
 
 def joined(slices: Frame, causes: list[str], wired: Wired) -> tuple[Frame, list[str]]:

@@ -66,7 +66,7 @@ class IbcProver:
         beside = {name: make(store) for name, make in makers.items() if given[name] is not None}
         return Proved(document, lines, beside)
 
-    def offers(self, message: ProvableMessage) -> Sequence[Offer]:
+    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[Offer]:
         """Return what may be proved of a message: of a packet, that it is in the send queue, and its receipt; of a
         result, the receipt that it is."""
         from causeway.protocols.ibc.state import RECEIPT, SEND

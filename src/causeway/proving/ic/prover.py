@@ -29,6 +29,7 @@ class IcProver:
     options = (
         CommandOption("chain", CHAIN),
         CommandOption("counterparty", COUNTERPARTY),
+        CommandOption("substream", "The program that names the substream, unless streams are flat.", metavar="NAME"),
         CommandOption("header", "Prove the header of the stream to the counterparty.", bool),
         CommandOption("index", INDEX, int, metavar="N"),
         CommandOption("program", "Prove the certified data of this program.", metavar="NAME"),
@@ -53,11 +54,14 @@ class IcProver:
         beside = {name: content for name, content in made.items() if given[name] is not None}
         return Proved(document, [line, *_about(state, shown)], beside)
 
-    def offers(self, message: ProvableMessage) -> Sequence[Offer]:
+    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[Offer]:
         """Return what may be proved of a message: it is in its stream until that is garbage-collected."""
+        from causeway.proving.ic.subnets import subnets_of
         from causeway.proving.prover import Offer
 
         given = {"chain": message.source, "counterparty": message.destination, "index": message.index}
+        if not subnets_of(opened).options.flat:
+            given["substream"] = opened.program_names.get(message.substream, str(message.substream))
         held = message.during(("committed",), ("collected",))
         what = f"certificate: {message.source} has the message in its stream to {message.destination}"
         return [Offer(what, given, held)] if held else []
@@ -79,6 +83,8 @@ def _what(given: Mapping[str, Any]) -> str:
             raise InvalidInput(f"--{name}: missing")
     if what == "program" and given["counterparty"] is not None:
         raise InvalidInput("--counterparty: certified data is of one subnet; leave it out")
+    if what == "program" and given["substream"] is not None:
+        raise InvalidInput("--substream: certified data is in no stream; leave it out")
     return what
 
 
@@ -95,12 +101,14 @@ def _proved(
         shown = state.certified_data(program)
         return state, shown, f"{_where(state)}: certified data of {readable(program)} is {_bytes(shown.value)}"
     state = get_state_at(opened, given["chain"], height)
-    counterparty = given["counterparty"]
+    counterparty, substream = given["counterparty"], given["substream"]
     stream = f"the stream from {state.chain} to {counterparty}"
+    if substream is not None:
+        stream = f"the substream of {readable(substream)} in {stream}"
     if what == "header":
-        shown = state.header(counterparty)
+        shown = state.header(counterparty, substream)
         return state, shown, f"{_where(state)}: {stream} has the header {_header(state, shown.value)}"
-    shown = state.message(counterparty, given["index"])
+    shown = state.message(counterparty, given["index"], substream)
     return state, shown, f"{_where(state)}: message {given['index']} of {stream} is a {_message(state, shown.value)}"
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat, empty_frame, from_table
+from causeway.model.joins import lookup
 from causeway.model.membership import ALWAYS
 from causeway.model.text import shown, unknown
 from causeway.network.opened import Mask, OpenedLake
@@ -33,10 +34,10 @@ from causeway.protocols.contract import NO_HOST
 from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.ic.certified_state import canonical_states, with_trees
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.ids import canister_id
+from causeway.protocols.ic.ids import canister_id, stream_labels
 from causeway.protocols.ic.registry import registry_at, subnet_positions
 from causeway.protocols.ic.state import State, state_of
-from causeway.protocols.messages import OUTBOUND_SCHEMA
+from causeway.protocols.messages import LANE, LANE_COLUMNS, OUTBOUND_SCHEMA
 from causeway.proving.ic.subnets import Subnets, subnets_of
 
 
@@ -74,7 +75,7 @@ class CertifiedState:
         self._context = subnets.context(position, manifest)
         state, messages = _read(subnets.opened, position, manifest, self._context)
         self._messages = messages
-        self._opened_stream: tuple[int, MessagesTree, pa.BinaryArray] | None = None
+        self._opened_stream: tuple[bytes, MessagesTree, pa.BinaryArray] | None = None
         self._state = with_trees(state, messages, self._context)
         states, _ = canonical_states(self._state, self._state.heads, self._context)
         self._contents = state_contents(states, 0)
@@ -96,22 +97,31 @@ class CertifiedState:
         """Return the root of the state, 32 bytes."""
         return self.certification.root_hash
 
-    def header(self, counterparty: str) -> Shown:
+    def header(self, counterparty: str, substream: str | None = None) -> Shown:
         """Return a certificate of the header of the stream to another subnet.
+
+        Args:
+            counterparty: name of the other subnet.
+            substream: name of the program whose substream it is; None where streams are flat.
 
         Raises:
             InvalidInput: there is no such stream.
         """
-        lane = self._stream_to(counterparty)
+        lane = self._stream_to(counterparty, substream)
         return self._shown((STREAMS, self._id(lane), HEADER), self._tree())
 
-    def message(self, counterparty: str, index: int) -> Shown:
+    def message(self, counterparty: str, index: int, substream: str | None = None) -> Shown:
         """Return a certificate of the message ``index`` in the stream to another subnet.
+
+        Args:
+            counterparty: name of the other subnet.
+            index: of the message in its stream.
+            substream: name of the program whose substream it is; None where streams are flat.
 
         Raises:
             InvalidInput: there is no such stream, or it does not hold that index.
         """
-        lane = self._stream_to(counterparty)
+        lane = self._stream_to(counterparty, substream)
         begin, end = (int(lane[name][0]) for name in ("begin", "next_index"))
         if not begin <= index < end:
             holds = f"holds {begin} to {end - 1}" if end > begin else f"is empty (begin and end {begin})"
@@ -119,7 +129,7 @@ class CertifiedState:
                 f"index: {index}: is not in the stream; at height {self.height} the stream from {self.chain} to "
                 f"{counterparty} {holds}"
             )
-        tree, encoded = self._messages_to(int(lane["destination"][0]), begin)
+        tree, encoded = self._messages_in(lane)
         witness = tree.witness(index, index + 1, encoded.slice(index - begin, 1))
         path = (STREAMS, self._id(lane), MESSAGES, index_label(index))
         return self._shown(path, self._tree(self._id(lane), witness))
@@ -143,14 +153,15 @@ class CertifiedState:
 
     # ---- steps
 
-    def _messages_to(self, destination: int, begin: int) -> tuple[MessagesTree, pa.BinaryArray]:
-        """Return the messages of the stream to a subnet, which begins with the index ``begin``, and their tree."""
-        if self._opened_stream is None or self._opened_stream[0] != destination:
-            messages = self._messages.filter(self._messages["destination"] == destination)
+    def _messages_in(self, lane: Frame) -> tuple[MessagesTree, pa.BinaryArray]:
+        """Return the tree of the messages in a stream (a row of the table ``lanes``), and the encoded messages."""
+        label = self._id(lane)
+        if self._opened_stream is None or self._opened_stream[0] != label:
+            messages = self._messages.filter(lookup(lane, self._messages, LANE) >= 0)
             messages = messages.take(np.argsort(messages["index"], kind="stable"))
             columns = {name: messages[name] for name in messages.names}
             encoded = encode_stream_messages(columns, self._context.options.version)
-            self._opened_stream = destination, MessagesTree(begin, encoded), encoded
+            self._opened_stream = label, MessagesTree(int(lane["begin"][0]), encoded), encoded
         return self._opened_stream[1:]
 
     def _hosts(self, program: int) -> bool:
@@ -158,24 +169,39 @@ class CertifiedState:
         return int(host[0]) == self.position
 
     def _id(self, lane: Frame) -> bytes:
-        return self.subnets.id_of(int(lane["destination"][0]))
+        """Return the label of a stream in the state's tree."""
+        subnets, flat = self.subnets.numbers[lane["destination"]], self._context.options.flat
+        label: bytes = stream_labels(subnets, lane["substream"], flat=flat)[0].tobytes()
+        return label
 
-    def _stream_to(self, counterparty: str) -> Frame:
-        lanes, names = self._state.streams.counters, self.subnets.opened.names
-        known = {names[place]: row for row, place in enumerate(lanes["destination"].tolist()) if place != self.position}
+    def _stream_to(self, counterparty: str, substream: str | None) -> Frame:
+        """Return a stream, or the substream of a program, as a row of the table ``lanes``."""
+        lanes, opened = self._state.streams.counters, self.subnets.opened
+        lanes = lanes.filter(lanes["destination"] != np.uint32(self.position))
+        known = dict.fromkeys(opened.names[place] for place in lanes["destination"].tolist())
         if counterparty == self.chain:
             raise InvalidInput(
                 f"counterparty: {shown(counterparty)}: the stream of a subnet to itself is not certified"
             )
+        position = opened.position(counterparty)
         if counterparty not in known:
-            self.subnets.opened.position(counterparty)
             others = f"has streams to {', '.join(known)}" if known else "has none to any"
             raise InvalidInput(
                 f"counterparty: {shown(counterparty)}: {self.chain} has no stream to it at height {self.height}; "
                 f"it {others}"
             )
-        row: Frame = lanes.slice(known[counterparty], known[counterparty] + 1)
-        return row
+        lanes = lanes.filter(lanes["destination"] == np.uint32(position))
+        if self._context.options.flat:
+            if substream is not None:
+                raise InvalidInput(f"substream: {shown(substream)}: the streams of this lake have none; leave it out")
+            return lanes
+        rows = {opened.program_names.get(number, str(number)): row for row, number in enumerate(lanes["substream"])}
+        if substream not in rows:
+            text = "missing" if substream is None else unknown("substream", substream, rows)
+            first = f" (the first is {next(iter(rows))})" if substream is None else ""
+            stream = f"the stream from {self.chain} to {counterparty}"
+            raise InvalidInput(f"substream: {text}: {stream} has {len(rows)}, each named by a program{first}")
+        return lanes.slice(rows[substream], rows[substream] + 1)
 
     def _tree(self, lane: bytes = b"", messages: HashTree = EMPTY) -> HashTree:
         """Return the state's tree, with a witness of the ``messages`` of the stream to the subnet ``lane``."""
@@ -333,13 +359,14 @@ def _read(opened: OpenedLake, position: int, manifest: Manifest, context: Contex
     frames = {name: opened.state_rows(manifest, name, position, host_of) for name in tables}
     state = state_of(frames, schemas, context.options.index_base)
     lanes = state.streams.counters
-    begin, end = np.zeros((2, len(opened.names)), dtype=np.uint64)
-    begin[lanes["destination"]], end[lanes["destination"]] = lanes["begin"], lanes["next_index"]
+    total = int((lanes["next_index"] - lanes["begin"]).sum())
 
     def held(batch: pa.RecordBatch) -> Mask:
-        index, destination = batch["index"].to_numpy(), batch["destination"].to_numpy()
-        mask: Mask = batch["source"].to_numpy() == position
-        mask &= (index >= begin[destination]) & (index < end[destination])
+        rows = Frame({name: batch[name].to_numpy() for name in LANE_COLUMNS}, batch.num_rows)
+        lane = lookup(lanes, rows, LANE)
+        mask: Mask = lane >= 0
+        if len(lanes):
+            mask &= (rows["index"] >= lanes["begin"][lane]) & (rows["index"] < lanes["next_index"][lane])
         return mask
 
     found = [empty_frame(OUTBOUND_SCHEMA)]
@@ -348,9 +375,9 @@ def _read(opened: OpenedLake, position: int, manifest: Manifest, context: Contex
         if rows is not None and rows.num_rows:
             found.append(from_table(rows))
     messages = concat(found)
-    if len(messages) != int((end - begin).sum()):
+    if len(messages) != total:
         raise LakeError(
-            f"lake: {opened.lake.storage.uri}: has {len(messages)} of the {int((end - begin).sum())} messages in the "
+            f"lake: {opened.lake.storage.uri}: has {len(messages)} of the {total} messages in the "
             f"streams of {opened.names[position]} at height {manifest.height}"
         )
     return state, messages

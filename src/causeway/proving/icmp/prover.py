@@ -83,7 +83,7 @@ class IcmpProver:
         beside = {} if given["trust_out"] is None else {"trust_out": trust_document(relay)}
         return Proved(document, lines, beside)
 
-    def offers(self, message: ProvableMessage) -> Sequence[Offer]:
+    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[Offer]:
         """Return what may be proved of a message: the queue that the relay chain lists has it."""
         from causeway.proving.prover import Offer
 

@@ -59,7 +59,7 @@ class XdmProver:
         beside = {} if given["trust_out"] is None else {"trust_out": trust_document(shown)}
         return Proved(message_document(shown), _lines(shown, given), beside)
 
-    def offers(self, message: ProvableMessage) -> Sequence[Offer]:
+    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[Offer]:
         """Return what may be proved of a message: the envelope that brings it, when it is about to be received."""
         from causeway.protocols.xdm.state import RESPONSE
         from causeway.proving.prover import Offer

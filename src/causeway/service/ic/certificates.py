@@ -28,6 +28,9 @@ class CertificateQuery(Query):
 
     counterparty: str | None = Field(None, max_length=200, description="The subnet that the stream leads to.")
     index: Number | None = Field(None, description="The message with this index, in place of the header.")
+    substream: str | None = Field(
+        None, max_length=200, description="The program that names the substream, unless streams are flat."
+    )
     program: str | None = Field(None, max_length=200, description="The certified data of this program.")
     height: Number | None = Field(None, description="A certified height; default: the last.")
 
@@ -80,11 +83,23 @@ class Certificates:
     async def _answer(self, call: Call) -> Response:
         query = call.query
         return await answered(
-            self.certificate, call.path["chain"], query.counterparty, query.index, query.program, query.height
+            self.certificate,
+            call.path["chain"],
+            query.counterparty,
+            query.substream,
+            query.index,
+            query.program,
+            query.height,
         )
 
     def certificate(
-        self, chain: str, counterparty: str | None, index: int | None, program: str | None, height: int | None
+        self,
+        chain: str,
+        counterparty: str | None,
+        substream: str | None,
+        index: int | None,
+        program: str | None,
+        height: int | None,
     ) -> dict[str, Any]:
         """Return a certificate as a document.
 
@@ -95,13 +110,15 @@ class Certificates:
             raise InvalidInput("query: give either counterparty (and index) or program")
         if counterparty is None and index is not None:
             raise InvalidInput("index: is of a message in a stream; give counterparty with it, not program")
+        if counterparty is None and substream is not None:
+            raise InvalidInput("substream: is of a stream; give counterparty with it, not program")
         state = self._states.get_state_at(chain, height)
         if program is not None:
             shown = state.certified_data(program)
         elif index is not None:
-            shown = state.message(str(counterparty), index)
+            shown = state.message(str(counterparty), index, substream)
         else:
-            shown = state.header(str(counterparty))
+            shown = state.header(str(counterparty), substream)
         if DIGITS * (len(shown.value) + len(shown.certificate)) > MAX_ANSWER_BYTES - REST_BYTES:
             raise InvalidInput(f"index: {index}: has {len(shown.value)} bytes, more than an answer holds")
         return certificate_document(state, shown)
