@@ -58,13 +58,13 @@ def economies(draw: st.DrawFn, /, **fixed: Any) -> Scenario:
     return replace(scenario, options=options, deposits=tuple(draw(st.lists(deposit, max_size=6))))
 
 
-@quick(sized(4, 100))
+@quick(sized(3, 100))
 @given(economies(order="ordered"))
 def test_they_agree_where_relayers_pay(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
-@quick(sized(4, 100))
+@quick(sized(3, 100))
 @given(economies(order="unordered"))
 def test_they_agree_where_relayers_pay_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
