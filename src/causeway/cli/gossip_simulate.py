@@ -55,7 +55,7 @@ def command(
     overrides = dict(setting(text) for text in settings or ())
     if plot is not None:
         places.writable("--plot", plot, out)
-    found, about = _run(scenario, overrides, out, resume)
+    found, about = simulate(scenario, overrides, out, resume)
     if plot is not None:
         places.write({plot: found.plot.encode()}, {plot: "--plot"})
     content: dict[str, Any] = {"scenario": str(scenario), **found.summary, **about, "lake": out}
@@ -66,7 +66,19 @@ def command(
     return shell.OK if found.holds else shell.BROKEN
 
 
-def _run(scenario: Path, overrides: dict[str, str], out: str | None, resume: bool) -> tuple[Found, dict[str, Any]]:
+def simulate(scenario: Path, overrides: dict[str, str], out: str | None, resume: bool) -> tuple[Found, dict[str, Any]]:
+    """Run a simulation and return what it found, and its root, time and memory.
+
+    Args:
+        scenario: Scenario file.
+        overrides: Dotted keys to TOML values.
+        out: Folder or URI of the lake; None for a temporary one.
+        resume: Continue the simulation in the lake.
+
+    Raises:
+        InvalidInput: The scenario is wrong.
+        Interrupted: The user stopped it.
+    """
     from causeway.network.network import Network
     from causeway.network.simulated import found_in, load_simulation
 

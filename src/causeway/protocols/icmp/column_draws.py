@@ -56,6 +56,8 @@ class Draw(IntEnum):
     """Who is asked for a queue that is missing (node, entry, turn)."""
     BODY = 14
     """How long a queue is on its way in a run without a simulation (to, source, number of the relay block)."""
+    TICKET = 15
+    """Whether a ticket's signature is made and checked (payer, payee, serial number)."""
 
 
 def words(seed: int, what: Draw, *of: Any) -> U64:

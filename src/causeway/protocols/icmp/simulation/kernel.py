@@ -33,7 +33,8 @@ from causeway.protocols.icmp.gossip.state import start
 from causeway.protocols.icmp.simulation.node import Slice, run
 from causeway.protocols.icmp.simulation.options import SimulationOptions
 from causeway.protocols.icmp.simulation.state import State, Window, unpacked
-from causeway.protocols.icmp.simulation.tables import COUNTERS, LOGS, OUTBOUND, STATE_TABLES, UNDER_WAY
+from causeway.protocols.icmp.simulation.tables import COUNTERS, LOGS, OUTBOUND, state_tables, under_way
+from causeway.protocols.icmp.simulation.trading import empty_purses
 from causeway.protocols.icmp.simulation.world import Given, World
 from causeway.protocols.sections import section_digests
 
@@ -81,7 +82,7 @@ class GossipKernel(HostedForGood):
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return every table that a state has by name."""
-        return STATE_TABLES
+        return state_tables(self.options.tickets)
 
     def state(self, frames: Mapping[str, Frame]) -> State:
         """Return the state that has these tables; one that is absent is empty."""
@@ -91,8 +92,10 @@ class GossipKernel(HostedForGood):
         """Return nodes that know nothing and nobody; the first tick connects them."""
         window = Window.at(self.world, 0)
         counters = np.zeros((len(COUNTERS), len(chains)), dtype=np.uint64)
-        rows = {name: empty_frame(table.schema) for name, table in STATE_TABLES.items()}
+        rows = {name: empty_frame(table.schema) for name, table in self.tables().items()}
         rows = {name: frame for name, frame in rows.items() if name not in ("nodes", "own", "links")}
+        if "purses" in rows:
+            rows["purses"] = empty_purses(chains)
         hops = np.zeros((len(chains), window.roots), dtype=np.uint8)
         gossip = start(chains, self.options.gossip)
         if self.options.gossip.topology == "from_to":
@@ -110,7 +113,7 @@ class GossipKernel(HostedForGood):
         """Return a digest of each node's rows of all tables (``chain``, ``root``)."""
         frames = state.frames()
         sections = [
-            section_digests(frames[name], frames[name][table.owner], chains) for name, table in STATE_TABLES.items()
+            section_digests(frames[name], frames[name][table.owner], chains) for name, table in self.tables().items()
         ]
         roots = [hashlib.sha256(b"".join(parts)).digest() for parts in zip(*sections, strict=True)]
         found = np.frombuffer(b"".join(roots), dtype=np.uint8).reshape(len(chains), 32)
@@ -127,7 +130,7 @@ class GossipKernel(HostedForGood):
     ) -> RoundResult[State]:
         """Run a slice of time of ``chains``."""
         tables = plan.content.tables
-        came = {name: concat([state.rows["waiting_" + name], tables[name]]) for name in UNDER_WAY}
+        came = {name: concat([state.rows["waiting_" + name], tables[name]]) for name in under_way(self.options.tickets)}
         state, logs = run(Slice(self.world, chains, tick.tick), state, came)
         last = tick.tick >= self.options.end
         headers = empty_frame(HEADERS_SCHEMA)

@@ -28,11 +28,14 @@ from causeway.protocols.icmp.simulation.tables import (
     MALFORMED,
     MORE,
     PACKETS,
+    PAYMENTS,
     REPLY,
     REQUEST,
     SKETCH,
     SKETCHES,
     SUBSCRIBED,
+    TENDERS,
+    TRADED_UNDER_WAY,
 )
 from causeway.protocols.icmp.simulation.world import World
 
@@ -42,12 +45,14 @@ _TICKS, _EACH = 24, 16
 
 @dataclass(frozen=True)
 class Mail:
-    """What is there for nodes at a time, in the order in which it came, and what ``waits``."""
+    """What is there for nodes at a time, in the order in which it came, and what ``waits``. ``trades``: offers and
+    payments, with tickets (``TRADED_UNDER_WAY``)."""
 
     packets: Frame
     bodies: Frame
     sketches: Frame
     waiting: Mapping[str, Frame]
+    trades: tuple[Frame, ...]
 
 
 def arrived(rows: Mapping[str, Frame], time: int, there: npt.NDArray[np.uint32], world: World) -> Mail:
@@ -63,7 +68,8 @@ def arrived(rows: Mapping[str, Frame], time: int, there: npt.NDArray[np.uint32],
         if not taken.all():
             waiting["waiting_bodies"] = _ordered(concat([bodies.filter(~taken), waiting_bodies]))
             bodies = bodies.filter(taken)
-    return Mail(due["packets"][0], bodies, due["sketches"][0], waiting)
+    trades = tuple(due[name][0] for name in TRADED_UNDER_WAY if name in due)
+    return Mail(due["packets"][0], bodies, due["sketches"][0], waiting, trades)
 
 
 def _due(rows: Frame, time: int, there: npt.NDArray[np.uint32]) -> tuple[Frame, Frame]:
@@ -145,15 +151,16 @@ def _junk(world: World, queue: U64) -> tuple[Digests, Digests]:
 @dataclass(frozen=True)
 class Sending:
     """What nodes send in a slice, in the order in which they say it: ``PACKETS``, ``BODIES`` and ``SKETCHES`` without
-    ``order`` and ``at``."""
+    ``order`` and ``at``. ``trades``: so are ``TENDERS`` and ``PAYMENTS``, with tickets."""
 
     packets: Frame
     bodies: Frame
     sketches: Frame
+    trades: tuple[Frame, Frame] | None = None
 
     def with_bodies(self, source: Rows, destination: Rows, queue: U64) -> Sending:
         """Return it with altered bodies besides, as if the sender had the queues of itself."""
-        more = _bodies(source.astype(np.uint32), destination.astype(np.uint32), queue, 1, np.uint8(1))
+        more = body_rows(source.astype(np.uint32), destination.astype(np.uint32), queue, 1, np.uint8(1))
         return replace(self, bodies=concat([self.bodies, more]))
 
 
@@ -172,7 +179,7 @@ def sending(world: World, out: Output, hops: npt.NDArray[np.uint8]) -> Sending:
     nothing = np.full((len(told), 20), 255, dtype=np.uint8)
     packets.append(_packets(told["node"], told["peer"], SUBSCRIBED, np.zeros(len(told), dtype=np.uint64), nothing))
     queue = relay.queue_numbers(out.queues["root"], out.queues["topic"]).astype(np.uint64)
-    bodies = _bodies(out.queues["node"], out.queues["peer"], queue, 0, hops)
+    bodies = body_rows(out.queues["node"], out.queues["peer"], queue, 0, hops)
     return Sending(concat(packets), bodies, _reconciling(out))
 
 
@@ -189,13 +196,14 @@ def _packets(
     )
 
 
-def _bodies(
+def body_rows(
     source: npt.NDArray[np.uint32],
     destination: npt.NDArray[np.uint32],
     queue: U64,
     altered: int,
     hops: npt.NDArray[np.uint8] | np.uint8,
 ) -> Frame:
+    """Return bodies that nodes send."""
     rows = Frame({"source": source, "destination": destination, "queue": queue}, len(source))
     return rows.with_columns(
         altered=np.full(len(source), altered, dtype=np.uint8), hops=np.broadcast_to(hops, (len(source),))
@@ -212,7 +220,8 @@ def posted(world: World, rows: Sending, time: int, tick: int) -> dict[str, Frame
     """Return what was sent as rows of the tables ``UNDER_WAY``: without what is lost."""
     found = {}
     kinds = (("packets", rows.packets, PACKETS), ("bodies", rows.bodies, BODIES), ("sketches", rows.sketches, SKETCHES))
-    for part, (name, sent, schema) in enumerate(kinds):
+    traded = zip(TRADED_UNDER_WAY, rows.trades or (), (TENDERS, PAYMENTS), strict=False)
+    for part, (name, sent, schema) in enumerate((*kinds, *traded)):
         if len(sent) == 0:
             found[name] = empty_frame(schema)
             continue

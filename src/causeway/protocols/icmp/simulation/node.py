@@ -38,8 +38,18 @@ from causeway.protocols.icmp.simulation.mail import (
     subscriptions_input,
 )
 from causeway.protocols.icmp.simulation.state import State, Window
-from causeway.protocols.icmp.simulation.tables import CLOSED, COUNTERS, DECLARED, REPLY, REQUEST, SALT_BYTES, SUBSCRIBED
-from causeway.protocols.icmp.simulation.world import LIE, NO_PARA, SILENT, SPAM, World
+from causeway.protocols.icmp.simulation.tables import (
+    CLOSED,
+    COUNTERS,
+    DECLARED,
+    PURSE_COUNTERS,
+    REPLY,
+    REQUEST,
+    SALT_BYTES,
+    SUBSCRIBED,
+)
+from causeway.protocols.icmp.simulation.trading import Trading, trade_bodies, trade_bytes
+from causeway.protocols.icmp.simulation.world import LIE, NO_PARA, SPAM, World
 
 ITSELF = 2**32 - 1
 """The peer of whom a node got a body that it kept."""
@@ -105,15 +115,23 @@ def run(now: Slice, state: State, under_way: Mapping[str, Frame]) -> tuple[State
     gossip, out = step(before, inputs, now.time, options)
     hops, logs = _hops(now, state, out, mail)
     ended = _ended(ended, out.disconnected, "node", "peer")
-    sent = _misbehaved(now, gossip, sending(world, out, _hops_of(now, hops, state.window, out)), leaves, blocks)
+    said = sending(world, out, _hops_of(now, hops, state.window, out))
+    traded: Mapping[str, Frame] = {}
+    if world.options.tickets.mode == "on":
+        said, traded, sold = trade_bodies(Trading(world, now.nodes, now.time, state, gossip, hops), out, mail, said)
+        logs |= sold
+    sent = _misbehaved(now, gossip, said, leaves, blocks)
     asked = [answers(world, mail.sketches, now.time), requests(world, gossip, now.nodes[now.there], now.time)]
     sent = replace(sent, sketches=concat([sent.sketches, *asked]))
     counters = _counted(now, state, gossip, out, sent, came, logs)
-    rows = {"ended": ended, **posted(world, sent, now.time, now.tick), **mail.waiting}
+    rows = {"ended": ended, **traded, **posted(world, sent, now.time, now.tick), **mail.waiting}
     state = replace(state, gossip=gossip, hops=hops, counters=counters, rows=rows)
     logs["disconnected"] = _renamed(out.disconnected, ("peer", "code"))
     if now.time % world.options.sample == 0:
         logs["samples"] = _samples(state)
+        if "purses" in traded:
+            purses = traded["purses"]
+            logs["purses"] = _renamed(purses, PURSE_COUNTERS)
     if world.options.events == "all":
         logs |= _trace(world, out, sent, came, mail.bodies, leaves, blocks)
     return state, logs
@@ -224,11 +242,11 @@ def _misbehaved(now: Slice, gossip: GossipState, sent: Sending, leaves: Frame, b
     behaviour = now.world.behaviour
     if not behaviour[now.nodes.astype(np.int64)].any():
         return sent
-    of = behaviour[sent.bodies["source"].astype(np.int64)]
-    altered = np.where(of == LIE, np.uint8(1), sent.bodies["altered"])
-    bodies = sent.bodies.with_columns(altered=altered).filter((of != SILENT) & (of != SPAM))
-    quiet = behaviour[sent.sketches["source"].astype(np.int64)]
-    sent = replace(sent, bodies=bodies, sketches=sent.sketches.filter((quiet != SILENT) & (quiet != SPAM)))
+    of, mute = sent.bodies["source"].astype(np.int64), now.world.mute
+    altered = np.where(behaviour[of] == LIE, np.uint8(1), sent.bodies["altered"])
+    bodies = sent.bodies.with_columns(altered=altered).filter(~mute[of])
+    sketches = sent.sketches.filter(~mute[sent.sketches["source"].astype(np.int64)])
+    sent = replace(sent, bodies=bodies, sketches=sketches)
     begins = gossip.peer_begins
     liars = behaviour[leaves["node"].astype(np.int64)] == LIE
     for node, block in zip(leaves["node"][liars].tolist(), blocks[liars].tolist(), strict=True):
@@ -325,6 +343,9 @@ def _counted(
         add("sent_sketches", sent.sketches["source"][kind < REQUEST])
         add("requests", sent.sketches["source"][kind == REQUEST])
         add("sent_bytes", sent.sketches["source"], sketch_bytes(world, sent.sketches))
+    if sent.trades is not None:
+        for rows in sent.trades:
+            add("sent_bytes", rows["source"], trade_bytes(rows))
     add("answered", out.verdicts["node"][(out.verdicts["kind"] == ANSWER) & (out.verdicts["code"] == Verdict.OK)])
     verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
     verdicts = verdicts.filter(verdicts["code"] != Verdict.NotConnected)

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from causeway.model.section import Section
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.simulation.relay_table import RelayTable, read_relay_table
+from causeway.protocols.icmp.tickets.options import TicketOptions
 from causeway.protocols.option_values import wrong
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -126,10 +127,11 @@ class ChurnSection(Section):
 class AttackersSection(Section):
     """``[[attackers]]``: nodes that do not follow the rules."""
 
-    kind: Literal["silent", "lie", "spam", "eclipse"] = Field(
+    kind: Literal["silent", "lie", "spam", "eclipse", "selfish", "withhold"] = Field(
         ...,
         description="`silent`: forwards nothing. `lie`: sends altered bodies of all that is expected. `spam`: sends "
-        "what nobody expects. `eclipse`: takes the places of its victims' peers, and lies.",
+        "what nobody expects. `eclipse`: takes the places of its victims' peers, and lies. `selfish`: forwards only "
+        "what earns more than it costs (`tickets`). `withhold`: forwards, and never pays for what it gets.",
     )
     count: int = Field(1, ge=1, le=10_000, description="How many nodes do so.")
     rate: int = Field(4, ge=1, le=1_000, description="Of spam: queues that are sent to each peer in a slice.")
@@ -153,6 +155,7 @@ class SimulationOptions(Section):
     churn: ChurnSection = Field(default_factory=lambda: ChurnSection.model_validate({}))
     attackers: list[AttackersSection] = Field(default_factory=list)
     gossip: GossipOptions = Field(default_factory=lambda: GossipOptions.model_validate({}))
+    tickets: TicketOptions = Field(default_factory=lambda: TicketOptions.model_validate({}))
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -173,6 +176,8 @@ class SimulationOptions(Section):
         if relay.table is not None and nodes.parachains != relay.table.parachains:
             text = f"parachains = {nodes.parachains}: relay.table has {relay.table.parachains}"
             raise wrong("nodes", text)
+        if self.tickets.mode == "on":
+            self._fits_tickets()
         honest = nodes.count - sum(attackers.count for attackers in self.attackers)
         placed = nodes.parachains * (nodes.collators + nodes.validators)
         if honest < placed:
@@ -195,6 +200,20 @@ class SimulationOptions(Section):
         if links > gossip.max_peers:
             text = f"degree + entries * (nodes.parachains - 1) = {links} must be at most gossip.max_peers"
             raise wrong("topology", f"{text} = {gossip.max_peers}")
+
+    def _fits_tickets(self) -> None:
+        """Refuse what trading does not have: transports resend what is lost, and nodes keep their keys."""
+        for section, key, value, allowed in (
+            ("links", "loss", self.links.loss, 0.0),
+            ("churn", "share", self.churn.share, 0.0),
+            ("gossip", "topology", self.gossip.topology, "flat"),
+            ("gossip", "reconciliation", self.gossip.reconciliation, "off"),
+        ):
+            if value != allowed:
+                raise wrong(section, f'{key} = {value!r}: with tickets.mode = "on" only {allowed!r}')
+        if self.tickets.deposit < self.tickets.prize:
+            text = f"deposit = {self.tickets.deposit} must be at least price * odds = {self.tickets.prize}"
+            raise wrong("tickets", text)
 
     @property
     def end(self) -> int:

@@ -21,6 +21,7 @@ from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.simulation.kernel import GossipKernel
 from causeway.protocols.icmp.simulation.node import ITSELF
 from causeway.protocols.icmp.simulation.plot import curve
+from causeway.protocols.icmp.simulation.settled import summarize_tickets
 from causeway.protocols.icmp.simulation.tables import COUNTERS
 from causeway.protocols.icmp.simulation.world import HONEST, World
 
@@ -64,7 +65,8 @@ class Results:
 
 
 def results(kernel: GossipKernel, logs: Mapping[str, pa.Table]) -> Results:
-    """Return what was found. ``logs``: the rows of ``got``, ``samples`` and ``disconnected``, with ``tick``."""
+    """Return what was found. ``logs``: the rows of ``got``, ``samples`` and ``disconnected``, with ``tick``, and with
+    tickets those of ``purses`` and ``claims``."""
     world = kernel.world
     arrival, links = _arrivals(world, logs["got"])
     roots = _roots(world)
@@ -86,6 +88,8 @@ def results(kernel: GossipKernel, logs: Mapping[str, pa.Table]) -> Results:
         **_costs(world, work),
         "attackers": _attackers(world, logs["disconnected"]),
     }
+    if world.options.tickets.mode == "on":
+        summary["tickets"] = summarize_tickets(world, logs["purses"], logs["claims"], logs["got"])
     within = summary["pool_bytes_most"] <= world.options.gossip.max_pool_bytes
     # Where nobody needed anything, nothing was shown.
     summary["holds"] = summary["never"] == 0 and within if summary["needed"] or not within else None
@@ -287,6 +291,13 @@ def _lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("wasted", f"{summary['wasted_queues']:,} queues, {summary['wasted_bytes']:,} bytes"),
         ("largest pool", f"{summary['pool_bytes_most']:,} bytes; allowed: {summary['pool_bytes_bound']:,}"),
     ]
+    if "tickets" in summary:
+        paid = summary["tickets"]
+        text = (
+            f"{paid['tickets']:,} for {paid['deliveries']:,} bodies; {paid['won']:,} won, {paid['claims_paid']:,} paid"
+        )
+        costs = f"{paid['bytes_a_body']} bytes, {paid['paid_a_body']} units (price {paid['price']})"
+        lines += [("tickets", text), ("", f"a body costs {costs}, {paid['signatures_checked_a_body']} checks")]
     for name, found in summary["attackers"].items():
         if isinstance(found, dict):
             lines.append((name, f"{found['ended']:,} of {found['links']:,} links to honest nodes ended"))

@@ -20,7 +20,7 @@ from causeway.protocols.icmp.gossip.state import EXCUSED, FRESH, NO_INTEREST, RE
 from causeway.protocols.icmp.gossip.tabled import listed_of
 from causeway.protocols.icmp.simulation.relay import RelayChain
 from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK
-from causeway.protocols.icmp.simulation.tables import COUNTERS, NO_NUMBER, SALT_BYTES, STATE_TABLES
+from causeway.protocols.icmp.simulation.tables import COUNTERS, NO_NUMBER, SALT_BYTES, state_tables
 from causeway.protocols.icmp.simulation.world import World
 
 Bytes = npt.NDArray[np.uint8]
@@ -94,10 +94,10 @@ class Tables(Mapping[str, Frame]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(STATE_TABLES)
+        return iter(state_tables(self.of.world.options.tickets))
 
     def __len__(self) -> int:
-        return len(STATE_TABLES)
+        return len(state_tables(self.of.world.options.tickets))
 
 
 def heads_bytes(relay: RelayChain, heads: Bytes) -> Bytes:
@@ -201,7 +201,9 @@ _PACKED = {"nodes": _nodes, "own": _own, "links": _links}
 
 def unpacked(world: World, frames: Mapping[str, Frame]) -> State:
     """Return the state that has these tables."""
-    rows = {name: frames.get(name, empty_frame(table.schema)) for name, table in STATE_TABLES.items()}
+    rows = {
+        name: frames.get(name, empty_frame(table.schema)) for name, table in state_tables(world.options.tickets).items()
+    }
     nodes, own, links = rows.pop("nodes"), rows.pop("own"), rows.pop("links")
     window = _window(world, nodes)
     pool = np.unpackbits(_matrix(nodes["pool"]), axis=1, count=window.queues if len(nodes) else 0)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from causeway.protocols.contract import Shown, StateTable
 from causeway.protocols.events import LEDGER_LOGS
+from causeway.protocols.icmp.tickets import trading
+from causeway.protocols.icmp.tickets.options import TicketOptions
 from causeway.protocols.messages import LANE_FIELDS
 
 HEADS_BYTES = 20
@@ -146,6 +149,66 @@ destination."""
 
 UNDER_WAY = ("packets", "bodies", "sketches")
 
+DELIVERY, TICKET = np.uint8(0), np.uint8(1)
+"""Kinds of payments: serial number and commitment of a body, and a ticket."""
+
+TENDERS = _schema(
+    ("source", _U32), ("destination", _U32), ("order", _U32), ("at", _U64), ("kind", _U8), ("queue", _U64)
+)
+"""Offers and requests on their way (``tickets.trading``)."""
+
+PAYMENTS = _schema(
+    ("source", _U32),
+    ("destination", _U32),
+    ("order", _U32),
+    ("at", _U64),
+    ("kind", _U8),
+    ("queue", _U64),
+    ("serial", _U64),
+    ("block", _U64),
+    ("word", pa.binary(32)),
+    ("signature", pa.binary(64)),
+)
+"""Deliveries and tickets on their way. ``word``: the commitment of a delivery, the nonce of a ticket. ``signature``:
+zeros where it is not checked (``tickets.checked``)."""
+
+PURSE_COUNTERS = ("offers", "requests", "deliveries", "tickets", "refused", "checked", "won", "bytes")
+"""Of a node since the beginning: offers, requests, deliveries and tickets that it sent; tickets that it refused, of
+which it checked the signature, and which won; bytes of all that it sent for tickets, bodies excluded."""
+
+PURSES = _schema(("node", _U32), *((name, _U64) for name in PURSE_COUNTERS))
+
+TRADED: Mapping[str, StateTable] = {
+    "offers": StateTable(trading.OFFERS, "node", ("node", "queue", "since", "peer"), ("node", "peer")),
+    "asked": StateTable(trading.ASKED, "node", ("node", "queue", "peer"), ("node", "peer")),
+    "orders": StateTable(trading.ORDERS, "node", ("node", "peer", "since", "queue"), ("node", "peer")),
+    "due": StateTable(trading.DUE, "node", ("node", "peer", "serial"), ("node", "peer")),
+    "accounts": StateTable(trading.ACCOUNTS, "node", ("node", "peer"), ("node", "peer")),
+}
+"""The tables of ``tickets.trading.Trades``."""
+
+TRADED_UNDER_WAY = ("tenders", "payments")
+
+_TRADE_TABLES: Mapping[str, StateTable] = {
+    **TRADED,
+    "purses": StateTable(PURSES, "node", ("node",), ("node",)),
+    "tenders": StateTable(TENDERS, "source", _SENT, _ENDS, shown=Shown.DESTINATION),
+    "payments": StateTable(PAYMENTS, "source", _SENT, _ENDS, shown=Shown.DESTINATION),
+    "waiting_tenders": StateTable(TENDERS, "destination", _WAITING, _ENDS),
+    "waiting_payments": StateTable(PAYMENTS, "destination", _WAITING, _ENDS),
+}
+
+
+def state_tables(tickets: TicketOptions) -> Mapping[str, StateTable]:
+    """Return the tables of a state: those of tickets only where these are on."""
+    return {**STATE_TABLES, **_TRADE_TABLES} if tickets.mode == "on" else STATE_TABLES
+
+
+def under_way(tickets: TicketOptions) -> tuple[str, ...]:
+    """Return the tables of what goes from node to node."""
+    return (*UNDER_WAY, *TRADED_UNDER_WAY) if tickets.mode == "on" else UNDER_WAY
+
+
 OUTBOUND = _schema(*((item.name, item.type) for item in LANE_FIELDS), ("index", _U64))
 
 GOT = _schema(("chain", _U32), ("root", _U32), ("peer", _U32), ("hops", _U8))
@@ -154,6 +217,13 @@ GOT = _schema(("chain", _U32), ("root", _U32), ("peer", _U32), ("hops", _U8))
 SAMPLES = _schema(("chain", _U32), ("pool_bytes", _U64), ("pool_queues", _U64), *((name, _U64) for name in COUNTERS))
 
 DISCONNECTED = _schema(("chain", _U32), ("peer", _U32), ("code", _U8))
+
+PURSE_SAMPLES = _schema(("chain", _U32), *((name, _U64) for name in PURSE_COUNTERS))
+
+CLAIMS = _schema(
+    ("chain", _U32), ("peer", _U32), ("root", _U32), ("serial", _U64), ("block", _U64), ("nonce", pa.binary(32))
+)
+"""A winning ticket of ``peer`` that ``chain`` claims in the next relay block."""
 
 TRACE_SENT = _schema(("chain", _U32), ("peer", _U32), ("queue", _U64), ("altered", _U8))
 TRACE_GOT = _schema(("chain", _U32), ("peer", _U32), ("queue", _U64), ("code", _U8), ("change", _I64))
@@ -166,10 +236,12 @@ LOGS: Mapping[str, pa.Schema] = {
     "got": GOT,
     "samples": SAMPLES,
     "disconnected": DISCONNECTED,
+    "purses": PURSE_SAMPLES,
+    "claims": CLAIMS,
     "trace_sent": TRACE_SENT,
     "trace_got": TRACE_GOT,
     "trace_leaves": TRACE_LEAVES,
     "trace_put": TRACE_PUT,
     "trace_purged": TRACE_PURGED,
 }
-"""Rows of ``trace_`` tables are there with ``events = "all"`` only."""
+"""Rows of ``trace_`` tables are there with ``events = "all"`` only, those of ``purses`` and ``claims`` with tickets."""

@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.order import U64, Rows
+from causeway.proofs.hashing import Digests
+from causeway.proofs.tendermint.keys import SigningKey
+from causeway.protocols.digests import digests
 from causeway.protocols.icmp.column_draws import Draw, uniforms, words
 from causeway.protocols.icmp.gossip.listed import TO, Mask
 from causeway.protocols.icmp.gossip.options import GossipOptions
@@ -21,10 +24,10 @@ from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK
 
 NO_PARA = -1
 
-HONEST, SILENT, LIE, SPAM = range(4)
+HONEST, SILENT, LIE, SPAM, SELFISH, WITHHOLD = range(6)
 """How a node behaves; who eclipses others lies."""
 
-_BEHAVIOUR = {"silent": SILENT, "lie": LIE, "spam": SPAM, "eclipse": LIE}
+_BEHAVIOUR = {"silent": SILENT, "lie": LIE, "spam": SPAM, "eclipse": LIE, "selfish": SELFISH, "withhold": WITHHOLD}
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,27 @@ class World:
             found[first : first + attackers.count] = _BEHAVIOUR[attackers.kind]
             first += attackers.count
         return found
+
+    @cached_property
+    def mute(self) -> Mask:
+        """Which nodes forward nothing; selfish ones do not where it does not pay."""
+        found = np.isin(self.behaviour, (SILENT, SPAM))
+        return np.asarray(found | ((self.behaviour == SELFISH) & (not self.options.tickets.pays)))
+
+    @cached_property
+    def signing_keys(self) -> list[SigningKey]:
+        """The key of each node, for tickets."""
+        return [SigningKey.from_name(f"gossip node {self.seed} {node}") for node in range(self.options.nodes.count)]
+
+    @cached_property
+    def secret_keys(self) -> Digests:
+        """The seeds of the keys, shape (nodes, 32): nonces and secrets are derived from them."""
+        return digests([key.seed for key in self.signing_keys])
+
+    @cached_property
+    def public_keys(self) -> Digests:
+        """The public keys, shape (nodes, 32)."""
+        return digests([key.public_key.data for key in self.signing_keys])
 
     @cached_property
     def rate(self) -> Rows:

@@ -1,0 +1,154 @@
+"""``causeway gossip incentives``: a simulation with and without tickets, by share of selfish nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from causeway.cli import places, shell
+from causeway.cli.gossip_simulate import SIMULATION, simulate
+from causeway.cli.overriding import setting
+from causeway.cli.scenario_options import settings_in
+from causeway.cli.watch import results
+from causeway.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from causeway.network.simulated import Found
+
+
+def command(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).", show_default=False)],
+    nodes: Annotated[
+        str | None,
+        typer.Option("--nodes", metavar="N,N", help="Numbers of nodes; default: the scenario's.", show_default=False),
+    ] = None,
+    selfish: Annotated[
+        str, typer.Option("--selfish", metavar="P,P", help="Shares of selfish nodes, in percent.")
+    ] = "0,10,20,30,40,50",
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw bodies in time, as SVG.", show_default=False)
+    ] = None,
+    settings: Annotated[list[str] | None, settings_in(None)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> int:
+    """Compare gossip with and without tickets, by share of selfish nodes.
+
+    Each combination is one simulation of the scenario, in which selfish nodes take the place of its attackers.
+
+    [bold]Example[/bold]: causeway gossip incentives examples/gossip_tickets.toml --selfish 0,25,50 --plot selfish.svg
+    """
+    overrides = dict(setting(text) for text in settings or ())
+    for key in overrides:
+        if key in ("tickets.mode", "nodes.count") or key.split("[")[0] == "attackers":
+            raise InvalidInput(f"--set {key}: follows from --nodes and --selfish")
+    counts = _numbers("--nodes", nodes, 2, 65_535) if nodes is not None else [None]
+    shares = _numbers("--selfish", selfish, 0, 99)
+    if plot is not None:
+        places.writable("--plot", plot, None)
+    rows = [
+        _compared(scenario, overrides, count, share, tickets)
+        for count in counts
+        for share in shares
+        for tickets in (False, True)
+    ]
+    if plot is not None:
+        places.write({plot: _drawn(rows).encode()}, {plot: "--plot"})
+    if as_json:
+        print(json.dumps({"scenario": str(scenario), "runs": rows}))
+    else:
+        _show(scenario, rows)
+    return shell.OK
+
+
+def _numbers(option: str, text: str, least: int, most: int) -> list[int]:
+    """Return the numbers of a list. Raises ``InvalidInput``."""
+    found = []
+    for part in text.split(","):
+        if not part.strip().isdecimal() or not least <= int(part) <= most:
+            raise InvalidInput(
+                f"{option}: {part.strip()!r}; allowed: whole numbers from {least} to {most}, with commas"
+            )
+        found.append(int(part))
+    return found
+
+
+def _compared(
+    scenario: Path, overrides: Mapping[str, str], count: int | None, share: int, tickets: bool
+) -> dict[str, Any]:
+    """Run one simulation and return its row."""
+    given = {**overrides, "attackers": "[]", "tickets.mode": f'"{"on" if tickets else "off"}"'}
+    if count is not None:
+        given["nodes.count"] = str(count)
+    number = _selfish(scenario, given, share)
+    if number:
+        given["attackers"] = f'[{{kind = "selfish", count = {number}}}]'
+    found, about = simulate(scenario, given, None, False)
+    return {
+        **_row(found),
+        "selfish": share / 100,
+        "tickets": tickets,
+        "root": about["root"],
+        "seconds": about["seconds"],
+    }
+
+
+def _selfish(scenario: Path, given: Mapping[str, str], share: int) -> int:
+    """Return how many nodes are selfish."""
+    from causeway.network.simulated import load_simulation
+
+    return (
+        sum(chains.count or 0 for chains in load_simulation(SIMULATION, scenario, given).document.chains) * share // 100
+    )
+
+
+def _row(found: Found) -> dict[str, Any]:
+    summary = found.summary
+    kept = ("nodes", "in_time", "in_time_of_needed", "never", "p50_ms", "p99_ms", "p100_ms", "copies_a_body")
+    row = {name: summary[name] for name in (*kept, "sent_bytes_a_node")}
+    coverage = found.tables["coverage"]
+    at = coverage["time"].to_pylist().index(summary["interval_ms"])
+    return {**row, "in_time_of_all": round(coverage["all"][at].as_py(), 4), "costs": summary.get("tickets")}
+
+
+def _drawn(rows: list[dict[str, Any]]) -> str:
+    from causeway.protocols.icmp.simulation.plot import selfish_curves
+
+    points: dict[tuple[int, bool], list[tuple[float, float]]] = {}
+    for row in rows:
+        points.setdefault((row["nodes"], row["tickets"]), []).append((row["selfish"], row["in_time_of_needed"] or 0.0))
+    return selfish_curves(points)
+
+
+def _show(scenario: Path, rows: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    names = ("nodes", "selfish", "tickets", "bodies in time", "queues in time", "p50", "p99", "bytes sent a node")
+    for name in names:
+        table.add_column(name, justify="right")
+    for row in rows:
+        times = (f"{row[name]:,} ms" if row[name] is not None else "-" for name in ("p50_ms", "p99_ms"))
+        shown = (f"{row[name]:.2%}" if row[name] is not None else "-" for name in ("in_time_of_needed", "in_time"))
+        mode = "on" if row["tickets"] else "off"
+        table.add_row(
+            f"{row['nodes']:,}", f"{row['selfish']:.0%}", mode, *shown, *times, f"{row['sent_bytes_a_node']:,}"
+        )
+    console = results()
+    console.print(f"{scenario.name}: gossip with and without tickets")
+    console.print(table)
+    _show_costs(console, [row["costs"] for row in rows if row["costs"]])
+
+
+def _show_costs(console: Any, costs: list[dict[str, Any]]) -> None:
+    """Print the range of what tickets cost a body."""
+    for name, text in (
+        ("bytes_a_body", "bytes"),
+        ("signatures_checked_a_body", "signatures checked"),
+        ("paid_a_body", "units of payment"),
+    ):
+        found = [each[name] for each in costs]
+        if found:
+            console.print(f"tickets a body: {min(found)} to {max(found)} {text}")
