@@ -18,6 +18,10 @@ FEATURES = (
     "removed",
     "removed and added again",
     "started later",
+    "split",
+    "split with messages under way",
+    "request rejected where a subnet was split",
+    "answer sent on where a subnet was split",
     "asked one that was removed",
     "halted a while",
     "halted for ever",
@@ -60,6 +64,7 @@ def features(scenario: Scenario, events: Sequence[ic.Event], options: ic.Options
     }
     return {name for name, is_so in found.items() if is_so} | {
         *_moves(scenario, events),
+        *_splits(scenario, events),
         *_faults(scenario, events),
         *_inputs(events, options),
     }
@@ -100,6 +105,24 @@ def _moves(scenario: Scenario, events: Sequence[ic.Event]) -> set[str]:
             back = all(hosts[end][-1] is not None for end in ends if end in hosts)
             if e.kind == "request" and migrating and back and _at_home(e, place, scenario):
                 found.add("stale request")
+    return found
+
+
+def _splits(scenario: Scenario, events: Sequence[ic.Event]) -> set[str]:
+    found: set[str] = set()
+    routed = dict(guarantees.committed(events))
+    for tick, chain, new in scenario.splits:
+        gone = {canister for at, canister, host in scenario.moves if (at, host) == (tick, new)}
+        if gone and tick <= scenario.rounds:
+            found.add("split")
+        for place, e in guarantees.judged(events):
+            since = routed[place].height if place in routed else e.height
+            if not since < tick <= e.height or not {e.sender, e.receiver} & gone:
+                continue
+            found.add("split with messages under way")
+            if e.chain == chain and e.receiver in gone and e.reason == "CanisterMigrating":
+                request = e.kind == "request"
+                found.add(f"{'request rejected' if request else 'answer sent on'} where a subnet was split")
     return found
 
 

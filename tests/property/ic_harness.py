@@ -20,7 +20,7 @@ from causeway.model.errors import InvariantViolation
 from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import Kind
-from causeway.model.membership import Membership, NodeChange, Span
+from causeway.model.membership import Membership, NodeChange, Span, Split
 from causeway.model.order import positions_in, stable_order
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
@@ -130,6 +130,8 @@ class Scenario:
     makers: Sequence[tuple[str, int, int, int]] = ()
     """(does, chain, first tick, last tick)."""
     halts: Sequence[tuple[int, int, int]] = ()
+    splits: Sequence[tuple[int, int, int]] = ()
+    """(tick, subnet, new subnet); which canisters go is part of ``moves``."""
     forged: Sequence[Forgery] = ()
     worn: Sequence[tuple[int, int, int]] = ()
     """(tick, source, destination): if that stream is at rest, its next index is the last but two from then on."""
@@ -185,7 +187,9 @@ def topology(scenario: Scenario) -> Topology:
         pa.table(columns, schema=PROGRAMS_SCHEMA),
         roles=scenario.roles,
         membership=Membership(
-            {chain: Span(*span) for chain, span in scenario.spans.items()}, changes=tuple(scenario.nodes)
+            {chain: Span(*span) for chain, span in scenario.spans.items()},
+            changes=tuple(scenario.nodes),
+            splits=tuple(Split(*split) for split in scenario.splits),
         ),
     )
     moves: list[Move] = [dict(zip(MOVES_SCHEMA.names, move, strict=True)) for move in scenario.moves]
@@ -481,11 +485,16 @@ class OracleRun:
             forged=forged,
             installed=installed,
             halted={chain for chain, begin, end in scenario.halts if begin <= tick <= end},
+            splitting={chain for at, *chains in scenario.splits if at == tick for chain in chains},
             served=[self.served(tick - 1), self.served(tick - 2)] if self.options.certification != "off" else None,
             makers=acting if scenario.makers else None,
             order=self._turns if self.options.payload_bytes else None,
             proposals=proposals,
         )
+        for at, _, new in scenario.splits:
+            if at == tick:  # its height 0 has the canisters that came; nothing was made of it before
+                begun = ic.move_canisters(self.history[-1], previous, self.registry)[new]
+                self.committed[new], self.roots_made[new] = [(tick, begun)], []
         for subnet, state in self.states.items():
             if state.number > self.committed[subnet][-1][1].number:
                 self.committed[subnet].append((tick, state))

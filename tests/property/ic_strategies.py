@@ -14,6 +14,7 @@ from causeway.model.faults import FOR_EVER
 from causeway.model.ingress_call import encode_calls
 from tests.property.ic_harness import Call, Forgery, Scenario
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER, ops
+from tests.property.random_scenarios import SPLITTING
 
 SUBNET_NUMBERS = [0, 1, 2, 255, 256, 257, 65_536, 2**40]
 """Ascending id bytes are not ascending numbers: 256 is 00 01, 1 is 01 00."""
@@ -205,6 +206,58 @@ def some_roles(draw: st.DrawFn, subnets: list[int]) -> dict[int, str]:
     return roles | ({subnets[0]: "nns"} if draw(st.booleans()) else {})
 
 
+MOST_SUBNETS = 4
+"""The oracle draws a word for each subnet from one block of random numbers."""
+
+
+def with_splits(draw: st.DrawFn, scenario: Scenario) -> Scenario:
+    """The same network, of which one subnet is split, or each once: some of its canisters go to a new subnet."""
+    if draw(st.sampled_from([True, True, False])):
+        scenario = with_calls_over_a_split(scenario)
+    unsplit = [subnet for subnet in scenario.subnets if not any(subnet in split for split in scenario.splits)]
+    every = draw(st.booleans())
+    for subnet in unsplit if every or not unsplit else [draw(st.sampled_from(unsplit))]:
+        tick = draw(st.integers(1, max(scenario.rounds // 2, 2)))
+        known = subnet in scenario.members(tick - 1) & scenario.members(tick)
+        there = [canister for canister, host in _hosts_before(scenario, tick).items() if host == subnet]
+        if known and there and len(scenario.subnets) < MOST_SUBNETS:
+            scenario = split(scenario, tick, subnet, draw(st.lists(st.sampled_from(there), unique=True)))
+    return scenario
+
+
+def _hosts_before(scenario: Scenario, tick: int) -> dict[int, int | None]:
+    hosts = {canister: host for canister, (host, _, _) in scenario.canisters.items()}
+    return hosts | {canister: host for at, canister, host in scenario.all_moves() if at < tick}
+
+
+def split(scenario: Scenario, tick: int, subnet: int, going: list[int]) -> Scenario:
+    """The same network, of which ``subnet`` is split before a tick: ``going`` go to a new subnet, the others stay."""
+    new = next(number for number in (*SUBNET_NUMBERS, *range(3, 9)) if number not in scenario.subnets)
+    there = {canister for canister, host in _hosts_before(scenario, tick).items() if host == subnet}
+    # With the split no canister of the subnet goes to a third one.
+    others = [move for move in scenario.moves if move[0] != tick or move[1] not in there]
+    return replace(
+        scenario,
+        subnets=(*scenario.subnets, new),
+        spans={**scenario.spans, new: (tick, None)},
+        splits=(*scenario.splits, (tick, subnet, new)),
+        moves=sorted([*others, *((tick, canister, new) for canister in going)], key=_tick),
+    )
+
+
+def with_calls_over_a_split(scenario: Scenario) -> Scenario:
+    """The same network, in which the second canister goes to a new subnet while a request to it, and an answer to it,
+    are under way. Where the first two live, or who moves otherwise, may spoil it."""
+    (first, (one, *_)), (second, (other, *_)) = list(scenario.canisters.items())[:2]
+    if one is None or other is None or one == other or {one, other} & scenario.spans.keys():
+        return scenario
+    asks = Call(one, first, 5, "do", ops(("call", second, "echo", b"", 1, None)))
+    asked = Call(other, second, 5, "do", ops(("call", first, "echo", b"", 1, None)))
+    ingress = {tick: list(calls) for tick, calls in scenario.ingress.items() if tick > 3} | {1: [asked], 2: [asks]}
+    moves = [move for move in scenario.moves if move[0] > 5 or move[1] not in (first, second)]
+    return split(replace(scenario, ingress=ingress, moves=moves), 3, other, [second])
+
+
 def crowd(draw: st.DrawFn, canisters: dict[int, Any], home: Mapping[int, int | None]) -> list[Call]:
     """Everybody calls one canister, which also gets a user's message."""
     target = next(iter(canisters))
@@ -267,17 +320,22 @@ def scenarios(
     crowded: bool = False,
     settling: bool = False,
     changing: bool = False,
+    splitting: bool = False,
     **fixed: Any,
 ) -> Scenario:
     """A network of up to 4 subnets and 6 canisters, and what happens to it.
 
     ``moving``: canisters move, start and end, while slices are late. ``faulty``: carriers, halts and forgeries.
     ``crowded``: many senders call one canister that takes few messages a round. ``settling``: nothing goes on for ever.
-    ``changing``: subnets come and go, and some are system subnets. ``fixed``: options.
+    ``changing``: subnets come and go, and some are system subnets. ``splitting``: subnets are split.
+    ``fixed``: options.
     """
+    if splitting:
+        fixed |= SPLITTING
     if crowded:
         fixed["messages_per_canister"] = draw(st.sampled_from([1, 1, 2, 3]))
-    subnets = draw(st.sampled_from([1, 2, 2, 3, 3, 4, 4]).flatmap(lambda size: _some(SUBNET_NUMBERS, size)))
+    sizes = [1, 2, 2, 3, 3] if splitting else [1, 2, 2, 3, 3, 4, 4]
+    subnets = draw(st.sampled_from(sizes).flatmap(lambda size: _some(SUBNET_NUMBERS, size)))
     numbers = draw(st.sampled_from([2, 3, 4, 5, 6]).flatmap(lambda size: _some(CANISTER_NUMBERS, size)))
     canisters = {}
     for place, number in enumerate(numbers):
@@ -341,4 +399,5 @@ def scenarios(
     piece = draw(st.sampled_from(pieces))
     scenario = scenario if piece is None else with_set_piece(scenario, piece)
     possible = [move for move in scenario.moves if move[2] is None or move[2] in scenario.members(move[0])]
-    return replace(scenario, moves=possible)
+    scenario = replace(scenario, moves=possible)
+    return with_splits(draw, scenario) if splitting else scenario

@@ -263,6 +263,7 @@ CAUSES = {
     "not_installed": "CanisterNotFound",
     "not_hosted": "CanisterNotFound",
     "halted": "ChainHalted",
+    "splitting": "ChainSplitting",
     "absent": "UnknownSubnet",
     "too_large": "PayloadTooLarge",
     "canister_removed": "canister_removed",

@@ -95,6 +95,9 @@ FLAWED: dict[str, dict[str, Any]] = {
 }
 """Values of options under which a protocol breaks a guarantee, or gives messages up."""
 
+SPLITTING = {"vsr": "deployed", "sender_mismatch": "deployed", "migrations": "on", "splitting": "on"}
+"""Options of networks in which subnets are split."""
+
 HRMP_ONLY = ("no_messages", "many", "oversized")
 EGRESS_ONLY = ("root", "no_root", "self", "empty", "duplicate")
 """Candidates of malicious collators that only channels, or only egress queues, have."""
@@ -116,14 +119,19 @@ def is_sound(document: Section) -> bool:
 
     Scenarios in which programs, chains or channels leave are not sound: messages to them are given up.
     """
-    flaws = FLAWED[document["network"]["protocol"]]
+    flaws, splits = dict(FLAWED[document["network"]["protocol"]]), document.get("splits", ())
+    if splits:
+        flaws.pop("sender_mismatch")  # splits need it
+    new = {split["into"] for split in splits}
     changes = document.get("changes", ())
     faults = [fault for each in (document, *changes) for fault in each.get("faults", each.get("inject", ()))]
     return (
         not any(document["options"].get(name) == value for name, value in flaws.items())
         and not any(document["options"].get(name) for name in ("para_calls", "channel_calls", "allowlist_calls"))
-        and not any("from" in chain or "until" in chain for chain in document["chains"])
+        and not any("until" in chain or ("from" in chain and chain["name"] not in new) for chain in document["chains"])
         and not document.get("moves")
+        # The audit takes it for a violation when a program moves with inputs that wait.
+        and not (splits and document["options"].get("messages_per_canister"))
         and not any("move" in change or "remove" in change for change in changes)
         and not any("from" in fault and "until" not in fault for fault in faults)
     )
@@ -183,10 +191,26 @@ def _calls(random: Random, document: Section, protocol: str, chains: list[str]) 
             else:
                 call, found = {"do": random.choice(("add", "remove"))}, options["allowlist_calls"]
             _add(document, found, {"tick": tick, "chain": one, "foreign": other, **call})
+    elif protocol == "ic" and random.random() < 0.5:
+        _splits(random, document, ticks)
     elif protocol == "ic":
         chain = random.choice(document["chains"])
         chain |= random.choice(({"until": ticks[-1]}, {"from": ticks[0]}, {"from": ticks[0], "until": ticks[-1]}))
         _say_where_messages_arrive(document)
+
+
+def _splits(random: Random, document: Section, ticks: list[int]) -> None:
+    """Let subnets be split, each once: some of their programs go to a new one."""
+    document["options"] |= SPLITTING
+    document["splits"] = []
+    for tick, chain in zip(ticks, random.sample(document["chains"], len(document["chains"])), strict=False):
+        there = [program["name"] for program in document["programs"] if program.get("chain") == chain["name"]]
+        if not there:
+            continue
+        new = f"{chain['name']}-new"
+        document["chains"].append({"name": new, "from": tick})
+        going = random.sample(there, random.randrange(1, len(there) + 1))
+        document["splits"].append({"tick": tick, "chain": chain["name"], "into": new, "programs": going})
 
 
 def _say_where_messages_arrive(document: Section) -> None:

@@ -49,3 +49,9 @@ def test_roots_of_calls_rejects_loopback_and_a_move_from_a_halted_subnet(
 @given(scenarios(max_rounds=6, certification="bls"))
 def test_roots_of_any_network(scenario: Scenario) -> None:
     compare(scenario, roots=True)
+
+
+@settings(max_examples=sized(1, 25), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(scenarios(max_rounds=6, splitting=True, substreams="flat", certification="bls"))
+def test_roots_of_a_network_in_which_subnets_are_split(scenario: Scenario) -> None:
+    compare(scenario, roots=True)

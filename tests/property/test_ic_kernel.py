@@ -19,7 +19,7 @@ from tests.property.ic_views import kernel_happened, kernel_view
 from tests.property.tried import COUNTS
 from tests.tiers import sized
 
-COMPARISONS = 7
+COMPARISONS = 9
 """How many tests of this file, by the beginning of their names, compare kernel and oracle in every run."""
 
 
@@ -95,6 +95,18 @@ def test_they_agree_where_many_senders_wait(scenario: Scenario) -> None:
 @given(scenarios(changing=True, moving=True, faulty=True))
 def test_they_agree_while_subnets_come_and_go(scenario: Scenario) -> None:
     compare(scenario)
+
+
+@quick(sized(4, 200))
+@given(scenarios(splitting=True, moving=True, faulty=True))
+def test_they_agree_while_subnets_are_split(scenario: Scenario) -> None:
+    compare(scenario)
+
+
+@quick(sized(4, 200))
+@given(scenarios(max_rounds=8, splitting=True, settling=True, loopback="stream"))
+def test_they_agree_that_every_call_ends_once_where_subnets_are_split(scenario: Scenario) -> None:
+    compare(scenario, settling=80)
 
 
 @quick(sized(6, 70))

@@ -40,7 +40,6 @@ source = "script"
         ("first_index_rule", "seed_literal"),
         ("best_effort", "on"),
         ("refunds", "on"),
-        ("splitting", "on"),
     ],
 )
 def test_an_option_with_one_value_says_which_and_why(name: str, value: str) -> None:
@@ -71,7 +70,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limit": 3}, "options.limit: 3: must be a table"),
     ({"certificaton": "off"}, "options.certificaton: unknown key; did you mean certification? "),
     ({"certification": False}, "options.certification: false: must be 'bls', 'threshold' or 'off'"),
-    ({"splitting": "on"}, 'options.splitting: "on": only "off" in this version: a subnet stays whole'),
     ({"certification": "off", "payload_bytes": 5}, 'options.payload_bytes: 5: allowed with certification = "off": 0'),
     (
         {"substreams": "per_source", "listen": {"x": ["[::1]:80"]}},

@@ -206,8 +206,8 @@ def test_a_connection_ends_once(small: Path) -> None:
         (
             "x",
             "3",
-            "x: unknown key; Keys here: network, options, transport, chains, programs, moves, changes, nodes, faults, "
-            "traffic",
+            "x: unknown key; Keys here: network, options, transport, chains, programs, moves, changes, nodes, splits, "
+            "faults, traffic",
         ),
         ("network", "3", "network: 3: must be a table"),
         ("network.seed", "-1", "network.seed: -1: must be greater than or equal to 0"),

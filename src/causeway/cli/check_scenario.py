@@ -127,7 +127,7 @@ def _planned(plan: Plan) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(overflow="fold")
-    changes = {"move": plan.moves, "change": plan.changes}
+    changes = {"move": plan.moves, "split": plan.splits, "change": plan.changes}
     for name, text in (
         ("protocol", plan.protocol),
         ("chains", _chains(plan)),

@@ -53,16 +53,29 @@ class NodeChange:
 
 
 @dataclass(frozen=True)
+class Split:
+    """The split of ``chain`` before the round of ``tick``: some of its programs go to ``into``, which begins there.
+
+    Chains are numbers. Which programs go is part of the moves of the topology.
+    """
+
+    tick: int
+    chain: int
+    into: int
+
+
+@dataclass(frozen=True)
 class Membership:
     """The chains that are not in the registry all the time, and the nodes of chains. Chains are numbers.
 
     ``spans``: of those that come or go. ``nodes``: how many nodes a chain has at first, where that is said; they have
-    the numbers from 0 on. ``changes``: by tick.
+    the numbers from 0 on. ``changes``: by tick. ``splits``: by tick.
     """
 
     spans: Mapping[int, Span] = field(default_factory=dict)
     nodes: Mapping[int, int] = field(default_factory=dict)
     changes: tuple[NodeChange, ...] = ()
+    splits: tuple[Split, ...] = ()
 
     def span(self, chain: int) -> Span:
         """Return when ``chain`` is in the registry."""
@@ -78,7 +91,19 @@ class Membership:
         """Return the ticks before whose rounds something changes, ascending."""
         coming = [span.first for span in self.spans.values() if span.first]
         going = [span.last + 1 for span in self.spans.values() if span.last is not None]
-        return tuple(sorted({*coming, *going, *(change.tick for change in self.changes)}))
+        planned = [change.tick for change in self.changes] + [split.tick for split in self.splits]
+        return tuple(sorted({*coming, *going, *planned}))
+
+    @cached_property
+    def _splitting(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for split in self.splits:
+            found.setdefault(split.tick, []).extend((split.chain, split.into))
+        return found
+
+    def splitting(self, tick: int) -> tuple[int, ...]:
+        """Return the chains that a split before the round of ``tick`` is about: those that are split, and the new."""
+        return tuple(self._splitting.get(tick, ()))
 
     @cached_property
     def _changes_of(self) -> dict[int, list[NodeChange]]:
@@ -117,12 +142,15 @@ class Membership:
         return None
 
     def encoded(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        return {
+        """Return it as a JSON object; it has ``splits`` only where there are some."""
+        found: dict[str, Any] = {
             "spans": [[chain, span.first, span.last] for chain, span in sorted(self.spans.items())],
             "nodes": [[chain, count] for chain, count in sorted(self.nodes.items())],
             "changes": [[change.tick, change.chain, change.add, list(change.remove)] for change in self.changes],
         }
+        if self.splits:
+            found["splits"] = [[split.tick, split.chain, split.into] for split in self.splits]
+        return found
 
     @classmethod
     def decoded(cls, content: Mapping[str, Any]) -> Membership:
@@ -133,6 +161,7 @@ class Membership:
             tuple(
                 NodeChange(tick, chain, add, tuple(remove)) for tick, chain, add, remove in content.get("changes", ())
             ),
+            tuple(Split(*row) for row in content.get("splits", ())),
         )
 
 

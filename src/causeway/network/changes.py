@@ -23,6 +23,7 @@ from causeway.network.settings import (
     MoveSection,
     UpgradeSection,
 )
+from causeway.network.splits import check_splits
 from causeway.protocols.faults import FaultSection
 from causeway.protocols.registry import ProtocolInfo, names, protocol
 
@@ -70,15 +71,15 @@ class Progress:
 class Changes:
     """The changes of a scenario over a network.
 
-    ``whole``: its chains and programs before them; ``sections``: the changes, beside the ``moves`` and ``faults`` that
-    are known from the beginning; ``skip``: as of ``Faults``; ``path``: of the file, for errors.
+    ``whole``: its chains and programs before them; ``sections``: the changes, beside the ``moves`` (each with its key)
+    and ``faults`` that are known from the beginning; ``skip``: as of ``Faults``; ``path``: of the file, for errors.
     """
 
     whole: Topology
     info: ProtocolInfo
     path: str
     sections: Sequence[ChangeSection]
-    moves: Sequence[MoveSection]
+    moves: Sequence[tuple[str, MoveSection]]
     faults: Sequence[FaultSection]
     skip: float
 
@@ -103,18 +104,18 @@ class Changes:
             found.append(self._stage(section.tick, known))
         return Progress(tuple(found), known)
 
-    def after(self) -> tuple[Topology, list[MoveSection]]:
+    def after(self) -> tuple[Topology, list[tuple[str, MoveSection]]]:
         """Return the chains and programs after all changes, and all moves."""
         known = self._known()
         for position, section in enumerate(self.sections):
             self._change(known, section, f"changes[{position}]")
-        return self._topology(known), [move for _, move in known.moves]
+        return self._topology(known), known.moves
 
     def _known(self) -> _Known:
         known = _Known([])
         if self.sections:  # only then rows are looked at one by one
             known.programs = self.whole.programs.to_pylist()
-        known.moves = [(f"moves[{place}]", section) for place, section in enumerate(self.moves)]
+        known.moves = [*self.moves]
         known.faults = [(f"faults[{place}]", section) for place, section in enumerate(self.faults)]
         return known
 
@@ -125,9 +126,9 @@ class Changes:
 
     def _stage(self, tick: int, known: _Known) -> Stage:
         topology = self._topology(known)
-        keys, moves = [key for key, _ in known.moves], [move for _, move in known.moves]
-        topology = replace(topology, moves=Directory(topology, self.path).moves(moves, keys))
+        topology = replace(topology, moves=Directory(topology, self.path).moves(known.moves))
         topology = self._complete(topology)
+        check_splits(topology, self.path)
         keys, sections = [key for key, _ in known.faults], [section for _, section in known.faults]
         return Stage(tick, topology, Directory(topology, self.path).faults(sections, self.skip, keys, known.healed))
 

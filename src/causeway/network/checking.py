@@ -32,7 +32,7 @@ _NAMED = ("chains", "programs", "install")
 _REFERRED = ("install", "inject", "heal")
 """Lists of a change whose elements others refer to."""
 
-_REMOVABLE: tuple[tuple[Key, ...], ...] = (("faults",), ("moves",), ("nodes",), ("traffic", "send"))
+_REMOVABLE: tuple[tuple[Key, ...], ...] = (("faults",), ("moves",), ("nodes",), ("splits",), ("traffic", "send"))
 """Lists whose elements nothing else refers to: what comes after a wrong one can be judged without it."""
 
 _NEEDED = ("name", "chain", "source", "destination", "program", "kind", "tick")

@@ -19,7 +19,15 @@ from causeway.model.section import U64_MAX
 from causeway.model.text import shown, unknown
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.network.membership import Move, moves_of_membership
-from causeway.network.settings import NOTHING_INSTALLED, ChainSection, MoveSection, NodesSection, ProgramSection
+from causeway.network.settings import (
+    NOTHING_INSTALLED,
+    ChainSection,
+    MoveSection,
+    NodesSection,
+    ProgramSection,
+    SplitSection,
+)
+from causeway.network.splits import resolve_splits
 from causeway.programs.naming import refs_in, resolved
 from causeway.protocols.faults import FaultSection
 
@@ -44,6 +52,10 @@ class Directory:
             raise self.fail(key, unknown("chain", name, self._chains))
         return self._chains[name]
 
+    def first_tick(self, name: str) -> int:
+        """Return the first tick at which the chain ``name`` is in the registry."""
+        return self._topology.membership.span(self._chains[name]).first
+
     def member(self, name: str, tick: int, key: str) -> int:
         """Return the number of the chain ``name``, which must be in the registry at ``tick``."""
         number = self.chain(name, key)
@@ -60,17 +72,14 @@ class Directory:
             raise self.fail(key, unknown("program", reference, self._programs))
         return self._programs[reference]
 
-    def moves(self, sections: Sequence[MoveSection], keys: Sequence[str] | None = None) -> pa.Table:
-        """Return all moves as ``MOVES_SCHEMA``, by tick, then in the order of the file.
+    def moves(self, sections: Sequence[tuple[str, MoveSection]]) -> pa.Table:
+        """Return all moves as ``MOVES_SCHEMA``, by tick, then in the order of ``sections``, each given with its key.
 
-        ``keys``: of the sections, where they are others than ``[[moves]]``.
-
-        Those of ``[[moves]]``, and those that chains make by coming and going: the programs of one that comes later
+        Those of ``sections``, and those that chains make by coming and going: the programs of one that comes later
         are on it from then on, unless they were moved elsewhere, and those on one that goes are on no chain.
         """
         rows: list[Move] = []
-        for position, section in enumerate(sections):
-            key = f"moves[{position}]" if keys is None else keys[position]
+        for key, section in sections:
             program = self.program(section.program, f"{key}.program")
             chain = None if section.chain is None else self.member(section.chain, section.tick, f"{key}.chain")
             if any((section.tick, program) == (row["tick"], row["program"]) for row in rows):
@@ -140,17 +149,20 @@ def _lane(fault: Fault) -> tuple[str, int | None, int | None]:
 
 
 def own_topology(
-    chains: Sequence[ChainSection], programs: Sequence[ProgramSection], nodes: Sequence[NodesSection], path: str
+    chains: Sequence[ChainSection],
+    programs: Sequence[ProgramSection],
+    nodes: Sequence[NodesSection],
+    path: str,
+    splits: Sequence[SplitSection] = (),
 ) -> Topology:
     """Return the chains and programs that the file itself declares; ``InvalidInput`` names the key that is wrong.
 
     A program stands on the chain that the file says, also if that one comes later (``at_genesis``).
     """
     table, external, roles, membership = _chains(chains, path)
-    changes = _node_changes(
-        nodes, Directory(Topology(table, PROGRAMS_SCHEMA.empty_table(), membership=membership), path)
-    )
-    membership = replace(membership, changes=changes)
+    directory = Directory(Topology(table, PROGRAMS_SCHEMA.empty_table(), membership=membership), path)
+    changes = _node_changes(nodes, directory)
+    membership = replace(membership, changes=changes, splits=resolve_splits(splits, directory))
     return Topology(table, _programs(programs, table, path), external=external, roles=roles, membership=membership)
 
 

@@ -46,7 +46,7 @@ class Plan:
     ``traffic``: its source; ``ticks``: the first and the last tick with traffic, None: there is none; ``messages``:
     from users, about so many where it is not ``exact``; ``limit``: most ticks, None: until nothing is left;
     ``heights``: with traffic, None: too many to count; ``lake_bytes``: about what the lake takes; ``faults``,
-    ``moves``, ``changes``: how many, faults by kind; ``buckets``: tasks a tick.
+    ``moves``, ``splits``, ``changes``: how many, faults by kind; ``buckets``: tasks a tick.
     """
 
     protocol: str
@@ -62,6 +62,7 @@ class Plan:
     lake_bytes: int
     faults: Mapping[str, int]
     moves: int
+    splits: int
     changes: int
     buckets: int
     executor: str
@@ -101,6 +102,7 @@ def plan_of(scenario: Scenario, deployed: Deployed) -> tuple[Plan, list[str]]:
         lake_bytes=_LEAST_BYTES + 2 * messages * (_ROW_BYTES + _payload_bytes(scenario)),
         faults=dict(sorted(Counter(section.kind for section in document.faults).items())),
         moves=len(document.moves),
+        splits=len(document.splits),
         changes=len(document.changes),
         buckets=len(deployed.deployment.buckets),
         executor=scenario.network.executor,
@@ -165,7 +167,12 @@ def _too_late(scenario: Scenario) -> Iterator[str]:
     if end is None:
         return
     planned = [(f"traffic.send[{place}].tick", send.tick) for place, send in enumerate(_sends(scenario))]
-    for name, sections in (("moves", document.moves), ("changes", document.changes), ("nodes", document.nodes)):
+    for name, sections in (
+        ("moves", document.moves),
+        ("changes", document.changes),
+        ("nodes", document.nodes),
+        ("splits", document.splits),
+    ):
         planned += [(f"{name}[{place}].tick", section.tick) for place, section in enumerate(sections)]
     for key, tick in planned:
         if tick >= end:

@@ -18,6 +18,7 @@ from causeway.network.settings import (
     NetworkSection,
     NodesSection,
     ProgramSection,
+    SplitSection,
     TransportSection,
     UpgradeSection,
 )
@@ -61,6 +62,7 @@ SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("upgrade = [{ ... }] in [[changes]]", UpgradeSection),
     ("move = [{ ... }] in [[changes]]", MovedSection),
     ("[[nodes]]", NodesSection),
+    ("[[splits]]", SplitSection),
     *_fault_sections(),
     ('[traffic] with source = "none"', NoTrafficSection),
     ('[traffic] with source = "script"', ScriptSection),

@@ -34,9 +34,11 @@ from causeway.network.settings import (
     NetworkSection,
     NodesSection,
     ProgramSection,
+    SplitSection,
     TransportSection,
 )
 from causeway.network.sources import SourcedTraffic, open_traffic
+from causeway.network.splits import split_moves
 from causeway.network.tasks import Session
 from causeway.network.traffic_settings import (
     GeneratedSection,
@@ -63,8 +65,15 @@ class ScenarioDocument(Section):
     moves: list[MoveSection] = Field(default_factory=list)
     changes: list[Any] = Field(default_factory=list)  # with faults of the kinds that the protocol has: see _document_of
     nodes: list[NodesSection] = Field(default_factory=list)
+    splits: list[SplitSection] = Field(default_factory=list)
     faults: list[Any] = Field(default_factory=list)  # of the kinds that the protocol has: see _document_of
     traffic: TrafficSection = Field(default_factory=lambda: NoTrafficSection.model_validate({}))
+
+    @property
+    def planned_moves(self) -> list[tuple[str, MoveSection]]:
+        """Return all moves that are known from the beginning, those of splits among them, each with its key."""
+        moves = [(f"moves[{place}]", section) for place, section in enumerate(self.moves)]
+        return [*moves, *split_moves(self.splits)]
 
 
 @dataclass(frozen=True)
@@ -127,7 +136,7 @@ class Scenario:
         ``prepared``: the recording itself is not looked at, the folder has it. Raises ``InvalidInput`` when the
         recording is not as declared, or a name is unknown.
         """
-        own, moves = self._own_topology(), self.document.moves
+        own, moves = self.own_topology(), self.document.planned_moves
         if isinstance(self.document.traffic, ScriptSection):  # it may send to programs that come later
             own, moves = self._changes(own).after()
         return open_traffic(self.document.traffic, own, moves, self.network.seed, self.path, folder, spark, prepared)
@@ -145,14 +154,14 @@ class Scenario:
         return self._changes(self._whole(traffic)).progress(count, begun)
 
     def _whole(self, traffic: SourcedTraffic) -> Topology:
-        whole = merged(self._own_topology(), traffic.topology())
+        whole = merged(self.own_topology(), traffic.topology())
         if not whole.chains.num_rows:
             raise InvalidInput(f"{self.path}: chains: missing; a network has at least one chain")
         return whole
 
     def _changes(self, whole: Topology) -> Changes:
         document = self.document
-        known = (document.changes, document.moves, document.faults, document.transport.skip)
+        known = (document.changes, document.planned_moves, document.faults, document.transport.skip)
         return Changes(whole, self.protocol, self.path, *known)
 
     def faults(self, topology: Topology) -> Faults:
@@ -169,8 +178,9 @@ class Scenario:
         if isinstance(self.document.traffic, RecordedSection):
             for place in ("path", "channels"):  # files; of generated traffic, channels is a number
                 content["traffic"].pop(place)
-        if not content["changes"]:
-            content.pop("changes")
+        for key in ("changes", "splits"):
+            if not content[key]:
+                content.pop(key)
         content["network"] = {
             key: value for key, value in content["network"].items() if key not in _NO_RESULT | {"ticks"}
         }
@@ -183,8 +193,10 @@ class Scenario:
         places = self.protocol.places
         return first_difference(_placed_anywhere(self.identity(), places), _placed_anywhere(made, places))
 
-    def _own_topology(self) -> Topology:
-        return own_topology(self.document.chains, self.document.programs, self.document.nodes, self.path)
+    def own_topology(self) -> Topology:
+        """Return the chains and programs that the file itself declares. Raises ``InvalidInput``."""
+        document = self.document
+        return own_topology(document.chains, document.programs, document.nodes, self.path, document.splits)
 
 
 def load_scenario(
@@ -280,7 +292,7 @@ def _check(scenario: Scenario, programs: Collection[str] | None) -> None:
         what = "generated traffic needs" if isinstance(traffic, GeneratedSection) else "a network has"
         raise InvalidInput(f"{scenario.path}: chains: missing; {what} at least one chain, as [[chains]]")
     _check_chains(scenario)
-    own_topology(scenario.document.chains, scenario.document.programs, scenario.document.nodes, scenario.path)
+    scenario.own_topology()
 
 
 def _check_chains(scenario: Scenario) -> None:
@@ -314,6 +326,7 @@ def _check_membership(scenario: Scenario) -> None:
         if given
     ]
     said += [f"nodes[{place}]" for place in range(len(scenario.document.nodes))]
+    said += [f"splits[{place}]" for place in range(len(scenario.document.splits))]
     if said:
         allowed = ", ".join(name for name in names() if protocol(name).membership)
         text = f"under {scenario.protocol.name} chains neither come nor go, and have no nodes; allowed under: {allowed}"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from causeway.model.membership import MOST_NODES, Span
-from causeway.model.section import U64, U64_MAX, Balance, Section, TickNumber
+from causeway.model.section import LAST_TICK, U64, U64_MAX, Balance, Section, TickNumber
 from causeway.model.text import shown
 from causeway.network.early import EXECUTOR, MASTER, texts
 from causeway.pipeline.group import MOST_HEIGHTS, CommitEvery
@@ -311,3 +311,16 @@ class MoveSection(Section):
     tick: TickNumber = Field(..., description="In force before the round of this tick.")
     program: str = Field(..., description="Name of the program instance.")
     chain: str | None = Field(None, description="Name of its chain from then on; without it, it is on no chain.")
+
+
+class SplitSection(Section):
+    """``[[splits]]``: a chain is split, where chains come and go: a new chain begins with some of its programs."""
+
+    tick: Annotated[int, Field(ge=1, le=LAST_TICK)] = Field(
+        ..., description="Before the round of this tick; at the tick itself neither chain runs a round."
+    )
+    chain: str = Field(..., description="Name of the chain that is split; it keeps its streams.")
+    into: str = Field(..., description="Name of the new chain, whose `from` is this tick.")
+    programs: Annotated[list[str], Field(min_length=1)] = Field(
+        ..., description="Names of the programs that go to the new chain; all others stay."
+    )

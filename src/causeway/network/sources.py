@@ -115,7 +115,7 @@ def no_topology() -> Topology:
 def open_traffic(
     section: TrafficSection,
     own: Topology,
-    moves: Sequence[MoveSection],
+    moves: Sequence[tuple[str, MoveSection]],
     seed: int,
     path: str,
     folder: str | os.PathLike[str] | None,
@@ -142,7 +142,7 @@ def open_traffic(
     return NoTraffic()
 
 
-def _moved(inner: SourcedTraffic, own: Topology, moves: Sequence[MoveSection], path: str) -> SourcedTraffic:
+def _moved(inner: SourcedTraffic, own: Topology, moves: Sequence[tuple[str, MoveSection]], path: str) -> SourcedTraffic:
     if not moves and not own.membership.spans:
         return inner
     whole = merged(own, inner.topology())

@@ -99,6 +99,7 @@ class DescribedMembership(_Described):
     spans: list[Annotated[tuple[U64, TickNumber, TickNumber | None], Strict(False)]] = []
     nodes: list[Annotated[tuple[U64, U32], Strict(False)]] = []
     changes: list[Annotated[tuple[TickNumber, U64, U32, Annotated[tuple[U32, ...], Strict(False)]], Strict(False)]] = []
+    splits: list[Annotated[tuple[TickNumber, U64, U64], Strict(False)]] = []
 
 
 class LakeDescription(_Described):

@@ -10,7 +10,6 @@ from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
-from causeway.network.directory import own_topology
 from causeway.network.scenario import Scenario
 from causeway.protocols.secrets import LISTED, LISTED_CHAINS, Secrets
 from causeway.service.keys import public_key, read_chain_key, read_key
@@ -46,7 +45,7 @@ def with_chain_keys(
         if own:
             raise InvalidInput(f"--chain-key: chains of {scenario.network.protocol} do not certify their states")
         return scenario, ValidatorKeys()
-    chains = own_topology(scenario.document.chains, scenario.document.programs, scenario.document.nodes, scenario.path)
+    chains = scenario.own_topology()
     named = zip(chains.chains["name"].to_pylist(), chains.chains["number"].to_pylist(), strict=True)
     names = [name for name, number in named if number not in chains.external]
     listed: dict[str, str] = dict(scenario.options.get(LISTED_CHAINS, {}))
@@ -91,7 +90,7 @@ def with_validators(
         InvalidInput: the protocol's chains do not sign, a chain or key is none, they contradict the scenario, or a
             chain is left.
     """
-    chains = own_topology(scenario.document.chains, scenario.document.programs, scenario.document.nodes, scenario.path)
+    chains = scenario.own_topology()
     names: list[str] = chains.chains["name"].to_pylist()
     if not scenario.protocol.signs:
         if own or others:

@@ -76,6 +76,7 @@ def network_round(
     forged: Mapping[SubnetId, Sequence[CanisterMessage]] | None = None,
     installed: Mapping[CanisterId, tuple[Any, int]] | None = None,
     halted: Set[SubnetId] = frozenset(),
+    splitting: Set[SubnetId] = frozenset(),
     served: Sequence[Mapping[SubnetId, CanonicalState]] | None = None,
     makers: Mapping[SubnetId, Sequence[str]] | None = None,
     order: Callable[[SubnetId, int], Sequence[SubnetId]] | None = None,
@@ -88,10 +89,11 @@ def network_round(
     destination is shown instead of the slice. `carry(destination, slice, news)`: what becomes of every slice that could
     be offered, with or without news. `forged`: what byzantine subnets append to their streams. `installed`:
     program and balance of canisters that this version maps for the first time. `halted`: subnets that run no round;
-    their height moves on with the network's. `served`: the latest certified states, where those are not the ones
-    before this round, and older ones. `makers`: the malicious block makers that propose before the honest one does (see
-    `payloads.propose`). `order(subnet, height)`: whom a block maker asks first, when payloads have a limit.
-    `proposals`: where the payload log goes.
+    their height moves on with the network's. `splitting`: subnets whose batch is a splitting batch (X-14): canisters
+    have moved as the registry says, streams stay, and nothing is inducted, executed or routed. `served`: the latest
+    certified states, where those are not the ones before this round, and older ones. `makers`: the malicious block
+    makers that propose before the honest one does (see `payloads.propose`). `order(subnet, height)`: whom a block maker
+    asks first, when payloads have a limit. `proposals`: where the payload log goes.
     """
     previous = previous_registry or registry
     shown = [states] if served is None else served
@@ -110,10 +112,13 @@ def network_round(
             after[own], events = stop(before[own], error, inputs, made_up)
             log += events
             continue
-        if own in halted or own not in registry.subnets or before[own].stopped is not None:
-            after[own], events = no_round(ended, inputs, made_up, member=own in registry.subnets)
-            if ended != states[own] and own in previous.subnets:
-                # The registry took canisters from it, or brought it some: that makes one height.
+        rests = own in halted or own in splitting
+        if rests or own not in registry.subnets or before[own].stopped is not None:
+            member, splits = own in registry.subnets, own in splitting
+            after[own], events = no_round(ended, inputs, made_up, member=member, splits=splits)
+            splits = splits and own not in halted and member and before[own].stopped is None
+            if splits or (ended != states[own] and own in previous.subnets):
+                # A splitting batch, or the registry took canisters from it, or brought it some: that makes one height.
                 after[own] = replace(after[own], number=ended.number + 1, time_ns=max(ended.time_ns, time_ns))
             log += events
             ends |= ends_here
@@ -142,12 +147,17 @@ def network_round(
 
 
 def no_round(
-    state: CanonicalState, ingress: Sequence[Ingress], forged: Sequence[CanisterMessage], *, member: bool = True
+    state: CanonicalState,
+    ingress: Sequence[Ingress],
+    forged: Sequence[CanisterMessage],
+    *,
+    member: bool = True,
+    splits: bool = False,
 ) -> tuple[CanonicalState, list[Event]]:
-    """What a halted subnet does, and one that is no `member` of the registry: its height moves on with the network's,
-    users are refused."""
+    """What a halted subnet does, one that `splits`, and one that is no `member` of the registry: its height moves on
+    with the network's, users are refused."""
     state = replace(state, height=state.height + 1)
-    code, cause = int(RejectCode.SysTransient), "halted"
+    code, cause = int(RejectCode.SysTransient), "splitting" if splits else "halted"
     if not member:
         code, cause = int(RejectCode.DestinationInvalid), "absent"
     refused = [refused_ingress(state, m, place, code, cause) for place, m in enumerate(ingress, start=1)]

@@ -54,7 +54,7 @@ class Options:
     request_lifetime_seconds: int = 300
 
     def __post_init__(self) -> None:
-        for name in ("best_effort", "refunds", "splitting"):
+        for name in ("best_effort", "refunds"):
             if getattr(self, name) != "off":
                 raise ValueError(f"{name} can only be off in this version")
         if self.index_base not in (0, 1):
@@ -85,5 +85,6 @@ def deployed_profile() -> Options:
         limits="deployed",
         timeouts="on",
         migrations="on",
+        splitting="on",
         payload_bytes=2_202_009,
     )

@@ -19,7 +19,7 @@ LOST = {
 }
 """The causes for which cycles may be Lost (X-11)."""
 
-NEVER_SENT = {"forged_for_nobody", "halted", "absent"}
+NEVER_SENT = {"forged_for_nobody", "halted", "absent", "splitting"}
 """Why a forgery is dropped before it is in a stream: what it carries was never made."""
 
 Carried = tuple[MessageId | None, int]

@@ -96,6 +96,11 @@ def _later(agreed: Frame, chains: Chains) -> Frame:
     return agreed.with_columns(executed=agreed["executed"] + np.isin(agreed["destination"], chains))
 
 
+def after_splits(state: State, chains: Chains) -> State:
+    """Return the state after the splitting batches of ``chains``: their agreed slices are executed a height later."""
+    return replace(state, agreed=_later(state.agreed, chains)) if chains.size else state
+
+
 def _moved_while_halted(state: State, running: Chains, found: StateRoots) -> Chains:
     """Return the subnets that run no round and have another root than before: the registry has taken canisters from
     them, or brought some. That makes a height of theirs, so that no height has two roots. Those that are still to come

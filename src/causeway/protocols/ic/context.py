@@ -23,6 +23,7 @@ class Context:
 
     ``chains``: the positions of the chains that run this round. ``tick_ns``: nanoseconds a tick; the batch time is
     ``tick * tick_ns``, from the scenario, never from a clock. ``before``: the registry version of the round before.
+    ``splitting``: the positions of the chains whose batch is a splitting batch (X-14), in which they run no round.
     """
 
     height: int
@@ -34,6 +35,7 @@ class Context:
     options: IcOptions
     programs: ProgramRunner
     before: Registry
+    splitting: Chains
 
     def host_of(self, canisters: U64) -> Hosts:
         """Return ``subnet_assignment`` of each canister as a chain position, -1 where it is undefined."""

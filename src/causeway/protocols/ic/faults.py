@@ -29,7 +29,7 @@ from causeway.protocols.ic.batch import DecodedBatch, refuse_ingress
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.endpoint import by_stream, certified_streams
 from causeway.protocols.ic.fault_kinds import AGE, ALTER, BLOCK_MAKER, DOES, NODE, PART, STALE, SUBSTREAM
-from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY, UNKNOWN_SUBNET
+from causeway.protocols.ic.messages import CHAIN_HALTED, CHAIN_SPLITTING, FORGED_FOR_NOBODY, UNKNOWN_SUBNET
 from causeway.protocols.ic.state import KEPT_SLICES_SCHEMA, opposite
 from causeway.protocols.ic.step import ONWARD_SCHEMA
 from causeway.protocols.ic.tampering import altered, replayed, untouched, with_gap
@@ -146,10 +146,12 @@ class Carriers(Interference):
         return by_stream(concat([honest, altered]))
 
     def reached(self, batch: DecodedBatch, context: Context, log: EventLog) -> DecodedBatch:
-        """Return the batch without what users send to subnets that run no round: halted ones, and those that are not in
-        the registry."""
+        """Return the batch without what users send to subnets that run no round: those that are split now, halted ones,
+        and those that are not in the registry."""
         absent = ~context.registry.has(batch.ingress["chain"])
         ingress = refuse_ingress(batch.ingress, absent, RejectCode.DestinationInvalid, UNKNOWN_SUBNET, log)
+        splitting = np.isin(ingress["chain"], context.splitting)
+        ingress = refuse_ingress(ingress, splitting, RejectCode.SysTransient, CHAIN_SPLITTING, log)
         halted = ~np.isin(ingress["chain"], context.chains)
         ingress = refuse_ingress(ingress, halted, RejectCode.SysTransient, CHAIN_HALTED, log)
         return replace(batch, ingress=ingress)
@@ -170,12 +172,18 @@ class Carriers(Interference):
         forged = forged.with_columns(queue_index=np.uint64(FORGED), sent_tick=np.uint64(context.tick))
         forged = forged.select(ONWARD_SCHEMA.names)
         absent = ~context.registry.has(forged["source"])
-        halted = ~absent & ~np.isin(forged["source"], context.chains)
-        nobody = ~absent & ~halted & (context.host_of(forged["receiver"]) < 0)
-        for mask, reason in ((absent, UNKNOWN_SUBNET), (halted, CHAIN_HALTED), (nobody, FORGED_FOR_NOBODY)):
+        at_rest = ~absent & ~np.isin(forged["source"], context.chains)
+        splitting = at_rest & np.isin(forged["source"], context.splitting)
+        nobody = ~absent & ~at_rest & (context.host_of(forged["receiver"]) < 0)
+        for mask, reason in (
+            (absent, UNKNOWN_SUBNET),
+            (splitting, CHAIN_SPLITTING),
+            (at_rest & ~splitting, CHAIN_HALTED),
+            (nobody, FORGED_FOR_NOBODY),
+        ):
             dropped = forged.filter(mask)
             log.add(event_rows(dropped, Event.DROPPED, chain=dropped["source"], queue_index=FORGED, reason=reason))
-        return forged.filter(~absent & ~halted & ~nobody)
+        return forged.filter(~absent & ~at_rest & ~nobody)
 
 
 def _oldest_rejects(streams: Frame, view: View) -> U64:

@@ -33,7 +33,13 @@ from causeway.protocols.events import LEDGER_LOGS, EventLog, joined_logs
 from causeway.protocols.execution import PROGRAM_TABLE, ProgramRunner
 from causeway.protocols.ic.agreement import Agreement, agree, plan_certified
 from causeway.protocols.ic.batch import DecodedBatch, XNetPlan, decode
-from causeway.protocols.ic.certified_heights import commit_and_certify, first_heads, next_heads, trimmed_runs
+from causeway.protocols.ic.certified_heights import (
+    after_splits,
+    commit_and_certify,
+    first_heads,
+    next_heads,
+    trimmed_runs,
+)
 from causeway.protocols.ic.certified_heights import headers as certified_headers
 from causeway.protocols.ic.certified_state import moved_trees, roots_of, with_trees
 from causeway.protocols.ic.certifying import Certifier, listed_keys
@@ -50,7 +56,14 @@ from causeway.protocols.ic.payload_builder import get_xnet_payload
 from causeway.protocols.ic.planning import held, make_plan
 from causeway.protocols.ic.post_process import in_lane_order, post_process
 from causeway.protocols.ic.pre_process import pre_process
-from causeway.protocols.ic.registry import Registry, change_ticks, check_registry, registry_at, subnet_positions
+from causeway.protocols.ic.registry import (
+    Registry,
+    change_ticks,
+    check_registry,
+    registry_at,
+    splitting_at,
+    subnet_positions,
+)
 from causeway.protocols.ic.registry_changes import (
     halt,
     step_of,
@@ -103,7 +116,7 @@ class IcKernel:
             raise InvalidInput(f"chains: {self.topology.chains.num_rows}; at most {MAX_CHAINS} are allowed")
         assert self.remotes is not None  # what cannot be is told before anything runs
         self.remotes.require_keys(self.options, self.secrets, self.chains())
-        check_registry(self.topology, self.options.nodes)
+        check_registry(self.topology, self.options)
         check_faults(self.faults, self.topology, self.options)
 
     @cached_property
@@ -153,7 +166,12 @@ class IcKernel:
         registry = self.registry(tick.tick)
         before = self.registry(max(tick.tick, 1) - 1)
         clock = (tick.height, tick.tick, self.tick_ns)
-        return Context(*clock, self.seed, chains, registry, self.options, self.programs, before)
+        splitting = self._splitting(tick.tick)
+        return Context(*clock, self.seed, chains, registry, self.options, self.programs, before, splitting)
+
+    def _splitting(self, tick: int) -> Chains:
+        """Return the positions of the subnets that have a splitting batch at ``tick``."""
+        return splitting_at(self.topology, self._subnets, tick)
 
     # ---- what the network is
 
@@ -313,7 +331,7 @@ class IcKernel:
         state = with_newcomers(self, removal.state, self.context(chains, tick), self._installed)
         state = with_changed_programs(state, self.context(chains, tick))
         state = with_new_subnets(self, state, self.context(chains, tick))
-        running = self._running(state, chains, tick)
+        batched, running = self._batched(state, chains, tick), self._running(state, chains, tick)
         context = self.context(running, tick)
         removal = replace(removal, state=state)
         halted: Halted | None = None
@@ -331,7 +349,7 @@ class IcKernel:
             logs = [halted.log, *logs]
         logs.append(ignored_batches(self.faults, self._batches(before, running, tick), context))
         state = replace(state, trees=trees)
-        state, headers, signing = self._commit_and_certify(state, chains, running, outbound, tick, certifier, before)
+        state, headers, signing = self._commit_and_certify(state, chains, batched, outbound, tick, certifier, before)
         return RoundResult(
             state,
             outbound,
@@ -361,7 +379,7 @@ class IcKernel:
         self,
         state: State,
         chains: Chains,
-        running: Chains,
+        batched: Chains,
         outbound: Frame,
         tick: Tick,
         certifier: Certifier,
@@ -369,22 +387,28 @@ class IcKernel:
     ) -> tuple[State, Frame, EventLog]:
         """Return the state committed to, the headers of ``chains``, and the events of their nodes (3.1 (5)).
 
-        ``before``: the state that the round began with.
+        ``batched``: the chains that are at a new height; ``before``: the state that the round began with.
         """
         if not self.options.certified:
             return state, self.headers(state, chains, tick), EventLog()
         context = self.context(chains, tick)
         state = moved_trees(state, outbound, context)
         if before is not None:
-            state = replace(state, heads=next_heads(state.heads, running, context))
+            state = replace(state, heads=next_heads(state.heads, batched, context))
+            state = after_splits(state, np.intersect1d(batched, context.splitting).astype(np.uint32))
         oldest_offer = self.carriers.oldest(tick.tick + 1)
-        state, log = commit_and_certify(state, running, oldest_offer, context, certifier)
+        state, log = commit_and_certify(state, batched, oldest_offer, context, certifier)
         if before is not None:
             state = replace(state, trimmed_runs=trimmed_runs(before, state))
         return state, certified_headers(state, chains), log
 
     def _running(self, state: State, chains: Chains, tick: Tick) -> Chains:
-        """Return the chains that run a round: in the registry, and neither halted by a fault nor stopped."""
+        """Return the chains that run a round: those with a batch that is no splitting batch."""
+        batched, splitting = self._batched(state, chains, tick), self._splitting(tick.tick)
+        return batched[~np.isin(batched, splitting)] if splitting.size else batched
+
+    def _batched(self, state: State, chains: Chains, tick: Tick) -> Chains:
+        """Return the chains that have a batch: in the registry, and neither halted by a fault nor stopped."""
         members = self.registry(tick.tick).has(chains)
         running = self.carriers.running(chains if members.all() else chains[members], tick.tick)
         return running[~np.isin(running, state.stopped["chain"])] if len(state.stopped) else running

@@ -46,9 +46,11 @@ UNROUTABLE = "unroutable_response"
 """Reason of events of responses that are lost because their originator is on no subnet."""
 
 CHAIN_HALTED = "ChainHalted"
+CHAIN_SPLITTING = "ChainSplitting"
 UNKNOWN_SUBNET = "UnknownSubnet"
 FORGED_FOR_NOBODY = "forged_for_nobody"
-"""Reasons of events of what a byzantine subnet would have put into a stream, had it run, or had there been one."""
+"""Reasons of events of what a byzantine subnet would have put into a stream, had it run, or had there been one; the
+first three also of messages from users that a subnet refuses because it runs no round."""
 
 MAX_TEXT = 8 * 1024
 """Bytes of the text of a reject that a handler makes that are left (X-7); those that routing makes are far shorter."""

@@ -27,6 +27,7 @@ DEPLOYED: Mapping[str, Any] = {
     "limits": "deployed",
     "timeouts": "on",
     "migrations": "on",
+    "splitting": "on",
     "payload_bytes": DEPLOYED_PAYLOAD_BYTES,
 }
 """What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
@@ -109,7 +110,7 @@ class IcOptions(ProfiledOptions):
     best_effort: Annotated[Literal["off"], only("off", "all calls are guaranteed")] = "off"
     refunds: Annotated[Literal["off"], only("off", "they come with best_effort")] = "off"
     migrations: Literal["off", "on"] = "off"
-    splitting: Annotated[Literal["off"], only("off", "a subnet stays whole")] = "off"
+    splitting: Literal["off", "on"] = "off"
     certification: Literal["bls", "threshold", "off"] = "bls"
     certification_version: Literal["V19", "V20", "V21", "V22", "V23", "V24", "V25"] = "V25"
     certification_delay: int = Field(default=0, ge=0, le=MAX_AHEAD)

@@ -19,11 +19,18 @@ from causeway.model.frame import Frame
 from causeway.model.joins import codes
 from causeway.model.order import U64, positions_in
 from causeway.model.topology import Topology
-from causeway.protocols.contract import NO_HOST, Hosts
+from causeway.protocols.contract import NO_HOST, Chains, Hosts
 from causeway.protocols.ic.ids import subnet_order
+from causeway.protocols.ic.options import IcOptions
 
 SYSTEM, NNS = "system", "nns"
 """The roles of subnets: system subnets, and the one among them that governs the network."""
+
+NO_CHAINS: Chains = np.empty(0, dtype=np.uint32)
+
+WITH_SPLITS = {"splitting": "on", "vsr": "deployed", "sender_mismatch": "deployed", "migrations": "on"}
+"""Options of a network in which subnets are split. With the others messages of and for canisters that move are dropped,
+and calls without an answer are left."""
 
 DENSE_LIMIT = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
@@ -138,6 +145,15 @@ def subnet_positions(topology: Topology) -> U64:
     return numbers[np.argsort(subnet_order(numbers), kind="stable")]
 
 
+def splitting_at(topology: Topology, subnets: U64, tick: int) -> Chains:
+    """Return the positions of the subnets that have a splitting batch in the round of ``tick`` (X-14).
+
+    ``subnets``: the numbers of all subnets by position.
+    """
+    numbers = np.array(topology.membership.splitting(tick), dtype=np.uint64)
+    return np.flatnonzero(np.isin(subnets, numbers)).astype(np.uint32) if len(numbers) else NO_CHAINS
+
+
 def change_ticks(topology: Topology) -> list[int]:
     """Return the ticks before whose rounds there is a new version of the registry, ascending."""
     return sorted({*topology.moves["tick"].to_pylist(), *topology.membership.ticks})
@@ -197,16 +213,22 @@ def registry_at(topology: Topology, tick: int, nodes: int = 1) -> Registry:
     )
 
 
-def check_registry(topology: Topology, nodes: int) -> None:
-    """Check what a topology says of subnets: one at most is the NNS, and nodes leave only where they are.
+def check_registry(topology: Topology, options: IcOptions) -> None:
+    """Check the subnets of a topology: at most one is the NNS, nodes leave only where they are, and none is split
+    unless the options allow it.
 
-    ``nodes``: as of ``registry_at``. Raises ``InvalidInput``.
+    Raises:
+        InvalidInput: One of these does not hold.
     """
     names = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
     governing = [names[number] for number, role in topology.roles.items() if role == NNS]
     if len(governing) > 1:
         raise InvalidInput(f'chains: {", ".join(governing)} have role = "{NNS}"; allowed: one')
-    mistake = topology.membership.first_mistake(nodes)
+    if topology.membership.splits:
+        for name, value in WITH_SPLITS.items():
+            if (found := getattr(options, name)) != value:
+                raise InvalidInput(f'options.{name}: "{found}": allowed with splits: "{value}"')
+    mistake = topology.membership.first_mistake(options.nodes)
     if mistake is not None:
         change = topology.membership.changes[mistake[0]]
         raise InvalidInput(f"nodes of {names[change.chain]}: {mistake[1]}")

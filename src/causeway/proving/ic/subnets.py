@@ -16,7 +16,7 @@ from causeway.protocols.ic.certifying import Certifier, listed_keys
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.options import IcOptions
-from causeway.protocols.ic.registry import registry_at, subnet_positions
+from causeway.protocols.ic.registry import registry_at, splitting_at, subnet_positions
 
 KEPT = 16
 """Lakes of which they are kept in memory."""
@@ -51,7 +51,8 @@ class Subnets:
         tick = manifest.tick
         registry, before = (registry_at(opened.topology, at, self.options.nodes) for at in (tick, max(tick, 1) - 1))
         clock = (manifest.height, tick, opened.tick_ns)
-        return Context(*clock, opened.seed, chains, registry, self.options, nothing, before)
+        splitting = splitting_at(opened.topology, self.numbers, tick)
+        return Context(*clock, opened.seed, chains, registry, self.options, nothing, before, splitting)
 
 
 @lru_cache(maxsize=KEPT)

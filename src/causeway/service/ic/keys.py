@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from causeway.network.directory import own_topology
 from causeway.network.scenario import Scenario
 from causeway.protocols.ic.certifying import public_key_of
 from causeway.protocols.secrets import LISTED_CHAINS
@@ -11,8 +10,7 @@ from causeway.protocols.secrets import LISTED_CHAINS
 def drawn_keys(scenario: Scenario) -> dict[str, str]:
     """Return the public key (192 hexadecimal digits) of each subnet that a scenario runs itself, by name; those whose
     keys are in files are left out."""
-    document = scenario.document
-    chains = own_topology(document.chains, document.programs, document.nodes, scenario.path)
+    chains = scenario.own_topology()
     named = zip(chains.chains["name"].to_pylist(), chains.chains["number"].to_pylist(), strict=True)
     seed = scenario.network.seed
     listed = scenario.options.get(LISTED_CHAINS, {})
