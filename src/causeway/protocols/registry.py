@@ -166,7 +166,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             certifies=True,
             prover="causeway.proving.ic.prover:PROVER",
             endpoint="causeway.service.ic.endpoint:IcEndpoint",
-            places=("remote.*.endpoints", "listen"),
+            places=("remote.*.endpoints", "remote.*.versions", "listen"),
             drawn_keys="causeway.service.ic.keys:drawn_keys",
         ),
         ProtocolInfo(

@@ -13,6 +13,7 @@ from causeway.model.frame import Frame, from_table
 from causeway.model.joins import codes, lookup
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import U64, groups_of, stable_order
+from causeway.model.section import U64_MAX
 from causeway.protocols.contract import Chains
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.messages import message_sizes
@@ -159,10 +160,15 @@ def _with_reasons(own: Frame, signals: Frame) -> Frame:
 
 
 def _routed(messages: Frame, segments: Frame) -> U64:
-    """Return the tick in which each message was put into its lane."""
+    """Return the tick in which each message was put into its lane, the last there is where no segment is known: what
+    came from another lake, whose programs do not come back to where they were."""
+    if len(segments) == 0:
+        return np.full(len(messages), U64_MAX, dtype=np.uint64)
     first, asked = codes((*LANE, "first"), segments, messages.select(LANE).with_columns(first=messages["index"]))
     order = np.argsort(first, kind="stable")
-    ticks: U64 = segments["tick"][order[np.searchsorted(first[order], asked, side="right") - 1]]
+    found = segments.take(order[np.searchsorted(first[order], asked, side="right") - 1])
+    known = np.logical_and.reduce([found[name] == messages[name] for name in LANE])
+    ticks: U64 = np.where(known, found["tick"], np.uint64(U64_MAX))
     return ticks
 
 

@@ -121,7 +121,7 @@ class IcKernel:
 
     @cached_property
     def _change_ticks(self) -> list[int]:
-        return change_ticks(self.topology)
+        return sorted({*change_ticks(self.topology), *self.remotes.change_ticks})
 
     @cached_property
     def _registries(self) -> dict[int, Registry]:
@@ -131,7 +131,9 @@ class IcKernel:
         """Return the registry version in force in the round of ``tick``."""
         applied = sum(1 for changed in self._change_ticks if changed <= tick)
         if applied not in self._registries:
-            self._registries[applied] = registry_at(self.topology, tick, self.options.nodes)
+            found = registry_at(self.topology, tick, self.options.nodes)
+            endpoints = self.remotes.endpoints(tick, found.members)
+            self._registries[applied] = replace(found, version=1 + applied, endpoints=endpoints)
         return self._registries[applied]
 
     @cached_property

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from causeway.model.membership import MOST_NODES
-from causeway.model.section import Section
+from causeway.model.section import LAST_TICK, Section
 from causeway.proofs.ic.versions import CertificationVersion
 from causeway.protocols.option_values import LARGEST, ProfiledOptions, only, wrong
 
@@ -81,11 +82,35 @@ def _serves(text: str) -> str:
 NodeAddress = Annotated[str, AfterValidator(_serves)]
 
 
+class EndpointVersion(Section):
+    """Where the nodes of a subnet serve from the registry version of a tick on."""
+
+    tick: int = Field(..., ge=1, le=LAST_TICK)
+    endpoints: Annotated[tuple[NodeAddress, ...], Strict(False)] = Field(max_length=MOST_NODES)
+
+
 class RemoteSubnet(Section):
-    """A subnet that another deployment runs: its public key, and where its nodes serve streams."""
+    """A subnet that another deployment runs: its public key, and where its nodes serve streams.
+
+    ``endpoints``: in the first version of the registry; ``versions``: in later ones, by tick.
+    """
 
     public_key: PublicKeyDigits
     endpoints: Annotated[tuple[NodeAddress, ...], Strict(False)] = Field(default=(), max_length=MOST_NODES)
+    versions: Annotated[tuple[EndpointVersion, ...], Strict(False)] = ()
+
+    @model_validator(mode="after")
+    def _ticks_ascend(self) -> Self:
+        for place, (before, after) in enumerate(pairwise(self.versions), 1):
+            if after.tick <= before.tick:
+                text = f"{after.tick}: must be above {before.tick}, that of the version before"
+                raise wrong(f"versions[{place}].tick", text)
+        return self
+
+    def endpoints_at(self, tick: int) -> tuple[str, ...]:
+        """Return where the nodes serve by the registry version of ``tick``."""
+        known = [version.endpoints for version in self.versions if version.tick <= tick]
+        return known[-1] if known else self.endpoints
 
 
 class IcOptions(ProfiledOptions):

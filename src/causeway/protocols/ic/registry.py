@@ -6,7 +6,8 @@ bytes. So ascending positions are the reference's ascending subnet ids, and a po
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -46,7 +47,8 @@ class Registry:
     ``newcomers``: canisters that no subnet hosted at genesis and that are hosted without a break since they first
     were. ``moved``: canisters that did not always live where they do, ascending; ``moved_ticks``: since when they do.
     ``members``: by position, whether a subnet is in the registry; ``nodes``: by position, the numbers of the nodes that
-    it has, ascending. ``system``: which are system subnets, ``nns`` among them. Positions are the same in all versions.
+    it has, ascending; ``endpoints``: where they serve, of the members among the subnets that other lakes run.
+    ``system``: which are system subnets, ``nns`` among them. Positions are the same in all versions.
     """
 
     version: int
@@ -62,6 +64,7 @@ class Registry:
     nodes: tuple[tuple[int, ...], ...]
     system: npt.NDArray[np.bool_]
     nns: npt.NDArray[np.bool_]
+    endpoints: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def has_ended(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
@@ -69,6 +70,7 @@ class RemoteSubnets:
         self.keys = {
             position: bytes.fromhex(options.remote[names[position]].public_key) for position in self.external.tolist()
         }
+        self._registered = {position: options.remote[names[position]] for position in self.external.tolist()}
         self._reader = SliceReader({self._ids[at]: key for at, key in self.keys.items()}, options.version)
 
     @staticmethod
@@ -85,6 +87,18 @@ class RemoteSubnets:
             if name in options.chain_keys and bytes.fromhex(options.chain_keys[name]) not in secrets.seeds:
                 text = "its secret key is in a file: causeway serve --chain-key"
                 raise InvalidInput(f"options.chain_keys.{name}: {text} {name}=FILE")
+
+    @property
+    def change_ticks(self) -> list[int]:
+        """Return the ticks before whose rounds the registry has other endpoints of remote subnets."""
+        return [version.tick for remote in self._registered.values() for version in remote.versions]
+
+    def endpoints(self, tick: int, members: npt.NDArray[np.bool_]) -> dict[int, tuple[str, ...]]:
+        """Return where the nodes of remote subnets serve by the registry version of ``tick``, by position.
+
+        ``members``: by position, whether a subnet is in the registry; of others nobody is asked.
+        """
+        return {at: remote.endpoints_at(tick) for at, remote in self._registered.items() if members[at]}
 
     def here(self, chains: Chains) -> Chains:
         """Return which of ``chains`` this lake runs."""
@@ -148,8 +162,26 @@ def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptio
             raise InvalidInput(f"options.chain_keys.{name}: {error}; causeway key show prints keys") from None
     if options.chain_keys and not options.certified:
         raise InvalidInput('options.chain_keys: subnets sign nothing with certification = "off"; leave it out')
-    if remote and topology.moves.num_rows:
-        raise InvalidInput("moves, or from and until of chains: programs do not move in a network of several lakes")
+    _check_moves(topology)
+
+
+def _check_moves(topology: Topology) -> None:
+    """Refuse moves in a network of several lakes, but for those of splits: a program's state never leaves its lake."""
+    external = set(topology.external)
+    if not external:
+        return
+    names = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
+    splits = topology.membership.splits
+    for split in splits:
+        if (split.chain in external) != (split.into in external):
+            text = "one of them is external; allowed: both, or neither"
+            raise InvalidInput(f"splits: {names[split.chain]} into {names[split.into]}: {text}")
+    new = {(split.tick, split.into) for split in splits}
+    moves = zip(topology.moves["tick"].to_pylist(), topology.moves["chain"].to_pylist(), strict=True)
+    if any(move not in new for move in moves):
+        raise InvalidInput(
+            "moves, or from and until of chains: programs do not move in a network of several lakes, but for splits"
+        )
 
 
 def _events(refused: Sequence[tuple[Refused, SliceError]], options: IcOptions) -> Frame:

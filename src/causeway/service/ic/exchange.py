@@ -116,6 +116,7 @@ class XNetExchange:
         self._uncertified: dict[int, int] = {}
         self._clients: list[XNetClient] = []
         self._log: Log = _NobodyListens()
+        self._registry = kernel.registry(opened.manifest().tick + 1)
         if self.pools:
             self.committed(opened.manifest())
 
@@ -124,10 +125,24 @@ class XNetExchange:
         if not self._clients:
             seed = self._kernel.seed
             self._clients = [
-                XNetClient(self.ids[at], pool, self.reader, self.remotes, seed + at, transport=transport)
+                XNetClient(
+                    self.ids[at],
+                    pool,
+                    self.reader,
+                    self.remotes,
+                    seed + at,
+                    transport=transport,
+                    endpoints=partial(self._endpoints, at),
+                )
                 for at, pool in self.pools.items()
             ]
         return self._clients
+
+    def _endpoints(self, position: int, remote: bytes) -> tuple[str, ...]:
+        """Return where a subnet of this lake finds the nodes of a remote one, by the registry version of the next
+        round: none while one of the two is not in it."""
+        registry = self._registry
+        return registry.endpoints.get(self._places[remote], ()) if registry.members[position] else ()
 
     def addresses(self) -> Sequence[FurtherAddress]:
         """Return where the nodes of the lake's subnets serve."""
@@ -199,7 +214,9 @@ class XNetExchange:
         return int(most_messages(own, peer, held, self._kernel.options, self._kernel.registry(0))[0])
 
     def committed(self, manifest: Manifest) -> None:
-        """Let the pools know what the subnets expect after a height, and see what of it is not certified."""
+        """Let the pools know what the subnets expect after a height, see what of it is not certified, and take the
+        endpoints of the next registry version."""
+        self._registry = self._kernel.registry(manifest.tick + 1)
         for position, pool in self.pools.items():
             before = {key: ends for key, ends in self._ends.items() if key[0] == position}
             pool.garbage_collect(self._expected(manifest, position))

@@ -40,6 +40,15 @@ class NodeChoice:
         self._nodes = {node: _Node() for node in nodes}
         self._draw = random.Random(seed)
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that may be asked."""
+        return tuple(self._nodes)
+
+    def renew(self, nodes: Sequence[str]) -> None:
+        """Ask other nodes from now on; those that stay are as they answered so far."""
+        self._nodes = {node: self._nodes.get(node) or _Node() for node in nodes}
+
     def order(self, now: float) -> Iterator[str]:
         """Yield the nodes to ask, one after the other until one answers.
 

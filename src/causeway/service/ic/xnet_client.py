@@ -89,6 +89,7 @@ class XNetClient:
         transport: what carries requests, for tests.
         clock: the time in seconds.
         deadline: seconds that a request takes at most.
+        endpoints: where the nodes of a remote subnet serve now; without it, where ``remotes`` says.
     """
 
     def __init__(
@@ -102,9 +103,11 @@ class XNetClient:
         transport: httpx.AsyncBaseTransport | None = None,
         clock: Callable[[], float] = time.monotonic,
         deadline: float = DEADLINE,
+        endpoints: Callable[[bytes], tuple[str, ...]] | None = None,
     ) -> None:
         self.own, self.pool, self._reader, self.clock = own, pool, reader, clock
         self._deadline = deadline
+        self._endpoints = endpoints or (lambda subnet: remotes[subnet].endpoints)
         self.remotes = dict(remotes)
         numbered = enumerate(sorted(remotes))
         self._choices = {subnet: NodeChoice(remotes[subnet].endpoints, seed + at) for at, subnet in numbered}
@@ -137,6 +140,8 @@ class XNetClient:
         asked is left alone for a while, so that others are asked next time.
         """
         choice, noted = self._choices[subnet], self.pulled[subnet]
+        if (endpoints := self._endpoints(subnet)) != choice.nodes:
+            choice.renew(endpoints)
         behind = False
         refused, last_refused = self.pool.refused(subnet)
         if refused:
