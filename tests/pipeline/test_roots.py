@@ -7,7 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from causeway.audit.verdict import Verdict
 from causeway.network.network import Network
+from causeway.network.summary import summarised
 from causeway.pipeline.roots import root_of
 from tests.recordings import Recordings
 
@@ -23,7 +25,6 @@ ROOTS = {
     ("tokens", "ibc"): (15, "db1cee1e52026d2b7911c4a7f48cedc552496a469c36f15b46fd7a5d4ad8c231"),
     ("zones", "ibc"): (27, "7dc8bc5a1fc9acd5e0552af6bde311891ba806fcbb3a522bd477e85eebecb1ab"),
     ("clients", "ibc"): (27, "01c0e39fe50effd43dee6e691444380dd0239dd1c9c15c0d5b2ac897182c7d34"),
-    ("relaying", "ibc"): (91, "7435405dcaf48e089a91b21eb0a39cf30d2b8319a254bb2b1851a3cd5567d7c6"),
     ("domains", "xdm"): (38, "7fe57a665b3742260f1c52945ed54cbf88db66a14800f0a2f264ea613f7d18d0"),
     ("faulty_domains", "xdm"): (67, "6cea4d4407980d4a4fa7fe85a141ac48407710b2a3daac536fac16f27c6e1f12"),
     ("two_subnets", "xdm"): (25, "179160f8e8dc400025fdf966679f97cfd0740fec33491176b790cafb83e0c5a1"),
@@ -48,6 +49,15 @@ RECORDED = {
     "ic": (646, "7cc9d24252fd41a760aed9e9f33b384dbc4a55c63dd804139cc2018cae6ec0ba"),
     "ibc": (643, "cec1ea875a03809533074088e7ff1a49dbca52ae8bff238a551fc8bf20230e7f"),
 }
+
+
+RECORDED_SUBSTREAMS = {
+    ("per_destination", 5_000): (29, "c21c356248a91fdba05324629c26e608578c98940e99c54a27b20d336ab31470"),
+    ("per_source", 5_000): (29, "23aa994af76f04b43d3c78618d4f1cc9bc06768bf5906648c3c599e239f7a9c7"),
+    ("per_destination", 161_478): (646, "a80fc41a57bb0fdee6e3bf86ad5e0940163d22a7e4558e108a2f371f74107086"),
+    ("per_source", 161_478): (646, "52a9262ac87beac276d1a4997c3672003279e9e518e75cb4e71089a5755763b2"),
+}
+"""Under ``ic``, by the mode of substreams and the number of packets, of which all are answered."""
 
 
 RECORDED_START = (89, "bb08f9139ea4897e8245fb83f6e27fd4c94ed2231cdbf65068de699feafdf8c7")
@@ -94,13 +104,38 @@ def test_the_roots_of_the_recorded_packets(protocol: str, tmp_path: Path, record
     assert last("recorded", protocol, tmp_path, **{"traffic.path": str(recordings.hub_packets)}) == RECORDED[protocol]
 
 
+def first_packets(recordings: Recordings, folder: Path, count: int) -> str:
+    """Write the first recorded packets, and the channels beside them; return where they are."""
+    packets = pq.read_table(recordings.hub_packets).sort_by("send_height").slice(0, count)
+    pq.write_table(packets, folder / "packets.parquet")
+    (folder / "ibc_channels.json").write_bytes(recordings.channels.read_bytes())
+    return str(folder / "packets.parquet")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("substreams", "count"), RECORDED_SUBSTREAMS)
+def test_the_roots_of_the_recorded_packets_in_substreams(
+    substreams: str, count: int, tmp_path: Path, recordings: Recordings
+) -> None:
+    """All packets are answered, in the order of their lanes."""
+    chosen = {
+        "network.executor": "in_process",
+        "options.substreams": substreams,
+        "traffic.path": first_packets(recordings, tmp_path, count),
+    }
+    with Network.from_scenario(EXAMPLES / "recorded.toml", chosen, lake=str(tmp_path / "lake")) as net:
+        net.run()
+        assert (net.height, root_of(net.lake, net.manifest)) == RECORDED_SUBSTREAMS[substreams, count]
+        with summarised(net.lake) as (_, summary):
+            counts = summary.counts
+            assert (counts["sent"], counts["received"], counts["answered"], counts["out_of_order"]) == (*[count] * 3, 0)
+            assert summary.verdict is Verdict.PASSED
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_the_root_of_the_first_recorded_packets_between_domains(
     partitions: int, tmp_path: Path, recordings: Recordings
 ) -> None:
-    packets = pq.read_table(recordings.hub_packets).sort_by("send_height").slice(0, 5_000)
-    pq.write_table(packets, tmp_path / "packets.parquet")
-    (tmp_path / "ibc_channels.json").write_bytes(recordings.channels.read_bytes())
-    options = {"traffic.path": str(tmp_path / "packets.parquet"), "network.partitions": str(partitions)}
+    options = {"traffic.path": first_packets(recordings, tmp_path, 5_000), "network.partitions": str(partitions)}
     assert last("recorded", "xdm", tmp_path, **options) == RECORDED_START

@@ -43,8 +43,9 @@ def in_mode(scenario: Scenario, mode: str, **options: Any) -> Scenario:
 @few(sized(2, 100))
 @given(st.data())
 def test_certified_substreams_are_those_of_the_oracle(mode: str, data: st.DataObject) -> None:
-    drawn = data.draw(scenarios(max_rounds=7, moving=True, faulty=True, migrations="on", vsr="deployed"))
-    compare(in_mode(drawn, mode), roots=True)
+    splitting = data.draw(st.booleans())
+    drawn = scenarios(max_rounds=7, moving=True, faulty=True, splitting=splitting, migrations="on", vsr="deployed")
+    compare(in_mode(data.draw(drawn), mode), roots=True)
 
 
 # ---- what every mode delivers
