@@ -25,6 +25,7 @@ ROOTS = {
     ("tokens", "ibc"): (15, "db1cee1e52026d2b7911c4a7f48cedc552496a469c36f15b46fd7a5d4ad8c231"),
     ("zones", "ibc"): (27, "7dc8bc5a1fc9acd5e0552af6bde311891ba806fcbb3a522bd477e85eebecb1ab"),
     ("clients", "ibc"): (27, "01c0e39fe50effd43dee6e691444380dd0239dd1c9c15c0d5b2ac897182c7d34"),
+    ("relaying", "ibc"): (91, "7435405dcaf48e089a91b21eb0a39cf30d2b8319a254bb2b1851a3cd5567d7c6"),
     ("domains", "xdm"): (38, "7fe57a665b3742260f1c52945ed54cbf88db66a14800f0a2f264ea613f7d18d0"),
     ("faulty_domains", "xdm"): (67, "6cea4d4407980d4a4fa7fe85a141ac48407710b2a3daac536fac16f27c6e1f12"),
     ("two_subnets", "xdm"): (25, "179160f8e8dc400025fdf966679f97cfd0740fec33491176b790cafb83e0c5a1"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,7 @@ def played(kernel: GossipKernel) -> tuple[dict[str, Any], dict[str, pa.Table], A
 
 
 def test_neither_buckets_nor_rebuilt_states_change_a_result(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario.write_text(TICKETS.replace("interval = 3_000", "interval = 2_000").replace("queues = 10", "queues = 5"))
     kernel = kernel_of(scenario)
     whole = in_memory(kernel)
     assert {"claims", "purses"} <= whole[1].keys()
@@ -129,13 +132,24 @@ def test_without_gain_selfish_nodes_forward_nothing(scenario: Path) -> None:
 
 
 def test_settlement_conserves_value_and_pays_what_the_logs_say(whole: Any) -> None:
-    kernel, _, logs, _ = whole
+    kernel, summary, logs, _ = whole
     options = kernel.options.tickets
     settlement, verdicts = settle(kernel.world, logs["claims"])
-    assert verdicts == {"OK": len(logs["claims"])}
+    assert verdicts == {"OK": len(logs["claims"])} and summary["tickets"]["exhausted"] == 0
     held = sum(account.deposit + account.bond for account in settlement.accounts.values())
     assert held + sum(settlement.earned.values()) + settlement.burned == 24 * (options.deposit + options.bond)
-    # The same claims again, one stolen and one of another serial number: none is paid.
+    # With a deposit of one prize every payer of a claim is exhausted, and a second claim on it burns the bond.
+    poor = replace(
+        kernel.world,
+        options=kernel.options.model_copy(update={"tickets": options.model_copy(update={"deposit": options.prize})}),
+    )
+    payers = Counter(logs["claims"]["peer"].to_pylist())
+    settlement, verdicts = settle(poor, logs["claims"])
+    twice = sum(count > 1 for count in payers.values())
+    assert (verdicts["OK"], verdicts["Overdrawn"]) == (len(payers), twice) and twice > 0
+    assert verdicts["NoAccount"] == sum(count - 2 for count in payers.values() if count > 2)
+    assert sum(not settlement.accepts(key.tobytes()) for key in poor.public_keys) == len(payers)
+    # The same claims again are not paid, nor are claims of other serial numbers paid like them.
     twice = pa.concat_tables([logs["claims"], logs["claims"]])
     assert settle(kernel.world, twice)[1] == {"OK": len(logs["claims"]), "AlreadyClaimed": len(logs["claims"])}
     serial = pa.array(logs["claims"]["serial"].to_numpy() + np.uint64(100))

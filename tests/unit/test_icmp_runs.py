@@ -59,7 +59,7 @@ def test_a_run_says_for_whom_queues_wait(cli: Run) -> None:
 
 @pytest.mark.parametrize("channels", ["egress", "hrmp"])
 def test_a_run_counts_messages_of_users_that_wait_for_a_halted_parachain(tmp_path: Path, channels: str) -> None:
-    halt = '[{kind = "halt", chain = "archive", from = 0}]'
+    halt = '[{kind = "halt", chain = "archive", from = 0, until = 40}]'
     send = '[{tick = 2, to = "vault", method = "a", count = 3}, {tick = 3, to = "shop", method = "b"}]'
     keys = {"faults": halt, "traffic": f'{{source = "script", send = {send}}}', "options.channels": f'"{channels}"'}
     keys |= {"network.executor": '"in_process"'}
@@ -68,6 +68,25 @@ def test_a_run_counts_messages_of_users_that_wait_for_a_halted_parachain(tmp_pat
         found = carrier_summary(net.lake, net.manifest)
     assert found.content["ingress_waiting"] == 3
     assert "Messages from users that wait for the next block: 3 for archive." in found.lines
+
+
+@pytest.mark.parametrize("channels", ["egress", "hrmp"])
+def test_a_run_counts_messages_of_users_for_a_parachain_that_is_halted_for_ever(cli: Run, channels: str) -> None:
+    """It counts those that waited when the halt began, and those that came later, as refused, and ends; a message that
+    waits for the end of a halt is handled."""
+    halts = '{kind = "halt", chain = "archive", from = 2, until = 5}, {kind = "halt", chain = "archive", from = 6}'
+    halts += ', {kind = "halt", chain = "market", from = 2, until = 9}'
+    send = '{tick = 3, to = "vault", method = "a", count = 2}, {tick = 8, to = "vault", method = "b", count = 3}'
+    send += ', {tick = 3, to = "shop", method = "c"}'
+    traffic = f'{{source = "script", send = [{send}]}}'
+    keys = {"faults": f"[{halts}]", "traffic": traffic, "options.channels": f'"{channels}"'}
+    settings = [text for key, value in keys.items() for text in ("--set", f"{key}={value}")]
+    run = ("run", EXAMPLES / "parachains.toml", "--lake", "lake", *settings, "--executor", "in_process", "--json")
+    code, out, _ = cli(*run)
+    found = json.loads(out)
+    assert (code, found["holds"], found["finished"], found["pending"]) == (0, True, True, 0)
+    # Under ic and ibc "ingress_refused" has what came for a halted chain; what waits is in no other count.
+    assert (found["ingress_refused"], found["ingress_waiting"]) == (5, 0) and found["ticks"] < 20
 
 
 def test_a_run_that_ends_in_a_fork_says_what_is_so_at_the_best_leaf(cli: Run, tmp_path: Path) -> None:

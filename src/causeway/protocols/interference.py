@@ -87,6 +87,11 @@ class Interference:
         halted = self.sources(HALT, tick)
         return chains[~np.isin(chains, halted)] if halted else chains
 
+    def halted_for_ever(self, tick: int) -> list[int]:
+        """Return the chains that run no round at ``tick`` or later."""
+        halts = [fault for fault in self.acting(tick, HALT) if fault.last >= FOR_EVER and fault.source is not None]
+        return sorted({self.positions[fault.source] for fault in halts if fault.source is not None})
+
     def forged(self, chains: Chains, tick: int) -> Frame:
         """Return the messages that byzantine chains among ``chains`` put into their output at ``tick``.
 

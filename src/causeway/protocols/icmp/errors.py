@@ -35,6 +35,8 @@ class Validation(IntEnum):
 NO_DESTINATION = "DestinationDoesNotExist"
 NO_HANDLER = "NoMessageHandler"
 TOO_LARGE = "MaxMessageSizeExceeded"
+CHAIN_HALTED = "ChainHalted"
+"""Why a message from a user is refused whose parachain makes no block any more."""
 REASONS = ["", NO_DESTINATION, NO_HANDLER, TOO_LARGE]
 """Why a call of a program is refused before it is in any queue."""
 

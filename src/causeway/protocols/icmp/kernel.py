@@ -57,7 +57,7 @@ from causeway.protocols.icmp.runtime import include
 from causeway.protocols.icmp.state import State, blank_rows
 from causeway.protocols.icmp.storage import LeafTries, para_roots
 from causeway.protocols.icmp.tables import BLOCKS_SCHEMA, PARAS_SCHEMA, STATE_TABLES, TIPS_SCHEMA
-from causeway.protocols.icmp.users import chains_to_change, pooled
+from causeway.protocols.icmp.users import chains_to_change, pooled, refuse_stranded
 from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, union
 from causeway.protocols.segments import located, oldest
@@ -211,6 +211,7 @@ class IcmpKernel(ParachainKernel):
         back = content.standing.back
         again, ingress = to_some(inputs.ingress, self.network.numbers[back["chain"]])
         state = pooled(ingress, state, everywhere, log)
+        state = refuse_stranded(state, self.interference.halted_for_ever(tick.tick), log)
         headers, relay_moved = [empty_frame(HEADERS_SCHEMA)], False
         before = state
         state = given_up(state, content.consumed, content.gone, inputs.own, log)

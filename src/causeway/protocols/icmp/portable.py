@@ -5,13 +5,14 @@ from __future__ import annotations
 from causeway.model.reject_codes import RejectCode
 from causeway.protocols.arrivals import NO_PROGRAM
 from causeway.protocols.execution import by_program
-from causeway.protocols.icmp.errors import NO_DESTINATION, NO_HANDLER, REJECTED, TOO_LARGE
+from causeway.protocols.icmp.errors import CHAIN_HALTED, NO_DESTINATION, NO_HANDLER, REJECTED, TOO_LARGE
 
 _NAMES = {
     NO_DESTINATION.encode(): RejectCode.NOT_FOUND,
     NO_HANDLER.encode(): RejectCode.NOT_FOUND,
     NO_PROGRAM.encode(): RejectCode.NOT_FOUND,
     TOO_LARGE.encode(): RejectCode.TOO_LARGE,
+    CHAIN_HALTED.encode(): RejectCode.BUSY,
 }
 """By the name of the reason for which a chain rejects a call."""
 

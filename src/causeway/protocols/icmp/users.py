@@ -1,7 +1,9 @@
-"""Messages from users: those for programs that are not on their chain are refused with an event; the others wait for
-the chain's next block."""
+"""Messages from users: those for programs that are not on their chain are refused with an event, and so are those for a
+chain that makes no block any more; the others wait for the chain's next block."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,7 @@ from causeway.protocols.contract import Chains
 from causeway.protocols.events import EventLog
 from causeway.protocols.execution import outdated_on
 from causeway.protocols.icmp.context import Context
+from causeway.protocols.icmp.errors import CHAIN_HALTED
 from causeway.protocols.icmp.state import State
 from causeway.protocols.icmp.tables import POOL_SCHEMA, STATE_TABLES
 
@@ -46,3 +49,20 @@ def pooled(ingress: pa.Table, state: State, context: Context, log: EventLog) -> 
     joined = concat([state["pool"], taken])
     order = stable_order(*(joined[name] for name in STATE_TABLES["pool"].order))
     return state.with_tables(pool=joined.take(order))
+
+
+def refuse_stranded(state: State, halted: Sequence[int], log: EventLog) -> State:
+    """Refuse messages that wait for parachains which make no block any more, and return the state without them.
+
+    Args:
+        state: The state, with what users sent in this tick in the pool.
+        halted: Parachains that are halted for ever.
+        log: Gets an event a message, as of one that another protocol refuses because its chain is halted.
+    """
+    pool = state["pool"]
+    stranded = np.isin(pool["chain"], halted) if halted else np.zeros(len(pool), dtype=bool)
+    if not stranded.any():
+        return state
+    rows = pool.filter(stranded)
+    refuse_users(rows.with_columns(destination=rows["chain"], index=rows["place"]), CHAIN_HALTED, log)
+    return state.with_tables(pool=pool.filter(~stranded))

@@ -57,7 +57,7 @@ from causeway.protocols.icmp.parachains import ParachainKernel, owners_of
 from causeway.protocols.icmp.planned import Planned as PlannedParas
 from causeway.protocols.icmp.state import State, blank_rows
 from causeway.protocols.icmp.storage import para_roots
-from causeway.protocols.icmp.users import chains_to_change, pooled
+from causeway.protocols.icmp.users import chains_to_change, pooled, refuse_stranded
 from causeway.protocols.messages import OUTBOUND_SCHEMA, blank_messages
 from causeway.protocols.segments import located, oldest
 from causeway.protocols.tabled_state import with_changed_programs
@@ -183,6 +183,7 @@ class HrmpKernel(ParachainKernel):
         log, content = EventLog(), plan.content
         context = self.context(chains, content.on_leaf, tick)
         state = pooled(inputs.ingress, state, context, log)
+        state = refuse_stranded(state, self.interference.halted_for_ever(tick.tick), log)
         state = without_consumed(state, content.view, log)
         state = without_lost(state, content.lost, inputs.own, content.view, log)
         malicious = self.interference.malicious(tick.tick)

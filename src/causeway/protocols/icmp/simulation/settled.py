@@ -89,6 +89,7 @@ def summarize_tickets(world: World, purses: pa.Table, claims: pa.Table, got: pa.
         **total,
         "claims": sum(verdicts.values()),
         "claims_paid": verdicts[TicketVerdict.OK.name],
+        "exhausted": sum(not settlement.accepts(key.tobytes()) for key in world.public_keys),
         "bytes_a_body": round(total["bytes"] / bodies, 1),
         "signatures_made_a_body": round(total["tickets"] / bodies, 4),
         "signatures_checked_a_body": round((total["tickets"] + sum(verdicts.values())) / bodies, 4),
