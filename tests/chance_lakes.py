@@ -188,13 +188,17 @@ def xdm(random: Random, chains: list[str], ticks: int) -> str:
         what = random.choice(("base", "node", "nonce"))
         return fault("bundle", chain=random.choice(chains), what=what, **span(random, ticks, 20))
 
+    def absent(random: Random, chains: list[str], ticks: int) -> str:
+        operator, chance = random.randrange(1, 4), random.choice((0.5, 1.0))
+        return fault("absent", chain=random.choice(chains), operator=operator, chance=chance, **span(random, ticks, 40))
+
     faults = [
         *(every("drop", every=(1, 2, 5)), every("delay", blocks=(1, 2, 5), every=(1, 3)), every("reorder", of=(2, 3))),
         *(
             every("replay", blocks=(0, 1, 2), every=(1, 3)),
             every("tamper", what=("node", "tag", "nonce", "source", "base")),
         ),
-        *(fraud, reorg, reorg, bundle, halt),
+        *(fraud, reorg, reorg, bundle, absent, halt),
     ]
     return options + some(random, faults, chains, 2 * ticks)
 

@@ -186,7 +186,7 @@ def test_a_lake_is_refused_when_it_is_not_the_one_meant(tmp_path: Path) -> None:
         network(tmp_path, UNCERTIFIED, "in_process", 3, resume=True)
     about = Path(net.lake.storage.absolute("lake.json"))
     about.write_bytes(encoded({**net.lake.about(), "format": 99}))
-    with pytest.raises(LakeError, match="is of format 99, this Causeway reads formats 6 and 7"):
+    with pytest.raises(LakeError, match="is of format 99, this Causeway reads lakes of format 6, 7, 8"):
         network(tmp_path, UNCERTIFIED, "in_process", 1, resume=True)
 
 

@@ -199,7 +199,7 @@ def test_the_checks_of_initiate_channel() -> None:
 
 
 def test_the_checks_of_sending_and_closing() -> None:
-    c = node(allowlist="on", close_by="owner_or_root", max_messages=2, max_outgoing_messages=2)
+    c = node(allowlist="on", close_by="owner_or_root", max_messages=3, max_outgoing_messages=2)
     c.state.balances = {c.root: 100, b"sender": 20}
     c.state.allowlist = {1}
     initiate_channel(c, c.root, 1)
@@ -222,6 +222,8 @@ def test_the_checks_of_sending_and_closing() -> None:
     assert c.state.balances[b"sender"] == 1 and c.state.outbox_fees_on_hold == 12 and c.state.transfers_out == {1: 18}
     assert error_of(new_outbox_message, c, 1, 0, ProtocolResponse()) == "OutboxFull"
     del c.state.outbox_count[1, 0]
+    assert error_of(send_message, c, b"sender", 1, request) == "NoOpenChannel", "the last message is the close request"
+    c.options = replace(c.options, max_messages=2)
     assert error_of(new_outbox_message, c, 1, 0, ProtocolResponse()) == "Overflow"
     c.options = replace(c.options, close_by="root")
     assert error_of(close_channel, c, b"sender", 1, 7) == "BadOrigin"

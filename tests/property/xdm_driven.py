@@ -21,7 +21,7 @@ from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.envelopes import decode_envelopes, encode_envelopes
 from causeway.protocols.xdm.kernel import XdmPlan
 from causeway.protocols.xdm.options import ChannelCall
-from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.state import MAX_NONCE, State
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
 from causeway.protocols.xdm.tables import BASE, ENVELOPES_SCHEMA
 from causeway.protocols.xdm.validate import Brought
@@ -52,7 +52,6 @@ def number_of(chain: Chain, name: bytes) -> int:
 def kernel_options(options: Options, weights: Mapping[Chain, tuple[int, int]], names: list[str]) -> dict[str, Any]:
     """The options of the kernel that say what those of the oracle say."""
     assert options.price == 1 and options.existential_deposit == 1 and options.longevity == Options.longevity
-    assert options.max_messages == Options.max_messages
     same = (
         *("fee_model", "v0_mint", "initiate_by", "close_by", "inbox", "allowlist", "strict_envelope", "pool_tag"),
         *("trust_tag", "force_close", "archiving_depth", "challenge_period", "max_outgoing_messages", "relay_fee"),
@@ -70,6 +69,7 @@ def kernel_options(options: Options, weights: Mapping[Chain, tuple[int, int]], n
         own = {name: {"message": LARGEST, "response": LARGEST} for name in own}
     return {
         **given,
+        "max_messages": min(options.max_messages, MAX_NONCE + 1),
         "channel_reserve_fee": options.reserve,
         "reserve_portion_percent": options.reserve_portion,
         "weights": own,

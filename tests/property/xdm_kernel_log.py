@@ -184,7 +184,9 @@ class KernelLog:
         sent = [row for row in rows.new_requests if row["source"] == chain]
         sent = in_call_order(sent)
         self._initiated(chain, rows)
-        early = [row for row in sent if row["asked"] != Asked.ENDPOINT]
+        last = self.net.kernel.options.max_messages - 1
+        exhausted = [row for row in sent if row["asked"] == Asked.CHANNEL_CLOSE and row["index"] == last]
+        early = [row for row in sent if row["asked"] != Asked.ENDPOINT and row not in exhausted]
         closed = Counter[tuple[int, int]]()
         for row in sorted(early, key=lambda row: row["asked"]):
             foreign, channel = row["destination"], row["substream"] >> 1
@@ -195,7 +197,8 @@ class KernelLog:
         for (foreign, channel), released in sorted(notices.items()):
             # Closed by force: no request was sent.
             ours = [row for row in released if row["by_call"]]
-            for _ in ours[closed[foreign, channel] :]:
+            late = sum((row["destination"], row["substream"] >> 1) == (foreign, channel) for row in exhausted)
+            for _ in ours[closed[foreign, channel] : len(ours) - late]:
                 self._closed(chain, foreign, channel, notices, rows)
         for (own, foreign, channel), old, new in rows.inbox:
             if own == chain:
@@ -209,6 +212,9 @@ class KernelLog:
         for row in sent:
             if row["asked"] == Asked.ENDPOINT:
                 self._outbox(row)
+        for row in exhausted:  # the last message of a channel
+            self._closed(chain, row["destination"], row["substream"] >> 1, notices, rows)
+            self._outbox(row)
         self._log_refused(chain)
 
     def _notices(

@@ -303,7 +303,7 @@ class Model(CallingNetwork):
 
     def _channel_call(self, call: ChannelAsk, by: Account) -> tuple[Any, ...]:
         if call.channel is None:
-            return (initiate_channel, by, call.foreign, call.limit)
+            return (initiate_channel, by, call.foreign, call.limit, call.fees)
         return (close_channel, by, call.foreign, call.channel)
 
     def _called_by_name(self, c: ChainNode, function: Any, *arguments: Any) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tests.property.caller_payloads import caller_payload
@@ -56,6 +57,8 @@ class Pair:
             self.net.set_allowlists(scene.lists)
         self.net.gossip = self._carried
         self.net.bundled = {tick: position_of(chain) for tick, chain in scene.bundles.items()}
+        for chain, c in self.model.chains.items():  # who is online is drawn, as what carriers do
+            c.submitters = partial(self.net.kernel.operators.submitters, position_of(chain))
         self.log = KernelLog(self.net)
         self.proving = Proving(self.model)
         self.seen: Counter[str] = Counter()
@@ -89,6 +92,7 @@ class Pair:
                     **{"tick": ask.tick, "chain": self._name(ask.chain), "foreign": self._name(ask.foreign)},
                     **({"do": "initiate"} if ask.channel is None else {"do": "close", "channel": ask.channel}),
                     **{"by": self._caller(ask.chain, ask.by), "max_outgoing": ask.limit},
+                    **dict(zip(("fee_model", "relay_fee"), ask.fees, strict=True)),
                 }
                 for ask in scene.channels
             ],
@@ -112,6 +116,9 @@ class Pair:
         scene = self.scene
         found: list[tuple[Any, ...]] = [("halt", self._name(c), None, a, b, {}) for c, a, b in scene.halts]
         found += [("reorg", None, None, tick, tick, {"depth": depth}) for tick, depth in scene.forks.items()]
+        for absent in scene.absences:
+            args: dict[str, Any] = {"operator": absent.operator, "chance": absent.chance}
+            found.append(("absent", self._name(absent.chain), None, absent.first, absent.last, args))
         for fraud in scene.frauds:
             args = {"what": fraud.what, "amount": 5, "chance": 1.0, "found_after": fraud.found_after}
             ends = self._name(fraud.domain), self._name(fraud.robbed)

@@ -13,6 +13,7 @@ from causeway.model.ledger import Kind as MessageKind
 from causeway.protocols.xdm.books import Book
 from causeway.protocols.xdm.challenges import FRAUDS
 from causeway.protocols.xdm.money import joined
+from causeway.protocols.xdm.operators import decode_operators
 from tests.property.xdm_calling import WAITING
 from tests.property.xdm_driven import ACCOUNTS, ECHO, WIDTH, Driven
 from tests.property.xdm_kernel_log import KernelLog
@@ -195,17 +196,23 @@ class Sides:
         }
 
     def _compare_operators(self, chain: Chain, where: str) -> None:
-        """What is paid is shared equally; what is left of a block's fees goes to the first."""
+        """Every operator has what the oracle says that it earned, and who submitted receipts is known to the unit."""
         c = self.model.chains[chain]
-        dues: Counter[tuple[int, str | None]] = Counter()
-        for e in c.events:
-            if e.event == "FeePay":
-                dues[e.block, e.kind] += e.amount
-        count = len(c.operators)
-        own = [sum(due // count + (place == 0) * (due % count) for due in dues.values()) for place in range(count)]
-        self.seen["fees that do not divide"] += any(due % count for due in dues.values())
+        own = [c.state.balances.get(account, 0) for account in c.operators]
         operators = self.net.state["operators"]
         same("operators", own, joined(operators.filter(operators["chain"] == position_of(chain)), "balance"), where)
+        shares = {(e.block, e.receipt, e.amount) for e in c.events if e.event == "FeeShare"}
+        self.seen["fees that do not divide"] += len(shares) > len({share[:2] for share in shares})
+        held = Counter(c.state.sent_in[key] for key, fee in c.state.outbox_fee.items() if fee and key in c.state.outbox)
+        held += Counter(c.state.answered_in[key] for key, fee in c.state.inbox_fee.items() if fee)
+        some = {number: c.submitters(number) for number in held} if c.submitters and chain != CONSENSUS else {}
+        owed = {number: (held[number], online) for number, online in some.items() if len(online) < len(c.operators)}
+        rows = [row for row in row_dicts(self.net.state["submitters"]) if row["chain"] == position_of(chain)]
+        kept = {row["number"]: (row["unpaid"], decode_operators(row["operators"])) for row in rows}
+        same("submitters", owed, kept, where)
+        self.seen["absent"] += bool(owed)
+        last = self.model.options.max_messages - 1
+        self.seen["exhausted"] += any(ch.next_outbox_nonce > last for ch in c.state.channels.values())
 
     # ---- the consensus chain
 

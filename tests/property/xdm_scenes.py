@@ -36,6 +36,17 @@ class ChannelAsk(NamedTuple):
     by: bytes
     channel: int | None = None
     limit: int | None = None
+    fees: tuple[str | None, int | None] = (None, None)
+
+
+class Absence(NamedTuple):
+    """An operator of a chain is absent in a share of its blocks, from one tick to another."""
+
+    chain: Chain
+    operator: int
+    chance: float
+    first: int
+    last: int
 
 
 class ListAsk(NamedTuple):
@@ -69,6 +80,7 @@ class Scene:
     open: bool = True
     waits: bool = False
     operators: int = 3
+    absences: list[Absence] = field(default_factory=list)
     users: dict[int, list[Ask]] = field(default_factory=dict)
     channels: list[ChannelAsk] = field(default_factory=list)
     allowing: list[ListAsk] = field(default_factory=list)
@@ -101,6 +113,8 @@ THEMES: dict[str, tuple[str, ...]] = {
     "closing": ("closing",),
     "waiting": ("waiting", "closing"),
     "pool": ("pool",),
+    "operators": ("operators", "forks", "frauds"),
+    "exhausted": ("exhausted", "waiting", "operators"),
     "everything": ("forks", "halts", "frauds", "bundles", "lists", "closing"),
 }
 """What must occur in a scene, by its theme."""
@@ -121,6 +135,7 @@ def options_of(rng: random.Random, parts: tuple[str, ...]) -> Options:
         trust_tag="on" if "tags" in parts else rng.choice(["off", "on"]),
         force_close=rng.choice(["off", "on"]),
         max_outgoing_messages=rng.choice([1, 2]) if "waiting" in parts else 25 if parts else rng.choice([2, 25]),
+        max_messages=rng.choice([4, 9, 2**64]) if "exhausted" in parts else 2**64,
         resubmit_after=rng.choice([3, 6, 9]),
         mmr_roots=rng.choice([chosen["archiving_depth"] + 4, 1024]),
         max_future_nonces=rng.choice([1, 2, 256]),
@@ -163,6 +178,13 @@ def scene(seed: int, theme: str) -> Scene:
     for tick in range(begin, made.blocks):
         _channel_calls(made, rng, tick, who, "closing" in parts)
         made.users[tick] = [_ask(made, rng) for _ in range(rng.choice([0, 1, 2, 4, 6]))]
+    if "operators" in parts:
+        made.operators = rng.choice([2, 3, 4])
+        for chain in made.chains:
+            for operator in range(1, made.operators):
+                first = rng.randrange(made.blocks // 2)
+                chance = rng.choice([0.5, 0.5, 1.0])
+                made.absences.append(Absence(chain, operator, chance, first, first + rng.randrange(5, made.blocks)))
     if "closing" in parts:  # while requests from the other side are under way
         for tick in (begin + 6, begin + 13):
             chain, foreign = rng.sample(made.chains, 2)
@@ -194,12 +216,13 @@ def scene(seed: int, theme: str) -> Scene:
 
 
 def _channel_calls(made: Scene, rng: random.Random, tick: int, who: bytes, closing: bool) -> None:
-    if rng.random() < 0.12:
+    if rng.random() < (0.3 if made.absences or made.options.max_messages < 10 else 0.12):
         chain, foreign = rng.sample(made.chains, 2)
         stranger = rng.random() < 0.2
         by = ALICE if stranger and who == ROOT else BOB if stranger else who
         foreign = chain if rng.random() < 0.05 else foreign
-        made.channels.append(ChannelAsk(tick, chain, foreign, by, limit=rng.choice([None, None, 1, 0])))
+        fees = rng.choice([(None, None), ("v1", None), ("v0", 2), ("v0", None)])
+        made.channels.append(ChannelAsk(tick, chain, foreign, by, None, rng.choice([None, None, 1, 0]), fees))
     if rng.random() < (0.3 if closing else 0.08):
         chain, foreign = rng.sample(made.chains, 2)
         channel = rng.choice([0, 0, 0, 1, 2])

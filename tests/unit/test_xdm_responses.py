@@ -94,9 +94,9 @@ def test_a_call_of_what_is_not_installed_is_refused_whatever_runs_beside_it() ->
     net.settle()
     assert sorted(text for _, text in notices(net)) == ["NoMessageHandler"] * 2
     assert outcome(net) == (0, 2)
-    fees = net.kernel.fees
-    left = net.names.index("A")
-    assert before - balance(net, 1) == int(fees.src[left]) + int(fees.dst[left])
+    channels = net.state["channels"]
+    src, dst, _ = net.kernel.fees.of_requests(channels, np.flatnonzero(channels["chain"] == net.names.index("A"))[:1])
+    assert before - balance(net, 1) == int(src[0]) + int(dst[0]) > 0
 
 
 @pytest.mark.parametrize(("asked", "error"), [(None, "MissingMessage"), (Asked.ENDPOINT, "InvalidMessagePayload")])

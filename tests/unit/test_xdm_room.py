@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causeway.protocols.xdm.state import MAX_NONCE
+from causeway.protocols.xdm.state import MAX_NONCE, Asked, ChannelState
 from tests.unit.xdm_channels import SIGNED, A, B, channel, initiate, network, notices, outcome, run, settled
 from tests.unit.xdm_network import Network, Placed
 
@@ -131,25 +131,69 @@ def test_calls_are_refused_when_operators_give_the_opening_up() -> None:
     assert ("A", "NoOpenChannel") in notices(net)
 
 
-def test_calls_past_the_last_nonce_are_refused_by_name() -> None:
-    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, balance=1_000)
-    left, right = net.names.index("A"), net.names.index("B")
+def test_each_call_pays_the_fees_of_its_channel() -> None:
+    """The newest channel has room for two calls, at 1 + 1 for weight times 5; the older one charges 2 + 1 and 2 + 1."""
+    newest = initiate(25, max_outgoing=2, fee_model="v1")
+    net = settled(network(initiate(0, relay_fee=2), newest))
+    before = net.state["accounts"]["balance_low"].copy()
+    for _ in range(4):
+        net.call(1, 2)
+    net.block()
+    outbox = net.state["outbox"]
+    calls = outbox.filter(outbox["asked"] == Asked.ENDPOINT)
+    columns = (calls["substream"] >> np.uint64(1), calls["src_fee"], calls["dst_fee"])
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    assert sorted(rows) == [(0, 3, 3), (0, 3, 3), (1, 5, 5), (1, 5, 5)]
+    assert int((before - net.state["accounts"]["balance_low"]).sum()) == 32
+
+
+def _near_the_last_nonce(left: int, **options: Any) -> Network:
+    """Two chains with a channel on which one has so many messages left."""
+    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, balance=1_000, options=options)
+    one, other = net.names.index("A"), net.names.index("B")
     state = net.states[0]
     channels = state["channels"]
-    mine = (channels["chain"] == left) & (channels["foreign"] == right)
-    theirs = (channels["chain"] == right) & (channels["foreign"] == left)
-    first = np.uint64(MAX_NONCE - 2)
+    mine = (channels["chain"] == one) & (channels["foreign"] == other)
+    theirs = (channels["chain"] == other) & (channels["foreign"] == one)
+    first = np.uint64(net.kernel.options.max_messages - left)
     claimed = {name: np.where(mine, first, channels[name]) for name in ("next_outbox", "next_response")}
     claimed["next_inbox"] = np.where(theirs, first, channels["next_inbox"])
     net.states[0] = state.with_tables(channels=channels.with_columns(**claimed))
+    return net
+
+
+def _between(net: Network, chain: str, foreign: str) -> list[tuple[int, int]]:
+    """The state and the next nonce of the channels of a chain with another."""
+    channels = net.state["channels"]
+    mine = (channels["chain"] == net.names.index(chain)) & (channels["foreign"] == net.names.index(foreign))
+    return list(zip(channels["state"][mine].tolist(), channels["next_outbox"][mine].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("most", [MAX_NONCE + 1, 100])
+def test_the_last_message_of_a_channel_closes_it(most: int) -> None:
+    net = _near_the_last_nonce(3, max_messages=most)
     for _ in range(5):
         net.call(1, 2)
+    net.block()
+    assert _between(net, "A", "B") == [(ChannelState.CLOSED, most)], "two calls and the close request"
     net.settle()
-    assert [text for _, text in notices(net)] == ["Overflow"] * 2
-    assert outcome(net) == (3, 2)
+    net.block(12)
+    assert _between(net, "B", "A")[0][0] == ChannelState.CLOSED
+    assert outcome(net) == (2, 3)
+    assert [text for _, text in notices(net) if text == "NoOpenChannel"] == ["NoOpenChannel"] * 3
+
+
+def test_a_channel_with_a_full_outbox_is_closed_once_a_response_has_come() -> None:
+    net = _near_the_last_nonce(3, max_messages=100, max_outgoing_messages=2)
+    net.call(1, 2)
     net.call(1, 2)
     net.block()
-    assert [text for _, text in notices(net)] == ["Overflow"] * 3
+    assert _between(net, "A", "B") == [(ChannelState.OPEN, 99)]
+    net.call(1, 2)  # takes no nonce: the last one is for the close request
+    net.settle()
+    net.block(12)
+    assert _between(net, "A", "B") == [(ChannelState.CLOSED, 100)]
+    assert outcome(net) == (2, 1)
 
 
 def test_a_channel_with_room_for_anything_takes_no_memory_for_it() -> None:

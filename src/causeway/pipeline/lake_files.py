@@ -18,6 +18,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.json_text import loads
 from causeway.pipeline.confined import NoFile
 from causeway.pipeline.layout import (
+    FIRST_READABLE,
     GONE,
     HEAD_FILE,
     HEIGHTS,
@@ -115,10 +116,14 @@ class LakeFiles:
                 self._of_this_version(content)
 
     def _of_this_version(self, content: Mapping[str, Any]) -> None:
-        if content.get("format") not in READABLE:
+        protocol = content.get("protocol")
+        first = FIRST_READABLE.get(protocol, READABLE[0]) if isinstance(protocol, str) else READABLE[0]
+        allowed = [each for each in READABLE if each >= first]
+        if content.get("format") not in allowed:
+            of = f" of {protocol}" if first > READABLE[0] else ""
             raise LakeError(
-                f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads formats "
-                f"{' and '.join(map(str, READABLE))}"
+                f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads lakes{of} of "
+                f"format {', '.join(map(str, allowed))}"
             )
 
     def exists(self) -> bool:

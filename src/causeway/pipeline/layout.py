@@ -11,13 +11,17 @@ from causeway.pipeline.confined import DATA_FOLDERS
 from causeway.pipeline.manifests import encoded, head_content, head_fields
 from causeway.pipeline.sealed import Seal
 
-FORMAT = 7
-READABLE = (6, FORMAT)
-"""Formats of lakes that are read and gone on with; one of format 6 has no state table in several files yet."""
+FORMAT = 8
+"""The version of this layout; a lake of another is refused."""
+
+READABLE = (6, 7, FORMAT)
+"""Formats of lakes that are read and continued. One of format 6 has no state table in several files."""
+
+FIRST_READABLE = {"xdm": 8}
+"""The first readable format of the protocols whose tables have changed since format 6."""
 
 GONE = ".gone"
 """What stands behind the name of a state table in the names of files with keys of rows that are gone."""
-"""The version of this layout; a lake of another is refused."""
 
 LAKE_FILE = "lake.json"
 HEAD_FILE = "head"

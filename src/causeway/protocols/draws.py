@@ -35,6 +35,10 @@ class Draw(IntEnum):
     """Whether the best fork changes, and by how many blocks; place: the fault among those that act, time: a tick."""
     FOLLOWED = 7
     """Which leaf of the relay chain a parachain follows; time: the tick in which the leaves part."""
+    ABSENT = 8
+    """Whether an operator is absent; time: a block number, which: the fault's number in the scenario."""
+    AUTHOR = 9
+    """Which operator is the author of a block; time: its number."""
 
 
 def drawn(what: Draw, seed: int, place: int, when: int, which: int = 0) -> np.random.Philox:

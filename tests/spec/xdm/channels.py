@@ -42,7 +42,21 @@ def credit(c: ChainNode, account: Account, amount: int) -> None:
         c.state.balances[account] = total
 
 
-def initiate_channel(c: ChainNode, o: Account, dst: Chain, max_outgoing: int | None = None) -> int:
+FeeChoice = tuple[str | None, int | None]
+"""A fee model and its relay fee; None: those of the options."""
+
+
+def channel_fee(c: ChainNode, choice: FeeChoice) -> int | None:
+    """The relay fee of a channel with fee model v0, None with v1 (2.2)."""
+    model, relay_fee = choice
+    if (model or c.options.fee_model) == "v1":
+        return None
+    return c.options.relay_fee if relay_fee is None else relay_fee
+
+
+def initiate_channel(
+    c: ChainNode, o: Account, dst: Chain, max_outgoing: int | None = None, choice: FeeChoice = (None, None)
+) -> int:
     """3.1. Decision: with `initiate_by = root` the root account is o, and its deposit is held like anybody's (G9);
     with `signed` root, who signs nothing, is none."""
     with transaction(c):
@@ -65,7 +79,7 @@ def initiate_channel(c: ChainNode, o: Account, dst: Chain, max_outgoing: int | N
         if channel == U256:
             raise XdmError("Overflow")
         c.state.next_channel_id[dst] = channel + 1
-        fee = c.options.relay_fee if c.options.fee_model == "v0" else None
+        fee = channel_fee(c, choice)
         c.state.channels[dst, channel] = Channel(channel, ChannelState.INITIATED, 0, 0, None, fee, limit, o, amount)
         c.state.deposits[dst, channel] = amount
         c.log("ChannelInitiated", foreign=dst, channel_id=channel, by=o, deposit=(amount, 0, 0), limit=limit)
@@ -73,10 +87,10 @@ def initiate_channel(c: ChainNode, o: Account, dst: Chain, max_outgoing: int | N
         return channel
 
 
-def payload_version(c: ChainNode, payload: Payload) -> int:
+def payload_version(c: ChainNode, ch: Channel, payload: Payload) -> int:
     """Under v0 what opens a channel carries its fee model, which only V0 has a place for (2.3; step 11 creates the
     channel from it); collected fees need the layout of V1 (D-4), which the old chain that recomputes them had not."""
-    if c.options.fee_model == "v1":
+    if ch.fee is None:
         return 1
     return 1 if isinstance(payload, EndpointCall) and c.options.v0_mint == "collected" else 0
 
@@ -94,8 +108,9 @@ def new_outbox_message(c: ChainNode, dst: Chain, channel: int, payload: Payload)
     n = ch.next_outbox_nonce
     if n >= c.options.max_messages:
         raise XdmError("Overflow")
-    m = Message(c.chain_id, dst, channel, n, payload, ch.latest_response, payload_version(c, payload))
+    m = Message(c.chain_id, dst, channel, n, payload, ch.latest_response, payload_version(c, ch, payload))
     c.state.outbox[dst, channel, n] = m
+    c.state.sent_in[dst, channel, n] = c.block
     if count + 1 > 2**32 - 1:
         raise XdmError("MessageCountOverflow")
     c.state.outbox_count[dst, channel] = count + 1
@@ -123,13 +138,13 @@ def fees_in(payload: Payload) -> CollectedFee:
 
 
 def fees(c: ChainNode, handler: Handler, relay_fee: int | None) -> CollectedFee:
-    """3.8. Decision: the relay fee of v0 is the channel's, which is why a channel has one."""
+    """3.8. Decision: the fee model is the channel's, which is why a channel has a relay fee, or none (v1)."""
     message = c.options.weight_to_fee(handler.message_weight)
     response = c.options.weight_to_fee(handler.response_weight)
-    if c.options.fee_model == "v1":
+    if relay_fee is None:
         found = CollectedFee(response * c.options.fee_multiplier, message * c.options.fee_multiplier)
     else:
-        found = CollectedFee(response + (relay_fee or 0), message + (relay_fee or 0))
+        found = CollectedFee(response + relay_fee, message + relay_fee)
     if max(found.src_chain_fee, found.dst_chain_fee, found.src_chain_fee + found.dst_chain_fee) > U128:
         raise XdmError("BalanceOverflow")
     return found
@@ -143,9 +158,7 @@ def send_message(c: ChainNode, sender: Account, dst: Chain, req: EndpointRequest
         usable = [
             channel
             for (foreign, channel), ch in c.state.channels.items()
-            if foreign == dst
-            and ch.state == ChannelState.OPEN
-            and c.state.outbox_count.get((dst, channel), 0) < ch.max_outgoing_messages
+            if foreign == dst and ch.state == ChannelState.OPEN and has_room(c, dst, channel)
         ]
         if not usable:
             raise XdmError("NoOpenChannel")
@@ -166,6 +179,24 @@ def send_message(c: ChainNode, sender: Account, dst: Chain, req: EndpointRequest
         if c.state.outbox[dst, channel, n].version == 0:  # what is collected is not in the message: it stays known here
             forget_fee(c, dst, channel, n)
         return channel, n
+
+
+def has_room(c: ChainNode, dst: Chain, channel: int) -> bool:
+    """Whether a channel takes another message of an endpoint. Decision: the last one that it may send is the request to
+    close it (D-11)."""
+    ch = c.state.channels[dst, channel]
+    full = c.state.outbox_count.get((dst, channel), 0) >= ch.max_outgoing_messages
+    return not full and ch.next_outbox_nonce < c.options.max_messages - 1
+
+
+def close_exhausted(c: ChainNode) -> None:
+    """A channel is open until the maximum number of messages are sent: at the end of a block one that has a single
+    message left is closed, as by root, unless its outbox is full."""
+    for (foreign, channel), ch in sorted(c.state.channels.items()):
+        full = c.state.outbox_count.get((foreign, channel), 0) >= ch.max_outgoing_messages
+        if ch.state == ChannelState.OPEN and ch.next_outbox_nonce >= c.options.max_messages - 1 and not full:
+            close_locally(c, foreign, channel, c.root)
+            new_outbox_message(c, foreign, channel, ChannelClose())
 
 
 def forget_fee(c: ChainNode, dst: Chain, channel: int, n: int) -> None:

@@ -3,7 +3,8 @@
 Decisions. `at` is the consensus block that a row's block came from, so that rows of several chains have one clock (G4).
 `payload_hash` is the Blake2b-256 of the whole encoded message, and stands also beside what is processed: G2 compares
 bytes. FeeBurn has what is burned for the other chain (dst_fee); what stays here on hold is `src_fee` of OutboxMessage.
-FeePay has one row an operator and names the nonce whose answer or acknowledgement caused it. Beyond 1.1: `Transfer`
+FeePay names the request whose answer, or acknowledgement, makes a fee due, and the own block whose `receipt` it is due
+for; `FeeShare` has one row an operator and receipt. Beyond 1.1: `Transfer`
 (kind out, in, back; X-3), without which G7 and G8 could not be checked from the log, and ReceiptConfirmed, where a book
 moves; `CallSent` and `CallAnswered`, what programs call over there (`by`: the program's account, `nonce`: the number of
 its call). A deposit's moves are (held, released, burned).
@@ -40,3 +41,4 @@ class Event:
     root: bytes | None = None
     confirmed_at: int | None = None
     limit: int | None = None
+    receipt: int | None = None

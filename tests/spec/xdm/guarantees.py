@@ -247,7 +247,26 @@ def g7_fees(record: Record) -> list[str]:
     for channel in due.keys() | paid.keys():
         if due[channel] != paid[channel]:
             violations.append(f"G7: the operators of {channel} were paid {paid[channel]}, due were {due[channel]}")
+    violations += rewards_are_shared(record)
     return violations + transfers_end_once(record) + conservation(record)
+
+
+def rewards_are_shared(record: Record) -> list[str]:
+    """What is due for a receipt is shared in the same block, by operators who get the same, but for single units."""
+    violations = []
+    due: Counter[tuple[Chain, int, int | None]] = Counter()
+    shares: dict[tuple[Chain, int, int | None], dict[bytes | None, int]] = {}
+    for e in rows(record, "FeeShare"):
+        shares.setdefault((e.chain, e.block, e.receipt), {})[e.to] = e.amount
+    for e in rows(record, "FeePay"):
+        due[e.chain, e.block, e.receipt] += e.amount
+    for key in due.keys() | shares.keys() if shares else ():
+        parts = shares.get(key, {})
+        if sum(parts.values()) != due[key]:
+            violations.append(f"G7: for {key} were due {due[key]}, shared were {sum(parts.values())}")
+        if parts and max(parts.values()) - min(parts.values()) > 1:
+            violations.append(f"G7: for {key} operators got {sorted(parts.values())}")
+    return violations
 
 
 def transfers_end_once(record: Record) -> list[str]:

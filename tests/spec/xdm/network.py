@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from .channels import apply_allowlist_updates
+from .channels import apply_allowlist_updates, close_exhausted
 from .consensus import (
     NOTHING,
     confirm_receipts,
@@ -36,6 +36,7 @@ from .programs import Programs
 from .proofs import Kind
 from .relay import refuse, submit, validate
 from .relayers import Relayer
+from .responses import pay_operators
 from .scale import little
 from .state import Account, ChainNode, Handler, State, View, issuance, storage
 from .trie import Trie
@@ -225,12 +226,17 @@ class Network:
         self._relayed(c)
         self._answered_late(c)
         self._called(c)
+        self._end(c)
         before = self.history[CONSENSUS][-1].number - self.options.archiving_depth
         for s in self.history[CONSENSUS]:
             if before < s.number <= c.block - self.options.archiving_depth:
                 final = Event("Final", CONSENSUS, s.number, c.block, root=s.trie.root, confirmed_at=c.block)
                 c.events.append(final)
         self._seal(CONSENSUS)
+
+    def _end(self, c: ChainNode) -> None:
+        close_exhausted(c)
+        pay_operators(c)
 
     def _pending(self, domain: Chain) -> tuple[frozenset[Chain], frozenset[Chain]]:
         """The updates of its allow list that a domain's block applies."""
@@ -244,6 +250,7 @@ class Network:
         self._relayed(c)
         self._answered_late(c)
         self._called(c)
+        self._end(c)
         self._seal(domain)
         self._receipt(domain)
 

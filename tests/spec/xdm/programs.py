@@ -22,7 +22,7 @@ not open any more.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .channels import credit, new_outbox_message, send_message
+from .channels import credit, has_room, new_outbox_message, send_message
 from .errors import DispatchError, XdmError
 from .scale import Reader, blob, little, u128
 from .state import (
@@ -264,9 +264,7 @@ def send_answer(c: ChainNode, dst: Chain, answer: Answer) -> bool:
     if c.options.allowlist == "on" and dst not in c.state.allowlist:
         return False
     channels = [n for (foreign, n), ch in c.state.channels.items() if foreign == dst and ch.state == ChannelState.OPEN]
-    room = [
-        n for n in channels if c.state.outbox_count.get((dst, n), 0) < c.state.channels[dst, n].max_outgoing_messages
-    ]
+    room = [n for n in channels if has_room(c, dst, n)]
     if not room:
         return False
     request = EndpointRequest(PROGRAMS, PROGRAMS, encode(answer))

@@ -165,8 +165,7 @@ def prepare_request(c: ChainNode, item: Early, src: Chain, channel: int) -> None
     with transaction(c):
         if (src, channel) not in c.state.channels:
             assert isinstance(m.payload, ChannelOpen)  # step 8
-            fee = m.payload.relay_fee if m.version == 0 else c.options.relay_fee
-            fee = fee if c.options.fee_model == "v0" else None
+            fee = m.payload.relay_fee if m.version == 0 else None
             limit = m.payload.max_outgoing_messages
             created = Channel(channel, ChannelState.INITIATED, 0, 0, None, fee, limit, None, 0)
             c.state.channels[src, channel] = created
@@ -195,6 +194,7 @@ def process_inbox_message(c: ChainNode, item: Early) -> None:
     response = answer(c, m, tag)
     reply = Message(c.chain_id, src, channel, m.nonce, response, None)
     c.state.inbox_responses[src, channel, m.nonce] = reply
+    c.state.answered_in[src, channel, m.nonce] = c.block
     c.state.response_tags[src, channel, m.nonce] = response_tag(tag, response)
     c.state.updated_channels.add((src, channel))
     acknowledge(c, src, channel, m.last_delivered)
@@ -238,9 +238,10 @@ def open_here(c: ChainNode, m: Message, tag: Tag) -> None:
 
 def fee_to_mint(c: ChainNode, m: Message, call: EndpointCall) -> int:
     """D-4. Decision: a message that names no fee (V0 layout) leaves only recomputation, whatever the option."""
-    if call.collected_fee is not None and (c.options.fee_model, c.options.v0_mint) != ("v0", "recomputed"):
-        return call.collected_fee.dst_chain_fee
     ch = c.state.channels.get((m.src, m.channel_id))
+    v1 = ch is not None and ch.fee is None
+    if call.collected_fee is not None and (v1 or c.options.v0_mint == "collected"):
+        return call.collected_fee.dst_chain_fee
     handler = c.handlers.get(call.req.dst_endpoint)
     weight = handler.message_weight if handler else 0
     return (ch.fee if ch and ch.fee is not None else c.options.relay_fee) + c.options.weight_to_fee(weight)

@@ -65,15 +65,16 @@ def process_response(c: ChainNode, item: Early) -> None:
     subtract(c.state.outbox_count, key[:2], 1, "MessageCountUnderflow")
     c.state.outbox_tags.pop(key, None)
     result = "Ok"
+    sent_in = c.state.sent_in.pop(key, c.block)
     try:
-        deliver(c, item, q)
+        deliver(c, item, q, sent_in)
     except XdmError as error:
         result = error.name
     c.state.updated_channels.add(key[:2])
     c.log("OutboxMessageResult", foreign=r.src, channel_id=r.channel_id, nonce=r.nonce, result=result)
 
 
-def deliver(c: ChainNode, item: Early, q: Message) -> None:
+def deliver(c: ChainNode, item: Early, q: Message, sent_in: int) -> None:
     """3.5 step 2. An error here is only reported; what was paid before it stays paid."""
     r = item.message
     tag = item.tag if c.options.trust_tag == "on" else response_tag(request_tag(q), r.payload)
@@ -87,7 +88,7 @@ def deliver(c: ChainNode, item: Early, q: Message) -> None:
     elif isinstance(q.payload, EndpointCall) and isinstance(r.payload, EndpointResponse):
         fee = c.state.outbox_fee.pop((r.src, r.channel_id, r.nonce), 0)
         c.state.outbox_fees_on_hold = less(c.state.outbox_fees_on_hold, fee)
-        pay_operators(c, r.src, r.channel_id, r.nonce, fee, "response")
+        fall_due(c, r.src, r.channel_id, r.nonce, fee, sent_in, "response")
         handler = c.handlers.get(q.payload.req.src_endpoint)
         if handler is None:
             raise XdmError("NoMessageHandler")
@@ -110,27 +111,38 @@ def less(held: int, amount: int) -> int:
     return held - amount
 
 
-def pay_operators(c: ChainNode, foreign: Chain, channel: int, nonce: int, amount: int, kind: str) -> None:
-    """Equal parts for the operators who submitted the receipt. Decisions: in this network every operator of a domain
-    submits every receipt, and a consensus block has one author; the units that are left go one each to the first."""
-    share, left = divmod(amount, len(c.operators))
-    for i, account in enumerate(c.operators):
-        part = share + (i < left)
-        if part:
-            credit(c, account, part)
-            c.log("FeePay", foreign=foreign, channel_id=channel, nonce=nonce, kind=kind, amount=part, to=account)
+def fall_due(c: ChainNode, foreign: Chain, channel: int, nonce: int, amount: int, receipt: int, kind: str) -> None:
+    """A held fee is due to the operators who submitted the receipt of the own block that includes the message."""
+    if amount:
+        c.state.dues[receipt] = c.state.dues.get(receipt, 0) + amount
+        c.log("FeePay", foreign=foreign, channel_id=channel, nonce=nonce, kind=kind, amount=amount, receipt=receipt)
+
+
+def pay_operators(c: ChainNode) -> None:
+    """Equal parts for the operators who submitted each receipt. Decisions: what is due for one receipt in one block is
+    paid at its end, together; the units that are left go one each to operators in ascending order, from the one at the
+    place receipt modulo their count. A consensus block has no receipt: its author is paid."""
+    for receipt, amount in sorted(c.state.dues.items()):
+        places = list(range(len(c.operators))) if c.submitters is None else c.submitters(receipt)
+        share, left = divmod(amount, len(places))
+        lucky = {places[(receipt + i) % len(places)] for i in range(left)}
+        for place in places:
+            part = share + (place in lucky)
+            if part:
+                credit(c, c.operators[place], part)
+                c.log("FeeShare", to=c.operators[place], amount=part, receipt=receipt)
+    c.state.dues = {}
 
 
 def acknowledge(c: ChainNode, src: Chain, channel: int, n: int | None) -> None:
     """3.6."""
     if n is None:
         return
-    total, k = 0, n
+    k = n
     while c.state.inbox_responses.pop((src, channel, k), None) is not None:
         c.state.response_tags.pop((src, channel, k), None)
-        total += c.state.inbox_fee.pop((src, channel, k), 0)
+        fee = c.state.inbox_fee.pop((src, channel, k), 0)
         c.log("ResponseDeleted", foreign=src, channel_id=channel, nonce=k)
+        c.state.inbox_fees_on_hold = less(c.state.inbox_fees_on_hold, fee)
+        fall_due(c, src, channel, k, fee, c.state.answered_in.pop((src, channel, k), c.block), "acknowledgement")
         k -= 1
-    if total > 0:
-        c.state.inbox_fees_on_hold = less(c.state.inbox_fees_on_hold, total)
-        pay_operators(c, src, channel, n, total, "acknowledgement")

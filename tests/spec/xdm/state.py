@@ -1,6 +1,6 @@
 """What one chain keeps (2.2, 2.5), and how a call changes it or does not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
@@ -71,6 +71,11 @@ class State:
     inbox_responses: dict[Key, Message] = field(default_factory=dict)
     response_tags: dict[Key, Tag] = field(default_factory=dict)
     inbox_fee: dict[Key, int] = field(default_factory=dict)
+    sent_in: dict[Key, int] = field(default_factory=dict)
+    answered_in: dict[Key, int] = field(default_factory=dict)
+    """The own block that sent a request of the outbox, and that executed a request of another chain."""
+    dues: dict[int, int] = field(default_factory=dict)
+    """What this block has to pay for the receipt of each own block (3.6)."""
     inbox_fees_on_hold: int = 0
     outbox_fees_on_hold: int = 0
     allowlist: set[Chain] = field(default_factory=set)
@@ -128,7 +133,7 @@ def storage(s: State) -> dict[bytes, bytes]:
 
 def issuance(s: State) -> int:
     """All value of a chain: on accounts, deposited, in hand, and the fees on hold, which are on no account."""
-    held = s.in_hand + s.inbox_fees_on_hold + s.outbox_fees_on_hold
+    held = s.in_hand + s.inbox_fees_on_hold + s.outbox_fees_on_hold + sum(s.dues.values())
     return sum(s.balances.values()) + sum(s.deposits.values()) + held
 
 
@@ -165,7 +170,7 @@ class View:
 
 @dataclass
 class ChainNode:
-    """A chain with its endpoints, root account, operators (or the block's author) and log."""
+    """A chain with its endpoints, root account, operators (or block authors) and log."""
 
     chain_id: Chain
     options: Options
@@ -179,6 +184,9 @@ class ChainNode:
     events: list[Event] = field(default_factory=list)
     domains: dict[Chain, Account] = field(default_factory=dict)
     """Consensus only: the registered domains and their owners."""
+    submitters: Callable[[int], list[int]] | None = None
+    """Which operators (by their place) submitted the receipt of an own block; None: all. Of a consensus block its
+    author."""
 
     def log(self, event: str, **columns: Any) -> None:
         self.events.append(Event(event, self.chain_id, self.block, self.view.best, **columns))

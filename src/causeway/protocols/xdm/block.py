@@ -19,7 +19,7 @@ from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 from causeway.protocols.xdm.allowlists import apply_allowlists
 from causeway.protocols.xdm.bundles import judge
-from causeway.protocols.xdm.channels import call_channels
+from causeway.protocols.xdm.channels import call_channels, close_exhausted_channels
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.counted import count_brought, count_notices
 from causeway.protocols.xdm.endowments import Endowments, costs_after
@@ -34,6 +34,7 @@ from causeway.protocols.xdm.pool import pooled, waiting
 from causeway.protocols.xdm.prepare import Accepted, prepare
 from causeway.protocols.xdm.program_value import log_handled, log_local
 from causeway.protocols.xdm.responses import acknowledge, store_responses
+from causeway.protocols.xdm.rewards import share_rewards
 from causeway.protocols.xdm.state import Asked, State
 from causeway.protocols.xdm.validate import Brought, read_envelopes, validate
 
@@ -76,11 +77,12 @@ def process_block(
     state, left = acknowledge(state, taken.requests, money)
     log_notices(left, len(context.network.names), log)
     state, sent = send(state, rest, view.tables["channels"], money, context, log)
+    state, closed = close_exhausted_channels(state, money, context, log)
     tick = np.full(len(responses), context.tick, dtype=np.uint64)
-    outbound = concat([called, sent, responses.with_columns(sent_tick=tick).select(sent.names)])
+    outbound = concat([called, sent, closed, responses.with_columns(sent_tick=tick).select(sent.names)])
     order = stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index")))
     log_notices(money.refused, len(context.network.names), log)
-    state = money.into(state)
+    state = money.into(share_rewards(state, money, context))
     if (costs := costs_after(state, money)) is not state["costs"]:
         state = state.with_tables(costs=costs)
     return state, outbound.take(order)

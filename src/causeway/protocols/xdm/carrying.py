@@ -25,6 +25,7 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.envelopes import decode_envelopes
 from causeway.protocols.xdm.fault_kinds import (
+    ABSENT,
     BLOCKS,
     BUNDLE,
     CHANCE,
@@ -61,7 +62,7 @@ above tell apart what was brought to one block."""
 class CarrierInterference(Interference):
     """The faults of a network of domains."""
 
-    passive: ClassVar[tuple[str, ...]] = (*PASSIVE, DELAY, REORDER, REPLAY, TAMPER, BUNDLE)
+    passive: ClassVar[tuple[str, ...]] = (*PASSIVE, DELAY, REORDER, REPLAY, TAMPER, BUNDLE, ABSENT)
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick from ``tick`` on at which a fault acts of itself; a fork that comes by chance does not,

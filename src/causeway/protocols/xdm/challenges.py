@@ -88,7 +88,7 @@ def settle_receipts(
     blocks = block_numbers(logged)
     state, again, notices = _find(state, logged, blocks, context)
     claims = standing(view.tables["claims"], state["receipted"], state["frauds"])
-    taken, known = receipts(view, state, claims)
+    taken, known = receipts(view, state, claims, context.operators)
     taken, known, others = take_receipts(state, taken, known, brought, context)
     begun = [claim for claim in claims.values() if claim["origin"] == claim["number"]]
     state = _with_frauds(state.with_tables(receipted=known), begun, context)
@@ -121,6 +121,7 @@ class _Pruned:
     fraud: str
     numbers: list[int]
     receipts: list[bytes]
+    operators: list[bytes]
 
 
 def _find(
@@ -181,15 +182,18 @@ def _proved(domain: int, rows: Frame) -> _Pruned:
         content = other or submitted
         honest.append(content[:PARENT_AT] + parent + content[PARENT_AT + DIGEST_BYTES :])
         parent = blake2_256(honest[-1])
-    return _Pruned(domain, fraud, numbers, honest)
+    return _Pruned(domain, fraud, numbers, honest, rows["operators"].to_pylist())
 
 
 def _submitted(found: Sequence[_Pruned]) -> Frame:
     """Return the receipts that come instead of those that are pruned (``TAKEN_SCHEMA``)."""
     rows = [
-        {"chain": CONSENSUS_POSITION, "domain": one.domain, "number": number, "receipt": receipt, "executed": b""}
+        {
+            **{"chain": CONSENSUS_POSITION, "domain": one.domain, "number": number},
+            **{"receipt": receipt, "executed": b"", "operators": operators},
+        }
         for one in found
-        for number, receipt in zip(one.numbers, one.receipts, strict=True)
+        for number, receipt, operators in zip(one.numbers, one.receipts, one.operators, strict=True)
     ]
     return table_of(rows, TAKEN_SCHEMA)
 

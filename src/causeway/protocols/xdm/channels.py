@@ -28,7 +28,6 @@ from causeway.protocols.xdm.notices import Notice, log_notices
 from causeway.protocols.xdm.planned import ChannelPlan
 from causeway.protocols.xdm.state import (
     MAX_CHANNEL,
-    MAX_NONCE,
     NOBODY,
     ROOT_ACCOUNT,
     Asked,
@@ -69,6 +68,7 @@ class _Channel:
     has_owner: int
     owner: int
     reserve: int
+    fee_model: int
     relay_fee: int
 
 
@@ -90,6 +90,28 @@ def call_channels(state: State, money: Money, context: Context, log: EventLog) -
         except CallError as error:
             number = 0 if call.initiate else call.channel
             block.notices.append(Notice(call.chain, call.foreign, error.name, number, by=call.by, refused=True))
+    log_notices(block.notices, len(context.network.names), log)
+    return block.state_after(), block.outbound()
+
+
+def close_exhausted_channels(state: State, money: Money, context: Context, log: EventLog) -> tuple[State, Frame]:
+    """Close the open channels that have sent all their messages but one, as root would; the close request is the last.
+
+    A channel whose outbox is full is closed once a response has come (3.2 step 3).
+
+    Returns:
+        The state after, and the close requests as outbound rows.
+    """
+    channels = state["channels"]
+    exhausted = channels["next_outbox"] >= np.uint64(context.options.max_messages - 1)
+    exhausted &= (channels["state"] == ChannelState.OPEN) & (channels["count"] < channels["max_outgoing"])
+    if not exhausted.any():
+        return state, empty_frame(OUTBOUND_SCHEMA)
+    keys = zip(*(channels[name][exhausted].tolist() for name in CHANNEL), strict=True)
+    calls = [ChannelPlan.close(context.tick, *key) for key in keys]
+    block = _Calls(state, money, context, calls)
+    for call in calls:
+        block.close(call)
     log_notices(block.notices, len(context.network.names), log)
     return block.state_after(), block.outbound()
 
@@ -145,9 +167,8 @@ class _Calls:
         money.move_one(Why.DEPOSIT_HELD, call.chain, _account(owner), Purse(Holder.DEPOSITS, owner), reserve, request)
         key = call.chain, call.foreign, number
         self._next[call.chain, call.foreign] = number + 1
-        self._channels[key] = _Channel(
-            ChannelState.INITIATED, 0, 0, 0, call.max_outgoing, 0, 1, owner, reserve, options.relay_fee
-        )
+        fees = call.fee_model, call.relay_fee
+        self._channels[key] = _Channel(ChannelState.INITIATED, 0, 0, 0, call.max_outgoing, 0, 1, owner, reserve, *fees)
         self.notices.append(Notice(call.chain, call.foreign, INITIATED, number, by=call.by, amount=reserve))
         self._request(key, Asked.CHANNEL_OPEN)
 
@@ -168,7 +189,7 @@ class _Calls:
         full = channel.count >= channel.max_outgoing
         if full and not (call.by is None and options.force_close == "on"):
             raise CallError(MessengerError.OutboxFull.name)
-        if channel.next_outbox > MAX_NONCE:
+        if channel.next_outbox >= options.max_messages:
             raise CallError(MessengerError.Overflow.name)
         back = 0
         if channel.has_owner:

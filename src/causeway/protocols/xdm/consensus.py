@@ -26,6 +26,7 @@ from causeway.protocols.xdm.declared import Declared
 from causeway.protocols.xdm.headers import block_hash
 from causeway.protocols.xdm.history import runs_of
 from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
+from causeway.protocols.xdm.operators import Operators
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.small_tables import of_domains, table_of
 from causeway.protocols.xdm.state import State
@@ -45,11 +46,13 @@ TAKEN_SCHEMA = pa.schema(
         pa.field("number", pa.uint64(), nullable=False),
         pa.field("receipt", pa.binary(), nullable=False),
         pa.field("executed", pa.binary(), nullable=False),
+        pa.field("operators", pa.binary(), nullable=False),
     ]
 )
 """One row a receipt that the consensus chain took in: of the block ``number`` of the domain at a position.
 ``executed``: of a false one, what honest operators have instead; the consensus chain does not know it before a fraud
-proof shows it."""
+proof shows it. ``operators``: who submitted it (``encode_operators``); of a false one those who have the other instead;
+none where another lake runs the domain, whose receipts one key signs."""
 
 _LISTS = ("transfers_in", "transfers_out", "rejected_transfers_claimed", "transfers_rejected")
 """Of a receipt, by ``Moved``."""
@@ -83,7 +86,9 @@ class Ranges:
         return cls(blocks, RangeWindow(start, digest_values(HashFunction.KECCAK_256, leaves)), leaves)
 
 
-def receipts(view: View, state: State, claims: Mapping[int, Mapping[str, Any]]) -> tuple[Frame, Frame]:
+def receipts(
+    view: View, state: State, claims: Mapping[int, Mapping[str, Any]], operators: Operators
+) -> tuple[Frame, Frame]:
     """Return the receipts of the blocks of domains that the consensus chain has none of (``TAKEN_SCHEMA``), and of
     which it knows after them (``RECEIPTED_SCHEMA``): of each domain at most its last block, since none makes a block
     that the consensus chain does not. ``claims``: by domain, what bad operators submit instead (``claims.standing``).
@@ -133,6 +138,7 @@ def receipts(view: View, state: State, claims: Mapping[int, Mapping[str, Any]]) 
             "number": tips["number"],
             "receipt": encoded.cast(pa.binary()),
             "executed": executed,
+            "operators": operators.encoded(tips.with_columns(domain=tips["chain"])),
         },
         count,
     )

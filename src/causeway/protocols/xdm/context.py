@@ -10,6 +10,7 @@ import numpy.typing as npt
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
 from causeway.protocols.xdm.fees import Fees
+from causeway.protocols.xdm.operators import Operators
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.planned import NONE_AGAIN, Again, Planned
 from causeway.protocols.xdm.signing import ChainSigners
@@ -23,7 +24,8 @@ def block_number(tick: int) -> int:
 @dataclass(frozen=True)
 class Context:
     """A block's height and tick, the chains that make it (positions, ascending), the network, its programs, what
-    the scenario plans, what requests cost, and who signs for chains. ``again``: of chains the earlier ticks whose
+    the scenario plans, what requests cost, the operators of chains, and who signs for chains. ``again``: of chains the
+    earlier ticks whose
     planned calls a fork took back, and their next block makes."""
 
     height: int
@@ -35,6 +37,7 @@ class Context:
     programs: ProgramRunner
     planned: Planned
     fees: Fees
+    operators: Operators
     signers: ChainSigners
     again: Again = field(default_factory=lambda: NONE_AGAIN)
 

@@ -14,6 +14,7 @@ from causeway.protocols.block_numbers import MOST_BLOCKS, PlannedTick
 from causeway.protocols.faults import EVERY as ANY
 from causeway.protocols.faults import DropSection, FaultSection, HaltSection, Names, ensure_forward
 
+ABSENT = "absent"
 FRAUD = "fraud"
 BUNDLE = "bundle"
 DELAY = "delay"
@@ -28,6 +29,7 @@ FOUND_AFTER = "found_after"
 REORG = "reorg"
 DEPTH = "depth"
 MOST = "most"
+OPERATOR = "operator"
 """What faults are called, and their arguments."""
 
 MOST_KEPT = 100_000
@@ -144,6 +146,21 @@ class FraudSection(FaultSection):
         return Fault(self.kind, chain, robbed, self.tick, self.tick if self.until is None else self.until, args)
 
 
+class AbsentSection(HaltSection):
+    """``kind = "absent"``: an operator of a domain submits no receipts, of each block or of some, drawn one by one.
+
+    An operator of the consensus chain is the author of no block. At least one operator of each chain is never absent.
+    """
+
+    kind: Literal["absent"] = Field(..., description="This fault.")  # type: ignore[assignment]
+    operator: int = Field(0, ge=0, le=999, description="The operator, counted from 0.")
+    chance: float = Field(1.0, gt=0, le=1, description="In how many of the blocks it is absent.")
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved."""
+        return replace(super().fault(names, key), args={OPERATOR: self.operator, CHANCE: self.chance})
+
+
 class ReorgSection(FaultSection):
     """``kind = "reorg"``: another fork of the consensus chain becomes the best one, and the network goes back to the
     block where the two part: in one tick, or, with ``chance``, in some of those that are run."""
@@ -188,6 +205,7 @@ FAULT_KINDS: tuple[type[FaultSection], ...] = (
     CarrierReplaySection,
     CarrierTamperSection,
     BundleSection,
+    AbsentSection,
     FraudSection,
     ReorgSection,
 )

@@ -1,4 +1,7 @@
-"""What a request costs (XDM reference 3.8): for its execution at its destination, and for that of its response."""
+"""What a request costs (XDM reference 3.8): for its execution at its destination, and for that of its response.
+
+A fee has a part that its chain's weights decide and, on a channel with the fee model ``v0``, that channel's relay fee.
+"""
 
 from __future__ import annotations
 
@@ -8,44 +11,87 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.errors import InvalidInput
-from causeway.model.order import U64
+from causeway.model.frame import Frame
+from causeway.model.order import U64, Rows
 from causeway.protocols.xdm.options import ChainWeights, XdmOptions
+from causeway.protocols.xdm.state import FeeModel
 
-MAX_FEE = 2**64 - 1
+MAX_FEE = 2**64 - 2
 """No call costs more; where it would, it is refused with BalanceOverflow, and nothing is burned."""
+
+_BEYOND = MAX_FEE + 1
 
 
 @dataclass(frozen=True)
 class Fees:
-    """What requests of each chain cost, by position: ``src`` is paid there when the response has come, ``dst`` at the
-    destination. Where ``over``, they cost too much, and both are 0. ``relay``: the part that is for relaying."""
+    """The compute fees of all chains, by fee model and position, in units.
 
-    src: U64
-    dst: U64
-    over: npt.NDArray[np.bool_]
-    relay: int
+    ``response``: paid at the source when the response has come; ``message``: paid at the destination. One above
+    ``MAX_FEE`` is 2**64 - 1, however much it is.
+    """
+
+    response: U64
+    message: U64
 
     @classmethod
     def of(cls, options: XdmOptions, names: list[str]) -> Fees:
-        """Return those of chains, each with the weights that it knows. Raises ``InvalidInput`` for weights of a chain
-        that there is not."""
+        """Compute the fees of chains, each with the weights that it knows.
+
+        Args:
+            options: the weights, the price of weight and the multiplier of ``v1``.
+            names: the chains, by position.
+
+        Raises:
+            InvalidInput: there are weights of a chain that does not exist.
+        """
         unknown = sorted(set(options.weights) - set(names))
         if unknown:
             listed = ", ".join(names)
             raise InvalidInput(f"options.weights.{unknown[0]}: no chain is called {unknown[0]!r}; there are {listed}")
-        pairs = [_of_chain(options, name) for name in names]
-        over = np.array([sum(pair) > MAX_FEE for pair in pairs], dtype=bool)
-        src, dst = (
-            np.array([0 if sum(pair) > MAX_FEE else pair[which] for pair in pairs], dtype=np.uint64)
-            for which in range(2)
+        weights = [options.weights.get(name, ChainWeights()) for name in names]
+        return cls(
+            _by_model([options.response_weight if own.response is None else own.response for own in weights], options),
+            _by_model([options.message_weight if own.message is None else own.message for own in weights], options),
         )
-        return cls(src, dst, over, options.relay_fee if options.fee_model == "v0" else 0)
+
+    def of_requests(self, channels: Frame, rows: Rows) -> tuple[U64, U64, npt.NDArray[np.bool_]]:
+        """Return what a request on each of some channels costs its sender.
+
+        Args:
+            channels: ``CHANNELS_SCHEMA``.
+            rows: rows of ``channels``.
+
+        Returns:
+            The fees for the response (at the source) and for the message (at the destination), 64 bits each, and which
+            requests cost more than ``MAX_FEE`` together; the fees of those are 0.
+        """
+        chain, model, relay = (channels[name][rows] for name in ("chain", "fee_model", "relay_fee"))
+        src, over = _plus(self.response[model, chain], relay)
+        dst, too = _plus(self.message[model, chain], relay)
+        over |= too | (src > np.uint64(MAX_FEE) - dst)
+        return np.where(over, np.uint64(0), src), np.where(over, np.uint64(0), dst), over
+
+    def of_messages(self, channels: Frame, rows: Rows, handled: npt.NDArray[np.bool_]) -> U64:
+        """Return what the chain of each of some channels mints for a message by its own weights (D-4, ``recomputed``).
+
+        ``handled``: messages that have a handler; for others it mints the relay fee alone.
+        """
+        chain, model, relay = (channels[name][rows] for name in ("chain", "fee_model", "relay_fee"))
+        found, over = _plus(np.where(handled, self.message[model, chain], np.uint64(0)), relay)
+        return np.where(over, np.uint64(0), found)
 
 
-def _of_chain(options: XdmOptions, name: str) -> tuple[int, int]:
-    own = options.weights.get(name, ChainWeights())
-    response = (options.response_weight if own.response is None else own.response) // options.weight_per_unit
-    message = (options.message_weight if own.message is None else own.message) // options.weight_per_unit
-    if options.fee_model == "v0":
-        return response + options.relay_fee, message + options.relay_fee
-    return response * options.fee_multiplier, message * options.fee_multiplier
+def _plus(fees: U64, relay: U64) -> tuple[U64, npt.NDArray[np.bool_]]:
+    """Return fees with relay fees, and which sums are above ``MAX_FEE``; those are 0."""
+    over = fees == np.uint64(_BEYOND)
+    over |= relay > np.uint64(MAX_FEE) - np.minimum(fees, np.uint64(MAX_FEE))
+    return np.where(over, np.uint64(0), fees + relay), over
+
+
+def _by_model(weights: list[int], options: XdmOptions) -> U64:
+    """Return the compute fees of weights, by fee model."""
+    compute = [weight // options.weight_per_unit for weight in weights]
+    fees = np.zeros((len(FeeModel), len(weights)), dtype=np.uint64)
+    fees[FeeModel.V0] = [min(fee, _BEYOND) for fee in compute]
+    fees[FeeModel.V1] = [min(fee * options.fee_multiplier, _BEYOND) for fee in compute]
+    return fees

@@ -74,7 +74,7 @@ def follow(state: State, brought: Iterable[Transaction], view: View, context: Co
     ``state``: its rows; ``brought``: what was carried to it, in the order in which it came; ``context``: of the chains
     that make a block here.
     """
-    taken, known = receipts(view, state, {})
+    taken, known = receipts(view, state, {}, context.operators)
     state = state.with_tables(receipted=known)
     before, notices = state, list[Notice]()
     for transaction in brought:

@@ -64,6 +64,7 @@ def take_receipts(
                 "number": number,
                 "receipt": one.receipt,
                 "executed": b"",
+                "operators": b"",
             }
         )
     if not rows:

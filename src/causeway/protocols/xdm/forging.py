@@ -106,7 +106,7 @@ def _begun(
         "value": b"",
     }
     if lie == Lie.MESSAGE:
-        entry = {"key": message_keys(lane)[0].as_py(), "value": _message(lane, claim, context)}
+        entry = {"key": message_keys(lane)[0].as_py(), "value": _message(lane, claim, state["channels"], context)}
     elif lie in (Lie.ROOT, Lie.BUNDLE):
         key = storage_prefix(OWN_PALLET, "money")
         now = tries.tries.get(np.array([tries.present[chain]]), [key])[0].as_py()
@@ -129,7 +129,7 @@ def _robbed(chain: int, foreign: int, state: State, view: View) -> Frame:
     return Frame({**ends, "substream": substream(channel, REQUEST), "index": np.array([index], dtype=np.uint64)}, 1)
 
 
-def _message(lane: Frame, claim: Claim, context: Context) -> bytes:
+def _message(lane: Frame, claim: Claim, channels: Frame, context: Context) -> bytes:
     """Return a transfer that nobody has sent, to the first program of the chain that it goes to."""
     programs = context.network.programs
     there = programs[context.network.host_of(programs) == claim["foreign"]]
@@ -152,7 +152,7 @@ def _message(lane: Frame, claim: Claim, context: Context) -> bytes:
         dst_fee=zero,
         next_response=zero,
     )
-    message: bytes = encode_requests(request, context.options.fee_model, context.options.relay_fee)[0].as_py()
+    message: bytes = encode_requests(request, channels)[0].as_py()
     return message
 
 

@@ -15,7 +15,7 @@ from causeway.protocols.xdm.consensus import genesis_range
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.endowments import genesis_costs
 from causeway.protocols.xdm.money import NOWHERE, SUMS, Purse, joined, split, value_rows
-from causeway.protocols.xdm.state import ChannelState, State
+from causeway.protocols.xdm.state import ChannelState, FeeModel, State
 
 
 def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[str, Frame]:
@@ -40,7 +40,8 @@ def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[st
             "has_owner": zero.astype(np.uint8),
             "owner": zero,
             "reserve": zero,
-            "relay_fee": zero + np.uint64(options.relay_fee),
+            "fee_model": np.full(len(chain), FeeModel[options.fee_model.upper()], dtype=np.uint8),
+            "relay_fee": zero + np.uint64(options.relay_fee if options.fee_model == "v0" else 0),
         },
         len(chain),
     )

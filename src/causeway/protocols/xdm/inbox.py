@@ -33,7 +33,7 @@ from causeway.protocols.xdm.open_calls import take_late_answers
 from causeway.protocols.xdm.prechecks import request_errors
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.settling import settle
-from causeway.protocols.xdm.state import Asked, ChannelState, State, channel_of, channel_rows, is_response
+from causeway.protocols.xdm.state import Asked, ChannelState, FeeModel, State, channel_of, channel_rows, is_response
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, NEXT_CHANNELS_SCHEMA
 from causeway.protocols.xdm.transporter import read_transfers, receive
 from causeway.protocols.xdm.wire import Bodies
@@ -136,6 +136,7 @@ def _created(
             "has_owner": zero.astype(np.uint8),
             "owner": zero,
             "reserve": zero,
+            "fee_model": bodies.fee_model[at],
             "relay_fee": bodies.relay_fee[at],
         },
         count,
@@ -175,7 +176,7 @@ def _requests(
     of_endpoint = bodies.asked == Asked.ENDPOINT
     transfer = of_endpoint & (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
     variant, messages = decode_contents(bodies.payload)
-    held = np.where(of_endpoint, _minted(rows, bodies, variant, context), np.uint64(0))
+    held = np.where(of_endpoint, _minted(state, rows, bodies, variant, context), np.uint64(0))
     moving = np.flatnonzero(transfer)
     transfers = read_transfers(bodies_at(bodies, moving))
     valued = of_endpoint & ~transfer & ((variant == CALL) | (variant == ANSWER))
@@ -239,12 +240,17 @@ def _requests(
     )  # fmt: skip
 
 
-def _minted(rows: Frame, bodies: Bodies, variant: npt.NDArray[np.int8], context: Context) -> npt.NDArray[np.uint64]:
+def _minted(
+    state: State, rows: Frame, bodies: Bodies, variant: npt.NDArray[np.int8], context: Context
+) -> npt.NDArray[np.uint64]:
     """Return what is minted for each request (D-4): what was collected, or what the destination's own weights say, for
     relaying alone where nothing handles it. Answers that come late have no fee."""
-    if context.options.fee_model == "v1" or context.options.v0_mint == "collected":
+    if context.options.v0_mint == "collected" or len(rows) == 0:
         return bodies.dst_fee
+    channels = state["channels"]
+    found = channel_rows(channels, rows["destination"], rows["source"], channel_of(rows["substream"]))
     of_programs = bodies.dst_endpoint == PROGRAMS_ENDPOINT
     handled = of_programs | (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
-    found = np.where(handled, context.fees.dst[rows["destination"]], np.uint64(context.fees.relay))
-    return np.where((variant == ANSWER) & of_programs, np.uint64(0), found)
+    own = context.fees.of_messages(channels, found, handled)
+    own = np.where((variant == ANSWER) & of_programs, np.uint64(0), own)
+    return np.where(channels["fee_model"][found] == FeeModel.V0, own, bodies.dst_fee)

@@ -72,6 +72,7 @@ from causeway.protocols.xdm.lane_tables import indexed
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.openings import hangs_on_this_block, waits_for_abandoned
+from causeway.protocols.xdm.operators import Operators
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.outside import Outside, joined, read_carried
 from causeway.protocols.xdm.planned import Planned
@@ -190,13 +191,18 @@ class XdmKernel(HostedForGood):
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know."""
-        fixed = (self.network, self.options, self.programs, self.planned, self.fees, self.signers)
+        fixed = (self.network, self.options, self.programs, self.planned, self.fees, self.operators, self.signers)
         return Context(tick.height, tick.tick, self.seed, chains, *fixed)
 
     @cached_property
     def fees(self) -> Fees:
         """Return what requests cost."""
         return Fees.of(self.options, self.network.names)
+
+    @cached_property
+    def operators(self) -> Operators:
+        """Return the operators of chains, and when they are absent."""
+        return Operators.of(self.options.operators, self.faults.rows, self.network, self.seed)
 
     @property
     def hosting(self) -> Network:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +68,16 @@ OUTBOX_FEES, INBOX_FEES, MESSAGES = Purse(Holder.OUTBOX_FEES), Purse(Holder.INBO
 NOWHERE, BURNED = Purse(Holder.NOWHERE), Purse(Holder.BURNED)
 
 
+class Due(NamedTuple):
+    """What a block of ``chain`` pays for the receipt of block ``number``: the sum of the fees of so many ``messages``,
+    in units."""
+
+    chain: int
+    number: int
+    amount: int
+    messages: int
+
+
 class Money:
     """The sums of the chains of a state while a block changes them.
 
@@ -84,9 +94,7 @@ class Money:
         }
         pairs = zip(operators["chain"].tolist(), operators["operator"].tolist(), strict=True)
         self._operators = dict(zip(pairs, joined(operators, "balance"), strict=True))
-        self._of_chain: dict[int, list[int]] = {}
-        for chain, operator in sorted(self._operators):
-            self._of_chain.setdefault(chain, []).append(operator)
+        self._dues: dict[tuple[int, int], Due] = {}
         self._made: dict[tuple[int, int, int], int] = {}
         self._rows: list[Frame] = []
         self.books = Books(state["books"])
@@ -141,22 +149,36 @@ class Money:
         named = {name: np.array([part], kind) for name, part, kind in zip(LANE_COLUMNS, message, kinds, strict=True)}
         self.move(why, np.array([chain], np.uint32), giver, taker, low, high, Frame(named, 1))
 
-    def pay(self, chain: U32, held: Purse, fees: U64, message: Frame) -> None:
-        """Pay held fees to the operators of each chain equally; what cannot be divided goes to the first."""
+    def pay(self, chain: U32, held: Purse, fees: U64, number: U64, message: Frame) -> None:
+        """Let held fees become due to the operators who submitted the receipts of the blocks ``number``."""
         self.move(Why.FEE_PAID, chain, held, Purse(Holder.REWARDS), fees, message=message)
-        shares: list[tuple[int, int, int]] = []
-        for one, _, amount in sums(chain, repeated(np.uint32(0), len(chain)), fees):
-            own = self._of_chain[one]
-            share, rest = divmod(amount, len(own))
-            for position, operator in enumerate(own):
-                part = share + (rest if position == 0 else 0)
-                self._operators[one, operator] += part
-                shares.append((one, operator, part))
-        if shares:
-            chains, operators, parts = zip(*shares, strict=True)
-            high, low = split(parts)
-            taker = Purse(Holder.OPERATOR, np.array(operators, np.uint64))
-            self.move(Why.FEE_SHARED, np.array(chains, np.uint32), Purse(Holder.REWARDS), taker, low, high)
+        some = fees > 0
+        receipts = chain[some], number[some].astype(np.uint32)
+        counts = sums(*receipts, np.ones(int(some.sum()), dtype=np.uint64))
+        for (one, block, amount), (*_, messages) in zip(sums(*receipts, fees[some]), counts, strict=True):
+            before = self._dues.get((one, block), Due(one, block, 0, 0))
+            self._dues[one, block] = Due(one, block, before.amount + amount, before.messages + messages)
+
+    def dues(self) -> list[Due]:
+        """Return what became due in this block, by chain and receipt."""
+        return [self._dues[key] for key in sorted(self._dues)]
+
+    def held_for(self, chain: int) -> int:
+        """Return for how many messages a chain has begun to hold fees in this block."""
+        held = [rows for rows in self._rows if int(rows["why"][0]) in (Why.FEE_HELD, Why.FEE_MINTED)]
+        return sum(int((rows["chain"] == chain).sum()) for rows in held)
+
+    def reward(self, rewards: Mapping[tuple[int, int], int]) -> None:
+        """Pay operators, given by chain and number, what is due to them."""
+        if not rewards:
+            return
+        keys = sorted(rewards)
+        for key in keys:
+            self._operators[key] += rewards[key]
+        chains, operators = zip(*keys, strict=True)
+        high, low = split(rewards[key] for key in keys)
+        taker = Purse(Holder.OPERATOR, np.array(operators, np.uint64))
+        self.move(Why.FEE_SHARED, np.array(chains, np.uint32), Purse(Holder.REWARDS), taker, low, high)
 
     def note_rejected(self, chain: U32, foreign: U32, low: U64, high: U64) -> None:
         """Note value that requests from ``foreign`` brought and that ``chain`` refuses: its source claims it."""

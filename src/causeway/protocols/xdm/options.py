@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from causeway.model.section import ProgramReference, Section
 from causeway.protocols.block_numbers import MOST_BLOCKS, PlannedTick
 from causeway.protocols.option_values import LARGEST, ProfiledOptions, Texts, only, wrong
+from causeway.protocols.xdm.state import MAX_NONCE
 
 PROVED_AND_BROUGHT = 2
 """Roots that are remembered beside those of blocks that are not final: that of the final one while operators prove
@@ -44,8 +45,8 @@ DomainNumber = Annotated[int, Field(ge=0, le=2**32 - 2)]
 class ChannelCall(Section):
     """A call that opens or closes a channel: at ``tick`` on ``chain``, with ``foreign``, by root or by a program.
 
-    ``max_outgoing``: of an ``initiate``, by default ``max_outgoing_messages``; ``channel``: the number of the one that
-    a ``close`` is about.
+    ``max_outgoing``, ``fee_model``, ``relay_fee``: of an ``initiate``, by default those of the options; ``channel``: of
+    a ``close`` the number of the channel.
     """
 
     tick: PlannedTick
@@ -55,6 +56,8 @@ class ChannelCall(Section):
     by: ProgramReference = ROOT
     channel: int = Field(default=0, ge=0, le=LARGEST)
     max_outgoing: int | None = Field(default=None, ge=0, le=2**32 - 1)
+    fee_model: Literal["v0", "v1"] | None = None
+    relay_fee: int | None = Field(default=None, ge=0, le=LARGEST)
 
 
 class AllowlistCall(Section):
@@ -97,6 +100,7 @@ class XdmOptions(ProfiledOptions):
     archiving_depth: int = Field(default=100, ge=1, le=MOST_ROOTS - PROVED_AND_BROUGHT)
     challenge_period: int = Field(default=14_400, ge=1, le=MOST_BLOCKS)
     max_outgoing_messages: int = Field(default=10_000, ge=1, le=2**32 - 1)
+    max_messages: int = Field(default=MAX_NONCE + 1, ge=3, le=MAX_NONCE + 1)
     max_future_nonces: int = Field(default=256, ge=0, le=2**20)
     mmr_roots: int = Field(default=1_024, ge=1, le=MOST_ROOTS)
     channels_per_block: int = Field(default=15, ge=1, le=LARGEST)

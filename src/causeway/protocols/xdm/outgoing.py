@@ -8,6 +8,8 @@ gets a reject.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -33,7 +35,8 @@ from causeway.protocols.xdm.notices import Notice, log_notices
 from causeway.protocols.xdm.open_calls import pairs_calling, without_cut_off
 from causeway.protocols.xdm.openings import Openings
 from causeway.protocols.xdm.placing import in_turn
-from causeway.protocols.xdm.state import MAX_NONCE, NOBODY, Asked, State, substream
+from causeway.protocols.xdm.state import NOBODY, Asked, State, substream
+from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, INDEXED, OUTBOX_SCHEMA, RUNS_SCHEMA, WAITING_SCHEMA
 from causeway.protocols.xdm.transporter import REFUSALS, encode_transfers, is_transfer, refusals
 
@@ -41,7 +44,6 @@ NO_OPEN_CHANNEL = "NoOpenChannel"
 NO_FUNDS = "FundsUnavailable"
 NO_DESTINATION = "InvalidMessageDestination"
 FEES_OVERFLOW = "BalanceOverflow"
-NONCE_OVERFLOW = "Overflow"
 NO_HANDLER = "NoMessageHandler"
 TOO_LARGE = "InvalidMessagePayload"
 NOT_ALLOWED = "ChainNotAllowed"
@@ -49,7 +51,7 @@ NOT_NOTED = "FailedToNoteTransferOut"
 """Why a call of a program is refused."""
 
 _REASONS = ["", NO_OPEN_CHANNEL, NO_FUNDS, NO_DESTINATION, FEES_OVERFLOW, TOO_LARGE, NOT_ALLOWED]
-_REASONS += [NONCE_OVERFLOW, NO_HANDLER, NOT_NOTED]
+_REASONS += [NO_HANDLER, NOT_NOTED]
 _REASONS += [error.name for error in REFUSALS]
 
 
@@ -156,56 +158,50 @@ def _into_channels(
     order = stable_order(queued["source"], queued["destination"])
     queued = queued.take(order)
     groups = groups_of(queued["source"], queued["destination"])
-    channels = state["channels"]
+    channels, options = state["channels"], context.options
     row_of = np.full(len(queued), -1, dtype=np.int64)
     no_way = np.zeros(len(queued), dtype=bool)
-    room_left = channels["max_outgoing"].astype(np.int64) - channels["count"].astype(np.int64)
     offers = list[list[tuple[int, int]]]()
     for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
         chain, foreign = int(queued["source"][start]), int(queued["destination"][start])
         is_open = openings.open(chain, foreign)
         if len(is_open) == 0:
             no_way[start : start + count] = not openings.may_come(chain, foreign)
-        room = np.clip(room_left[is_open], 0, count)
+        room = np.clip(_room(channels, is_open, options.max_messages), 0, count)
         offers.append(list(zip(is_open.tolist(), room.tolist(), strict=True)))
         place = np.repeat(is_open, room)[:count]
         row_of[start : start + len(place)] = place
-    placed = row_of >= 0
     refused = np.zeros(len(queued), dtype=bool)
-    if context.options.allowlist == "on":
+    if options.allowlist == "on":
         refused = ~allows(state["allowlist"], queued["source"], queued["destination"])
-        placed &= ~refused
     # What waits no longer for any channel, because none is left: a call is refused, an answer goes back.
     of_call = queued["kind"] == Kind.REQUEST
-    hopeless = of_call & (no_way | (context.options.calls_wait == "off"))
-    chain = queued["source"]
-    costly = placed & of_call & context.fees.over[chain]
-    placed &= ~costly
-    src_fee = np.where(of_call, context.fees.src[chain], np.uint64(0))
-    dst_fee = np.where(of_call, context.fees.dst[chain], np.uint64(0))
-    charged, poor = _charged(state, queued, placed & of_call, src_fee + dst_fee)
-    if len(poor):
-        able = ~refused & ~(of_call & context.fees.over[chain])
+    hopeless = of_call & (no_way | (options.calls_wait == "off"))
+    row_of[refused] = -1
+    fees = _Fees(channels, row_of, of_call, context)
+    one_by_one = fees.differ(row_of, groups)
+    row_of[fees.over] = -1
+    costly, poor = np.flatnonzero(fees.over), np.empty(0, dtype=np.int64)
+    paid = None if one_by_one else _charged(state, queued, fees.total)
+    if paid is None:
         has = _balances(state["accounts"], queued["sender"][of_call])
-        row_of, poor = in_turn(queued, groups, offers, able, (src_fee + dst_fee).tolist(), has)
-        placed = row_of >= 0
-        charged, _ = _charged(state, queued, placed & of_call, src_fee + dst_fee)
-    state = charged
+        row_of, costly, poor = in_turn(queued, groups, offers, ~refused, fees.of_channels(offers), has)
+        fees = _Fees(channels, row_of, of_call, context)
+        paid = _charged(state, queued, fees.total)
+        assert paid is not None
+    state, placed = paid, row_of >= 0
     reasons = np.where(hopeless & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
     reasons[refused & of_call] = _REASONS.index(NOT_ALLOWED)
     reasons[costly] = _REASONS.index(FEES_OVERFLOW)
     reasons[poor] = _REASONS.index(NO_FUNDS)
-    over = placed & _is_past_the_last(row_of, placed, channels)
-    reasons[over & of_call] = _REASONS.index(NONCE_OVERFLOW)
-    state = _uncharged(state, queued, over & of_call, src_fee + dst_fee)
-    placed &= ~over
-    state, unnoted = _unnoted(state, queued, placed, src_fee, dst_fee, money)
+    state, unnoted = _unnoted(state, queued, placed, fees, money)
     reasons[of_call & (unnoted == 0)] = _REASONS.index(NOT_NOTED)
     reasons[of_call & (unnoted > 0)] = _REASONS.index(FEES_OVERFLOW)
     placed &= unnoted < 0
-    # Those behind one that could not be noted move up.
-    row_of = _moved_up(row_of, placed, groups)
-    sent = queued.with_columns(row=row_of, src_fee=src_fee, dst_fee=dst_fee).filter(placed)
+    # Those behind one that could not be sent move up, unless they would pay another fee there.
+    if not one_by_one:
+        row_of = _moved_up(row_of, placed, groups)
+    sent = queued.with_columns(row=row_of, src_fee=fees.src, dst_fee=fees.dst).filter(placed)
     state, outbound = _stored(state, sent, money, context)
     # What a chain of another lake plans nobody knows here: an answer to it waits.
     back = no_way & ~of_call & ~np.isin(queued["destination"], context.network.external)
@@ -214,15 +210,45 @@ def _into_channels(
     return state, outbound, queued.filter(kept), queued.filter(back), (queued.filter(failed), reasons[failed])
 
 
-def _is_past_the_last(row_of: Rows, placed: npt.NDArray[np.bool_], channels: Frame) -> npt.NDArray[np.bool_]:
-    """Return which messages would have a nonce above the last one that their channels give out (3.2, 4; D-11)."""
-    past = np.zeros(len(row_of), dtype=bool)
-    rows = np.flatnonzero(placed)
-    rows = rows[stable_order(row_of[rows].astype(np.uint64))]
-    groups = groups_of(row_of[rows])
-    left = np.uint64(MAX_NONCE + 1) - np.minimum(channels["next_outbox"], np.uint64(MAX_NONCE + 1))
-    past[rows] = groups.ranks().astype(np.uint64) >= left[row_of[rows]]
-    return past
+def _room(channels: Frame, rows: Rows, most: int) -> npt.NDArray[np.int64]:
+    """Return how many messages each channel takes (3.2 step 3): its last nonce is that of its close request."""
+    full = channels["max_outgoing"][rows].astype(np.int64) - channels["count"][rows].astype(np.int64)
+    sent = np.minimum(channels["next_outbox"][rows], np.uint64(most - 1))
+    nonces: npt.NDArray[np.int64] = np.minimum(np.uint64(most - 1) - sent, np.uint64(2**62)).astype(np.int64)
+    room: npt.NDArray[np.int64] = np.minimum(full, nonces)
+    return room
+
+
+class _Fees:
+    """What queued messages cost their senders (3.3 step 4): nothing unless they are calls with a channel.
+
+    ``src``, ``dst``, ``total``: 64 bits each; ``over``: calls that cost too much, whose fees are 0.
+    """
+
+    def __init__(self, channels: Frame, row_of: Rows, of_call: npt.NDArray[np.bool_], context: Context) -> None:
+        self._channels, self._context = channels, context
+        calls = np.flatnonzero((row_of >= 0) & of_call)
+        self.src, self.dst = (np.zeros(len(row_of), dtype=np.uint64) for _ in range(2))
+        self.over = np.zeros(len(row_of), dtype=bool)
+        self.src[calls], self.dst[calls], self.over[calls] = context.fees.of_requests(channels, row_of[calls])
+        self.total = self.src + self.dst
+
+    def differ(self, row_of: Rows, groups: Groups) -> bool:
+        """Return whether calls between two chains were given channels with different fees."""
+        rows = np.maximum(row_of, 0)
+        model, relay = self._channels["fee_model"], self._channels["relay_fee"]
+        if len(model) == 0:
+            return False
+        before = np.maximum(np.arange(len(rows)) - 1, groups.spread(groups.starts))
+        same = (model[rows] == model[rows[before]]) & (relay[rows] == relay[rows[before]])
+        return not bool((same | (row_of < 0) | (row_of[before] < 0)).all())
+
+    def of_channels(self, offers: Sequence[Sequence[tuple[int, int]]]) -> dict[int, int | None]:
+        """Return the fee of a call on each offered channel, by its row; None where it is too much."""
+        rows = np.array([row for offer in offers for row, _ in offer], dtype=np.int64)
+        src, dst, over = self._context.fees.of_requests(self._channels, rows)
+        fees = [None if much else fee for fee, much in zip((src + dst).tolist(), over.tolist(), strict=True)]
+        return dict(zip(rows.tolist(), fees, strict=True))
 
 
 def _moved_up(row_of: Rows, placed: npt.NDArray[np.bool_], groups: Groups) -> Rows:
@@ -238,50 +264,37 @@ def _moved_up(row_of: Rows, placed: npt.NDArray[np.bool_], groups: Groups) -> Ro
     return after
 
 
-def _charged(
-    state: State, queued: Frame, charged: npt.NDArray[np.bool_], fees: U64
-) -> tuple[State, npt.NDArray[np.int64]]:
-    """Return the state with fees burned from the accounts of senders, who stay alive, and who cannot pay (3.3, 4).
-
-    The rows of one sender are charged in their order, all the same fee.
-    """
-    if not charged.any():
-        return state, np.empty(0, dtype=np.int64)
+def _charged(state: State, queued: Frame, fees: U64) -> State | None:
+    """Return the state with fees burned from the accounts of senders, None unless each can pay all of its own and stays
+    alive (3.3 step 4)."""
+    rows = np.flatnonzero(fees)
+    if len(rows) == 0:
+        return state
     accounts = state["accounts"]
-    rows = np.flatnonzero(charged)
-    senders, first, which, counts = np.unique(
-        queued["sender"][rows], return_index=True, return_inverse=True, return_counts=True
-    )
+    senders, which = np.unique(queued["sender"][rows], return_inverse=True)
     at = np.searchsorted(accounts["program"], senders)
+    zero = np.zeros(len(senders), dtype=np.uint32)
+    totals = [total for *_, total in sums(which.astype(np.uint32), zero[which], fees[rows])]
+    left = [has - total for has, total in zip(joined(accounts.take(at), "balance"), totals, strict=True)]
+    if min(left) < 1:
+        return None
     high, low = accounts["balance_high"].copy(), accounts["balance_low"].copy()
-    balances, each, most = low[at], fees[rows][first], counts.astype(np.uint64)
-    if high[at].any():
-        balances = np.array(joined(accounts.take(at), "balance"), dtype=object)
-        each, most = each.astype(object), most.astype(object)
-    # Of each sender so many can be paid that something is left.
-    paid = np.where(each > 0, np.minimum((np.maximum(balances, 1) - 1) // np.maximum(each, 1), most), most)
-    left = balances - each * paid
-    high[at], low[at] = split(left.tolist())
-    paid = paid.astype(np.int64)
-    order = np.argsort(which, kind="stable")
-    rank = np.empty(len(rows), dtype=np.int64)
-    rank[order] = groups_of(which[order]).ranks()
-    poor = rows[rank >= paid[which]]
+    high[at], low[at] = split(left)
     after = accounts.with_columns(balance_high=high, balance_low=low).select(ACCOUNTS_SCHEMA.names)
-    return state.with_tables(accounts=after), poor
+    return state.with_tables(accounts=after)
 
 
 def _unnoted(
-    state: State, queued: Frame, placed: npt.NDArray[np.bool_], src_fee: U64, dst_fee: U64, money: Money
+    state: State, queued: Frame, placed: npt.NDArray[np.bool_], fees: _Fees, money: Money
 ) -> tuple[State, npt.NDArray[np.int64]]:
     """Return the state in which who could not send has the fees back, and what cannot be noted of each message that is
     ``placed`` (3.3, 6; X-3): 0 its fee, 1 its amount, -1 nothing."""
     zero = np.zeros(len(queued), dtype=np.uint64)
     amounts = tuple(np.where(placed, queued[name], np.uint64(0)) for name in ("amount_low", "amount_high"))
-    parts = [(np.where(placed, dst_fee, zero), zero), (amounts[0], amounts[1])]
+    parts = [(np.where(placed, fees.dst, zero), zero), (amounts[0], amounts[1])]
     found = money.unnoted(Moved.OUT, queued["source"], queued["destination"], parts, whole=True)
     back = (found >= 0) & (queued["kind"] == Kind.REQUEST)
-    return _uncharged(state, queued, back, src_fee + dst_fee), found
+    return _uncharged(state, queued, back, fees.total), found
 
 
 def _balances(accounts: Frame, programs: U64) -> dict[int, int]:

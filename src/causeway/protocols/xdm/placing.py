@@ -21,39 +21,43 @@ def in_turn(
     groups: Groups,
     offers: Sequence[Sequence[tuple[int, int]]],
     able: npt.NDArray[np.bool_],
-    fees: Sequence[int],
+    fees: Mapping[int, int | None],
     balances: Mapping[int, int],
-) -> tuple[Rows, Rows]:
-    """Return the row of the channel that each message takes, -1 for none, and which calls would take one and cannot be
-    paid.
+) -> tuple[Rows, Rows, Rows]:
+    """Return the row of the channel that each message takes, -1 for none, and which calls would take one and cost too
+    much, or cannot be paid.
 
     Args:
         queued: messages by source and destination, of each in their order.
         groups: those of one source and destination.
         offers: of each group the channels, in the order in which they are taken, and how many messages each takes.
         able: messages that may take a channel at all.
-        fees: what each message costs its sender, who stays alive (3.3 step 4).
+        fees: what a call costs its sender, who stays alive (3.3 step 4), on each channel; None where it is too much.
         balances: of senders.
     """
     group = groups.spread(np.arange(len(groups))).tolist()
     left = [[[channel, room] for channel, room in offer if room > 0][::-1] for offer in offers]
     has = dict(balances)
-    row_of, poor = np.full(len(queued), -1, dtype=np.int64), []
-    senders = queued["sender"].tolist()
+    row_of, costly, poor = np.full(len(queued), -1, dtype=np.int64), [], []
+    senders, is_call = queued["sender"].tolist(), (queued["kind"] == Kind.REQUEST).tolist()
     for row in _turns(queued, groups):
         places = left[group[row]]
         if not places or not able[row]:
             continue
-        if fees[row]:
-            if has[senders[row]] - fees[row] < 1:
+        fee = fees[places[-1][0]] if is_call[row] else 0
+        if fee is None:
+            costly.append(row)
+            continue
+        if fee:
+            if has[senders[row]] - fee < 1:
                 poor.append(row)
                 continue
-            has[senders[row]] -= fees[row]
+            has[senders[row]] -= fee
         row_of[row] = places[-1][0]
         places[-1][1] -= 1
         if not places[-1][1]:
             places.pop()
-    return row_of, np.array(poor, dtype=np.int64)
+    return row_of, np.array(costly, dtype=np.int64), np.array(poor, dtype=np.int64)
 
 
 def _turns(queued: Frame, groups: Groups) -> list[int]:

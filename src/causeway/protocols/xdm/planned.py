@@ -12,6 +12,7 @@ from typing import TypeAlias
 from causeway.model.errors import InvalidInput
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
 from causeway.protocols.xdm.options import ROOT, AllowlistCall, ChannelCall, XdmOptions
+from causeway.protocols.xdm.state import FeeModel
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,13 @@ class ChannelPlan:
     by: int | None
     channel: int
     max_outgoing: int
+    fee_model: FeeModel = FeeModel.V0
+    relay_fee: int = 0
+
+    @classmethod
+    def close(cls, tick: int, chain: int, foreign: int, channel: int) -> ChannelPlan:
+        """Create the call by which root closes a channel."""
+        return cls(tick, chain, foreign, initiate=False, by=None, channel=channel, max_outgoing=0)
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ class Planned:
         self._programs = dict(zip(table["name"].to_pylist(), table["number"].to_pylist(), strict=True))
         self._numbers = set(self._programs.values())
         self.channels = tuple(
-            self._channel(f"options.channel_calls.{row}", call, options.max_outgoing_messages)
+            self._channel(f"options.channel_calls.{row}", call, options)
             for row, call in enumerate(options.channel_calls)
         )
         self.allowlists = tuple(
@@ -83,7 +91,11 @@ class Planned:
             raise InvalidInput(f'{where}: no program is called {given!r}; allowed: "{ROOT}", or a program')
         return found
 
-    def _channel(self, where: str, call: ChannelCall, most: int) -> ChannelPlan:
+    def _channel(self, where: str, call: ChannelCall, options: XdmOptions) -> ChannelPlan:
+        model = FeeModel[(call.fee_model or options.fee_model).upper()]
+        if model == FeeModel.V1 and call.relay_fee is not None:
+            raise InvalidInput(f'{where}.relay_fee: {call.relay_fee}; allowed: none with fee_model = "v1"')
+        fee = options.relay_fee if call.relay_fee is None else call.relay_fee
         return ChannelPlan(
             call.tick,
             self._chain(f"{where}.chain", call.chain),
@@ -91,7 +103,9 @@ class Planned:
             call.do == "initiate",
             self._program(f"{where}.by", call.by),
             call.channel,
-            most if call.max_outgoing is None else call.max_outgoing,
+            options.max_outgoing_messages if call.max_outgoing is None else call.max_outgoing,
+            model,
+            fee if model == FeeModel.V0 else 0,
         )
 
     def _allowlist(self, where: str, call: AllowlistCall) -> AllowlistPlan:

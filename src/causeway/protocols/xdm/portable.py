@@ -15,7 +15,6 @@ from causeway.protocols.xdm.outgoing import (
     NO_FUNDS,
     NO_HANDLER,
     NO_OPEN_CHANNEL,
-    NONCE_OVERFLOW,
     NOT_ALLOWED,
     TOO_LARGE,
 )
@@ -38,7 +37,6 @@ _NAMES = {
     CHAIN_HALTED: RejectCode.BUSY,
     TOO_LARGE: RejectCode.TOO_LARGE,
     too_long(): RejectCode.TOO_LARGE,
-    NONCE_OVERFLOW: RejectCode.OTHER,
     FEES_OVERFLOW: RejectCode.OTHER,
 }
 """By the name of the error with which a chain rejects a call."""

@@ -107,7 +107,7 @@ def store_responses(
 
 
 def acknowledge(state: State, requests: Requests, money: Money) -> tuple[State, list[Notice]]:
-    """Return the state without responses that requests acknowledge; their fees go to the operators (3.6).
+    """Return the state without responses that requests acknowledge; their fees become due to operators (3.6).
 
     A request that acknowledges a nonce ends the responses up to it that lie without a gap, and none where that of the
     nonce itself is not there, or came later than the request. What a gap leaves behind is told.
@@ -135,7 +135,7 @@ def acknowledge(state: State, requests: Requests, money: Money) -> tuple[State, 
     np.maximum.at(last, stretch, at)
     done = np.arange(len(responses)) <= np.repeat(last, np.diff(starts, append=len(responses)))
     gone = responses.filter(done)
-    money.pay(gone["source"], INBOX_FEES, gone["fee"], gone)
+    money.pay(gone["source"], INBOX_FEES, gone["fee"], gone["sent"], gone)
     ended = last >= 0
     left = _left_behind(responses, starts[ended], last[ended])
     return state.with_tables(responses=table.without(near[done])), left

@@ -66,7 +66,7 @@ def settle(
     wrong = other | mistagged
     state, notices = _counted_off(state.with_tables(outbox=outbox.without(own)), settled, bodies.error, wrong)
     paid = settled.filter(~other)
-    money.pay(paid["source"], OUTBOX_FEES, paid["src_fee"], paid)
+    money.pay(paid["source"], OUTBOX_FEES, paid["src_fee"], paid["sent"], paid)
     of_endpoint = (settled["asked"] == Asked.ENDPOINT) & (settled["dst_endpoint"] == PROGRAMS_ENDPOINT)
     variant, messages = decode_contents(
         pa.compute.if_else(pa.array(of_endpoint), bodies.payload, pa.scalar(b"", pa.large_binary()))

@@ -59,6 +59,15 @@ class Asked(IntEnum):
     ENDPOINT = 2
 
 
+class FeeModel(IntEnum):
+    """What the sender of a request pays on a channel (3.8)."""
+
+    V0 = 0
+    """The compute fee and the channel's relay fee, on each side."""
+    V1 = 1
+    """The compute fee times ``fee_multiplier``."""
+
+
 class State(TabledState):
     """The states of a set of chains at one height: the frames of ``STATE_TABLES``, and the programs'."""
 

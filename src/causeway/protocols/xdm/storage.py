@@ -139,14 +139,13 @@ def changes(before: State | None, after: State, context: Context, known: KnownSe
 
     ``before`` None: everything is new. ``known``: what is known of the state before, and then of the one after.
     """
-    options = context.options
 
     def earlier(name: str) -> Frame:
         return after[name].slice(0, 0) if before is None else before[name]
 
     parts = [empty_frame(STORAGE_SCHEMA)]
     for name, encode in (
-        ("outbox", lambda rows: encode_requests(rows, options.fee_model, options.relay_fee)),
+        ("outbox", lambda rows: encode_requests(rows, after["channels"])),
         ("responses", encode_responses),
     ):
         added, gone = _added_and_gone(earlier(name), after[name])
@@ -171,13 +170,8 @@ def changes(before: State | None, after: State, context: Context, known: KnownSe
         channels = after["channels"].take(rows)
         keys = channel_map_keys(chain_ids(channels["foreign"]), numbers_column(channels["channel"], U256_BYTES))
         owners = _accounts(channels["owner"], channels["has_owner"] == 1)
-        parts.append(
-            _changes(
-                channels["chain"],
-                messenger_keys("Channels", keys),
-                encode_channels(channels, owners, options.fee_model),
-            )
-        )
+        encoded = encode_channels(channels, owners)
+        parts.append(_changes(channels["chain"], messenger_keys("Channels", keys), encoded))
         counts = fixed_column(channels["count"].astype("<u4").view(np.uint8).reshape(-1, _COUNT_BYTES))
         parts.append(_changes(channels["chain"], messenger_keys("OutboxMessageCount", keys), counts))
     rows, _ = _differing(earlier("next_channels"), after["next_channels"], CHANNEL[:2])

@@ -32,13 +32,14 @@ CHANNELS_SCHEMA = pa.schema(
         _field("has_owner", pa.uint8()),
         _field("owner", UINT64),
         _field("reserve", UINT64),
+        _field("fee_model", pa.uint8()),
         _field("relay_fee", UINT64),
     ]
 )
 """One row a channel of ``chain`` with ``foreign`` (2.2). ``next_response``: one more than the nonce of the last request
 whose response was received, 0 where none was. ``count``: requests without a response (``OutboxMessageCount``).
 ``owner``: who initiated it, a program or root (``ROOT_ACCOUNT``); ``reserve``: what was left for it, also after it was
-closed."""
+closed. ``fee_model``: ``FeeModel``, and under ``V0`` the ``relay_fee``, in units (3.8)."""
 
 NEXT_CHANNELS_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32), _field("next_channel", UINT64)])
 
@@ -275,6 +276,13 @@ OPERATORS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("operator", U32), _field("balance_high", UINT64), _field("balance_low", UINT64)]
 )
 
+SUBMITTERS_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("number", UINT64), _field("unpaid", UINT64), _field("operators", BYTES)]
+)
+"""One row a domain block whose receipt not all operators submitted: the ``operators`` who did (``encode_operators``),
+and for how many messages that the block includes the fee is still held (``unpaid``, at least 1). A block without a row
+has no such message, or all operators submitted its receipt."""
+
 COSTS_SCHEMA = pa.schema([_field("program", UINT64), _field("amount_high", UINT64), _field("amount_low", UINT64)])
 """What each program that has an endowment has paid in fees and holds as deposits."""
 
@@ -373,6 +381,7 @@ STATE_TABLES: dict[str, StateTable] = {
     "anchored": StateTable(ANCHORED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
     "money": StateTable(MONEY_SCHEMA, "chain", ("chain",), ("chain",)),
     "operators": StateTable(OPERATORS_SCHEMA, "chain", ("chain", "operator"), ("chain",)),
+    "submitters": StateTable(SUBMITTERS_SCHEMA, "chain", ("chain", "number"), ("chain",)),
     "made": StateTable(
         MADE_SCHEMA, "chain", ("chain", "what", "foreign"), ("chain", "foreign"), shown=Shown.DESTINATION
     ),

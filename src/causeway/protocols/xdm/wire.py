@@ -17,7 +17,7 @@ from causeway.proofs.xdm import CHANNELS, INBOX_RESPONSES, MESSAGES, OUTBOX, mes
 from causeway.protocols.digests import fixed_column
 from causeway.protocols.xdm.chains import chain_ids, positions_of_ids
 from causeway.protocols.xdm.errors import OK, codes_of, dispatch_errors
-from causeway.protocols.xdm.state import RESPONSE, Asked, channel_of, is_response
+from causeway.protocols.xdm.state import RESPONSE, Asked, FeeModel, channel_of, channel_rows, is_response
 
 U256_BYTES = 32
 U128_BYTES = 16
@@ -39,15 +39,24 @@ def _bytes_where(mask: npt.NDArray[np.bool_], column: pa.Array) -> pa.LargeBinar
     return pc.if_else(pa.array(mask), column.cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
 
 
-def encode_requests(outbox: Frame, fee_model: str, relay_fee: int) -> pa.LargeBinaryArray:
-    """Return the ``Message`` of each row of the outbox (``OUTBOX_SCHEMA``).
+def encode_requests(outbox: Frame, channels: Frame) -> pa.LargeBinaryArray:
+    """Encode the ``Message`` of each row of the outbox.
 
-    Endpoint requests say the fees that were collected (payload version 1) under both fee models; a request to open a
-    channel says the ``relay_fee`` (version 0) under ``v0``.
+    Endpoint requests carry the fees that were collected (payload version 1) under both fee models. A request to open a
+    channel carries the relay fee of the channel (version 0) under ``v0``.
+
+    Args:
+        outbox: requests (``OUTBOX_SCHEMA``).
+        channels: the channels of their sources (``CHANNELS_SCHEMA``).
     """
     asked, count = outbox["asked"], len(outbox)
     opening, endpoint = asked == Asked.CHANNEL_OPEN, asked == Asked.ENDPOINT
-    with_fee = ~endpoint & (fee_model == "v0")
+    relay_fee, with_fee = np.zeros(count, dtype=np.uint64), np.zeros(count, dtype=bool)
+    if not endpoint.all():
+        protocol = outbox.filter(~endpoint)
+        rows = channel_rows(channels, protocol["source"], protocol["destination"], channel_of(protocol["substream"]))
+        with_fee[~endpoint] = channels["fee_model"][rows] == FeeModel.V0
+        relay_fee[~endpoint] = channels["relay_fee"][rows]
     columns = {
         **_header(outbox),
         "version": pa.array(np.where(with_fee, V0, V1).astype(np.uint8)),
@@ -55,7 +64,7 @@ def encode_requests(outbox: Frame, fee_model: str, relay_fee: int) -> pa.LargeBi
         "direction": pa.array(np.zeros(count, dtype=np.uint8)),
         "request": _where(~endpoint, asked, pa.uint8()),
         "max_outgoing_messages": _where(opening, outbox["max_outgoing"], pa.uint32()),
-        "relay_fee": numbers_column(np.full(count, relay_fee, dtype=np.uint64), U128_BYTES, opening & with_fee),
+        "relay_fee": numbers_column(relay_fee, U128_BYTES, opening & with_fee),
         "src_endpoint": _where(endpoint, outbox["src_endpoint"], pa.uint64()),
         "dst_endpoint": _where(endpoint, outbox["dst_endpoint"], pa.uint64()),
         "payload": _bytes_where(endpoint, outbox["payload"]),
@@ -121,8 +130,13 @@ def message_keys(lanes: Frame) -> pa.LargeBinaryArray:
     return pc.if_else(pa.array(responses), both[RESPONSE], both[0])
 
 
-def encode_channels(channels: Frame, accounts: pa.FixedSizeBinaryArray, fee_model: str) -> pa.LargeBinaryArray:
+def encode_channels(channels: Frame, accounts: pa.FixedSizeBinaryArray) -> pa.LargeBinaryArray:
     """Return the ``Channel`` of each row (``CHANNELS_SCHEMA``); ``accounts``: of the owners, null for none."""
+    v0 = channels["fee_model"] == FeeModel.V0
+    if v0.any() and not v0.all():
+        parts = [encode_channels(channels.filter(part), accounts.filter(pa.array(part))) for part in (v0, ~v0)]
+        order = np.argsort(np.concatenate([np.flatnonzero(v0), np.flatnonzero(~v0)]), kind="stable")
+        return pa.concat_arrays(parts).take(pa.array(order))
     columns = {
         "channel_id": numbers_column(channels["channel"], U256_BYTES),
         "state": pa.array(channels["state"]),
@@ -133,7 +147,7 @@ def encode_channels(channels: Frame, accounts: pa.FixedSizeBinaryArray, fee_mode
         "maybe_owner": accounts,
         "channel_reserve_fee": numbers_column(channels["reserve"], U128_BYTES),
     }
-    if fee_model == "v0":
+    if v0.all():
         return _CHANNELS_WITH_FEE.encode({**columns, "relay_fee": numbers_column(channels["relay_fee"], U128_BYTES)})
     return _CHANNELS.encode(columns)
 
@@ -157,6 +171,7 @@ class Bodies:
     layer: npt.NDArray[np.uint8]
     asked: npt.NDArray[np.uint8]
     max_outgoing: npt.NDArray[np.uint32]
+    fee_model: npt.NDArray[np.uint8]
     relay_fee: U64
     src_endpoint: U64
     dst_endpoint: U64
@@ -213,6 +228,9 @@ def decode_bodies(bodies: pa.LargeBinaryArray) -> Bodies:
         layer=layer,
         asked=np.where(layer == ENDPOINT, np.uint8(Asked.ENDPOINT), number("request", np.uint8)).astype(np.uint8),
         max_outgoing=number("max_outgoing_messages", np.uint32),
+        fee_model=np.where(
+            rows["relay_fee"].is_valid().to_numpy(zero_copy_only=False), np.uint8(FeeModel.V0), np.uint8(FeeModel.V1)
+        ),
         relay_fee=limbs["relay_fee"][:, 0],
         src_endpoint=number("src_endpoint", np.uint64),
         dst_endpoint=number("dst_endpoint", np.uint64),
