@@ -131,8 +131,6 @@ def is_sound(document: Section) -> bool:
         and not any(document["options"].get(name) for name in ("para_calls", "channel_calls", "allowlist_calls"))
         and not any("until" in chain or ("from" in chain and chain["name"] not in new) for chain in document["chains"])
         and not document.get("moves")
-        # The audit takes it for a violation when a program moves with inputs that wait.
-        and not (splits and document["options"].get("messages_per_canister"))
         and not any("move" in change or "remove" in change for change in changes)
         and not any("from" in fault and "until" not in fault for fault in faults)
     )

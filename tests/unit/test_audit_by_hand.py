@@ -644,6 +644,14 @@ def test_a_message_is_executed_by_the_chain_that_its_lane_goes_to() -> None:
     assert said(audited(rows), "authenticity") == [("violated", "wrong_chain", 1, 2)]
 
 
+def test_a_program_that_moves_takes_along_what_its_chain_received() -> None:
+    sent, executed = happened(1, "sent", 5), happened(1, "executed", 7, chain="c")
+    assert said(audited([sent, happened(1, "received", 6), executed]), "authenticity") == []
+    elsewhere = happened(1, "received", 6, chain="c")
+    found = said(audited([sent, elsewhere, executed]), "authenticity")
+    assert [(verdict, reason) for verdict, reason, *_ in found] == [("violated", "wrong_chain")] * 2
+
+
 def test_what_was_acknowledged_with_success_is_not_refunded() -> None:
     money = {"asset": "gold", "amount_1": 0, "amount_2": 0, "amount_3": 0}
     events = (("sent", 10, None), ("received", 10, None), ("acknowledged", None, 0), ("refunded", 10, None))

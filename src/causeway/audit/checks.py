@@ -77,10 +77,25 @@ def authenticity(bucket: Bucket) -> Checked:
         Finding("authenticity", UNKNOWN, "content_unseen", np.flatnonzero(status == 2)),
         *bucket.unsent("authenticity", np.flatnonzero(status == 4)),
         Finding("authenticity", VIOLATED, "number_reused", named[reused], too_many[reused], "messages", placed=False),
-        Finding("authenticity", VIOLATED, "wrong_chain", elsewhere[~is_sent]),
+        Finding("authenticity", VIOLATED, "wrong_chain", _without_moved(bucket, elsewhere[~is_sent])),
         Finding("authenticity", VIOLATED, "wrong_source", elsewhere[is_sent]),
     ]
     return Checked("authenticity", bucket.total(bucket.messages.receives), found)
+
+
+def _without_moved(bucket: Bucket, rows: Array) -> Array:
+    """Return rows on another chain than their lane's destination, without those of programs that moved.
+
+    A program takes its inputs along when it moves: what its lane's destination received may be executed, fail or be
+    answered on another chain.
+    """
+    if len(rows) == 0:
+        return rows
+    columns = bucket.columns
+    receipt = bucket.first(Event.RECEIVED)[columns.message[rows]]
+    received = (receipt >= 0) & (columns.is_elsewhere[receipt] == 0)
+    left: Array = rows[~received | (columns.event[rows] == code_of(Event.RECEIVED))]
+    return left
 
 
 def causality(bucket: Bucket) -> Checked:
