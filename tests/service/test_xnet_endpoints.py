@@ -86,7 +86,7 @@ def split_texts(left_tick: int, right_tick: int, going: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("left_tick", "right_tick", "going"),
-    [(3, 8, "caller-right"), (9, 4, "echo-right")],
+    [pytest.param(3, 8, "caller-right", marks=pytest.mark.slow), (9, 4, "echo-right")],
 )
 def test_a_subnet_of_another_lake_is_split(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], left_tick: int, right_tick: int, going: str
