@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import FOR_EVER, Fault, Faults
-from causeway.model.membership import ALWAYS, Membership, NodeChange, Span
+from causeway.model.membership import ALWAYS, Membership, NodeChange, Span, Split
 from causeway.model.section import U64_MAX
 from causeway.model.text import shown, unknown
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
@@ -27,7 +27,6 @@ from causeway.network.settings import (
     ProgramSection,
     SplitSection,
 )
-from causeway.network.splits import resolve_splits
 from causeway.programs.naming import refs_in, resolved
 from causeway.protocols.faults import FaultSection
 
@@ -162,7 +161,7 @@ def own_topology(
     table, external, roles, membership = _chains(chains, path)
     directory = Directory(Topology(table, PROGRAMS_SCHEMA.empty_table(), membership=membership), path)
     changes = _node_changes(nodes, directory)
-    membership = replace(membership, changes=changes, splits=resolve_splits(splits, directory))
+    membership = replace(membership, changes=changes, splits=_resolve_splits(splits, directory))
     return Topology(table, _programs(programs, table, path), external=external, roles=roles, membership=membership)
 
 
@@ -236,6 +235,31 @@ def _chains(
     columns = [pa.array(list(names.values()), pa.uint64()), pa.array(list(names), pa.string())]
     table = pa.Table.from_arrays(columns, schema=CHAINS_SCHEMA)
     return table, tuple(sorted(external)), roles, Membership(spans, nodes)
+
+
+def _resolve_splits(sections: Sequence[SplitSection], directory: Directory) -> tuple[Split, ...]:
+    """Return splits by tick, with the numbers of their chains.
+
+    Raises:
+        InvalidInput: A chain is unknown, a chain to be split is not in the registry then, or was split at that tick
+            already, or the new chain does not begin at the tick.
+    """
+    found: dict[tuple[int, int], Split] = {}
+    for place, section in enumerate(sections):
+        key = f"splits[{place}]"
+        chain = directory.member(section.chain, section.tick - 1, f"{key}.chain")
+        directory.member(section.chain, section.tick, f"{key}.chain")
+        into, first = directory.chain(section.into, f"{key}.into"), directory.first_tick(section.into)
+        if first != section.tick:
+            begins = f"begins at tick {first}" if first else "is there from the beginning"
+            text = f"{shown(section.into)} {begins}; allowed: a chain with from = {section.tick}"
+            raise directory.fail(f"{key}.into", text)
+        if (section.tick, chain) in found:
+            raise directory.fail(key, f"{shown(section.chain)} is split twice before the round of tick {section.tick}")
+        if any(split.into == into for split in found.values()):
+            raise directory.fail(f"{key}.into", f"{shown(section.into)} is the new chain of another split")
+        found[section.tick, chain] = Split(section.tick, chain, into)
+    return tuple(sorted(found.values(), key=lambda split: (split.tick, split.chain)))
 
 
 def _node_changes(sections: Sequence[NodesSection], directory: Directory) -> tuple[NodeChange, ...]:

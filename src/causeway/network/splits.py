@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from causeway.model.errors import InvalidInput
-from causeway.model.membership import Split
 from causeway.model.text import shown
 from causeway.model.topology import Topology
 from causeway.network.settings import MoveSection, SplitSection
-
-if TYPE_CHECKING:
-    from causeway.network.directory import Directory
 
 
 def split_moves(sections: Sequence[SplitSection]) -> list[tuple[str, MoveSection]]:
@@ -22,31 +17,6 @@ def split_moves(sections: Sequence[SplitSection]) -> list[tuple[str, MoveSection
         for place, section in enumerate(sections)
         for row, name in enumerate(section.programs)
     ]
-
-
-def resolve_splits(sections: Sequence[SplitSection], directory: Directory) -> tuple[Split, ...]:
-    """Return splits by tick, with the numbers of their chains.
-
-    Raises:
-        InvalidInput: A chain is unknown, a chain to be split is not in the registry then, or was split at that tick
-            already, or the new chain does not begin at the tick.
-    """
-    found: dict[tuple[int, int], Split] = {}
-    for place, section in enumerate(sections):
-        key = f"splits[{place}]"
-        chain = directory.member(section.chain, section.tick - 1, f"{key}.chain")
-        directory.member(section.chain, section.tick, f"{key}.chain")
-        into, first = directory.chain(section.into, f"{key}.into"), directory.first_tick(section.into)
-        if first != section.tick:
-            begins = f"begins at tick {first}" if first else "is there from the beginning"
-            text = f"{shown(section.into)} {begins}; allowed: a chain with from = {section.tick}"
-            raise directory.fail(f"{key}.into", text)
-        if (section.tick, chain) in found:
-            raise directory.fail(key, f"{shown(section.chain)} is split twice before the round of tick {section.tick}")
-        if any(split.into == into for split in found.values()):
-            raise directory.fail(f"{key}.into", f"{shown(section.into)} is the new chain of another split")
-        found[section.tick, chain] = Split(section.tick, chain, into)
-    return tuple(sorted(found.values(), key=lambda split: (split.tick, split.chain)))
 
 
 def check_splits(topology: Topology, path: str) -> None:
@@ -83,4 +53,4 @@ def check_splits(topology: Topology, path: str) -> None:
         hosts[program] = target
 
 
-__all__ = ["check_splits", "resolve_splits", "split_moves"]
+__all__ = ["check_splits", "split_moves"]

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from causeway.protocols.registry import ProtocolName
 
 FaultKind: TypeAlias = Literal[
+    "absent",
     "alter",
     "batch",
     "block_maker",
