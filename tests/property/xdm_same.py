@@ -205,10 +205,16 @@ class Sides:
         self.seen["fees that do not divide"] += len(shares) > len({share[:2] for share in shares})
         held = Counter(c.state.sent_in[key] for key, fee in c.state.outbox_fee.items() if fee and key in c.state.outbox)
         held += Counter(c.state.answered_in[key] for key, fee in c.state.inbox_fee.items() if fee)
-        some = {number: c.submitters(number) for number in held} if c.submitters and chain != CONSENSUS else {}
-        owed = {number: (held[number], online) for number, online in some.items() if len(online) < len(c.operators)}
         rows = [row for row in row_dicts(self.net.state["submitters"]) if row["chain"] == position_of(chain)]
         kept = {row["number"]: (row["unpaid"], decode_operators(row["operators"])) for row in rows}
+        assert c.submitters is not None
+        some = {number: (held[number], c.submitters(number)) for number in held}
+        # Of the consensus chain there is one author, whether somebody was absent or not.
+        owed = {
+            number: found
+            for number, found in some.items()
+            if (number in kept if chain == CONSENSUS else len(found[1]) < len(c.operators))
+        }
         same("submitters", owed, kept, where)
         self.seen["absent"] += bool(owed)
         last = self.model.options.max_messages - 1

@@ -25,8 +25,7 @@ def block_number(tick: int) -> int:
 class Context:
     """A block's height and tick, the chains that make it (positions, ascending), the network, its programs, what
     the scenario plans, what requests cost, the operators of chains, and who signs for chains. ``again``: of chains the
-    earlier ticks whose
-    planned calls a fork took back, and their next block makes."""
+    earlier ticks whose planned calls a fork took back, and their next block makes."""
 
     height: int
     tick: int

@@ -94,17 +94,19 @@ class Operators:
     def submitters(self, chain: int, number: int) -> list[int]:
         """Return who submits the receipt of a block, ascending; of the consensus chain the author of the block."""
         online = self._online(chain, number)
-        if chain != CONSENSUS_POSITION or len(online) == 1:
-            return online
-        words = drawn(Draw.AUTHOR, self.seed, self._number(chain), number)
-        return [online[int(np.random.Generator(words).integers(len(online)))]]
+        return online if chain != CONSENSUS_POSITION else [self._author(online, number)]
+
+    def default_submitters(self, chain: int, number: int) -> list[int]:
+        """Return who submits the receipt of a block, or is its author, when no operator is absent."""
+        everybody = list(range(self.count))
+        return everybody if chain != CONSENSUS_POSITION else [self._author(everybody, number)]
 
     def absences_at(self, chains: Chains, number: int) -> dict[int, list[int]]:
-        """Return, of the domains among ``chains`` of which some operators are absent, who submits their receipts."""
+        """Return, of those of ``chains`` of which some operators are absent, who submits the receipts of a block."""
         concerned = {fault.source for _, fault in self.absences if fault.acts(number - 1)}
-        own = [chain for chain in chains.tolist() if chain != CONSENSUS_POSITION and self._number(chain) in concerned]
-        found = {chain: self.submitters(chain, number) for chain in own}
-        return {chain: online for chain, online in found.items() if len(online) < self.count}
+        own = [chain for chain in chains.tolist() if self._number(chain) in concerned]
+        absent = [chain for chain in own if len(self._online(chain, number)) < self.count]
+        return {chain: self.submitters(chain, number) for chain in absent}
 
     def encoded(self, taken: Frame) -> pa.BinaryArray:
         """Return who submits each receipt of a table with the columns ``domain`` and ``number``."""
@@ -120,6 +122,10 @@ class Operators:
                 if np.random.Generator(words).random() < fault.args[CHANCE]:
                     absent.add(fault.args[OPERATOR])
         return [operator for operator in range(self.count) if operator not in absent]
+
+    def _author(self, online: list[int], number: int) -> int:
+        words = drawn(Draw.AUTHOR, self.seed, self._number(CONSENSUS_POSITION), number)
+        return online[int(np.random.Generator(words).integers(len(online)))]
 
     def _number(self, chain: int) -> int:
         return int(self.network.numbers[chain])

@@ -14,7 +14,6 @@ import numpy as np
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.order import Rows, stable_order
-from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.money import Due, Money
 from causeway.protocols.xdm.operators import decode_operators, encode_operators, split_rewards
@@ -38,10 +37,8 @@ def share_rewards(state: State, money: Money, context: Context) -> State:
     for due, row in zip(dues, rows.tolist(), strict=True):
         if row >= 0:
             paid = decode_operators(recorded["operators"][row].as_py())
-        elif due.chain == CONSENSUS_POSITION:
-            paid = operators.submitters(due.chain, due.number)
         else:
-            paid = list(range(operators.count))
+            paid = operators.default_submitters(due.chain, due.number)
         for operator, part in split_rewards(due.amount, paid, due.number):
             rewards[due.chain, operator] = rewards.get((due.chain, operator), 0) + part
     money.reward(rewards)

@@ -279,9 +279,9 @@ OPERATORS_SCHEMA = pa.schema(
 SUBMITTERS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("number", UINT64), _field("unpaid", UINT64), _field("operators", BYTES)]
 )
-"""One row a domain block whose receipt not all operators submitted: the ``operators`` who did (``encode_operators``),
-and for how many messages that the block includes the fee is still held (``unpaid``, at least 1). A block without a row
-has no such message, or all operators submitted its receipt."""
+"""One row a block in which an operator was absent: the ``operators`` who submitted its receipt, or of the consensus
+chain its author (``encode_operators``), and for how many messages that the block includes the fee is still held
+(``unpaid``, at least 1). A block without a row has no such message, or nobody was absent."""
 
 COSTS_SCHEMA = pa.schema([_field("program", UINT64), _field("amount_high", UINT64), _field("amount_low", UINT64)])
 """What each program that has an endowment has paid in fees and holds as deposits."""
