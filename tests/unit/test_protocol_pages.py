@@ -30,6 +30,7 @@ def shown(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
     [
         ("xdm", "Proofs out of a lake", ["run", "prove", "verify"]),
         pytest.param("xdm", "What a run says", ["run"], marks=pytest.mark.slow),
+        pytest.param("xdm", "Fees", ["run", "state"], marks=pytest.mark.slow),
         ("icmp", "Proofs out of a lake", ["run", "prove", "verify"]),
         ("icmp", "What a run says", ["run"]),
     ],
