@@ -49,7 +49,9 @@ def played(made: Scene) -> Pair:
     return pair
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(
+    "theme", [pytest.param(theme, marks=pytest.mark.slow) if theme == "operators" else theme for theme in THEMES]
+)
 def test_kernel_and_oracle_agree_after_every_tick(theme: str) -> None:
     pair = played(scene(QUICK[theme], theme))
     missing = [what for what in OCCURS[theme] if not pair.seen[what]]
