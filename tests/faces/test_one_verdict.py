@@ -42,7 +42,7 @@ from tests.faces.explored import looked_at
 from tests.property.audit_ledgers import by_chance
 from tests.property.test_ledger_watch import BUCKETS, committed
 from tests.recordings import Recordings
-from tests.tiers import generated_lakes
+from tests.tiers import generated_lakes, sized
 from tests.unit.test_outcome import CHAINS, HALT, MOVES, PROGRAMS, SCRIPT
 
 Said = dict[str, Any]
@@ -346,7 +346,7 @@ def test_a_run_says_the_same_whoever_runs_it_and_however_often(tmp_path: Path) -
     scenario = tmp_path / "s.toml"
     text = (CHAINS + PROGRAMS + MOVES + SCRIPT).replace('executor = "in_process"\n', "")
     scenario.write_text(text)
-    ways = [("--executor", "in_process"), ("--master", "local[1]"), ("--master", "local[2]")]
+    ways = [("--executor", "in_process"), *(("--master", f"local[{cores}]") for cores in (2, 1)[: sized(1, 2)])]
     first, *others = [told(scenario, tmp_path / f"lake-{number}", *way) for number, way in enumerate(ways)]
     assert first[0] == BROKEN and any(line.startswith("FAILED: 3 violations of delivery") for line in first[2])
     assert all(other == first for other in others)

@@ -65,6 +65,7 @@ class CallingNetwork(Network):
             credit_known({sender})(c, sender, amount)
             programs.count(c, sender, False)
         queue = [*notes.pop(WAITING, ())]
+        known = len(queue)
         asks, self.queued[c.chain_id] = self.queued[c.chain_id], []
         for ask in asks:
             try:
@@ -72,10 +73,10 @@ class CallingNetwork(Network):
             except XdmError as error:
                 c.log("Refused", call="user", error=error.name)
         waits = []
-        for call in queue:
+        for place, call in enumerate(queue):
             try:
                 with transaction(c):
-                    self._send(c, call)
+                    self._send(c, call, fresh=place >= known)
             except XdmError as error:
                 if error.name == "NoOpenChannel" and self._waits(c, call):
                     waits.append(call)
@@ -99,15 +100,16 @@ class CallingNetwork(Network):
             named = account(number_of(ask.dst, named))
         return Queued(account(caller), ask.dst, ask.amount, callback, receiver, ask.payload, named)
 
-    def _send(self, c: ChainNode, call: Queued) -> None:
-        """The checks of X-3 come first, then those of 3.3."""
-        if call.named is not None:
+    def _send(self, c: ChainNode, call: Queued, fresh: bool) -> None:
+        """The checks of X-3 come first, when the call is made; then those of 3.3, whenever it may leave."""
+        if call.named is not None and fresh:
             if call.amount < c.options.minimum_transfer:
                 raise XdmError("MinimumTransferAmount")
             if not any(call.named):
                 raise XdmError("InvalidAccountId")
             if not c.state.balances.get(call.sender, 0):
                 raise XdmError("LowBalance")
+        if call.named is not None:
             endpoint = TRANSPORTER
             content = encode_transfer(Transfer(call.amount, (c.chain_id, call.sender), (call.dst, call.named)))
         else:

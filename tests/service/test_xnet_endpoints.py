@@ -133,6 +133,9 @@ def test_a_split_does_not_take_programs_to_another_lake(tmp_path: Path) -> None:
         (version(8, 9250) + version(8, 9251), r"versions\[1\]\.tick: 8: must be above 8, that of the version before"),
         (version(0, 9250), r"versions\[0\]\.tick: 0: must be greater than or equal to 1"),
         (version(1, 99999), r"versions\[0\]\.endpoints\[0\]: .* no address of a node"),
+        (version(1, 9250).replace("9250", "9250\\n"), r"versions\[0\]\.endpoints\[0\]: .* no address of a node"),
+        (version(1, 9250).replace("127.0.0.1", "a b"), r"versions\[0\]\.endpoints\[0\]: .* no address of a node"),
+        (version(1), r"versions\[0\]\.endpoints: \[\]: must have at least 1 element"),
     ],
 )
 def test_versions_that_cannot_be(tmp_path: Path, more: str, text: str) -> None:

@@ -29,6 +29,10 @@ from tests.unit.xdm_network import Network
             "options.mmr_roots: 21: a block is final after ",
         ),
         ({"weights": {"left": {"mesage": 1}}}, "unknown key; did you mean message? "),
+        (
+            {"channel_calls": [{"tick": 1, "chain": "a", "foreign": "b", "do": "close", "relay_fee": 2}]},
+            'options.channel_calls[0].relay_fee: 2: allowed: none with do = "close"',
+        ),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], text: str) -> None:
@@ -85,3 +89,17 @@ def test_a_program_on_no_chain_has_no_value(tmp_path: Path) -> None:
     net.tick()
     assert (net.account("nowhere"), net.balance("here")) == (0, 5)
     assert examine(scenario).wrong == ()
+
+
+@pytest.mark.parametrize(
+    ("faults", "operators", "text"),
+    [
+        ([("b", 3)], 3, 'faults: kind = "absent", chain = "b", operator = 3: allowed: 0 to 2 (options.operators = 3)'),
+        ([("a", 0), ("b", 1), ("b", 0)], 2, 'chain = "b": all of its 2 operators may be absent; allowed: at least one'),
+    ],
+)
+def test_absent_operators_are_named(faults: list[tuple[str, int]], operators: int, text: str) -> None:
+    absences = [("absent", chain, None, 0, 9, {"operator": number, "chance": 0.5}) for chain, number in faults]
+    with pytest.raises(InvalidInput) as found:
+        Network({"a": {}, "b": {}}, options={"operators": operators}, faults=absences)
+    assert text in str(found.value)

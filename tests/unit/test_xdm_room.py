@@ -147,6 +147,32 @@ def test_each_call_pays_the_fees_of_its_channel() -> None:
     assert int((before - net.state["accounts"]["balance_low"]).sum()) == 32
 
 
+def test_what_a_chain_sends_does_not_depend_on_chains_that_share_its_task() -> None:
+    """On A a late answer waits behind a call that costs too much; on C a sender cannot pay, in the same blocks."""
+    late = "tests.property.xdm_programs:Special"
+    chains: dict[str, Placed] = {"A": {11: "caller", 12: late}, "B": {21: "caller", 22: late}, "C": {31: "caller"}}
+    options = {
+        **{"fee_model": "v1", "weight_per_unit": 1, "message_weight": 1, "response_weight": 1, "endowment": 0},
+        **{"weights": {"A": {"message": 2**62, "response": 2**62}}, "max_outgoing_messages": 1},
+        **{"archiving_depth": 1, "challenge_period": 1},
+    }
+
+    def roots(poor: bool, cuts: int) -> list[bytes]:
+        net = Network(chains, options=options, balances={11: 1_000, 21: 1_000, 31: 1}, cuts=cuts)
+        found = []
+        for block in range(32):
+            for at, caller, receiver, body in ((0, 21, 12, b"~9"), (8, 21, 12, b"~1"), (18, 11, 22, b"x")):
+                if block == at:
+                    net.call(caller, receiver, body)
+            if poor:
+                net.call(31, 22)
+            net.block()
+            found.append(net.roots()["A"])
+        return found
+
+    assert roots(True, 1) == roots(False, 1) == roots(True, 4)
+
+
 def _near_the_last_nonce(left: int, **options: Any) -> Network:
     """Two chains with a channel on which one has so many messages left."""
     net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, balance=1_000, options=options)

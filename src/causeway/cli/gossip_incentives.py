@@ -49,7 +49,7 @@ def command(
     counts = _numbers("--nodes", nodes, 2, 65_535) if nodes is not None else [None]
     shares = _numbers("--selfish", selfish, 0, 99)
     if plot is not None:
-        places.writable("--plot", plot, None)
+        places.drawing("--plot", plot, None)
     rows = [
         _compared(scenario, overrides, count, share, tickets)
         for count in counts
@@ -116,12 +116,13 @@ def _row(found: Found) -> dict[str, Any]:
 
 
 def _drawn(rows: list[dict[str, Any]]) -> str:
-    from causeway.protocols.icmp.simulation.plot import selfish_curves
+    from causeway.protocols.registry import protocol
 
     points: dict[tuple[int, bool], list[tuple[float, float]]] = {}
     for row in rows:
         points.setdefault((row["nodes"], row["tickets"]), []).append((row["selfish"], row["in_time_of_needed"] or 0.0))
-    return selfish_curves(points)
+    drawn: str = protocol(SIMULATION).part("shares_plot")(points)
+    return drawn
 
 
 def _show(scenario: Path, rows: list[dict[str, Any]]) -> None:

@@ -54,7 +54,7 @@ def command(
         raise InvalidInput("--resume: needs the lake to continue, as --out LAKE")
     overrides = dict(setting(text) for text in settings or ())
     if plot is not None:
-        places.writable("--plot", plot, out)
+        places.drawing("--plot", plot, out)
     found, about = simulate(scenario, overrides, out, resume)
     if plot is not None:
         places.write({plot: found.plot.encode()}, {plot: "--plot"})

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from causeway.model.errors import InvalidInput
 
+_SVG = b"<svg"
+
 
 @contextlib.contextmanager
 def ledger_at(place: str) -> Iterator[None]:
@@ -58,6 +60,31 @@ def writable(option: str, path: Path, lake: str | None) -> None:
         raise InvalidInput(f"{option} {path}: cannot be written: its links lead nowhere") from None
     if inside:
         raise InvalidInput(f"{option} {path}: is inside the lake {lake}; allowed: a file elsewhere")
+
+
+def drawing(option: str, path: Path, lake: str | None) -> None:
+    """Refuse a place for a drawing that cannot be written, or that holds anything but an SVG drawing.
+
+    Args:
+        option: the option that names the file, for the error.
+        path: the file.
+        lake: a folder or URI that nothing but its own commands writes into.
+
+    Raises:
+        InvalidInput: The place is refused.
+    """
+    writable(option, path, lake)
+    there = path.exists()
+    try:
+        with path.open("a+b") as file:
+            file.seek(0)
+            begin = file.read(len(_SVG))
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise InvalidInput(f"{option} {path}: cannot be written: {error.strerror}") from None
+    if begin and begin != _SVG:
+        raise InvalidInput(f"{option} {path}: exists and is no SVG drawing; name another file")
 
 
 def unused(option: str, path: Path, *, overwrite: bool) -> None:

@@ -213,6 +213,10 @@ def _line(error: dict[str, Any], document: Mapping[str, Any], under: tuple[Key, 
         message = "must be hexadecimal digits, two a byte"
     if kind == "string_pattern_mismatch" and (digits := re.search(r"\[0-9a-f\]\{(\d+)\}", message)):
         message = f"must be {digits[1]} hexadecimal digits (lower case)"
+    if kind in ("too_short", "too_long") and "field_type" in context:
+        least = kind == "too_short"
+        count = context["min_length" if least else "max_length"]
+        message = f"must have at {'least' if least else 'most'} {count} element{'s' if count != 1 else ''}"
     message = re.sub(" or instance of .*", "", message)
     for theirs, ours in (("dictionary", "table"), ("integer", "whole number"), ("tuple", "list")):
         message = message.replace(f"a valid {theirs}", f"a {ours}")

@@ -18,7 +18,6 @@ from causeway.model.errors import InvalidInput
 from causeway.model.json_text import loads
 from causeway.pipeline.confined import NoFile
 from causeway.pipeline.layout import (
-    FIRST_READABLE,
     GONE,
     HEAD_FILE,
     HEIGHTS,
@@ -38,6 +37,7 @@ from causeway.pipeline.storage import Storage, first_line
 from causeway.pipeline.stored_parquet import StoredParquet, readable
 from causeway.pipeline.vacuumed import FOLDER as VACUUMED
 from causeway.pipeline.vacuumed import freed_by
+from causeway.protocols.registry import first_format
 
 _FITS: Recent[bytes, bool] = Recent()
 """The digests of the contents of ``lake.json`` that fit the model."""
@@ -116,11 +116,10 @@ class LakeFiles:
                 self._of_this_version(content)
 
     def _of_this_version(self, content: Mapping[str, Any]) -> None:
-        protocol = content.get("protocol")
-        first = FIRST_READABLE.get(protocol, READABLE[0]) if isinstance(protocol, str) else READABLE[0]
-        allowed = [each for each in READABLE if each >= first]
+        name = content.get("protocol")
+        allowed = [each for each in READABLE if each >= first_format(name)]
         if content.get("format") not in allowed:
-            of = f" of {protocol}" if first > READABLE[0] else ""
+            of = f" of {name}" if allowed[0] > READABLE[0] else ""
             raise LakeError(
                 f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads lakes{of} of "
                 f"format {', '.join(map(str, allowed))}"

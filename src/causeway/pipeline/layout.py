@@ -17,9 +17,6 @@ FORMAT = 8
 READABLE = (6, 7, FORMAT)
 """Formats of lakes that are read and continued. One of format 6 has no state table in several files."""
 
-FIRST_READABLE = {"xdm": 8}
-"""The first readable format of the protocols whose tables have changed since format 6."""
-
 GONE = ".gone"
 """What stands behind the name of a state table in the names of files with keys of rows that are gone."""
 

@@ -59,6 +59,8 @@ class ProtocolInfo:
     expired, so that it counts as not received; ``paired``: a function of substreams, for a protocol in which a response
     has the index of its request: returns that of the one beside each of the other, and which are those of responses.
     ``collects_answered``: whether a chain collects a request at the height at which it executes the answer.
+    ``first_format``: the first format of lakes whose tables this version still reads. ``shares_plot``: draws what a
+    simulation comes to by the share of some nodes.
     """
 
     name: str
@@ -98,6 +100,8 @@ class ProtocolInfo:
     expired: tuple[int, ...] = ()
     paired: str | None = None
     collects_answered: bool = False
+    first_format: int = 0
+    shares_plot: str | None = None
 
     def load_kernel(self) -> Any:
         """Return what makes a kernel."""
@@ -204,6 +208,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             watermarks="causeway.protocols.xdm.watermarks:WATERMARKS",
             pool="pool",
             paired="causeway.protocols.xdm.promises:paired",
+            first_format=8,
             asset="units",
             reject_codes="causeway.protocols.xdm.portable:portable",
             changes_programs=True,
@@ -273,6 +278,7 @@ _SIMULATIONS: dict[str, ProtocolInfo] = {
             options="causeway.protocols.icmp.simulation.options:SimulationOptions",
             asset="queues",
             results="causeway.protocols.icmp.simulation.report:results",
+            shares_plot="causeway.protocols.icmp.simulation.plot:selfish_curves",
         ),
     )
 }
@@ -296,6 +302,12 @@ def protocol(name: str) -> ProtocolInfo:
     if found is None:
         raise InvalidInput(f"protocol: {name} is unknown; allowed: {', '.join(names())}")
     return found
+
+
+def first_format(name: object) -> int:
+    """Return the first format of lakes of a protocol that this version reads, 0 for any and for unknown protocols."""
+    info = (_PROTOCOLS.get(name) or _SIMULATIONS.get(name)) if isinstance(name, str) else None
+    return 0 if info is None else info.first_format
 
 
 def simulated(name: str) -> bool:

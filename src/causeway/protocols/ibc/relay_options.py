@@ -17,21 +17,25 @@ LARGEST_DEPOSIT = 2**48
 """Largest balance at genesis and largest deposit; thousands of them fit into an account."""
 
 
+MOST_BLOCKS = 100_000
+"""A relayer that has no money, or no old entries, rests for at most so many blocks; the run makes each of them."""
+
+
 class AccountOptions(Section):
     """Accounts of relayers on every zone: their balances at genesis, and what they earn."""
 
     balance: int = Field(default=0, ge=0, le=LARGEST_DEPOSIT)
     balances: Mapping[str, Annotated[int, Field(ge=0, le=LARGEST_DEPOSIT)]] = Field(default_factory=dict)
     reward: int = Field(default=0, ge=0, le=LARGEST_FEE)
-    reward_every: int = Field(default=1, ge=1, le=LARGEST)
+    reward_every: int = Field(default=1, ge=1, le=MOST_BLOCKS)
 
 
 class SponsoredOptions(Section):
     """A public relayer that takes what is left: entries of at least ``min_age`` blocks, on a sponsor's budget."""
 
-    min_age: int = Field(default=10, ge=1, le=LARGEST)
+    min_age: int = Field(default=10, ge=1, le=MOST_BLOCKS)
     budget: int = Field(default=0, ge=0, le=LARGEST_FEE)
-    every: int = Field(default=100, ge=1, le=LARGEST)
+    every: int = Field(default=100, ge=1, le=MOST_BLOCKS)
 
 
 class RelayOptions(Section):
@@ -52,7 +56,7 @@ class RelayOptions(Section):
     @property
     def patience(self) -> int:
         """Return the longest time in blocks that a relayer with money coming may rest."""
-        accounts = () if self.accounts is None else (self.accounts.reward_every,)
+        accounts = (self.accounts.reward_every,) if self.accounts is not None and self.accounts.reward else ()
         paid = [one.every for one in self.sponsored.values() if one.budget]
         return max((*accounts, *paid, *(one.min_age for one in self.sponsored.values())), default=0)
 

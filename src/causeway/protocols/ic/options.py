@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
@@ -68,10 +69,17 @@ PublicKeyDigits = Annotated[str, Field(pattern=r"^[0-9a-f]{192}$")]
 """A subnet's public key, 96 bytes in hexadecimal digits."""
 
 
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,252})|[0-9A-Fa-f:.]{2,45}")
+"""A name or an IPv4 address, or an IPv6 address without its brackets."""
+
+
 def _serves(text: str) -> str:
     try:
         found = urlsplit(text)
-        known = found.scheme in ("http", "https") and found.hostname and found.port != 0
+        # urlsplit drops tabs and line ends.
+        printed = re.fullmatch("[!-~]+", text) is not None
+        host = found.hostname or ""
+        known = printed and found.scheme in ("http", "https") and _HOST.fullmatch(host) and found.port != 0
     except ValueError:  # a port that is none, or half a pair of brackets
         known = False
     if not known or "@" in found.netloc or found.path.strip("/") or found.query or found.fragment:
@@ -86,7 +94,7 @@ class EndpointVersion(Section):
     """Where the nodes of a subnet serve from the registry version of a tick on."""
 
     tick: int = Field(..., ge=1, le=LAST_TICK)
-    endpoints: Annotated[tuple[NodeAddress, ...], Strict(False)] = Field(max_length=MOST_NODES)
+    endpoints: Annotated[tuple[NodeAddress, ...], Strict(False)] = Field(min_length=1, max_length=MOST_NODES)
 
 
 class RemoteSubnet(Section):

@@ -74,19 +74,19 @@ class Operators:
             InvalidInput: an absent operator does not exist, or every operator of a chain may be absent.
         """
         absences = tuple((row, fault) for row, fault in enumerate(faults) if fault.kind == ABSENT)
+        names = dict(zip(network.numbers.tolist(), network.names, strict=True))
         absent: dict[int, set[int]] = {}
         for _, fault in absences:
             operator = fault.args[OPERATOR]
-            if operator >= count:
-                allowed = f"0 to {count - 1} (options.operators = {count})"
-                raise InvalidInput(f'faults: kind = "{ABSENT}": operator = {operator}: allowed: {allowed}')
             assert fault.source is not None
+            if operator >= count:
+                where = f'kind = "{ABSENT}", chain = "{names[fault.source]}", operator = {operator}'
+                raise InvalidInput(f"faults: {where}: allowed: 0 to {count - 1} (options.operators = {count})")
             absent.setdefault(fault.source, set()).add(operator)
         for chain, operators in absent.items():
             if len(operators) == count:
-                name = network.names[int(np.flatnonzero(network.numbers == chain)[0])]
                 raise InvalidInput(
-                    f'faults: kind = "{ABSENT}": chain = "{name}": all of its {count} operators may be absent; '
+                    f'faults: kind = "{ABSENT}", chain = "{names[chain]}": all of its {count} operators may be absent; '
                     "allowed: at least one that never is, or nobody submits receipts"
                 )
         return cls(count, absences, network, seed)

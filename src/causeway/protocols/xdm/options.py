@@ -59,6 +59,14 @@ class ChannelCall(Section):
     fee_model: Literal["v0", "v1"] | None = None
     relay_fee: int | None = Field(default=None, ge=0, le=LARGEST)
 
+    @model_validator(mode="after")
+    def _opens(self) -> Self:
+        for name in ("max_outgoing", "fee_model", "relay_fee"):
+            given = getattr(self, name)
+            if self.do == "close" and given is not None:
+                raise wrong(name, f'{given}: allowed: none with do = "close"')
+        return self
+
 
 class AllowlistCall(Section):
     """A call that changes which chains ``chain`` exchanges messages with: at ``tick``, ``foreign`` is added or removed.

@@ -179,17 +179,28 @@ def _into_channels(
     hopeless = of_call & (no_way | (options.calls_wait == "off"))
     row_of[refused] = -1
     fees = _Fees(channels, row_of, of_call, context)
-    one_by_one = fees.differ(row_of, groups)
-    row_of[fees.over] = -1
-    costly, poor = np.flatnonzero(fees.over), np.empty(0, dtype=np.int64)
-    paid = None if one_by_one else _charged(state, queued, fees.total)
-    if paid is None:
-        has = _balances(state["accounts"], queued["sender"][of_call])
-        row_of, costly, poor = in_turn(queued, groups, offers, ~refused, fees.of_channels(offers), has)
+    mixed, costly, poor = fees.differ(row_of, groups), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    # Chain by chain, or what one chain sends would depend on which others share its task.
+    one_by_one = np.isin(
+        queued["source"],
+        np.concatenate(
+            [
+                queued["source"][groups.starts[mixed]],
+                queued["source"][fees.over],
+                _chains_in_need(state["accounts"], queued, fees.total),
+            ]
+        ),
+    )
+    if one_by_one.any():
+        rows = np.flatnonzero(one_by_one)
+        part = queued.take(rows)
+        within = [offer for offer, mine in zip(offers, one_by_one[groups.starts].tolist(), strict=True) if mine]
+        has = _balances(state["accounts"], part["sender"][part["kind"] == Kind.REQUEST])
+        able, costs = ~refused[rows], fees.of_channels(within)
+        of_part = in_turn(part, groups_of(part["source"], part["destination"]), within, able, costs, has)
+        row_of[rows], costly, poor = of_part[0], rows[of_part[1]], rows[of_part[2]]
         fees = _Fees(channels, row_of, of_call, context)
-        paid = _charged(state, queued, fees.total)
-        assert paid is not None
-    state, placed = paid, row_of >= 0
+    state, placed = _charged(state, queued, fees.total), row_of >= 0
     reasons = np.where(hopeless & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
     reasons[refused & of_call] = _REASONS.index(NOT_ALLOWED)
     reasons[costly] = _REASONS.index(FEES_OVERFLOW)
@@ -198,9 +209,8 @@ def _into_channels(
     reasons[of_call & (unnoted == 0)] = _REASONS.index(NOT_NOTED)
     reasons[of_call & (unnoted > 0)] = _REASONS.index(FEES_OVERFLOW)
     placed &= unnoted < 0
-    # Those behind one that could not be sent move up, unless they would pay another fee there.
-    if not one_by_one:
-        row_of = _moved_up(row_of, placed, groups)
+    # Those behind one that could not be noted move up, unless they would pay another fee there.
+    row_of = _moved_up(row_of, placed, groups, ~mixed)
     sent = queued.with_columns(row=row_of, src_fee=fees.src, dst_fee=fees.dst).filter(placed)
     state, outbound = _stored(state, sent, money, context)
     # What a chain of another lake plans nobody knows here: an answer to it waits.
@@ -233,15 +243,18 @@ class _Fees:
         self.src[calls], self.dst[calls], self.over[calls] = context.fees.of_requests(channels, row_of[calls])
         self.total = self.src + self.dst
 
-    def differ(self, row_of: Rows, groups: Groups) -> bool:
-        """Return whether calls between two chains were given channels with different fees."""
-        rows = np.maximum(row_of, 0)
-        model, relay = self._channels["fee_model"], self._channels["relay_fee"]
-        if len(model) == 0:
-            return False
-        before = np.maximum(np.arange(len(rows)) - 1, groups.spread(groups.starts))
-        same = (model[rows] == model[rows[before]]) & (relay[rows] == relay[rows[before]])
-        return not bool((same | (row_of < 0) | (row_of[before] < 0)).all())
+    def differ(self, row_of: Rows, groups: Groups) -> npt.NDArray[np.bool_]:
+        """Return between which two chains, by group, messages were given channels with different fees."""
+        found = np.zeros(len(groups), dtype=bool)
+        some = np.flatnonzero(row_of >= 0)
+        if len(some) == 0:
+            return found
+        group = groups.spread(np.arange(len(groups)))[some]
+        before = np.maximum(np.arange(len(some)) - 1, 0)
+        model, relay = (self._channels[name][row_of[some]] for name in ("fee_model", "relay_fee"))
+        other = (model != model[before]) | (relay != relay[before])
+        found[group[other & (group == group[before])]] = True
+        return found
 
     def of_channels(self, offers: Sequence[Sequence[tuple[int, int]]]) -> dict[int, int | None]:
         """Return the fee of a call on each offered channel, by its row; None where it is too much."""
@@ -251,12 +264,13 @@ class _Fees:
         return dict(zip(rows.tolist(), fees, strict=True))
 
 
-def _moved_up(row_of: Rows, placed: npt.NDArray[np.bool_], groups: Groups) -> Rows:
-    """Return the channel of each message when those that are not placed leave no gaps in the order of channels."""
+def _moved_up(row_of: Rows, placed: npt.NDArray[np.bool_], groups: Groups, may: npt.NDArray[np.bool_]) -> Rows:
+    """Return the channel of each message when, in groups that ``may``, those that are not placed leave no gaps in the
+    order of channels."""
     if bool(placed[row_of >= 0].all()):
         return row_of
     after = row_of.copy()
-    for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
+    for start, count in zip(groups.starts[may].tolist(), groups.counts[may].tolist(), strict=True):
         part = slice(start, start + count)
         channels = row_of[part][row_of[part] >= 0]
         rows = np.flatnonzero(placed[part]) + start
@@ -264,20 +278,30 @@ def _moved_up(row_of: Rows, placed: npt.NDArray[np.bool_], groups: Groups) -> Ro
     return after
 
 
-def _charged(state: State, queued: Frame, fees: U64) -> State | None:
-    """Return the state with fees burned from the accounts of senders, None unless each can pay all of its own and stays
-    alive (3.3 step 4)."""
+def _chains_in_need(accounts: Frame, queued: Frame, fees: U64) -> npt.NDArray[np.uint32]:
+    """Return the chains of senders who cannot pay all of their fees and stay alive (3.3 step 4)."""
+    rows, _, left = _after_fees(accounts, queued, fees)
+    short = [row for row, balance in zip(rows.tolist(), left, strict=True) if balance < 1]
+    chains: npt.NDArray[np.uint32] = queued["source"][np.array(short, dtype=np.int64)]
+    return chains
+
+
+def _after_fees(accounts: Frame, queued: Frame, fees: U64) -> tuple[Rows, Rows, list[int]]:
+    """Return, of each sender with fees, a row of ``queued``, that of its account, and what is left to it."""
     rows = np.flatnonzero(fees)
-    if len(rows) == 0:
+    senders, first, which = np.unique(queued["sender"][rows], return_index=True, return_inverse=True)
+    at = np.searchsorted(accounts["program"], senders)
+    totals = sums(which.astype(np.uint32), np.zeros(len(rows), dtype=np.uint32), fees[rows])
+    left = [has - total for has, (*_, total) in zip(joined(accounts.take(at), "balance"), totals, strict=True)]
+    return rows[first], at, left
+
+
+def _charged(state: State, queued: Frame, fees: U64) -> State:
+    """Return the state with fees burned from the accounts of senders, who can pay them."""
+    if not fees.any():
         return state
     accounts = state["accounts"]
-    senders, which = np.unique(queued["sender"][rows], return_inverse=True)
-    at = np.searchsorted(accounts["program"], senders)
-    zero = np.zeros(len(senders), dtype=np.uint32)
-    totals = [total for *_, total in sums(which.astype(np.uint32), zero[which], fees[rows])]
-    left = [has - total for has, total in zip(joined(accounts.take(at), "balance"), totals, strict=True)]
-    if min(left) < 1:
-        return None
+    _, at, left = _after_fees(accounts, queued, fees)
     high, low = accounts["balance_high"].copy(), accounts["balance_low"].copy()
     high[at], low[at] = split(left)
     after = accounts.with_columns(balance_high=high, balance_low=low).select(ACCOUNTS_SCHEMA.names)

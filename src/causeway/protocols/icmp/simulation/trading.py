@@ -184,6 +184,12 @@ def _secrets(now: Trading, came: Frame) -> Digests:
     return derive_secrets(now.world.secret_keys[payee], now.world.public_keys[payer], came["serial"])
 
 
+def _roots(world: World, queue: U64) -> Digests:
+    """Return the roots of the bodies of queues."""
+    found: Digests = world.relay.roots[world.relay.queue_root[queue.astype(np.int64)]]
+    return found
+
+
 def _tickets(
     world: World, payer: Rows, payee: Rows, queue: U64, commitment: Digests, nonce: Digests, **numbers: U64
 ) -> Tickets:
@@ -194,7 +200,7 @@ def _tickets(
         relay.hashes[0].tobytes(),
         world.public_keys[payer],
         world.public_keys[payee],
-        relay.roots[relay.queue_root[queue.astype(np.int64)]],
+        _roots(world, queue),
         commitment,
         nonce,
         price=np.full(count, options.price, dtype=np.uint64),
@@ -219,7 +225,7 @@ def _judge_tickets(now: Trading, trades: Trades, came: Frame) -> tuple[npt.NDArr
         key = PublicKey(world.public_keys[payer[row]].tobytes())
         if not key.accepts(came["signature"][row].tobytes(), payloads[row].tobytes()):
             verdicts[row] = TicketVerdict.BadSignature
-    best, slack = now.best_block(came["destination"]).astype(np.int64), options.lifetime // 2
+    best, slack = now.best_block(came["destination"]).astype(np.int64), options.slack
     age = best - came["block"].astype(np.int64)
     verdicts[age > slack] = TicketVerdict.Expired
     verdicts[age < -slack] = TicketVerdict.FromTheFuture
@@ -270,7 +276,8 @@ def _signed(now: Trading, rows: Frame) -> Frame:
     """Return tickets, signed where a payee checks that."""
     world = now.world
     payer, payee = rows["node"].astype(np.int64), rows["peer"].astype(np.int64)
-    nonce = derive_nonces(world.secret_keys[payer], world.public_keys[payee], rows["serial"])
+    roots = _roots(world, rows["queue"])
+    nonce = derive_nonces(world.secret_keys[payer], world.public_keys[payee], rows["serial"], roots, rows["commitment"])
     block = now.best_block(rows["node"])
     tickets = _tickets(
         world, payer, payee, rows["queue"], rows["commitment"], nonce, serial=rows["serial"], block=block

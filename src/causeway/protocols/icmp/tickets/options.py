@@ -53,6 +53,11 @@ class TicketOptions(Section):
         return self.price * self.odds
 
     @property
+    def slack(self) -> int:
+        """By how many relay blocks the block of a ticket may differ from the payee's newest one."""
+        return self.lifetime // 2
+
+    @property
     def pays(self) -> bool:
         """Whether delivering a body earns more than it costs, fees of claims included."""
         return self.mode == "on" and self.prize - self.fee > self.cost * self.odds

@@ -47,7 +47,13 @@ class Settlement:
     _expiring: defaultdict[int, list[tuple[bytes, bytes, int]]] = field(default_factory=lambda: defaultdict(list))
 
     def advance(self, number: int) -> None:
-        """Begin the relay block ``number``, and forget claims of expired tickets."""
+        """Begin the relay block ``number``, and forget claims of expired tickets.
+
+        Raises:
+            InvalidInput: a later block has begun; the claims of tickets that had expired there are forgotten.
+        """
+        if number < self.number:
+            raise InvalidInput(f"relay block {number}: allowed: {self.number} or a later one")
         for past in range(self.number, number):
             self.claimed.difference_update(self._expiring.pop(past, ()))
         self.number = number
@@ -56,8 +62,10 @@ class Settlement:
         """Open the account of a payer, or add to it.
 
         Raises:
-            InvalidInput: the bond is below the network's, or the account is being closed.
+            InvalidInput: an amount is negative, the bond is below the network's, or the account is being closed.
         """
+        if min(deposit, bond) < 0:
+            raise InvalidInput(f"deposit, bond: {deposit}, {bond}; allowed: 0 or more")
         account = self.accounts.get(payer, Account(0, 0))
         if account.leaving is not None:
             raise InvalidInput(f"account {payer.hex()}: closing since relay block {account.leaving}")
@@ -78,9 +86,11 @@ class Settlement:
             InvalidInput: the payer did not leave, or a ticket of it may still be claimed.
         """
         account = self.accounts[payer]
-        if account.leaving is None or self.number <= account.leaving + self.options.lifetime:
+        # Payees may have taken a ticket that names a block so much later than the payer's announcement.
+        wait = self.options.lifetime + self.options.slack
+        if account.leaving is None or self.number <= account.leaving + wait:
             since = "not announced" if account.leaving is None else f"announced in relay block {account.leaving}"
-            text = f"allowed: {self.options.lifetime + 1} blocks after leave"
+            text = f"allowed: {wait + 1} blocks after leave"
             raise InvalidInput(f"account {payer.hex()}: withdrawal in relay block {self.number}, {since}; {text}")
         del self.accounts[payer]
         return account.deposit + account.bond

@@ -5,8 +5,10 @@ ticket: the payee, the root of the body, the payee's serial number and commitmen
 derive, price, odds and a relay block, all signed with Ed25519. The draw is the hash of the ticket and the secret.
 
 Neither side can bias it. The payer signs before it knows the secret: whatever nonce it takes, a ticket wins with the
-same probability. The payee commits before it knows the nonce, and cannot open the commitment to another secret. Both
-values are new for each serial number, so that a secret that a claim reveals says nothing about other tickets.
+same probability. The payee commits before it knows the nonce, and cannot open the commitment to another secret. The
+nonce depends on the serial number, the root and the commitment: another commitment under a serial number that a payer
+has seen gets another nonce. The secret is new for each serial number, so that one that a claim reveals says nothing
+about other tickets.
 """
 
 from __future__ import annotations
@@ -116,9 +118,9 @@ def derive_secrets(keys: Digests, payers: Digests, serials: U64) -> Digests:
     return _derived(SECRET_TAG, keys, payers, serials)
 
 
-def derive_nonces(keys: Digests, payees: Digests, serials: U64) -> Digests:
-    """Return the nonces of payers: one for each of their ``keys``, payee and serial number."""
-    return _derived(NONCE_TAG, keys, payees, serials)
+def derive_nonces(keys: Digests, payees: Digests, serials: U64, roots: Digests, commitments: Digests) -> Digests:
+    """Return the nonces of payers: one for each of their ``keys`` and all that the payee chose of a ticket."""
+    return _derived(NONCE_TAG, keys, payees, serials, roots, commitments)
 
 
 def commit(secrets: Digests) -> Digests:
@@ -126,9 +128,10 @@ def commit(secrets: Digests) -> Digests:
     return digest_rows(HashFunction.BLAKE2B_256, secrets, prefix=COMMITMENT_TAG)
 
 
-def _derived(tag: bytes, keys: Digests, others: Digests, serials: U64) -> Digests:
+def _derived(tag: bytes, keys: Digests, others: Digests, serials: U64, *more: Digests) -> Digests:
     numbers = serials.astype("<u8").reshape(-1, 1).view(np.uint8)
-    return digest_rows(HashFunction.BLAKE2B_256, np.concatenate([keys, others, numbers], axis=1), prefix=tag)
+    parts = np.concatenate([keys, others, numbers, *more], axis=1)
+    return digest_rows(HashFunction.BLAKE2B_256, parts, prefix=tag)
 
 
 def _row(digest: bytes) -> Digests:
