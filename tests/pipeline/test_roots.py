@@ -61,7 +61,7 @@ RECORDED_SUBSTREAMS = {
 """Under ``ic``, by the mode of substreams and the number of packets, of which all are answered."""
 
 
-RECORDED_START = (89, "bb08f9139ea4897e8245fb83f6e27fd4c94ed2231cdbf65068de699feafdf8c7")
+RECORDED_START = (89, "2bf0382d0696173295c1fa037e794b1b371a502778233e82370d510298e0c561")
 """Of the first 5,000 recorded packets under ``xdm``, all answered."""
 
 
