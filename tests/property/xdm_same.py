@@ -13,7 +13,7 @@ from causeway.model.ledger import Kind as MessageKind
 from causeway.protocols.xdm.books import Book
 from causeway.protocols.xdm.challenges import FRAUDS
 from causeway.protocols.xdm.money import joined
-from causeway.protocols.xdm.operators import decode_operators
+from causeway.protocols.xdm.state import decode_set
 from tests.property.xdm_calling import WAITING
 from tests.property.xdm_driven import ACCOUNTS, ECHO, WIDTH, Driven
 from tests.property.xdm_kernel_log import KernelLog
@@ -206,7 +206,7 @@ class Sides:
         held = Counter(c.state.sent_in[key] for key, fee in c.state.outbox_fee.items() if fee and key in c.state.outbox)
         held += Counter(c.state.answered_in[key] for key, fee in c.state.inbox_fee.items() if fee)
         rows = [row for row in row_dicts(self.net.state["submitters"]) if row["chain"] == position_of(chain)]
-        kept = {row["number"]: (row["unpaid"], decode_operators(row["operators"])) for row in rows}
+        kept = {row["number"]: (row["unpaid"], decode_set(row["operators"])) for row in rows}
         assert c.submitters is not None
         some = {number: (held[number], c.submitters(number)) for number in held}
         # Of the consensus chain there is one author, whether somebody was absent or not.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from causeway.protocols.xdm.state import chains_of_set
+from causeway.protocols.xdm.state import decode_set
 from tests.unit.xdm_channels import A, B, initiate, network, notices, outcome, run
 from tests.unit.xdm_network import Network
 
@@ -40,7 +40,7 @@ def test_the_consensus_chain_changes_its_list_at_once_and_a_domain_in_its_next_b
     both = [{"tick": 0, "chain": "consensus", "foreign": 0}, {"tick": 0, "chain": "A", "foreign": "B", "by": "p9"}]
     net = run(network(allow=both, domain_owners={"A": "p9"}), 1)
     assert allowed(net) == {(0, A)}
-    assert chains_of_set(net.state["allow_updates"]["allow"][0].as_py()) == [B]
+    assert decode_set(net.state["allow_updates"]["allow"][0].as_py()) == [B]
     assert net.results[0].wake == 1
     run(net, 1)
     assert allowed(net) == {(0, A), (A, B)}

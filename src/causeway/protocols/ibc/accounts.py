@@ -72,7 +72,7 @@ class Accounts:
             self._columns["deposited"][row] += np.uint64(deposit.amount)
 
     def _budgets(self, context: Context) -> list[Deposit]:
-        """Return what sponsors pay in this block: once a period, on every zone."""
+        """Return the deposits of sponsors in this block, on every zone."""
         sponsored = self._options.relay.sponsored
         return [
             Deposit(chain, relayer, sponsored[name].budget)
@@ -82,7 +82,7 @@ class Accounts:
         ]
 
     def covers(self, chain: int, relayer: int, *, headers: bool, messages: bool) -> bool:
-        """Return whether a relayer can pay a header and a message, as far as it has to; it stops where it cannot."""
+        """Return whether a relayer can pay for a header and a message, if it needs them; note a shortfall."""
         relay, row = self._options.relay, self._row(chain, relayer)
         covered = int(self._balance[row]) >= relay.header_fee * headers + relay.proof_fee * messages
         if not covered:

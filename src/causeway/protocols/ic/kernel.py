@@ -287,7 +287,7 @@ class IcKernel:
     ) -> Plan[XNetPlan]:
         """Build the payloads of ``chains``: the slices that pass the checks, and the refusals of those that do not."""
         chains = self.remotes.here(chains)
-        running = self._running(state, chains, tick)
+        running = self._running(self._batched(state, chains, tick), tick)
         context = self.context(running, tick)
         local = part(self, state, running, tick.tick) if len(running) < len(chains) else state
         if self.options.certified:
@@ -333,7 +333,8 @@ class IcKernel:
         state = with_newcomers(self, removal.state, self.context(chains, tick), self._installed)
         state = with_changed_programs(state, self.context(chains, tick))
         state = with_new_subnets(self, state, self.context(chains, tick))
-        batched, running = self._batched(state, chains, tick), self._running(state, chains, tick)
+        batched = self._batched(state, chains, tick)
+        running = self._running(batched, tick)
         context = self.context(running, tick)
         removal = replace(removal, state=state)
         halted: Halted | None = None
@@ -404,9 +405,9 @@ class IcKernel:
             state = replace(state, trimmed_runs=trimmed_runs(before, state))
         return state, certified_headers(state, chains), log
 
-    def _running(self, state: State, chains: Chains, tick: Tick) -> Chains:
+    def _running(self, batched: Chains, tick: Tick) -> Chains:
         """Return the chains that run a round: those with a batch that is no splitting batch."""
-        batched, splitting = self._batched(state, chains, tick), self._splitting(tick.tick)
+        splitting = self._splitting(tick.tick)
         return batched[~np.isin(batched, splitting)] if splitting.size else batched
 
     def _batched(self, state: State, chains: Chains, tick: Tick) -> Chains:

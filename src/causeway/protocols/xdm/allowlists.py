@@ -21,7 +21,7 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallError, MessengerError
 from causeway.protocols.xdm.notices import Notice, log_notices
 from causeway.protocols.xdm.planned import AllowlistPlan
-from causeway.protocols.xdm.state import State, chain_set, chains_of_set
+from causeway.protocols.xdm.state import State, decode_set, encode_set
 from causeway.protocols.xdm.tables import ALLOW_UPDATES_SCHEMA, ALLOWLIST_SCHEMA
 
 _SETS = ("allow", "remove")
@@ -84,7 +84,7 @@ class _Lists:
         updates = state["allow_updates"]
         columns = updates["domain"].tolist(), updates["height"].tolist(), *(updates[name].to_pylist() for name in _SETS)
         self._pending = {
-            domain: _Pending(height, set(chains_of_set(allow)), set(chains_of_set(remove)))
+            domain: _Pending(height, set(decode_set(allow)), set(decode_set(remove)))
             for domain, height, allow, remove in zip(*columns, strict=True)
         }
         self.notices: list[Notice] = []
@@ -94,9 +94,9 @@ class _Lists:
         sets = (pending[name].to_pylist() for name in _SETS)
         for domain, added, removed in zip(pending["domain"].tolist(), *sets, strict=True):
             if domain in chains:
-                for foreign in chains_of_set(removed):
+                for foreign in decode_set(removed):
                     self._change(domain, foreign, add=False)
-                for foreign in chains_of_set(added):
+                for foreign in decode_set(added):
                     self._change(domain, foreign, add=True)
 
     def clear(self, height: int, made: set[int]) -> None:
@@ -150,8 +150,8 @@ class _Lists:
                     "chain": np.full(len(domains), CONSENSUS_POSITION, dtype=np.uint32),
                     "domain": np.array(domains, dtype=np.uint32),
                     "height": np.array([one.height for one in sets], dtype=np.uint64),
-                    "allow": pa.array([chain_set(one.allow) for one in sets], pa.binary()),
-                    "remove": pa.array([chain_set(one.remove) for one in sets], pa.binary()),
+                    "allow": pa.array([encode_set(one.allow) for one in sets], pa.binary()),
+                    "remove": pa.array([encode_set(one.remove) for one in sets], pa.binary()),
                 },
                 len(domains),
             ).select(ALLOW_UPDATES_SCHEMA.names)

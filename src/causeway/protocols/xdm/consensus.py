@@ -51,7 +51,7 @@ TAKEN_SCHEMA = pa.schema(
 )
 """One row a receipt that the consensus chain took in: of the block ``number`` of the domain at a position.
 ``executed``: of a false one, what honest operators have instead; the consensus chain does not know it before a fraud
-proof shows it. ``operators``: who submitted it (``encode_operators``); of a false one those who have the other instead;
+proof shows it. ``operators``: who submitted it (``encode_set``); of a false one those who have the other instead;
 none where another lake runs the domain, whose receipts one key signs."""
 
 _LISTS = ("transfers_in", "transfers_out", "rejected_transfers_claimed", "transfers_rejected")

@@ -19,19 +19,7 @@ from causeway.protocols.contract import Chains
 from causeway.protocols.draws import Draw, drawn
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
 from causeway.protocols.xdm.fault_kinds import ABSENT, CHANCE, OPERATOR
-
-_OPERATOR_BYTES = 4
-
-
-def encode_operators(operators: Sequence[int]) -> bytes:
-    """Return operator numbers as they stand in tables: 4 bytes each, little-endian, ascending."""
-    return np.array(operators, dtype="<u4").tobytes()
-
-
-def decode_operators(encoded: bytes) -> list[int]:
-    """Return the operator numbers that ``encode_operators`` wrote."""
-    found: list[int] = np.frombuffer(encoded, dtype="<u4").tolist()
-    return found
+from causeway.protocols.xdm.state import encode_set
 
 
 def split_rewards(amount: int, operators: Sequence[int], number: int) -> list[tuple[int, int]]:
@@ -93,25 +81,32 @@ class Operators:
 
     def submitters(self, chain: int, number: int) -> list[int]:
         """Return who submits the receipt of a block, ascending; of the consensus chain the author of the block."""
-        online = self._online(chain, number)
-        return online if chain != CONSENSUS_POSITION else [self._author(online, number)]
+        return self._submitters_of(chain, number, self._online(chain, number))
 
     def default_submitters(self, chain: int, number: int) -> list[int]:
         """Return who submits the receipt of a block, or is its author, when no operator is absent."""
-        everybody = list(range(self.count))
-        return everybody if chain != CONSENSUS_POSITION else [self._author(everybody, number)]
+        return self._submitters_of(chain, number, list(range(self.count)))
 
     def absences_at(self, chains: Chains, number: int) -> dict[int, list[int]]:
         """Return, of those of ``chains`` of which some operators are absent, who submits the receipts of a block."""
         concerned = {fault.source for _, fault in self.absences if fault.acts(number - 1)}
-        own = [chain for chain in chains.tolist() if self._number(chain) in concerned]
-        absent = [chain for chain in own if len(self._online(chain, number)) < self.count]
-        return {chain: self.submitters(chain, number) for chain in absent}
+        online = {chain: self._online(chain, number) for chain in chains.tolist() if self._number(chain) in concerned}
+        return {
+            chain: self._submitters_of(chain, number, present)
+            for chain, present in online.items()
+            if len(present) < self.count
+        }
 
     def encoded(self, taken: Frame) -> pa.BinaryArray:
         """Return who submits each receipt of a table with the columns ``domain`` and ``number``."""
         rows = zip(taken["domain"].tolist(), taken["number"].tolist(), strict=True)
-        return pa.array([encode_operators(self.submitters(*row)) for row in rows], pa.binary())
+        return pa.array([encode_set(self.submitters(*row)) for row in rows], pa.binary())
+
+    def _submitters_of(self, chain: int, number: int, online: list[int]) -> list[int]:
+        if chain != CONSENSUS_POSITION:
+            return online
+        words = drawn(Draw.AUTHOR, self.seed, self._number(chain), number)
+        return [online[int(np.random.Generator(words).integers(len(online)))]]
 
     def _online(self, chain: int, number: int) -> list[int]:
         place = self._number(chain)
@@ -122,10 +117,6 @@ class Operators:
                 if np.random.Generator(words).random() < fault.args[CHANCE]:
                     absent.add(fault.args[OPERATOR])
         return [operator for operator in range(self.count) if operator not in absent]
-
-    def _author(self, online: list[int], number: int) -> int:
-        words = drawn(Draw.AUTHOR, self.seed, self._number(CONSENSUS_POSITION), number)
-        return online[int(np.random.Generator(words).integers(len(online)))]
 
     def _number(self, chain: int) -> int:
         return int(self.network.numbers[chain])

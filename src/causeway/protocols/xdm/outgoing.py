@@ -9,6 +9,7 @@ gets a reject.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -180,6 +181,7 @@ def _into_channels(
     row_of[refused] = -1
     fees = _Fees(channels, row_of, of_call, context)
     mixed, costly, poor = fees.differ(row_of, groups), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    charges = _Charges.of(state["accounts"], queued, fees.total)
     # Chain by chain, or what one chain sends would depend on which others share its task.
     one_by_one = np.isin(
         queued["source"],
@@ -187,7 +189,7 @@ def _into_channels(
             [
                 queued["source"][groups.starts[mixed]],
                 queued["source"][fees.over],
-                _chains_in_need(state["accounts"], queued, fees.total),
+                queued["source"][charges.rows[charges.short]],
             ]
         ),
     )
@@ -200,7 +202,8 @@ def _into_channels(
         of_part = in_turn(part, groups_of(part["source"], part["destination"]), within, able, costs, has)
         row_of[rows], costly, poor = of_part[0], rows[of_part[1]], rows[of_part[2]]
         fees = _Fees(channels, row_of, of_call, context)
-    state, placed = _charged(state, queued, fees.total), row_of >= 0
+        charges = _Charges.of(state["accounts"], queued, fees.total)
+    state, placed = charges.burned(state), row_of >= 0
     reasons = np.where(hopeless & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
     reasons[refused & of_call] = _REASONS.index(NOT_ALLOWED)
     reasons[costly] = _REASONS.index(FEES_OVERFLOW)
@@ -278,34 +281,40 @@ def _moved_up(row_of: Rows, placed: npt.NDArray[np.bool_], groups: Groups, may: 
     return after
 
 
-def _chains_in_need(accounts: Frame, queued: Frame, fees: U64) -> npt.NDArray[np.uint32]:
-    """Return the chains of senders who cannot pay all of their fees and stay alive (3.3 step 4)."""
-    rows, _, left = _after_fees(accounts, queued, fees)
-    short = [row for row, balance in zip(rows.tolist(), left, strict=True) if balance < 1]
-    chains: npt.NDArray[np.uint32] = queued["source"][np.array(short, dtype=np.int64)]
-    return chains
+@dataclass(frozen=True)
+class _Charges:
+    """What senders of queued messages have left when they have paid all of their fees (3.3 step 4).
 
+    By sender with fees: ``rows``, its first message; ``at``, its account; ``left``, its balance after; ``short``, which
+    cannot pay and stay alive.
+    """
 
-def _after_fees(accounts: Frame, queued: Frame, fees: U64) -> tuple[Rows, Rows, list[int]]:
-    """Return, of each sender with fees, a row of ``queued``, that of its account, and what is left to it."""
-    rows = np.flatnonzero(fees)
-    senders, first, which = np.unique(queued["sender"][rows], return_index=True, return_inverse=True)
-    at = np.searchsorted(accounts["program"], senders)
-    totals = sums(which.astype(np.uint32), np.zeros(len(rows), dtype=np.uint32), fees[rows])
-    left = [has - total for has, (*_, total) in zip(joined(accounts.take(at), "balance"), totals, strict=True)]
-    return rows[first], at, left
+    rows: Rows
+    at: Rows
+    left: list[int]
 
+    @classmethod
+    def of(cls, accounts: Frame, queued: Frame, fees: U64) -> _Charges:
+        rows = np.flatnonzero(fees)
+        senders, first, which = np.unique(queued["sender"][rows], return_index=True, return_inverse=True)
+        at = np.searchsorted(accounts["program"], senders)
+        totals = sums(which.astype(np.uint32), np.zeros(len(rows), dtype=np.uint32), fees[rows])
+        balances = joined(accounts.take(at), "balance")
+        return cls(rows[first], at, [has - total for has, (*_, total) in zip(balances, totals, strict=True)])
 
-def _charged(state: State, queued: Frame, fees: U64) -> State:
-    """Return the state with fees burned from the accounts of senders, who can pay them."""
-    if not fees.any():
-        return state
-    accounts = state["accounts"]
-    _, at, left = _after_fees(accounts, queued, fees)
-    high, low = accounts["balance_high"].copy(), accounts["balance_low"].copy()
-    high[at], low[at] = split(left)
-    after = accounts.with_columns(balance_high=high, balance_low=low).select(ACCOUNTS_SCHEMA.names)
-    return state.with_tables(accounts=after)
+    @property
+    def short(self) -> Rows:
+        return np.array([place for place, balance in enumerate(self.left) if balance < 1], dtype=np.int64)
+
+    def burned(self, state: State) -> State:
+        """Return the state with the fees taken from the accounts of senders, who can pay them."""
+        if len(self.rows) == 0:
+            return state
+        accounts = state["accounts"]
+        high, low = accounts["balance_high"].copy(), accounts["balance_low"].copy()
+        high[self.at], low[self.at] = split(self.left)
+        after = accounts.with_columns(balance_high=high, balance_low=low).select(ACCOUNTS_SCHEMA.names)
+        return state.with_tables(accounts=after)
 
 
 def _unnoted(

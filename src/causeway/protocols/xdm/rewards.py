@@ -16,9 +16,9 @@ from causeway.model.joins import lookup
 from causeway.model.order import Rows, stable_order
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.money import Due, Money
-from causeway.protocols.xdm.operators import decode_operators, encode_operators, split_rewards
+from causeway.protocols.xdm.operators import split_rewards
 from causeway.protocols.xdm.small_tables import table_of
-from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.state import State, decode_set, encode_set
 from causeway.protocols.xdm.tables import SUBMITTERS_SCHEMA
 
 
@@ -36,7 +36,7 @@ def share_rewards(state: State, money: Money, context: Context) -> State:
     rewards: dict[tuple[int, int], int] = {}
     for due, row in zip(dues, rows.tolist(), strict=True):
         if row >= 0:
-            paid = decode_operators(recorded["operators"][row].as_py())
+            paid = decode_set(recorded["operators"][row].as_py())
         else:
             paid = operators.default_submitters(due.chain, due.number)
         for operator, part in split_rewards(due.amount, paid, due.number):
@@ -48,7 +48,7 @@ def share_rewards(state: State, money: Money, context: Context) -> State:
     unpaid = recorded["unpaid"].copy()
     unpaid[rows[rows >= 0]] -= np.array([due.messages for due in dues], dtype=np.uint64)[rows >= 0]
     added = [
-        {"chain": chain, "number": context.number, "unpaid": count, "operators": encode_operators(online)}
+        {"chain": chain, "number": context.number, "unpaid": count, "operators": encode_set(online)}
         for chain, online in absences.items()
         if (count := money.held_for(chain))
     ]

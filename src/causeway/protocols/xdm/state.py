@@ -131,11 +131,11 @@ def channel_states(channels: Frame, rows: Rows) -> npt.NDArray[np.int64]:
     return np.where(rows >= 0, channels["state"][rows].astype(np.int64), -1)
 
 
-def chain_set(chains: Iterable[int]) -> bytes:
-    """Return a set of positions of chains as bytes: 4 each, little-endian, ascending."""
-    return b"".join(chain.to_bytes(4, "little") for chain in sorted(chains))
+def encode_set(numbers: Iterable[int]) -> bytes:
+    """Encode a set of chain positions or operator numbers: 4 bytes each, little-endian, ascending."""
+    return b"".join(number.to_bytes(4, "little") for number in sorted(numbers))
 
 
-def chains_of_set(packed: bytes) -> list[int]:
-    """Return the positions that ``chain_set`` packed, ascending."""
+def decode_set(packed: bytes) -> list[int]:
+    """Decode the numbers that ``encode_set`` wrote, ascending."""
     return [int.from_bytes(packed[at : at + 4], "little") for at in range(0, len(packed), 4)]

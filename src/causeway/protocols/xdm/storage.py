@@ -37,7 +37,7 @@ from causeway.protocols.xdm.declared_tables import DECLARED, DRAWN
 from causeway.protocols.xdm.endpoints import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.fraud_tables import PRUNED
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.state import Asked, State, chains_of_set
+from causeway.protocols.xdm.state import Asked, State, decode_set
 from causeway.protocols.xdm.tables import CHANNEL, INDEXED, STATE_TABLES, UNCOMMITTED
 from causeway.protocols.xdm.transporter import OUTGOING_TRANSFERS, PALLET
 from causeway.protocols.xdm.wire import (
@@ -265,7 +265,7 @@ def _pending(updates: Frame) -> Frame:
     numbers = [(domain - 1).to_bytes(4, "little") for domain in updates["domain"].tolist()]
     keys = messenger_keys(ALLOW_UPDATES_ITEM, pa.array(numbers, _LARGE))
     sets = zip(updates["allow"].to_pylist(), updates["remove"].to_pylist(), strict=True)
-    values = [_id_set(chains_of_set(allow)) + _id_set(chains_of_set(remove)) for allow, remove in sets]
+    values = [_id_set(decode_set(allow)) + _id_set(decode_set(remove)) for allow, remove in sets]
     return _changes(updates["chain"], keys, pa.array(values, pa.binary()))
 
 

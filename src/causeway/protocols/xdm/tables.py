@@ -121,7 +121,7 @@ ALLOW_UPDATES_SCHEMA = pa.schema(
         _field("remove", BYTES),
     ]
 )
-"""One row a domain whose allow list was ever to be changed (``DomainChainAllowlistUpdate``): the sets (``chain_set``)
+"""One row a domain whose allow list was ever to be changed (``DomainChainAllowlistUpdate``): the sets (``encode_set``)
 of chains that it is to add and to remove in its next block, and the ``height`` of the last call about them. The row
 stays when there are none."""
 
@@ -280,7 +280,7 @@ SUBMITTERS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("number", UINT64), _field("unpaid", UINT64), _field("operators", BYTES)]
 )
 """One row a block in which an operator was absent: the ``operators`` who submitted its receipt, or of the consensus
-chain its author (``encode_operators``), and for how many messages that the block includes the fee is still held
+chain its author (``encode_set``), and for how many messages that the block includes the fee is still held
 (``unpaid``, at least 1). A block without a row has no such message, or nobody was absent."""
 
 COSTS_SCHEMA = pa.schema([_field("program", UINT64), _field("amount_high", UINT64), _field("amount_low", UINT64)])

@@ -43,12 +43,13 @@ def settle(world: World, claims: pa.Table) -> tuple[Settlement, Counter[str]]:
     serial = rows["serial"].to_numpy().astype(np.uint64)
     secrets = derive_secrets(world.secret_keys[payee], world.public_keys[payer], serial)
     commitments = commit(secrets)
+    made = relay.times.searchsorted(rows["tick"].to_numpy() * world.options.slice, side="right")
+    numbers = relay.heights[made - 1].tolist()
     verdicts: Counter[str] = Counter()
-    for row, (tick, root, block, nonce) in enumerate(
-        zip(*(rows[name].to_pylist() for name in ("tick", "root", "block", "nonce")), strict=True)
+    for row, (number, root, block, nonce) in enumerate(
+        zip(numbers, *(rows[name].to_pylist() for name in ("root", "block", "nonce")), strict=True)
     ):
-        made = relay.times <= tick * world.options.slice
-        settlement.advance(int(relay.heights[made].max()) + 1)
+        settlement.advance(number + 1)
         claimant = world.public_keys[payee[row]].tobytes()
         ticket = Ticket(
             network=settlement.network,
