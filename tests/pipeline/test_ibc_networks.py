@@ -165,7 +165,10 @@ def rows_of(net: object, table: str) -> list[dict[str, object]]:
         ('[options]\nconnections = [["north", "west"]]\n', "options.connections: no chain 'west'"),
         ('[options]\nconnections = [["north", "north"]]\n', "InvalidChainId"),
         ('[options.types.transfer]\nmodules = ["nobody"]\n', "options.types.transfer.modules: no program"),
-        ('[[faults]]\nkind = "tamper"\nrelayer = "eve"\ntick = 1\n', "'eve': no such relayer; options.relayers are"),
+        (
+            '[[faults]]\nkind = "tamper"\nrelayer = "eve"\ntick = 1\n',
+            'faults[0].relayer: "eve": no such relayer; there are 1: relayer',
+        ),
         ('[[moves]]\ntick = 1\nprogram = "echo"\nchain = "south"\n', "under ibc programs stay on their zone"),
     ],
 )

@@ -10,7 +10,7 @@ from tests.property.xdm_scenes import THEMES, Scene, scene
 from tests.spec.xdm.guarantees import violations
 from tests.tiers import sized
 
-QUICK = {**dict.fromkeys(THEMES, 0), "operators": 2, "lists": 1, "waiting": 1, "pool": 2}
+QUICK = {**dict.fromkeys(THEMES, 0), "operators": 2, "lists": 1, "waiting": 1, "pool": 4}
 """The seed of each theme that is always played."""
 OCCURS: dict[str, tuple[str, ...]] = {
     "fees": ("fees that do not divide", "Refused BadProof", "FeePay"),
@@ -21,7 +21,7 @@ OCCURS: dict[str, tuple[str, ...]] = {
     "lists": ("Refused ChainNotAllowed", "InboxMessageResponse ChainNotAllowed"),
     "closing": ("ChannelClosed", "InboxMessageResponse InvalidChannelState"),
     "waiting": ("waits",),
-    "pool": ("pool", "Refused Stale"),
+    "pool": ("pool", "Refused Stale", "Refused InvalidBundle"),
     "operators": ("absent", "fees that do not divide", "FeePay"),
     "exhausted": ("exhausted", "absent"),
     "everything": ("fork", "halt", "FraudProved"),

@@ -112,7 +112,7 @@ THEMES: dict[str, tuple[str, ...]] = {
     "lists": ("lists", "tags"),
     "closing": ("closing",),
     "waiting": ("waiting", "closing"),
-    "pool": ("pool",),
+    "pool": ("pool", "bundles"),
     "operators": ("operators", "forks", "frauds"),
     "exhausted": ("exhausted", "waiting", "operators"),
     "everything": ("forks", "halts", "frauds", "bundles", "lists", "closing"),

@@ -374,6 +374,20 @@ def test_options_of_a_protocol_are_checked_where_they_stand(cli: Run, place: Pat
     assert [(each["key"], each["line"]) for each in json.loads(out)["wrong"]] == [("protocols.smtp", 7)]
 
 
+def test_a_relayer_that_is_listed_twice_does_not_make_those_wrong_that_name_it(place: Path) -> None:
+    options = "[options.relay.accounts]\n[options.relay.users]\nann = ['c']\nbob = ['c']\n[[chains]]\ncount = 2\n"
+    more = '[network]\nprotocol = "ibc"\n[[programs]]\nname = "c"\nchain = "chain-0"\nprogram = "caller"\n'
+    for relayers, keys, judged in (
+        ('["ann", "ann"]', ["options.relayers", "options.relay.users.bob"], True),
+        ("[]", ["options.relayers"], False),
+        ('["ann", 3]', ["options.relayers[1]"], False),
+    ):
+        place.write_text(f"[options]\nrelayers = {relayers}\n{options}{more}")
+        found = examine(place)
+        assert [remark.key for remark in found.wrong] == keys
+        assert found.more != judged
+
+
 def paths(node: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     for key, value in node.items() if isinstance(node, dict) else enumerate(node):
         yield (*at, key)

@@ -271,7 +271,7 @@ def test_recoveries_of_what_is_not_there_are_refused(tmp_path: Path, fault: str,
 
 
 def test_recoveries_of_what_is_not_connected_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="kind = 'recover': A and C are not connected"):
+    with pytest.raises(InvalidInput, match=r"faults\[0\]: recover: A and C are not connected"):
         Net({"connections": (("A", "B"),)}, recoveries=(("A", "C", 3),))
 
 

@@ -50,9 +50,10 @@ def command(
     shares = _numbers("--selfish", selfish, 0, 99)
     if plot is not None:
         places.drawing("--plot", plot, None)
+    numbers = [_number_of_nodes(scenario, _given(overrides, count)) for count in counts]
     rows = [
-        _compared(scenario, overrides, count, share, tickets)
-        for count in counts
+        _compared(scenario, _given(overrides, count), number * share // 100, share, tickets)
+        for count, number in zip(counts, numbers, strict=True)
         for share in shares
         for tickets in (False, True)
     ]
@@ -77,16 +78,17 @@ def _numbers(option: str, text: str, least: int, most: int) -> list[int]:
     return found
 
 
-def _compared(
-    scenario: Path, overrides: Mapping[str, str], count: int | None, share: int, tickets: bool
-) -> dict[str, Any]:
-    """Run one simulation and return its row."""
-    given = {**overrides, "attackers": "[]", "tickets.mode": f'"{"on" if tickets else "off"}"'}
-    if count is not None:
-        given["nodes.count"] = str(count)
-    number = _selfish(scenario, given, share)
-    if number:
-        given["attackers"] = f'[{{kind = "selfish", count = {number}}}]'
+def _given(overrides: Mapping[str, str], count: int | None) -> dict[str, str]:
+    """Return what replaces keys of the scenario: no attackers, and a number of nodes."""
+    given = {**overrides, "attackers": "[]"}
+    return given if count is None else {**given, "nodes.count": str(count)}
+
+
+def _compared(scenario: Path, given: Mapping[str, str], selfish: int, share: int, tickets: bool) -> dict[str, Any]:
+    """Run one simulation and return its row; ``selfish``: how many nodes are, ``share``: in percent."""
+    given = {**given, "tickets.mode": f'"{"on" if tickets else "off"}"'}
+    if selfish:
+        given["attackers"] = f'[{{kind = "selfish", count = {selfish}}}]'
     found, about = simulate(scenario, given, None, False)
     return {
         **_row(found),
@@ -97,13 +99,10 @@ def _compared(
     }
 
 
-def _selfish(scenario: Path, given: Mapping[str, str], share: int) -> int:
-    """Return how many nodes are selfish."""
+def _number_of_nodes(scenario: Path, given: Mapping[str, str]) -> int:
     from causeway.network.simulated import load_simulation
 
-    return (
-        sum(chains.count or 0 for chains in load_simulation(SIMULATION, scenario, given).document.chains) * share // 100
-    )
+    return sum(chains.count or 0 for chains in load_simulation(SIMULATION, scenario, given).document.chains)
 
 
 def _row(found: Found) -> dict[str, Any]:

@@ -38,6 +38,9 @@ _REMOVABLE: tuple[tuple[Key, ...], ...] = (("faults",), ("moves",), ("nodes",), 
 _NEEDED = ("name", "chain", "source", "destination", "program", "kind", "tick")
 """Keys of elements of lists that others refer to, or that must be there: a wrong one is replaced, not left out."""
 
+_NAMING = ("relayers",)
+"""Options whose elements others refer to: each name stands for itself once, and without them nothing can be judged."""
+
 _KEY = re.compile(r'([A-Za-z_][\w-]*(?:\.[\w-]+|\."[^"]*"|\[\d+\])*)(?=: )')
 _UNKNOWN = ": unknown key"
 _STAND_IN = "unnamed-"
@@ -238,12 +241,22 @@ class _Examination:
             return False
         if steps[-1] not in parent:
             return self._fill_in(steps)
+        if steps[-1] in _NAMING:
+            return self._named_once(parent, steps[-1])
         if steps[-1] in _NEEDED and not needless and any(isinstance(step, int) for step in steps):
             self._gone.add(steps)
             return self._fill_in(steps)
         self._gone.add(steps)
         del parent[steps[-1]]
         return True
+
+    def _named_once(self, parent: dict[str, Any], key: Key) -> bool:
+        """Leave out names that are there before; return whether some were."""
+        names = parent[str(key)]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return False
+        parent[str(key)] = [*dict.fromkeys(names)]
+        return len(parent[str(key)]) < len(names)
 
     def _parent(self, steps: tuple[Key, ...]) -> dict[str, Any] | None:
         """Return the table that a key stands in; None where there is none."""

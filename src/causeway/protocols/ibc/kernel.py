@@ -18,6 +18,7 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated, repeated_
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, stable_order
 from causeway.model.section import LAST_TICK
+from causeway.model.text import unknown
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
@@ -117,21 +118,20 @@ class IbcKernel(HostedForGood):
         if self.topology.external and self.options.max_data_bytes > MAX_DATA_BYTES:
             text = f"{self.options.max_data_bytes}; at most {MAX_DATA_BYTES} can be carried to another lake"
             raise InvalidInput(f"options.max_data_bytes: {text}")
-        for fault in self.faults.rows:
+        for row, fault in enumerate(self.faults.rows):
+            key = f"faults[{row}]"
             if fault.kind == DEPOSIT and self.options.relay.accounts is None:
-                raise InvalidInput("faults: kind = 'deposit': relayers have no accounts; set options.relay.accounts")
+                raise InvalidInput(f"{key}: deposit: relayers have no accounts; set options.relay.accounts")
             name = fault.args.get(RELAYER)
             if name is not None and name not in self.options.relayers:
-                known = ", ".join(self.options.relayers)
-                raise InvalidInput(f"faults: relayer: {name!r}: no such relayer; options.relayers are {known}")
+                raise InvalidInput(f"{key}.relayer: {unknown('relayer', name, self.options.relayers)}")
             if fault.kind in (DISCONNECT, RECOVER):
                 ends = self.zones.positions_of(np.array([fault.source, fault.destination], dtype=np.uint64))
+                first, second = (self.zones.names[end] for end in ends.tolist())
                 if not connection_exists(ends[:1], ends[1:].astype(np.int32), self.zones).all():
-                    first, second = (self.zones.names[end] for end in ends.tolist())
-                    raise InvalidInput(f"faults: kind = {fault.kind!r}: {first} and {second} are not connected")
+                    raise InvalidInput(f"{key}: {fault.kind}: {first} and {second} are not connected")
                 if fault.kind == RECOVER and fault.destination in self.topology.external:
-                    name = self.zones.names[int(ends[1])]
-                    raise InvalidInput(f"faults: kind = 'recover': {name} is external, its headers are not seen here")
+                    raise InvalidInput(f"{key}: recover: {second} is external, its headers are not seen here")
         # What the options name must be there before anything runs.
         for chain in self.options.validator_keys:
             if chain not in self.zones.names:

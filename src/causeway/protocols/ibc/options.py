@@ -10,6 +10,7 @@ from pydantic import Field, Strict, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from causeway.model.section import Section
+from causeway.model.text import unknown
 from causeway.protocols.ibc.keys import valid_identifier
 from causeway.protocols.ibc.relay_options import RelayOptions
 from causeway.protocols.option_values import LARGEST, NANOSECONDS, ProfiledOptions, Texts, only, wrong
@@ -122,12 +123,12 @@ class IbcOptions(ProfiledOptions):
     def _named(self) -> Self:
         """Check the relayers that ``relay`` names, and what goes with their shares."""
         relay = self.relay
-        named = {"users": relay.users, "sponsored": relay.sponsored}
-        named |= {"accounts.balances": relay.accounts.balances} if relay.accounts is not None else {}
+        balances = relay.accounts.balances if relay.accounts is not None else {}
+        named = {"users": relay.users, "sponsored": relay.sponsored, "accounts.balances": balances}
         for key, rows in named.items():
             for name in rows:
                 if name not in self.relayers:
-                    raise wrong(f"relay.{key}", f"{name!r}: no such relayer (allowed: {', '.join(self.relayers)})")
+                    raise wrong(f"relay.{key}.{name}", unknown("relayer", name, self.relayers))
         if not (relay.users or relay.sponsored):
             return self
         allowed = {"relay.coordination": (relay.coordination, "none"), "delay_seconds": (self.delay_seconds, 0)}

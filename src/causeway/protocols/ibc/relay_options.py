@@ -64,7 +64,7 @@ class RelayOptions(Section):
     def _distinct(self) -> Self:
         for name, one in self.sponsored.items():
             if name in self.users:
-                raise wrong("users", f"{name!r} is sponsored (allowed: in relay.users or in relay.sponsored)")
+                raise wrong(f"users.{name}", "it is sponsored, too (allowed: in relay.users or in relay.sponsored)")
             if one.budget and self.accounts is None:
-                raise wrong("sponsored", f"{name!r}: budget = {one.budget} without relay.accounts (allowed: 0)")
+                raise wrong(f"sponsored.{name}.budget", f"{one.budget}: allowed without relay.accounts: 0")
         return self

@@ -30,7 +30,7 @@ from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.outgoing import send
-from causeway.protocols.xdm.pool import pooled, waiting
+from causeway.protocols.xdm.pool import waiting
 from causeway.protocols.xdm.prepare import Accepted, prepare
 from causeway.protocols.xdm.program_value import log_handled, log_local
 from causeway.protocols.xdm.responses import acknowledge, store_responses
@@ -53,8 +53,7 @@ def process_block(
     state, called = call_channels(state, money, context, log)
     channels = state["channels"], state["next_channels"]
     found = read_envelopes(brought, view.tables["blocks"], view.tables["declared_under"], *channels, context)
-    verdicts = pooled(found, validate(found))
-    verdicts, bundles, invalid = judge(found, verdicts, brought, context)
+    verdicts, bundles, invalid = judge(found, validate(found), brought, context)
     log_notices(invalid, len(context.network.names), log)
     if len(bundles) or len(state["bundles"]):
         state = state.with_tables(bundles=bundles)

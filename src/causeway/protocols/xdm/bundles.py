@@ -24,6 +24,7 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import Validity
 from causeway.protocols.xdm.fraud_tables import BUNDLES_SCHEMA
 from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.pool import pooled
 from causeway.protocols.xdm.validate import Brought, Envelopes
 
 
@@ -39,16 +40,17 @@ class InvalidBundle(IntEnum):
 def judge(
     found: Envelopes, verdicts: npt.NDArray[np.int64], brought: Brought, context: Context
 ) -> tuple[npt.NDArray[np.int64], Frame, list[Notice]]:
-    """Return the verdicts on envelopes after those on their bundles, the bundles of domains that have anything in them
-    (``BUNDLES_SCHEMA``), and what is to be said of those that are invalid.
+    """Return the verdicts on envelopes after those on their bundles and in the pool, the bundles of domains that have
+    anything in them (``BUNDLES_SCHEMA``), and what is to be said of those that are invalid.
 
     ``verdicts``: on each envelope by itself. The first message that is not valid says why a bundle is invalid:
-    ``InvalidXDM`` for the proof of the mountain range, else ``IllegalTx``.
+    ``InvalidXDM`` for the proof of the mountain range, else ``IllegalTx``. That another message has the same identity
+    makes none invalid: of those that are executed the pool has one.
     """
     rows = found.rows
     if len(rows) == 0:
         return verdicts, _table([]), []
-    included, invalid, notices = verdicts == Validity.VALID, {}, []
+    invalid, notices = {}, []
     for chain in brought.unchecked.tolist():
         at = np.flatnonzero(rows["destination"] == chain)
         bad = np.flatnonzero(verdicts[at] != Validity.VALID)
@@ -58,9 +60,10 @@ def judge(
         why = InvalidBundle.IllegalTx if found.leaf_holds[at[first]] else InvalidBundle.InvalidXDM
         invalid[chain] = why, first
         notices.append(Notice(chain, CONSENSUS_POSITION, why.name, index=first, refused=True))
-        included[at] = True
         verdicts = verdicts.copy()
         verdicts[at[verdicts[at] == Validity.VALID]] = Validity.InvalidBundle
+    verdicts = pooled(found, verdicts)
+    included = (verdicts == Validity.VALID) | np.isin(rows["destination"], list(invalid))
     content = rows.select([*LANE_COLUMNS, "tag"]).filter(included)
     there = np.unique(content["destination"])
     domains = there[there != CONSENSUS_POSITION]
