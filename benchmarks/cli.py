@@ -613,7 +613,7 @@ def serve(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a benchmark and exit with its code."""
-    sys.exit(shell.execute(sys.argv[1:] if arguments is None else arguments, lambda: app, PROGRAM))
+    sys.exit(shell.execute(sys.argv[1:] if arguments is None else arguments, lambda asked: app, PROGRAM))
 
 
 def _watched(text: str, measure: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:

@@ -34,10 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for number in before:
         signal.signal(number, _end)
 
-    def built() -> Callable[..., object]:
+    def built(asked: str | None) -> Callable[..., object]:
         from causeway.cli.app import build
 
-        commands = build(next(iter(given), None))
+        commands = build(asked)
         for number, found in before.items():
             # Spark gives way to nothing but Python's own handler of SIGINT.
             signal.signal(number, _interrupt if number == signal.SIGTERM else found)

@@ -58,7 +58,11 @@ class Interrupted(Exception):
     """The user stopped a command; the message says what was done and how to continue."""
 
 
-def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]], name: str) -> int:
+Build = Callable[[str | None], Callable[..., object]]
+"""What makes the Typer application that runs a command, which it is told: as ``app.build``."""
+
+
+def execute(arguments: Sequence[str], build: Build, name: str) -> int:
     """Run a command line and return its exit code.
 
     ``build``: makes the Typer application, so that what fails while it is imported ends here, too. ``name``: what the
@@ -134,11 +138,11 @@ def was_interrupted(error: BaseException | None) -> bool:
     return False
 
 
-def _execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]], name: str) -> int:
+def _execute(arguments: Sequence[str], build: Build, name: str) -> int:
     from typer.exceptions import Abort, TyperException
 
     try:
-        code = build()(list(arguments), prog_name=name, standalone_mode=False)
+        code = build(next(iter(arguments), None))(list(arguments), prog_name=name, standalone_mode=False)
     except TyperException as error:
         return _misused(error, name, arguments)
     except Abort:

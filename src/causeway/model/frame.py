@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.deferred import Column, Deferred, Rows, pending_of
+
+T = TypeVar("T")
 
 
 class Frame:
@@ -198,7 +200,9 @@ _FIELDS: dict[int, tuple[pa.Schema, list[tuple[str, pa.DataType]]]] = {}
 """Frames without rows, and names and types, by the identity of their schema, which is kept beside: to compare schemas
 is slow, and so is to ask them."""
 
-_MOST_KEPT = 256
+_MOST_KEPT = 1024
+"""Schemas that are kept. Then all are forgotten: a process that makes many networks has those of networks that are
+gone, and would keep none of later ones."""
 
 
 def empty_frame(schema: pa.Schema) -> Frame:
@@ -206,8 +210,7 @@ def empty_frame(schema: pa.Schema) -> Frame:
     found = _EMPTY.get(id(schema))
     if found is None:
         found = schema, from_table(schema.empty_table())
-        if len(_EMPTY) < _MOST_KEPT:
-            _EMPTY[id(schema)] = found
+        _keep(_EMPTY, found)
     return found[1]
 
 
@@ -215,9 +218,14 @@ def _fields(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
     found = _FIELDS.get(id(schema))
     if found is None:
         found = schema, [(item.name, item.type) for item in schema]
-        if len(_FIELDS) < _MOST_KEPT:
-            _FIELDS[id(schema)] = found
+        _keep(_FIELDS, found)
     return found[1]
+
+
+def _keep(kept: dict[int, tuple[pa.Schema, T]], found: tuple[pa.Schema, T]) -> None:
+    if len(kept) >= _MOST_KEPT:
+        kept.clear()
+    kept[id(found[0])] = found
 
 
 def concat(frames: Sequence[Frame]) -> Frame:
