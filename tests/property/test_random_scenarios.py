@@ -11,7 +11,7 @@ from tests.property.random_scenarios import scenarios
 from tests.tiers import generated_lakes
 from tests.unit.small_lakes import OUT_OF_ORDER
 
-FEW = 12
+FEW = 8
 """Scenarios of the usual tests."""
 
 
