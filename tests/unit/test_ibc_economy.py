@@ -148,6 +148,15 @@ def test_what_options_and_deposits_name_must_be_there() -> None:
         network({"accounts": {}}, deposit(A, "three", 1, 1))
 
 
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [(("a", ""), "'': no name"), (("a\n",), r"no name of printable"), (("a", "a"), "have the name 'a'")],
+)
+def test_relayers_have_names_of_their_own(names: tuple[str, ...], text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
+        IbcOptions(relayers=names)
+
+
 def test_the_summary_of_a_run_says_who_has_stopped(tmp_path: Path) -> None:
     """What docs/how-to/relay.md shows: `run` prints these lines."""
     options = {"network.executor": "in_process"}

@@ -15,9 +15,13 @@ from rich.console import Console
 from causeway.cli.app import build
 from causeway.cli.outcome import Outcome, causes, show
 from causeway.cli.shell import BROKEN, OK, execute
+from causeway.comparing.ingress import taken_in
+from causeway.network.carriers import CarrierSummary
 from causeway.network.network import Network
 from causeway.network.stopped import Stopped
 from causeway.network.summary import Summary, summarised
+from causeway.pipeline.lake import Lake
+from tests.unit.small_lakes import lake_of
 
 CHAINS = '[network]\nprotocol = "ic"\nexecutor = "in_process"\n[options]\ncertification = "off"\n' + "".join(
     f'[[chains]]\nname = "{name}"\n' for name in "ABC"
@@ -134,3 +138,69 @@ def test_a_stopped_chain_is_named(tmp_path: Path) -> None:
     found = replace(found, stopped=(Stopped("left", 7, "IndexOverflow"),))
     assert found.as_json()["stopped_chains"] == [{"chain": "left", "height": 7, "cause": "IndexOverflow"}]
     assert "left stopped at height 7: it violated an invariant (IndexOverflow)." in said(found)
+
+
+HALTED_AND_TAKEN_BACK = """
+[network]
+protocol = "xdm"
+executor = "in_process"
+[options]
+archiving_depth = 5
+challenge_period = 3
+[[chains]]
+name = "A"
+[[chains]]
+name = "B"
+[[faults]]
+kind = "halt"
+chain = "A"
+from = 7
+until = 20
+[[faults]]
+kind = "reorg"
+tick = 11
+depth = 4
+"""
+"""What users send to the halted domain is refused in a block that the fork takes back, and taken in later."""
+
+
+def test_a_message_of_a_user_that_a_fork_gives_back_is_not_refused(tmp_path: Path) -> None:
+    place = lake_of(tmp_path, HALTED_AND_TAKEN_BACK + PROGRAMS + SCRIPT.replace("tick = 0", "tick = 9"))
+    with summarised(Lake.at(place)) as (_, found):
+        counts = found.counts
+    assert (counts["sent"], counts["answered"], counts["ingress_refused"]) == (3, 3, 0)
+    taken = taken_in("xdm", place)
+    assert (taken.received, taken.refused, taken.waiting) == (3, 0, 0)
+
+
+HALTED_AT_BIRTH = """
+[network]
+protocol = "ic"
+executor = "in_process"
+[options]
+certification = "bls"
+[[chains]]
+name = "A"
+[[chains]]
+name = "B"
+from = 3
+[[faults]]
+kind = "halt"
+chain = "B"
+from = 3
+until = 5
+"""
+
+
+def test_no_height_of_a_subnet_that_is_halted_at_its_birth_has_two_roots(tmp_path: Path) -> None:
+    """Its canisters come to it in the round in which it comes into the registry, and which it does not run."""
+    place = lake_of(tmp_path, HALTED_AT_BIRTH + PROGRAMS + SCRIPT.replace("tick = 0", "tick = 6"))
+    with summarised(Lake.at(place)) as (_, found):
+        assert (found.verdict.value, found.counts["answered"]) == ("PASSED", 3)
+
+
+def test_the_name_of_a_relayer_cannot_act_on_a_terminal(tmp_path: Path) -> None:
+    found, _ = ran(tmp_path)
+    lines = ["Relayer [x]\nPASSED\x1b[8m: 1 of 1 messages took effect."]
+    text = said(replace(found, carriers=CarrierSummary({}, lines)))
+    assert "Relayer [x]\\nPASSED\\x1b[8m: 1 of 1 messages took effect.\n" in text

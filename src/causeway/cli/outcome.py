@@ -15,7 +15,7 @@ from rich.text import Text
 from causeway.cli import shell
 from causeway.cli.memory import PeakMemory
 from causeway.cli.watch import Watch
-from causeway.model.text import readable
+from causeway.model.text import escaped, readable
 from causeway.network.carriers import CarrierSummary, carrier_summary
 from causeway.network.failures import Failures, failures
 from causeway.network.stopped import Stopped, stopped_chains
@@ -176,7 +176,7 @@ def show(outcome: Outcome, console: Console) -> None:
     if outcome.remark is not None:
         console.print(escape(outcome.remark))
     for line in outcome.carriers.lines:
-        console.print(escape(line))
+        console.print(Text(escaped(line)))
     for each in outcome.stopped:
         stop = f"{each.chain} stopped at height {each.height:,}: it violated an invariant ({each.cause})."
         console.print(Text(readable(stop), style="red"), soft_wrap=True)

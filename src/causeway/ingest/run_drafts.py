@@ -69,6 +69,7 @@ _DEFAULTS: dict[str, Any] = {
     "substream": np.uint64(0),
     "index": np.uint64(NO_PLACE),
     "place": np.uint64(0),
+    "came": np.int64(0),
     "kind": np.uint8(0),
     "sender": np.uint64(0),
     "receiver": np.uint64(0),
@@ -95,9 +96,9 @@ def drafts_of(length: int, **columns: Any) -> Frame:
     """Return drafts with the columns given, and what stands for nothing in the others.
 
     ``log``, ``at``, ``owner``, ``number``: the log row that tells it: its table (``LOGS``), height, chain and place.
-    ``index``: ``NO_PLACE`` of what is in no lane; ``place``: that of a refused message from a user. ``event``: its
-    place in ``order.EVENTS``. ``valued``: whether the amount says anything; ``of_programs``: whether sender and
-    receiver do; ``hashed``: whether the hash does. ``named``: ``Name``.
+    ``index``: ``NO_PLACE`` of what is in no lane; ``place``, ``came``: of a refused message from a user its place and
+    the tick in which it came. ``event``: its place in ``order.EVENTS``. ``valued``: whether the amount says anything;
+    ``of_programs``: whether sender and receiver do; ``hashed``: whether the hash does. ``named``: ``Name``.
     """
     return Frame({name: draft_column(name, columns.get(name, _DEFAULTS[name]), length) for name in DRAFT}, length)
 

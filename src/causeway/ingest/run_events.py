@@ -237,6 +237,7 @@ class Telling:
             substream=substream,
             index=index,
             place=events["index"],
+            came=events["tick"],
             number=events["number"],
             tick=events["tick"],
             at=events["height"],

@@ -183,7 +183,7 @@ def _message_ids(drafts: Frame, digits: dict[str, pa.Array], names: RunNames) ->
         some = drafts.filter(rows)
         if name == Name.REFUSED:
             ends = [_chosen(digits[side], rows) for side in ("sender", "receiver")]
-            place = [pa.array(some["tick"]).cast(pa.string()), pa.array(some["place"]).cast(pa.string())]
+            place = [pa.array(some["came"]).cast(pa.string()), pa.array(some["place"]).cast(pa.string())]
             parts.append(joined(f"{names.protocol}:", ends[0], ">", ends[1], "/i!", place[0], ".", place[1]))
         elif name == Name.PLACE:
             ends = [_text(names.chain_column(some[side])) for side in ("source", "destination")]

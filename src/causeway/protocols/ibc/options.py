@@ -169,6 +169,9 @@ class IbcOptions(ProfiledOptions):
     @field_validator("relayers")
     @classmethod
     def _distinct(cls, relayers: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(relayers)) < len(relayers):
-            raise PydanticCustomError("distinct", "two relayers have one name")
+        for place, name in enumerate(relayers):
+            if not name or not name.isprintable():
+                raise PydanticCustomError("name", "{text}", {"text": f"{name!a}: no name of printable characters"})
+            if name in relayers[:place]:
+                raise PydanticCustomError("distinct", "{text}", {"text": f"two relayers have the name {name!r}"})
         return relayers

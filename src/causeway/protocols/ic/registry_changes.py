@@ -55,7 +55,8 @@ def with_changed_programs(state: State, context: Context) -> State:
 
 
 def with_new_subnets(kernel: IcStates, state: State, context: Context) -> State:
-    """Return the state with the roots of those of ``context.chains`` that are new in the registry at their height 0."""
+    """Return the state with the roots of those of ``context.chains``, which have a batch, that are new in the registry
+    at their height 0. One that is halted then keeps the root that it had before: its canisters make a height of it."""
     if not context.options.certified or context.registry is context.before:
         return state
     new = context.chains[context.registry.has(context.chains) & ~context.before.has(context.chains)]

@@ -9,10 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from causeway.model.frame import Frame, concat, from_table
+from causeway.model.order import U64, groups_of, stable_order
 from causeway.network.carriers import CarrierSummary, Fee
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.ibc.fees import COUNTS, relayer_name
 from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.state import SEND
 from causeway.protocols.messages import LANE
 
 LISTED = 10
@@ -102,28 +107,52 @@ def funds(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str
 def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
     """Return the queues of connections that hold something to be relayed, the oldest first.
 
-    Both ends are looked at: of a send queue what the counterparty has not received, of a receipt queue what it has not
-    processed. So it shows what waits, whoever relays.
+    Both ends are looked at: of a send queue those packets wait that have no receipt and no index for one, of a receipt
+    queue those receipts whose packets are still there. So it shows what waits, whoever relays.
     """
-    chains = [chain["name"] for chain in lake.about()["chains"]]
-    queues = {tuple(row[name] for name in LANE): row for row in _rows(lake, manifest, "queues")}
+    about = lake.about()
+    chains = [chain["name"] for chain in about["chains"]]
+    ordered = IbcOptions(**about["scenario"]["options"]).order == "ordered"
+    ready = {tuple(row[name] for name in LANE): row["ready"] for row in _rows(lake, manifest, "queues")}
+    entries = _indices(lake, manifest, "leaves", LANE)
+    in_hand = _indices(lake, manifest, "slots", ("destination", "source"))
     pushed: dict[tuple[int, ...], list[Mapping[str, int]]] = defaultdict(list)
     for run in _rows(lake, manifest, "runs"):
         pushed[tuple(run[name] for name in LANE)].append(run)
     found = []
-    for lane, row in queues.items():
+    for lane, mine in entries.items():
         source, destination, substream = lane
-        other = queues.get((destination, source, 1 - substream))
-        if source == destination or other is None:
+        back = destination, source, 1 - substream
+        if back not in ready:
             continue
-        # What timed out or was cleaned is gone, whether the other side has seen it or not.
-        seen = max(row["begin"], other["begin"] if substream == 0 else other["next_index"])
-        if row["ready"] > seen:
-            heights = [run["height"] for run in pushed[lane] if run["first"] <= seen < run["first"] + run["count"]]
+        theirs = entries.get(back, _NONE)
+        if substream == SEND:
+            left = np.setdiff1d(mine, np.concatenate([theirs, in_hand.get(back[:2], _NONE)]))
+        else:
+            left = np.intersect1d(mine, theirs)
+        if ordered:  # what comes behind a late answer is not brought before it
+            left = left[left < np.uint64(ready[lane])]
+        if len(left):
+            oldest = int(left[0])
+            heights = [run["height"] for run in pushed[lane] if run["first"] <= oldest < run["first"] + run["count"]]
             age = manifest.height - min(heights, default=manifest.height)
-            queue = "send" if substream else "receipt"
-            found.append(Backlog(chains[source], chains[destination], queue, row["ready"] - seen, seen, age))
+            queue = "send" if substream == SEND else "receipt"
+            found.append(Backlog(chains[source], chains[destination], queue, len(left), oldest, age))
     return sorted(found, key=lambda item: (-item.age, item.chain, item.counterparty, item.queue))
+
+
+_NONE: U64 = np.empty(0, dtype=np.uint64)
+
+
+def _indices(lake: Lake, manifest: Manifest, table: str, key: Sequence[str]) -> dict[tuple[int, ...], U64]:
+    """Return the column ``index`` of a state table, ascending, by the values of its columns ``key``."""
+    rows = concat([from_table(part) for part in lake.state(manifest, table)] or [Frame({})])
+    if not len(rows):
+        return {}
+    rows = rows.take(stable_order(*(rows[name] for name in (*key, "index"))))
+    groups = groups_of(*(rows[name] for name in key))
+    keys = zip(*(rows[name][groups.starts].tolist() for name in key), strict=True)
+    return dict(zip(keys, np.split(rows["index"], groups.starts[1:]), strict=True))
 
 
 def relayed(relayer: Mapping[str, Any]) -> str:
