@@ -225,7 +225,7 @@ def test_a_scenario_that_is_wrong_is_refused_by_its_key(tmp_path: Path, capsys: 
         ("[nodes]\ncollators = 0", "nodes.collators: 0: must be greater than or equal to 1"),
         ("[links]\nleast = 0", "links.least: 0: must be greater than or equal to 1"),
         ("[topology]\ndegree = 3", "topology.degree: 3: must be even"),
-        ("[nodes]\ncount = 12", "nodes: 12 honest nodes of 12, and parachains have 20"),
+        ("[nodes]\ncount = 12", "nodes: count = 12, of them 0 attackers; parachains have 20 collators"),
         (
             'topology.kind = "ring"\ngossip.topology = "from_to"',
             'topology: kind = "ring": with gossip.topology = "from',

@@ -214,3 +214,14 @@ def test_the_command_compares_with_and_without_tickets(
         assert said in capsys.readouterr().err
     assert execute([*command[:3], "--set", "nodes.count=3"], build, "causeway") == BAD_INPUT
     assert "--set nodes.count: follows from --nodes" in capsys.readouterr().err
+
+
+def test_what_cannot_run_is_refused_before_anything_runs(
+    scenario: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr("causeway.cli.gossip_incentives.simulate", lambda *given: ran.append("x"))
+    command = ["gossip", "incentives", str(scenario), "--nodes", "24", "--selfish", "0,99"]
+    assert execute(command, build, "causeway") == BAD_INPUT
+    assert "nodes: count = 24, of them 23 attackers; parachains have" in capsys.readouterr().err
+    assert ran == []

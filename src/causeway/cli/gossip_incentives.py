@@ -42,6 +42,8 @@ def command(
 
     [bold]Example[/bold]: causeway gossip incentives examples/gossip_tickets.toml --selfish 0,25,50 --plot selfish.svg
     """
+    from causeway.network.simulated import load_simulation
+
     overrides = dict(setting(text) for text in settings or ())
     for key in overrides:
         if key in ("tickets.mode", "nodes.count") or key.split("[")[0] == "attackers":
@@ -50,13 +52,18 @@ def command(
     shares = _numbers("--selfish", selfish, 0, 99)
     if plot is not None:
         places.drawing("--plot", plot, None)
-    numbers = [_number_of_nodes(scenario, _given(overrides, count)) for count in counts]
-    rows = [
-        _compared(scenario, _given(overrides, count), number * share // 100, share, tickets)
-        for count, number in zip(counts, numbers, strict=True)
+    runs = [
+        (share, tickets, _settings(scenario, overrides, count, share, tickets))
+        for count in counts
         for share in shares
         for tickets in (False, True)
     ]
+    for *_, given in runs:  # what cannot run is refused before anything runs
+        load_simulation(SIMULATION, scenario, given)
+    try:
+        rows = [_compared(scenario, share, tickets, given) for share, tickets, given in runs]
+    except shell.Interrupted as error:
+        raise shell.Interrupted("stopped; nothing is kept of simulations that are compared") from error
     if plot is not None:
         places.write({plot: _drawn(rows).encode()}, {plot: "--plot"})
     if as_json:
@@ -67,7 +74,7 @@ def command(
 
 
 def _numbers(option: str, text: str, least: int, most: int) -> list[int]:
-    """Return the numbers of a list. Raises ``InvalidInput``."""
+    """Return the numbers of a list, each once. Raises ``InvalidInput``."""
     found = []
     for part in text.split(","):
         if not part.strip().isdecimal() or not least <= int(part) <= most:
@@ -75,34 +82,33 @@ def _numbers(option: str, text: str, least: int, most: int) -> list[int]:
                 f"{option}: {part.strip()!r}; allowed: whole numbers from {least} to {most}, with commas"
             )
         found.append(int(part))
-    return found
+    return [*dict.fromkeys(found)]
 
 
-def _given(overrides: Mapping[str, str], count: int | None) -> dict[str, str]:
-    """Return what replaces keys of the scenario: no attackers, and a number of nodes."""
-    given = {**overrides, "attackers": "[]"}
-    return given if count is None else {**given, "nodes.count": str(count)}
+def _settings(
+    scenario: Path, overrides: Mapping[str, str], count: int | None, share: int, tickets: bool
+) -> dict[str, str]:
+    """Return what replaces keys of the scenario in one simulation.
 
-
-def _compared(scenario: Path, given: Mapping[str, str], selfish: int, share: int, tickets: bool) -> dict[str, Any]:
-    """Run one simulation and return its row; ``selfish``: how many nodes are, ``share``: in percent."""
-    given = {**given, "tickets.mode": f'"{"on" if tickets else "off"}"'}
-    if selfish:
-        given["attackers"] = f'[{{kind = "selfish", count = {selfish}}}]'
-    found, about = simulate(scenario, given, None, False)
-    return {
-        **_row(found),
-        "selfish": share / 100,
-        "tickets": tickets,
-        "root": about["root"],
-        "seconds": about["seconds"],
-    }
-
-
-def _number_of_nodes(scenario: Path, given: Mapping[str, str]) -> int:
+    ``count``: the number of nodes, None for the scenario's; ``share``: of selfish ones, in percent, which take the
+    place of its attackers.
+    """
     from causeway.network.simulated import load_simulation
 
-    return sum(chains.count or 0 for chains in load_simulation(SIMULATION, scenario, given).document.chains)
+    given = {**overrides, "attackers": "[]", "tickets.mode": f'"{"on" if tickets else "off"}"'}
+    if count is not None:
+        given["nodes.count"] = str(count)
+    chains = load_simulation(SIMULATION, scenario, given).document.chains
+    if selfish := sum(chain.count or 0 for chain in chains) * share // 100:
+        given["attackers"] = f'[{{kind = "selfish", count = {selfish}}}]'
+    return given
+
+
+def _compared(scenario: Path, share: int, tickets: bool, given: dict[str, str]) -> dict[str, Any]:
+    """Run one simulation and return its row."""
+    found, about = simulate(scenario, given, None, False)
+    kept = {name: about[name] for name in ("root", "seconds")}
+    return {**_row(found), "selfish": share / 100, "tickets": tickets, **kept}
 
 
 def _row(found: Found) -> dict[str, Any]:

@@ -181,8 +181,8 @@ class SimulationOptions(Section):
         honest = nodes.count - sum(attackers.count for attackers in self.attackers)
         placed = nodes.parachains * (nodes.collators + nodes.validators)
         if honest < placed:
-            text = f"{honest} honest nodes of {nodes.count}, and parachains have {placed} collators and validators"
-            raise wrong("nodes", text)
+            text = f"{nodes.count}, of them {nodes.count - honest} attackers; parachains have {placed} collators and "
+            raise wrong("nodes", f"count = {text}validators, which are honest (allowed: so many honest nodes or more)")
         for row, attackers in enumerate(self.attackers):
             if attackers.kind == "eclipse" and attackers.victims > honest:
                 raise wrong("attackers", f"[{row}].victims = {attackers.victims}; allowed: up to {honest}")
