@@ -388,6 +388,35 @@ def test_a_relayer_that_is_listed_twice_does_not_make_those_wrong_that_name_it(p
         assert found.more != judged
 
 
+def test_all_misspelt_keys_of_a_fault_are_said_and_no_key_that_is_meant_by_one_is_missing(place: Path) -> None:
+    place.write_text(
+        """
+[[chains]]
+count = 2
+[[faults]]
+kind = "drop"
+sorce = "chain-0"
+destinatoin = "chain-1"
+[[faults]]
+knd = "halt"
+chain = "chain-2"
+[[faults]]
+kind = "halt"
+chain = "chain-3"
+frm = 4
+"""
+    )
+    found = examine(place)
+    assert [(remark.key, remark.line) for remark in found.wrong] == [
+        ("faults[0].sorce", 6),
+        ("faults[0].destinatoin", 7),
+        ("faults[1].kind", 8),
+        ("faults[2].chain", 13),
+        ("faults[2].frm", 14),
+    ]
+    assert not found.more
+
+
 def paths(node: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     for key, value in node.items() if isinstance(node, dict) else enumerate(node):
         yield (*at, key)

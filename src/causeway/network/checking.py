@@ -43,6 +43,8 @@ _NAMING = ("relayers",)
 
 _KEY = re.compile(r'([A-Za-z_][\w-]*(?:\.[\w-]+|\."[^"]*"|\[\d+\])*)(?=: )')
 _UNKNOWN = ": unknown key"
+_MEANT = re.compile(r": unknown key; did you mean ([\w-]+)\?")
+_MISSING = ": missing"
 _STAND_IN = "unnamed-"
 """How names begin that stand for wrong ones."""
 
@@ -105,6 +107,7 @@ class _Examination:
         self.document = copy.deepcopy(self.document)
         self._lines = lines_of(self.text)
         self._gone: set[tuple[Key, ...]] = set()
+        self._meant: set[tuple[Key, ...]] = set()
         self._filled: set[tuple[Key, ...]] = set()
         self._options: tuple[str, ...] = ("options",)
         self._places: dict[tuple[Key, ...], list[int]] = {}
@@ -220,6 +223,10 @@ class _Examination:
             if steps[: size + 1] in removed:
                 return True
             if isinstance(number, int) and number < len(places):
+                table = self._parent(steps)
+                if needless and len(steps) > size + 1 and table is not None:
+                    del table[str(steps[-1])]  # all else that the element has can be judged
+                    return True
                 removed.add(steps[: size + 1])
                 node: Any = self.document
                 for step in listed:
@@ -351,6 +358,10 @@ class _Examination:
         steps, remark = self._steps(text)[0], self._remark(text)
         if remark in self.wrong or steps in self._gone:
             return None
+        if steps is not None and text.endswith(_MISSING) and self._as_written(steps) in self._meant:
+            return steps
+        if steps is not None and (meant := _MEANT.search(text)) is not None:
+            self._meant.add((*self._as_written(steps)[:-1], meant[1]))
         self.wrong.append(remark)
         return steps
 
@@ -367,12 +378,17 @@ class _Examination:
         steps, said = self._steps(text)
         if steps is None:
             return Remark(None, None, said)
+        steps = self._as_written(steps)
+        return Remark(dotted(steps), self._line(steps), _without_stand_ins(said))
+
+    def _as_written(self, steps: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Return the steps in the file to what stands at others in the document as it is now."""
         for listed, places in self._places.items():
             size = len(listed)
             number = steps[size] if len(steps) > size and steps[:size] == listed else None
             if isinstance(number, int) and number < len(places):
-                steps = (*steps[:size], places[number], *steps[size + 1 :])
-        return Remark(dotted(steps), self._line(steps), _without_stand_ins(said))
+                return (*steps[:size], places[number], *steps[size + 1 :])
+        return steps
 
     def _line(self, steps: tuple[Key, ...]) -> int | None:
         if any(tuple(parse_key(key)) == steps[: len(parse_key(key))] for key in self.overrides):
