@@ -14,9 +14,9 @@ from causeway.proofs.ic.bls import SecretKey
 from causeway.proofs.ic.certificate import verify_state_root
 from causeway.proofs.ic.errors import DecodeFailed, InvalidSignature
 from causeway.proofs.ic.slice_certification import Certification, decode_certification, encode_certification
-from causeway.protocols.ic.certifying import Certifier, Due, NotAsRecorded, ShareFaults, rotated, threshold_of
+from causeway.protocols.ic.certifying import Certifier, Due, ShareFaults, rotated, threshold_of
 from causeway.protocols.ic.options import IcOptions
-from causeway.protocols.secrets import Secrets
+from causeway.protocols.secrets import NotAsRecorded, Secrets
 
 NUMBERS = np.array([258, 3], dtype=np.uint64)
 ROOT = bytes(range(32))

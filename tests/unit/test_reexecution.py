@@ -128,7 +128,7 @@ def test_rows_that_were_altered_are_found(folder: Path, tmp_path: Path) -> None:
         one = rows.to_pylist()[rows.num_rows // 2]
         path = logged(lake, table, one["height"], one[owner], owner)[0]
         replace(lake, {path: altered(rows, column, partial(eq, one), partial(add, more[column]))})
-        expected.append(Different(one["height"], (names[one[owner]],), table, Reason.ROWS))
+        expected.append(Different(one["height"], (names[one[owner]],), table, Reason.ROWS, column))
     assert whole(lake) == tuple(expected)
 
 
@@ -142,6 +142,23 @@ def test_a_root_in_a_header_that_was_altered_is_found(folder: Path, tmp_path: Pa
     replace(lake, {path: altered(rows, "root", lambda row: (row["height"], row["chain"]) == (10, 0), flipped)})
     assert whole(lake) == (Different(10, ("relay",)),)
     assert Recheck(open_lake(str(lake))).execute(0, 9) is None
+
+
+@pytest.mark.parametrize("protocol", SCENARIOS)
+def test_headers_that_were_altered_are_found(protocol: str, folder: Path, tmp_path: Path) -> None:
+    """Every column but the root, in a commit each, that of height 0 among them."""
+    lake, expected = copied(folder, tmp_path, protocol), []
+    opened = open_lake(str(lake))
+    columns: dict[str, Any] = {"tick": 1, "number": 1, "hash": b"!", "parent": b"!", "certification": b"!", "height": 1}
+    for column, number in zip(columns, range(opened.manifest().number + 1), strict=False):
+        parts = opened.lake.commit_rows("headers", opened.lake.numbered(number))
+        one = parts[0].to_pylist()[0]
+        path = logged(lake, "headers", one["height"], one["chain"])[0]
+        replace(lake, {path: altered(parts[0], column, partial(eq, one), partial(add, columns[column]))})
+        expected.append(Different(one["height"], (opened.names[one["chain"]],), "headers", Reason.ROWS, column))
+    found = whole(lake)
+    assert [each for each in found if each.column not in ("", "height")] == expected[:5]
+    assert {each.height for each in expected} <= {each.height for each in found}, "another height may be a missing row"
 
 
 def test_what_users_sent_that_was_altered_is_found(tmp_path: Path) -> None:
@@ -194,7 +211,7 @@ def test_a_process_that_is_killed_is_told_in_one_line(folder: Path, monkeypatch:
 def test_an_audit_says_what_comes_out_differently() -> None:
     empty = (schema.empty_table() for schema in (LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA))
     before = audit_rows(*empty)
-    different = (Different(5, ("a", "b")), Different(9, ("b",), "outbound", Reason.ROWS))
+    different = (Different(5, ("a", "b")), Different(9, ("b",), "outbound", Reason.ROWS, "payload"))
     after = Executed(0, 20, different, ((6, 8),)).added_to(before)
     found = after.checks["headers"]
     assert found.reasons == {
@@ -207,7 +224,7 @@ def test_an_audit_says_what_comes_out_differently() -> None:
     assert named == [
         ("root_differs", "a", 5, "root"),
         ("root_differs", "b", 5, "root"),
-        ("rows_differ", "b", 9, "outbound"),
+        ("rows_differ", "b", 9, "outbound.payload"),
         ("not_executed", None, 6, None),
     ]
     assert Executed(0, 20).added_to(before).checks == before.checks

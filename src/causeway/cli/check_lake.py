@@ -167,7 +167,7 @@ def _what(each: Different) -> str:
     if each.reason == Reason.ROOT:
         return f"height {each.height} comes out"
     what = "rows" if each.reason == Reason.ROWS else "state in files"
-    return f"height {each.height}, {what} of {each.what}, come out"
+    return f"height {each.height}, {what} of {each.place}, come out"
 
 
 def _kept(checked: Checked, states: int) -> str:
@@ -187,7 +187,13 @@ def _as_json(
     executed: Executed | None,
 ) -> dict[str, object]:
     differences = [
-        {"height": each.height, "chains": list(each.chains), "reason": each.reason.value, "what": each.what}
+        {
+            "height": each.height,
+            "chains": list(each.chains),
+            "reason": each.reason.value,
+            "what": each.what,
+            "column": each.column or None,
+        }
         for each in (() if executed is None else executed.different)
     ]
     return {

@@ -19,16 +19,17 @@ from causeway.pipeline.lake import Lake, Manifest, at_height
 from causeway.pipeline.reading import Reader
 from causeway.pipeline.reverted import owner_of
 from causeway.pipeline.rounds import Committed, ReplayDiffers, Rounds, begun, replay
+from causeway.pipeline.schemas import stamped_schema
 from causeway.programs.sources import Sources
-from causeway.protocols.contract import RoundResult
+from causeway.protocols.contract import HEADERS_SCHEMA, RoundResult
 from causeway.protocols.partition import in_order, owners
+from causeway.protocols.secrets import NotAsRecorded
 
 ROOT = "root"
 """What differs where the root of a chain does."""
 
-NOT_COMPARED = ("headers", "failures")
-"""Log tables whose rows are not compared: of headers the roots are, and where in a program a handler failed may be
-another line now."""
+NOT_COMPARED = ("failures",)
+"""Log tables whose rows are not compared: where in a program a handler failed may be another line now."""
 
 Results = Sequence[RoundResult[Any]]
 
@@ -49,13 +50,20 @@ class Reason(StrEnum):
 class Different:
     """A height that comes out differently when it is executed again.
 
-    ``chains``: whose, by name; ``what``: ``ROOT``, or the name of the table.
+    ``chains``: whose, by name; ``what``: ``ROOT``, or the name of the table; ``column``: of the rows of a log table,
+    the first column that differs, empty where there are more or fewer rows.
     """
 
     height: int
     chains: tuple[str, ...]
     what: str = ROOT
     reason: Reason = Reason.ROOT
+    column: str = ""
+
+    @property
+    def place(self) -> str:
+        """Return what differs, with the column where there is one."""
+        return f"{self.what}.{self.column}" if self.column else self.what
 
 
 @dataclass
@@ -122,8 +130,8 @@ class Again:
             try:
                 for _ in replay(rounds, self._lake.numbered(before).last):
                     pass
-            except ReplayDiffers as error:
-                found.different.append(Different(error.height, error.chains))
+            except (ReplayDiffers, NotAsRecorded) as error:
+                found.different.append(self._different(error))
                 return None
             rounds.made.clear()  # whatever comes reads what the lake has
         return rounds
@@ -131,12 +139,15 @@ class Again:
     def _genesis(self, found: Range) -> Rounds | None:
         """Return height 0 alone."""
         before = self._lake.manifest(FIRST_HEIGHT)
-        made = [begun(self._deployment, bucket) for bucket in range(len(self._deployment.buckets))]
         try:
+            made = [begun(self._deployment, bucket) for bucket in range(len(self._deployment.buckets))]
             Committed(self._lake, self._deployment).compare(before, made)
-        except ReplayDiffers as error:
-            found.different.append(Different(error.height, error.chains))
+        except (ReplayDiffers, NotAsRecorded) as error:
+            found.different.append(self._different(error))
             return None
+        different = _Logged(self._lake, self._deployment, before).different(FIRST_HEIGHT, made)
+        if different is not None:
+            found.different.append(different)
         states = {bucket: result.state for bucket, result in enumerate(made)}
         return Rounds(self._deployment, self._lake, before, states)
 
@@ -179,17 +190,22 @@ class Again:
         logged, other = _Logged(self._lake, self._deployment, manifest), False
         try:
             for at, results in replay(rounds, end):
-                table = None if other else logged.other(at.height, results)
-                if table is not None:
-                    chains = logged.chains(table, at.height, results)
-                    found.different.append(Different(at.height, chains, table, Reason.ROWS))
+                different = None if other else logged.different(at.height, results)
+                if different is not None:
+                    found.different.append(different)
                     other = True
-        except ReplayDiffers as error:
-            found.different.append(Different(error.height, error.chains))
+        except (ReplayDiffers, NotAsRecorded) as error:
+            found.different.append(self._different(error))
             return None
         if other:
             rounds.made.clear()  # whatever comes reads what the lake has
         return rounds
+
+    def _different(self, error: ReplayDiffers | NotAsRecorded) -> Different:
+        """Return what ended the execution of heights."""
+        if isinstance(error, ReplayDiffers):
+            return Different(error.height, error.chains)
+        return Different(error.height, (self._names[error.position],), "headers", Reason.ROWS, "certification")
 
     def _look_at_state(self, manifest: Manifest, rounds: Rounds | None, found: Range) -> None:
         """Compare the state in files at the end of a commit with what executing it gave; where a root came out
@@ -243,21 +259,19 @@ class _Logged:
 
     def __init__(self, lake: Lake, deployment: Deployment, manifest: Manifest) -> None:
         self._lake, self._manifest, self._names = lake, manifest, deployment.kernel.chains()
-        self._schemas = {"outbound": deployment.kernel.outbound, **deployment.kernel.logs}
+        logs = {"outbound": deployment.kernel.outbound, **deployment.kernel.logs, "headers": HEADERS_SCHEMA}
+        self._schemas = {name: stamped_schema(schema) for name, schema in logs.items() if name not in NOT_COMPARED}
         self._read: dict[str, pa.Table] = {}
 
-    def other(self, height: int, results: Results) -> str | None:
-        """Return the first table that has other rows at a height than what the buckets gave."""
+    def different(self, height: int, results: Results) -> Different | None:
+        """Return what differs in the first table that has other rows at a height than what the buckets gave."""
         for name in self._schemas:
-            if name not in NOT_COMPARED and not _same(self._rows(name, height), self._made(name, results)):
-                return name
+            both = self._rows(name, height), self._made(name, height, results)
+            if not _same(*both):
+                of = [rows[owner_of(name)].to_numpy() for rows in both]
+                chains = tuple(self._names[chain] for chain in sorted(_with_other_rows(both, of)))
+                return Different(height, chains, name, Reason.ROWS, _other_column(*both))
         return None
-
-    def chains(self, table: str, height: int, results: Results) -> tuple[str, ...]:
-        """Return the names of the chains whose rows of a table are others."""
-        both = self._rows(table, height), self._made(table, results)
-        of = [rows[owner_of(table)].to_numpy() for rows in both]
-        return tuple(self._names[chain] for chain in sorted(_with_other_rows(both, of)))
 
     def _rows(self, table: str, height: int) -> pa.Table:
         schema = self._schemas[table]
@@ -269,10 +283,13 @@ class _Logged:
             self._read[table] = pa.concat_tables(parts).combine_chunks() if len(parts) == 1 else _by_height(parts)
         return at_height(self._read[table], height).select(schema.names)
 
-    def _made(self, table: str, results: Results) -> pa.Table:
+    def _made(self, table: str, height: int, results: Results) -> pa.Table:
         schema = self._schemas[table]
-        frames = [result.outbound if table == "outbound" else result.logs.get(table) for result in results]
-        made = [frame.to_table(schema) for frame in frames if frame is not None and len(frame)]
+        frames = [
+            {**result.logs, "headers": result.headers, "outbound": result.outbound}.get(table) for result in results
+        ]
+        stamps = {"height": np.int64(height), "tick": np.int64(self._manifest.at(height).tick)}
+        made = [frame.with_columns(**stamps).to_table(schema) for frame in frames if frame is not None and len(frame)]
         return pa.concat_tables([schema.empty_table(), *made])
 
 
@@ -287,6 +304,14 @@ def _same(one: pa.Table, other: pa.Table) -> bool:
     if one.num_rows != other.num_rows:
         return False
     return all(_plain(a).equals(_plain(b)) for a, b in zip(one.columns, other.columns, strict=True))
+
+
+def _other_column(one: pa.Table, other: pa.Table) -> str:
+    """Return the first column that two tables differ in, empty where one has more rows."""
+    if one.num_rows != other.num_rows:
+        return ""
+    columns = zip(one.schema.names, one.columns, other.columns, strict=True)
+    return next((str(name) for name, a, b in columns if not _plain(a).equals(_plain(b))), "")
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -169,7 +169,7 @@ class _Process:
 
 def _range_of(said: dict[str, Any]) -> Range:
     different = [
-        Different(each["height"], tuple(each["chains"]), each["what"], Reason(each["reason"]))
+        Different(each["height"], tuple(each["chains"]), each["what"], Reason(each["reason"]), each["column"])
         for each in said["different"]
     ]
     return Range(said["began"], different, set(said["wrong"]), [(begin, end) for begin, end in said["unverified"]])

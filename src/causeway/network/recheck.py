@@ -65,7 +65,7 @@ class Executed:
     def added_to(self, found: Audit, limit: int = LIMIT) -> Audit:
         """Return an audit of the lake to which this is added, as findings of the check ``headers``."""
         rows = [
-            {"verdict": VIOLATED, "reason": each.reason, "event": each.what, "source": chain, "height": each.height}
+            {"verdict": VIOLATED, "reason": each.reason, "event": each.place, "source": chain, "height": each.height}
             for each in self.different
             for chain in each.chains
         ]
@@ -121,9 +121,9 @@ class Recheck:
         """Execute heights again, each on top of what the one before it gave, in ranges that begin with a state in
         files. The result is the same in however many ranges, and whoever executes them.
 
-        Compared are the headers of all chains, the rows of the log tables, and the states in files at the ends of
-        commits. Where the state before ``first`` is in no file, or has other roots than the headers, the heights since
-        the last one that is are executed, too.
+        Compared are the headers of all chains with all their columns, the rows of the log tables, and the states in
+        files at the ends of commits. Where the state before ``first`` is in no file, or has other roots than the
+        headers, the heights since the last one that is are executed, too.
 
         Args:
             first: the first height.

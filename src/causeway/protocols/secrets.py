@@ -33,6 +33,22 @@ class Secrets:
         return Secrets, ({}, self.certifications)
 
 
+class NotAsRecorded(InvalidInput):
+    """The certification in a lake's headers is not that of the state that they have.
+
+    Attributes:
+        height: the height of the lake.
+        position: the position of the chain.
+    """
+
+    def __init__(self, text: str, height: int, position: int) -> None:
+        super().__init__(text)
+        self.height, self.position = height, position
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.height, self.position)
+
+
 NONE = Secrets()
 """No keys: those of a simulation are drawn from its seed."""
 

@@ -24,7 +24,7 @@ from causeway.proofs.ic.errors import InvalidShare
 from causeway.proofs.ic.slice_certification import Certification, decode_certification, encode_certification
 from causeway.proofs.ic.threshold import Dealing, ThresholdKey, combine, deal, seeded_coefficients
 from causeway.protocols.ic.options import IcOptions
-from causeway.protocols.secrets import NONE, Secrets
+from causeway.protocols.secrets import NONE, NotAsRecorded, Secrets
 
 Nodes = tuple[int, ...]
 """Numbers of a subnet's nodes, ascending."""
@@ -35,10 +35,6 @@ FALSE_SHARE = b"a false share of "
 
 _KEPT = 4096
 _NUMBER_BYTES = 8
-
-
-class NotAsRecorded(InvalidInput):
-    """The certification in a lake's headers is not that of the state that they have."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +217,7 @@ class Certifier:
 
     def _differs(self, due: Due, what: str) -> NotAsRecorded:
         subnet = f"the certification of height {due.height} of subnet {self.numbers[due.position]}"
-        return NotAsRecorded(f"headers of height {self.round}: {subnet} is {what}")
+        return NotAsRecorded(f"headers of height {self.round}: {subnet} is {what}", self.round, due.position)
 
     def _enough(self, due: Due) -> tuple[bool, Nodes]:
         """Return whether enough nodes sign a state, and which false shares are found: as ``_combined`` comes out."""
