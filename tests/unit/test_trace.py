@@ -11,20 +11,25 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import causeway as cw
 from causeway.audit.lives import AGAIN, OTHER_CHAIN, OTHER_CONTENT, TAKEN_BACK, lives_of
 from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, OK, execute
+from causeway.explorer.reading import headers_of
 from causeway.ledger.order import sorted_rows
 from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.model.text import readable
+from causeway.network.opened import open_lake
 from causeway.network.tracing import SeveralMessages, trace
 from causeway.pipeline import ledger_store
 from causeway.pipeline.ledger_search import MessageKey, find, related, rows_of
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger
 from causeway.pipeline.stored_parquet import StoredParquet
+from causeway.proving.ic.state import CertifiedStates
 from tests.property.audit_ledgers import table
 from tests.recordings import Recordings
+from tests.unit.ic_lake import make_lake
 
 LANE = {"protocol": "p", "source": "a", "destination": "b", "lane": "l"}
 BACK = {"protocol": "p", "source": "b", "destination": "a", "lane": "l"}
@@ -323,3 +328,45 @@ def test_recorded_packets_and_journeys(
         found[each] = message["outcome"]
     assert sorted(found.values()).count("received") == 15 and sorted(found.values()).count("pending") == 1
     assert sorted(found.values()).count("the recorder stopped waiting for it") == 2
+
+
+SPLIT_AND_HALT = """
+[[chains]]
+name = "new"
+from = 3
+[[splits]]
+tick = 3
+chain = "right"
+into = "new"
+programs = ["bob"]
+[[faults]]
+kind = "halt"
+chain = "left"
+from = 4
+until = 5
+"""
+
+
+def test_an_event_has_the_root_of_its_chain_at_the_height_of_the_network(tmp_path: Path) -> None:
+    """A subnet that a split made, and one that was halted, have fewer blocks than the network has heights."""
+    options = "".join(f'{name} = "deployed"\n' for name in ("vsr", "sender_mismatch"))
+    options += 'splitting = "on"\nmigrations = "on"\nsubstreams = "per_source"\n'
+    lake = make_lake(tmp_path, options=options, more=SPLIT_AND_HALT)
+    with cw.open(lake) as ledger:
+        states = CertifiedStates(open_lake(lake))
+        at: dict[int, set[int]] = {}
+        found = find(ledger.stored, [{"protocol": ("ic",)}])
+        traced = ledger.lives(found)
+        steps = [step for life in traced.lives for step in life.steps]
+        assert {"new", "left"} <= {step.chain for step in steps if (step.height or 0) > 6}
+        for step in steps:
+            assert step.chain is not None and step.height is not None
+            root = states.get_state_at(step.chain, step.height).root.hex()
+            assert traced.roots(step) == [root], step
+            at.setdefault(step.height, set()).add(step.row["tick"])
+        for height, ticks in at.items():
+            chains = ["left", "middle", *(["new"] if height > 3 else []), "right"]
+            roots = [states.get_state_at(chain, height).root.hex() for chain in chains]
+            for known in (ticks, ()):
+                rows = headers_of(ledger.stored, height, known, None, 100)
+                assert [(row["chain"], row["root"]) for row in rows] == list(zip(chains, roots, strict=True))

@@ -45,8 +45,9 @@ def height(view: View, asked: Asked) -> Page:
             ],
             "Heights",
         )
-    headers = headers_of(view.ledger, number, chain, HEADERS)
     events, whole = events_at(view.ledger, number, chain, EVENTS)
+    ticks = {row["tick"] for row in events} - {None}
+    headers = headers_of(view.ledger, number, ticks, chain, HEADERS)
     lead = many(len(headers), "header")
     if chain is not None:
         lead += f" of {safe_name(chain)}"
@@ -83,6 +84,7 @@ def _form(chain: str | None) -> Markup:
 def _headers(headers: Sequence[Mapping[str, Any]], number: int, view: View) -> Markup:
     columns = [
         Column("chain", "name"),
+        Column("block", "number"),
         Column("hash", "code"),
         Column("parent", "code"),
         Column("root", "code"),
@@ -90,11 +92,14 @@ def _headers(headers: Sequence[Mapping[str, Any]], number: int, view: View) -> M
     ]
     if all(row["hash"] is None for row in headers):
         columns = [column for column in columns if column.title not in ("hash", "parent")]
+    if all(row["height"] == number for row in headers):
+        columns = [column for column in columns if column.title != "block"]
     cells: list[list[Cell]] = []
     for row in headers:
-        digests: list[Cell] = [_digest(row[column.title]) for column in columns[1:-1]]
-        status: Cell = badge(UNKNOWN, row["status"]) if row["status"] else None
-        cells.append([link(row["chain"], chain_address(row["chain"])), *digests, status])
+        shown: dict[str, Cell] = {title: _digest(row[title]) for title in ("hash", "parent", "root")}
+        shown["chain"], shown["block"] = link(row["chain"], chain_address(row["chain"])), row["height"]
+        shown["status"] = badge(UNKNOWN, row["status"]) if row["status"] else None
+        cells.append([shown[column.title] for column in columns])
     if not any(row["status"] for row in headers):
         columns, cells = columns[:-1], [row[:-1] for row in cells]
     empty = "No header of this height is in the ledger."

@@ -118,7 +118,7 @@ def _chains(view: View, rows: Sequence[Mapping[str, Any]]) -> Markup:
     of = {row["chain"]: row for row in rows}
     columns = [Column("chain", "name")] + [
         Column(title, "number")
-        for title in ("sent", "received", "pending out", "pending in", "lanes out", "lanes in", "last block")
+        for title in ("sent", "received", "pending out", "pending in", "lanes out", "lanes in", "last height")
     ]
     cells: list[list[Cell]] = []
     for chain in view.chains[: 4 * PAGE]:
@@ -247,7 +247,7 @@ def chain(view: View, asked: Asked) -> Page:
     ]
     last = figures.get("last_height")
     if last is not None:
-        shown.append(Fact("Last block", count(last), href=height_address(last, own)))
+        shown.append(Fact("Last height", count(last), href=height_address(last, own)))
     top = element("a", {"href": "/network"}, "Network")
     more = Markup("")
     if view.opened is not None and own in view.opened.names:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -106,17 +107,26 @@ def watermarks(ledger: Ledger, lane: Lane) -> list[Row]:
     return [newest[key] for key in sorted(newest)]
 
 
-def headers_of(ledger: Ledger, height: int, chain: str | None, most: int) -> list[Row]:
-    """Return the headers of a height, of all chains or one, those that count first of each. Raises
-    ``LedgerDamaged``."""
-    condition: dict[str, Any] = {"height": (height,)}
-    if chain is not None:
-        condition["chain"] = (chain,)
-    found: list[Row] = []
-    for file in ledger.files("headers"):
-        found += plain_rows(matching(ledger, file, condition, HEADERS_SCHEMA.names, most))
-        if len(found) >= most:
-            break
+def headers_of(ledger: Ledger, height: int, ticks: Collection[int], chain: str | None, most: int) -> list[Row]:
+    """Return the headers of a height, of all chains or one, those that count first of each.
+
+    Of a run the height is that of the network: of a chain that numbers its blocks otherwise, such as a subnet that a
+    split made, it is the last header that it made in the tick of the height. ``ticks``: those of events at the height;
+    without any, the tick is that in which a chain first had a block of this number. Raises ``LedgerDamaged``.
+    """
+    condition: dict[str, Any] = {} if chain is None else {"chain": (chain,)}
+    found = _headers(ledger, {**condition, "height": (height,)}, most)
+    all_chains = found if chain is None else _headers(ledger, {"height": (height,)}, most)
+    first = {row["tick"] for row in all_chains if row["tick"] is not None and row["status"] is None}
+    if height and (ticks or first):
+        now = {*ticks} or {min(first)}
+        found = [row for row in found if row["status"] is not None or row["tick"] is None or row["tick"] in now]
+        own = {row["chain"] for row in found if row["status"] is None}
+        last: dict[str | None, Row] = {}
+        for row in _headers(ledger, {**condition, "tick": now, "height": Between(1)}, most):
+            if row["status"] is None and row["chain"] not in own:
+                last[row["chain"]] = max(row, last.get(row["chain"], row), key=itemgetter("height"))
+        found += last.values()
     seen: dict[tuple[Any, ...], Row] = {}
     for row in found:
         name = (row["chain"], row["hash"] or row["root"])
@@ -127,13 +137,22 @@ def headers_of(ledger: Ledger, height: int, chain: str | None, most: int) -> lis
     ]
 
 
+def _headers(ledger: Ledger, condition: Condition, most: int) -> list[Row]:
+    found: list[Row] = []
+    for file in ledger.files("headers"):
+        found += plain_rows(matching(ledger, file, condition, HEADERS_SCHEMA.names, most))
+        if len(found) >= most:
+            break
+    return found
+
+
 def events_at(ledger: Ledger, height: int, chain: str | None, most: int) -> tuple[list[Row], bool]:
     """Return what happened to messages at a height, first to those in lanes, and whether that is all. Raises
     ``LedgerDamaged``."""
     condition: dict[str, Any] = {"height": (height,)}
     if chain is not None:
         condition["chain"] = (chain,)
-    names = [*LANE, "index", "message_id", "kind", "event", "chain", "sender", "receiver", "code", "detail"]
+    names = [*LANE, "index", "message_id", "kind", "event", "chain", "tick", "sender", "receiver", "code", "detail"]
     found: dict[tuple[Any, ...], Row] = {}
     for lanes in (Like(""), (None,)):
         for file in ledger.files("ledger"):

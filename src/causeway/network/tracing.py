@@ -17,6 +17,7 @@ from causeway.pipeline.ledger_search import (
     Condition,
     Like,
     MessageKey,
+    Place,
     find,
     headers_at,
     related,
@@ -40,8 +41,8 @@ SHORTENED = "…"
 
 _NARROWING = ("lane", "source", "destination", "sender", "index")
 
-Roots = Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
-"""Headers of a chain at a height."""
+Roots = Mapping[Place, Sequence[Mapping[str, Any]]]
+"""Headers that chains made where something happened."""
 
 
 class SeveralMessages(InvalidInput):
@@ -63,9 +64,7 @@ class Traced:
 
     def roots(self, step: Step) -> list[str]:
         """Return the roots (or hashes) that the ledger has of the block of a step."""
-        if step.chain is None or step.height is None:
-            return []
-        found = {row["root"] or row["hash"] for row in self.headers.get((step.chain, step.height), ())}
+        found = {row["root"] or row["hash"] for place in _place(step) for row in self.headers.get(place, ())}
         return sorted(root for root in found if root)
 
 
@@ -127,13 +126,15 @@ def lives(ledger: Ledger, messages: Sequence[MessageKey]) -> Traced:
     return Traced(tuple(found), headers_at(ledger, _places(found)), 0)
 
 
-def _places(found: Sequence[Life]) -> set[tuple[str, int]]:
-    return {
-        (step.chain, step.height)
-        for life in found
-        for step in life.steps
-        if step.chain is not None and step.height is not None
-    }
+def _places(found: Sequence[Life]) -> set[Place]:
+    return {place for life in found for step in life.steps for place in _place(step)}
+
+
+def _place(step: Step) -> list[Place]:
+    """Return where a step happened; nothing where that was not seen."""
+    if step.chain is None or step.height is None:
+        return []
+    return [Place(step.chain, step.height, step.row["tick"])]
 
 
 def life_as_dict(life: Life, found: Traced) -> dict[str, Any]:

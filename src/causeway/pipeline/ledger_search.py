@@ -7,11 +7,11 @@ are read, and of these only the columns that are compared.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from causeway.ledger.chain_order import header_buckets
-from causeway.ledger.order import bucket_of, without_repeats
+from causeway.ledger.order import SEGMENT_BITS, bucket_of, without_repeats
 from causeway.ledger.schema import HEADERS_SCHEMA, LANE, LEDGER_SCHEMA
 from causeway.ledger.typed import plain_rows
 from causeway.pipeline.ledger_store import Ledger, StoredFile
@@ -65,6 +65,14 @@ class MessageKey:
     lane: tuple[str | None, ...]
     index: int | None
     message_id: str | None
+
+
+class Place(NamedTuple):
+    """Where something happened: on a chain, at a height, of a run at a tick."""
+
+    chain: str
+    height: int
+    tick: int | None
 
 
 def find(ledger: Ledger, any_of: Sequence[Condition], most: int = MOST_FOUND) -> list[MessageKey]:
@@ -135,28 +143,49 @@ def related(
     return find(ledger, conditions, most) if conditions else []
 
 
-def headers_at(ledger: Ledger, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """Return the headers of some chains at some heights, as the ledger has them. Raises ``LedgerDamaged``."""
-    chosen = sorted(places)
-    if not chosen or not ledger.files("headers"):
-        return {}
-    named = pa.table(
-        {
-            "chain": pa.array([chain for chain, _ in chosen], pa.string()),
-            "height": pa.array([height for _, height in chosen], pa.uint64()),
-        }
-    )
-    wanted: dict[int, list[tuple[str, int]]] = {}
-    for bucket, place in zip(header_buckets(named, ledger.buckets).tolist(), chosen, strict=True):
-        wanted.setdefault(bucket, []).append(place)
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for bucket, own in wanted.items():
-        condition: Condition = {"chain": [chain for chain, _ in own], "height": [height for _, height in own]}
+def headers_at(ledger: Ledger, places: Collection[Place]) -> dict[Place, list[dict[str, Any]]]:
+    """Return the headers that chains made where something happened, as the ledger has them.
+
+    Of a run, ``height`` of a place is that of the network, and chains may number their blocks otherwise (a subnet that
+    a split made or that was halted, a parachain): a header belongs to the places of its ``tick``. Where the header or
+    the place has no tick, the heights are compared. Raises ``LedgerDamaged``.
+    """
+    found: dict[Place, list[dict[str, Any]]] = {}
+    for place, row in _headers(ledger, places, by_tick=False):
+        if None in (row["tick"], place.tick) or (row["tick"] == place.tick and row["status"] is None):
+            found.setdefault(place, []).append(row)
+    others: dict[Place, list[dict[str, Any]]] = {}
+    left = [place for place in places if place not in found and place.tick is not None]
+    for place, row in _headers(ledger, left, by_tick=True):
+        if row["status"] is None:
+            others.setdefault(place, []).append(row)
+    for place, rows in others.items():
+        last = max(row["height"] for row in rows)
+        found[place] = [row for row in rows if row["height"] == last]
+    return found
+
+
+def _headers(ledger: Ledger, places: Collection[Place], *, by_tick: bool) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Yield the headers of the chains of places that have their heights, or ``by_tick`` those that have their ticks."""
+    if not places or not ledger.files("headers"):
+        return
+    wanted: dict[int, dict[tuple[str, int | None], list[Place]]] = {}
+    for place in sorted(set(places), key=lambda place: (place.chain, place.height, place.tick or 0)):
+        most = max(place.height, (place.tick or 0) + 1)
+        heights = [*range(0, most, 1 << SEGMENT_BITS), most] if by_tick else [place.height]
+        named = pa.table(
+            {"chain": pa.array([place.chain] * len(heights)), "height": pa.array(heights, pa.uint64())},
+        )
+        for bucket in set(header_buckets(named, ledger.buckets).tolist()):
+            key = place.chain, place.tick if by_tick else place.height
+            wanted.setdefault(bucket, {}).setdefault(key, []).append(place)
+    column = "tick" if by_tick else "height"
+    for bucket, own in sorted(wanted.items()):
+        condition: Condition = {"chain": [chain for chain, _ in own], column: [value for _, value in own]}
         for file in ledger.files("headers", bucket):
             for row in plain_rows(matching(ledger, file, condition, HEADERS_SCHEMA.names)):
-                if (row["chain"], row["height"]) in places:
-                    found.setdefault((row["chain"], row["height"]), []).append(row)
-    return found
+                for place in own.get((row["chain"], row[column]), ()):
+                    yield place, row
 
 
 def matching(
@@ -237,6 +266,6 @@ def _may_have(group: pq.RowGroupMetaData, schema: pa.Schema, condition: Conditio
 
 
 __all__ = [
-    "CONTINUATIONS", "MOST_FOUND", "RELATIONS", "Between", "Condition", "Like", "MessageKey", "find", "fulfil",
-    "headers_at", "keys_of", "matching", "related", "rows_of",
+    "CONTINUATIONS", "MOST_FOUND", "RELATIONS", "Between", "Condition", "Like", "MessageKey", "Place", "find",
+    "fulfil", "headers_at", "keys_of", "matching", "related", "rows_of",
 ]  # fmt: skip
