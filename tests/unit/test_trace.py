@@ -193,6 +193,23 @@ def test_an_answer_and_a_further_hop_belong_to_their_request(
     assert execute(["trace", str(tmp_path / "l"), "j"], build, "causeway") == OK
 
 
+def test_an_answer_that_was_routed_anew_is_one_message_of_two_lanes(tmp_path: Path) -> None:
+    asked = row("sent", "a", 1, index=1, message_id="q")
+    answer = {"kind": "response", "message_id": "r", "answers": "q"}
+    first = {**row("sent", "b", 2, index=3), **BACK, **answer}
+    refused = {**row("rejected", "a", 3, index=3), **BACK, **answer, "kind": "reject"}
+    anew = {**row("sent", "b", 4, index=1), **BACK, **answer, "destination": "c"}
+    ledger = stored(tmp_path / "l", [[asked, first, refused, anew]])
+    for narrowed in ({}, {"destination": "a"}, {"destination": "c"}):
+        lives = trace(ledger, "r", **narrowed).lives
+        assert [(life.lane[2], life.index, life.outcome) for life in lives] == [
+            ("b", 1, "pending"), ("a", 3, "rejected"), ("c", 1, "pending"),
+        ]  # fmt: skip
+    other = {**row("sent", "b", 4, index=9), **BACK, **answer, "answers": "p", "destination": "d"}
+    with pytest.raises(SeveralMessages):
+        trace(stored(tmp_path / "other", [[asked, first, other]]), "r")
+
+
 def test_a_message_is_followed_under_the_ids_that_carry_it_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -202,9 +202,12 @@ def _like(message: str) -> Like:
 
 
 def _belong_together(rows: pa.Table, message: str | None, count: int) -> bool:
-    """Return whether messages are of one journey, or a few of one transaction."""
+    """Return whether messages are of one journey, one answer that was routed anew, or a few of one transaction."""
     journeys = set(rows["journey"].to_pylist())
     if len(journeys) == 1 and None not in journeys:
+        return True
+    answers = set(zip(rows["message_id"].to_pylist(), rows["answers"].to_pylist(), strict=True))
+    if len(answers) == 1 and None not in answers.pop():
         return True
     if count > TOGETHER or message is None:
         return False

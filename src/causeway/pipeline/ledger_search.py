@@ -124,8 +124,11 @@ def rows_of(ledger: Ledger, messages: Iterable[MessageKey]) -> pa.Table:
 CONTINUATIONS = (("message_id", "continues"), ("continues", "message_id"))
 """Pairs of columns with one value in messages of which one carries on the other."""
 
-RELATIONS = (("journey", "journey"), ("message_id", "answers"), ("answers", "message_id"), *CONTINUATIONS)
-"""The same of messages that belong together: of one journey, requests and answers, those that carry on others."""
+ANSWERS = (("message_id", "answers"), ("answers", "message_id"), ("answers", "answers"))
+
+RELATIONS = (("journey", "journey"), *ANSWERS, *CONTINUATIONS)
+"""The same of messages that belong together: of one journey, requests and answers, answers of one request (one that was
+routed anew has a place in two lanes), those that carry on others."""
 
 
 def related(
