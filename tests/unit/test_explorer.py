@@ -30,11 +30,14 @@ from causeway.explorer.layout import placed, widths
 from causeway.explorer.live import Live
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
+from causeway.network.opened import open_lake
 from causeway.pipeline.ledger_search import MessageKey
 from causeway.pipeline.ledger_watch import NAMED
+from causeway.proving.ic.state import get_state_at
 from causeway.web.guard import Guard
 from tests.faces.explored import HOSTILE, WAIT, hostile_ledger, looked_at, network_lake
 from tests.faces.ledgers import both_ends, stored
+from tests.unit.ic_lake import make_lake
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LANE_OF_LAKE = "/lane?protocol=ibc&source=east&destination=north&lane=1"
@@ -124,6 +127,21 @@ def test_a_recorded_ledger_says_what_it_has_not(recorded: Live) -> None:
     path = message_address(key)
     assert path is not None and "no state to prove" in ask(recorded, path).text
     assert ask(recorded, path.replace("/message", "/proof") + "&offer=0").status_code == 404
+
+
+def test_a_height_is_that_of_the_network_where_every_chain_has_fewer_blocks(tmp_path: Path) -> None:
+    halts = [("left", 2), ("middle", 3), ("right", 3)]
+    more = "".join(f'[[faults]]\nkind = "halt"\nchain = "{name}"\nfrom = {at}\nuntil = {at}\n' for name, at in halts)
+    place = make_lake(tmp_path, more=more)
+    state = get_state_at(open_lake(place), "middle", 6)
+    assert state.height == 6 and state.number == 5
+    live = looked_at(place)
+    try:
+        page = html.unescape(ask(live, "/height?n=6&chain=middle").text)
+    finally:
+        live.close()
+    assert "No events of messages at this height." in page and "1 header of middle" in page
+    assert state.root.hex()[:12] in page and ">block<" in page and ">5<" in page
 
 
 def test_names_of_strangers_are_text_wherever_they_stand(recorded: Live) -> None:

@@ -46,7 +46,8 @@ def height(view: View, asked: Asked) -> Page:
             "Heights",
         )
     events, whole = events_at(view.ledger, number, chain, EVENTS)
-    ticks = {row["tick"] for row in events} - {None}
+    tick = view.tick_of(number)
+    ticks = {row["tick"] for row in events} - {None} if tick is None else {tick}
     headers = headers_of(view.ledger, number, ticks, chain, HEADERS)
     lead = many(len(headers), "header")
     if chain is not None:

@@ -111,8 +111,9 @@ def headers_of(ledger: Ledger, height: int, ticks: Collection[int], chain: str |
     """Return the headers of a height, of all chains or one, those that count first of each.
 
     Of a run the height is that of the network: of a chain that numbers its blocks otherwise, such as a subnet that a
-    split made, it is the last header that it made in the tick of the height. ``ticks``: those of events at the height;
-    without any, the tick is that in which a chain first had a block of this number. Raises ``LedgerDamaged``.
+    split made, it is the last header that it made in the tick of the height. ``ticks``: those of the height, as far as
+    they are known; without any, the tick is that in which a chain first had a block of this number. Raises
+    ``LedgerDamaged``.
     """
     condition: dict[str, Any] = {} if chain is None else {"chain": (chain,)}
     found = _headers(ledger, {**condition, "height": (height,)}, most)

@@ -17,6 +17,7 @@ from causeway.explorer.reading import last_header, of_lane
 from causeway.ledger.schema import LANE
 from causeway.ledger.typed import plain_rows
 from causeway.network.opened import OpenedLake
+from causeway.pipeline.layout import LakeError
 from causeway.report.checked import findings_of_lanes
 from causeway.report.summary import summary_data
 
@@ -96,6 +97,16 @@ class View:
     def last_height(self) -> int | None:
         """Return the last height that was read, None where the ledger has no heights."""
         return self.snapshot.height if self.opened is not None else last_header(self.ledger)
+
+    def tick_of(self, height: int) -> int | None:
+        """Return the tick of a height of the lake, None where that is not known: of a ledger, or of a lake that cannot
+        be read any more."""
+        if self.opened is None or self.last_height is None or height > self.last_height:
+            return None
+        try:
+            return self.opened.manifest(height).tick
+        except LakeError:
+            return None
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
