@@ -25,7 +25,7 @@ from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.recheck import Executed, Recheck, reexecute
 from causeway.network.replayed import deployment_of
 from causeway.pipeline.check import check
-from causeway.pipeline.lake import Lake
+from causeway.pipeline.lake import Lake, LakeDamaged
 from causeway.pipeline.manifests import decoded, encoded
 from tests.resealed import altered, log_file, replace
 from tests.unit.forked_lakes import SCENARIOS, forked_lake, recorded_lake
@@ -116,6 +116,54 @@ def test_states_that_were_altered_are_found(folder: Path, tmp_path: Path) -> Non
     found = [(each.height, each.what, each.reason, len(each.chains)) for each in whole(lake)]
     assert found == [(5, "accounts", Reason.STATE, 1), (10, "relayers", Reason.STATE, 1)]
     assert [each.height for each in whole(lake, 6)] == [10], "it begins with the state before that"
+
+
+NO_CHAIN = 2**31 - 1
+STATES_WITHOUT_ROOTS = [
+    ("ic", "runs", "count", 0),
+    ("ic", "heads", "number", 2**63 - 1),
+    ("ibc", "queues", "destination", NO_CHAIN),
+    ("xdm", "channels", "chain", NO_CHAIN),
+    ("icmp", "unrouted", "number", 2**63 - 1),
+]
+"""Protocols, state tables, and values that these never have."""
+
+
+@pytest.mark.parametrize(("protocol", "table", "column", "value"), STATES_WITHOUT_ROOTS)
+def test_a_state_without_roots_is_damage(
+    protocol: str, table: str, column: str, value: int, folder: Path, tmp_path: Path
+) -> None:
+    lake = copied(folder, tmp_path, protocol)
+    opened = Lake.at(str(lake))
+    commit = next(each for each in map(opened.numbered, range(2, 9)) if table in each.state)
+    path, rows = state_file(opened, table, commit.last)
+    replace(lake, {path: altered(rows, column, lambda row: True, lambda before: value)})
+    found = Recheck(open_lake(str(lake)))
+    with pytest.raises(LakeDamaged, match=rf"state of \S+ at height {commit.last} another root .*, or none"):
+        found.roots(commit.number)
+    different = found.ranges(0, commit.last, processes=1).different
+    assert [(each.height, each.what, each.reason) for each in different] == [(commit.last, table, Reason.STATE)]
+
+
+def test_rows_of_a_chain_that_is_none_are_found(folder: Path, tmp_path: Path) -> None:
+    lake = copied(folder, tmp_path, "xdm")
+    (rows,) = Lake.at(str(lake)).commit_rows("events", Lake.at(str(lake)).numbered(1))
+    one = rows.to_pylist()[-1]
+    names = open_lake(str(lake)).names[one["chain"]], f"chain {NO_CHAIN}"
+    path = logged(lake, "events", one["height"], one["chain"])[0]
+    replace(lake, {path: altered(rows, "chain", partial(eq, one), lambda chain: NO_CHAIN)})
+    assert whole(lake)[0] == Different(one["height"], names, "events", Reason.ROWS, "chain")
+
+
+def test_a_header_of_a_chain_that_is_none_is_found(folder: Path, tmp_path: Path) -> None:
+    lake = copied(folder, tmp_path, "icmp")
+    path, rows = logged(lake, "headers", 10, 0)
+    replace(
+        lake,
+        {path: altered(rows, "chain", lambda row: (row["height"], row["chain"]) == (10, 0), lambda chain: NO_CHAIN)},
+    )
+    found = whole(lake)[0]
+    assert (found.height, found.what, found.chains[-1]) == (10, "root", f"chain {NO_CHAIN}")
 
 
 def test_rows_that_were_altered_are_found(folder: Path, tmp_path: Path) -> None:

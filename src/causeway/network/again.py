@@ -86,7 +86,6 @@ class Again:
 
     def __init__(self, deployment: Deployment, lake: Lake) -> None:
         self._deployment, self._lake = deployment, lake
-        self._names = deployment.kernel.chains()
 
     def run(
         self, first: int, last: int, wrong: Collection[int], done: Callable[[int], None] = lambda heights: None
@@ -172,7 +171,7 @@ class Again:
             reader = Reader(self._deployment, self._lake, bucket, manifest)
             states[bucket] = reader.state_at(manifest)
             wrong += reader.wrong_roots(bucket, states[bucket]).tolist()
-        return states, tuple(self._names[chain] for chain in sorted(wrong))
+        return states, self._deployment.names(sorted(wrong))
 
     def _commit(self, manifest: Manifest, rounds: Rounds | None, end: int, found: Range) -> Rounds | None:
         """Execute the heights of a commit up to ``end``; return the heights up to there, None where a root came out
@@ -205,7 +204,8 @@ class Again:
         """Return what ended the execution of heights."""
         if isinstance(error, ReplayDiffers):
             return Different(error.height, error.chains)
-        return Different(error.height, (self._names[error.position],), "headers", Reason.ROWS, "certification")
+        chains = self._deployment.names([error.position])
+        return Different(error.height, chains, "headers", Reason.ROWS, "certification")
 
     def _look_at_state(self, manifest: Manifest, rounds: Rounds | None, found: Range) -> None:
         """Compare the state in files at the end of a commit with what executing it gave; where a root came out
@@ -240,7 +240,7 @@ class Again:
                     of = [owners(kernel, table, from_table(rows), manifest.tick) for rows in (stored, made)]
                     chains |= _with_other_rows((stored, made), of)
             if chains:
-                return name, tuple(self._names[chain] for chain in sorted(chains))
+                return name, self._deployment.names(sorted(chains))
         return None
 
     def _at_end(self, number: int) -> Manifest:
@@ -258,7 +258,7 @@ class _Logged:
     """The log tables of a commit."""
 
     def __init__(self, lake: Lake, deployment: Deployment, manifest: Manifest) -> None:
-        self._lake, self._manifest, self._names = lake, manifest, deployment.kernel.chains()
+        self._lake, self._manifest, self._deployment = lake, manifest, deployment
         logs = {"outbound": deployment.kernel.outbound, **deployment.kernel.logs, "headers": HEADERS_SCHEMA}
         self._schemas = {name: stamped_schema(schema) for name, schema in logs.items() if name not in NOT_COMPARED}
         self._read: dict[str, pa.Table] = {}
@@ -269,7 +269,7 @@ class _Logged:
             both = self._rows(name, height), self._made(name, height, results)
             if not _same(*both):
                 of = [rows[owner_of(name)].to_numpy() for rows in both]
-                chains = tuple(self._names[chain] for chain in sorted(_with_other_rows(both, of)))
+                chains = self._deployment.names(sorted(_with_other_rows(both, of)))
                 return Different(height, chains, name, Reason.ROWS, _other_column(*both))
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,12 @@ class Deployment:
         """Return the positions of a bucket's chains."""
         first, end = self.buckets[bucket]
         return np.arange(first, end, dtype=np.uint32)
+
+    def names(self, chains: Iterable[int]) -> tuple[str, ...]:
+        """Return the names of chains by their positions; a position of no chain, which only an altered lake has, is
+        named as such."""
+        known = self.kernel.chains()
+        return tuple(known[chain] if chain < len(known) else f"chain {chain}" for chain in chains)
 
     def buckets_of(self, chains: Chains) -> npt.NDArray[np.int64]:
         """Return the bucket of each chain."""

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.model.errors import CausewayError
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.joins import codes, over
 from causeway.model.order import groups_of, stable_order
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.lake import Lake, LakeDamaged, Manifest
 from causeway.pipeline.layout import manifest_path
 from causeway.pipeline.manifests import Parts
 from causeway.pipeline.offers import EVERYONE, HEADERS, Taken
@@ -28,6 +29,7 @@ from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     PAST_SCHEMA,
     SEEN_HEADERS_SCHEMA,
+    Chains,
     Reads,
     RoundResult,
     Shown,
@@ -37,6 +39,9 @@ from causeway.protocols.contract import (
 )
 from causeway.protocols.messages import LANE
 from causeway.protocols.partition import in_order, part, state_of
+
+_NO_ROOTS = (CausewayError, ValueError, LookupError, ArithmeticError, AssertionError)
+"""Errors of a kernel that computes roots of a state which is none: rows do not fit together, or are out of range."""
 
 
 @dataclass(frozen=True)
@@ -132,22 +137,46 @@ class Reader:
         """Compare the roots of a bucket's state with the headers of the height before. Raises ``LakeDamaged``."""
         wrong, manifest = self.wrong_roots(bucket, state), self.before
         if len(wrong):
-            name = self.deployment.kernel.chains()[int(wrong[0])]
-            what = f"gives the state of {name} at height {manifest.height} another root than its header has"
+            (name,) = self.deployment.names([int(wrong[0])])
+            what = f"gives the state of {name} at height {manifest.height} another root than its header has, or none"
             raise self.lake.damaged(manifest_path(manifest.number), what, manifest.first - 1)
 
     def wrong_roots(self, bucket: int, state: Any) -> npt.NDArray[np.uint32]:
-        """Return the chains of a bucket whose roots in a state are not those in the headers of the height before."""
+        """Return the chains of a bucket whose roots in a state are not those in the headers of the height before, or
+        that have none in it: whoever altered its files may have made it a state that no execution gives."""
         chains, manifest = self.deployment.chains(bucket), self.before
         logged = self.lake.log_rows("headers", manifest, bucket)
         headers = concat(
             [empty_frame(HEADERS_SCHEMA), *(from_table(rows.select(HEADERS_SCHEMA.names)) for rows in logged)]
         )
         headers = headers.filter(np.isin(headers["chain"], chains))
-        kernel = self.deployment.kernel
-        entries = self._ranges(kernel.committed(state), exchanged=False)
-        found = kernel.roots(state, chains, Tick(manifest.height, manifest.tick), entries)
-        return different_chains(headers, found)
+        found = self._roots(state, chains)
+        return self._without_roots(state, chains) if found is None else different_chains(headers, found)
+
+    def _roots(self, state: Any, chains: Chains, *, cut: bool = False) -> Frame | None:
+        """Compute the roots of chains at the height before, or return None where the state is invalid.
+
+        ``cut``: the state is that of more chains.
+        """
+        kernel, manifest = self.deployment.kernel, self.before
+        try:
+            state = part(kernel, state, chains, manifest.tick) if cut else state
+            entries = self._ranges(kernel.committed(state), exchanged=False)
+            return kernel.roots(state, chains, Tick(manifest.height, manifest.tick), entries)
+        except LakeDamaged:
+            raise
+        except _NO_ROOTS:
+            return None
+
+    def _without_roots(self, state: Any, chains: Chains) -> Chains:
+        """Return a chain whose part of a state has no root; all of them where each part has."""
+        while len(chains) > 1:
+            halves = np.array_split(chains, 2)
+            wrong = next((half for half in halves if self._roots(state, half, cut=True) is None), None)
+            if wrong is None:
+                break
+            chains = wrong
+        return chains
 
     def view(self, own: Mapping[str, Frame]) -> View:
         """Return what the bucket's chains see of the height before; ``own``: the frames of their state."""

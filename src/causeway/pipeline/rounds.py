@@ -195,7 +195,7 @@ class Committed:
     """What a lake has of heights, to be compared with what executing them again gives."""
 
     def __init__(self, lake: Lake, deployment: Deployment) -> None:
-        self._lake, self._names = lake, deployment.kernel.chains()
+        self._lake, self._deployment = lake, deployment
         self._read: tuple[int, list[pa.Table]] = (-1, [])
 
     def compare(self, manifest: Manifest, results: Sequence[RoundResult[Any]]) -> None:
@@ -210,7 +210,7 @@ class Committed:
         if not len(chains) and _rows(results) != {name: manifest.rows.get(name, 0) for name in _rows(results)}:
             chains = np.unique(again["chain"])
         if len(chains):
-            names = tuple(self._names[chain] for chain in chains.tolist())
+            names = self._deployment.names(chains.tolist())
             raise ReplayDiffers(self._lake.storage.uri, manifest.height, names)
 
     def _headers(self, manifest: Manifest) -> list[Frame]:
