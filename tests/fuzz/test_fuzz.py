@@ -17,7 +17,7 @@ from tests.fuzz.targets import all_targets
 from tests.tiers import sized
 
 TARGETS = all_targets()
-MUTATIONS = 400
+MUTATIONS = sized(200, 400)
 RUNS, SECONDS = sized(4_000, 20_000), sized(1, 20)
 
 pytestmark = pytest.mark.filterwarnings("error")
