@@ -25,7 +25,7 @@ def roots(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@examples(sized(6, 200))
+@examples(sized(4, 200))
 @given(scenarios())
 def test_roots_are_the_same_on_spark(spark: SparkSession, text: str) -> None:
     """Also in other commits and tasks than in this process; the counts and the verdict are the same, too."""

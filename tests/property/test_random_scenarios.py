@@ -8,7 +8,7 @@ from hypothesis import example, given
 
 from tests.property.examined_scenarios import examine, examples
 from tests.property.random_scenarios import scenarios
-from tests.tiers import generated_lakes
+from tests.tiers import sized
 from tests.unit.small_lakes import OUT_OF_ORDER
 
 FEW = 8
@@ -23,7 +23,7 @@ def test_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None
 
 
 @pytest.mark.slow
-@examples(generated_lakes() // 2)
+@examples(sized(25, 2_500))
 @given(scenarios(("ic", "ibc")))
 def test_many_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None:
     examine(text, capsys)

@@ -7,12 +7,12 @@ from hypothesis import given
 
 from tests.property.examined_scenarios import examine, examples
 from tests.property.random_scenarios import scenarios
-from tests.tiers import generated_lakes
+from tests.tiers import sized
 
 pytestmark = pytest.mark.slow
 
 
-@examples(generated_lakes() // 2)
+@examples(sized(25, 2_500))
 @given(scenarios(("xdm", "icmp")))
 def test_many_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None:
     examine(text, capsys)
