@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,7 @@ from causeway.cli.watch import results
 from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from causeway.network.scenario import Scenario
     from causeway.network.simulated import Found
 
 
@@ -42,8 +43,6 @@ def command(
 
     [bold]Example[/bold]: causeway gossip incentives examples/gossip_tickets.toml --selfish 0,25,50 --plot selfish.svg
     """
-    from causeway.network.simulated import load_simulation
-
     overrides = dict(setting(text) for text in settings or ())
     for key in overrides:
         if key in ("tickets.mode", "nodes.count") or key.split("[")[0] == "attackers":
@@ -52,16 +51,10 @@ def command(
     shares = _numbers("--selfish", selfish, 0, 99)
     if plot is not None:
         places.drawing("--plot", plot, None)
-    runs = [
-        (share, tickets, _settings(scenario, overrides, count, share, tickets))
-        for count in counts
-        for share in shares
-        for tickets in (False, True)
-    ]
-    for *_, given in runs:  # what cannot run is refused before anything runs
-        load_simulation(SIMULATION, scenario, given)
+    # All are loaded before the first runs: what cannot run is refused at once.
+    runs = [run for count in counts for run in _runs(scenario, overrides, count, shares)]
     try:
-        rows = [_compared(scenario, share, tickets, given) for share, tickets, given in runs]
+        rows = [_compared(*run) for run in runs]
     except shell.Interrupted as error:
         raise shell.Interrupted("stopped; nothing is kept of simulations that are compared") from error
     if plot is not None:
@@ -85,28 +78,38 @@ def _numbers(option: str, text: str, least: int, most: int) -> list[int]:
     return [*dict.fromkeys(found)]
 
 
-def _settings(
-    scenario: Path, overrides: Mapping[str, str], count: int | None, share: int, tickets: bool
-) -> dict[str, str]:
-    """Return what replaces keys of the scenario in one simulation.
+def _runs(
+    scenario: Path, overrides: Mapping[str, str], count: int | None, shares: Sequence[int]
+) -> Iterator[tuple[Scenario, int, bool]]:
+    """Load the simulations of one number of nodes: with each share of selfish ones, without and with tickets.
 
-    ``count``: the number of nodes, None for the scenario's; ``share``: of selfish ones, in percent, which take the
-    place of its attackers.
+    Args:
+        scenario: Scenario file; selfish nodes take the place of its attackers.
+        overrides: Dotted keys to TOML values.
+        count: How many nodes; None for the scenario's.
+        shares: Of selfish nodes, in percent.
+
+    Raises:
+        InvalidInput: One of them cannot run.
     """
     from causeway.network.simulated import load_simulation
 
-    given = {**overrides, "attackers": "[]", "tickets.mode": f'"{"on" if tickets else "off"}"'}
+    given = {**overrides, "attackers": "[]"}
     if count is not None:
         given["nodes.count"] = str(count)
     chains = load_simulation(SIMULATION, scenario, given).document.chains
-    if selfish := sum(chain.count or 0 for chain in chains) * share // 100:
-        given["attackers"] = f'[{{kind = "selfish", count = {selfish}}}]'
-    return given
+    total = sum(chain.count or 0 for chain in chains)
+    for share in shares:
+        selfish = total * share // 100
+        given["attackers"] = f'[{{kind = "selfish", count = {selfish}}}]' if selfish else "[]"
+        for tickets in (False, True):
+            mode = {"tickets.mode": '"on"' if tickets else '"off"'}
+            yield load_simulation(SIMULATION, scenario, {**given, **mode}), share, tickets
 
 
-def _compared(scenario: Path, share: int, tickets: bool, given: dict[str, str]) -> dict[str, Any]:
+def _compared(scenario: Scenario, share: int, tickets: bool) -> dict[str, Any]:
     """Run one simulation and return its row."""
-    found, about = simulate(scenario, given, None, False)
+    found, about = simulate(scenario, None, False)
     kept = {name: about[name] for name in ("root", "seconds")}
     return {**_row(found), "selfish": share / 100, "tickets": tickets, **kept}
 

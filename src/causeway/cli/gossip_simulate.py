@@ -22,6 +22,7 @@ from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from causeway.network.network import Network
+    from causeway.network.scenario import Scenario
     from causeway.network.simulated import Found
     from causeway.pipeline.lake import Manifest
 
@@ -55,7 +56,9 @@ def command(
     overrides = dict(setting(text) for text in settings or ())
     if plot is not None:
         places.drawing("--plot", plot, out)
-    found, about = simulate(scenario, overrides, out, resume)
+    from causeway.network.simulated import load_simulation
+
+    found, about = simulate(load_simulation(SIMULATION, scenario, overrides), out, resume)
     if plot is not None:
         places.write({plot: found.plot.encode()}, {plot: "--plot"})
     content: dict[str, Any] = {"scenario": str(scenario), **found.summary, **about, "lake": out}
@@ -66,34 +69,32 @@ def command(
     return shell.OK if found.holds else shell.BROKEN
 
 
-def simulate(scenario: Path, overrides: dict[str, str], out: str | None, resume: bool) -> tuple[Found, dict[str, Any]]:
+def simulate(scenario: Scenario, out: str | None, resume: bool) -> tuple[Found, dict[str, Any]]:
     """Run a simulation and return what it found, and its root, time and memory.
 
     Args:
-        scenario: Scenario file.
-        overrides: Dotted keys to TOML values.
+        scenario: The simulation.
         out: Folder or URI of the lake; None for a temporary one.
         resume: Continue the simulation in the lake.
 
     Raises:
-        InvalidInput: The scenario is wrong.
+        InvalidInput: The lake cannot be used.
         Interrupted: The user stopped it.
     """
     from causeway.network.network import Network
-    from causeway.network.simulated import found_in, load_simulation
+    from causeway.network.simulated import found_in
 
     reached: Network | None = None
     with PeakMemory() as memory, Interrupts() as interrupts:
         try:
-            loaded = load_simulation(SIMULATION, scenario, overrides)
             compile_first()
             with waiting("Starting"):
-                network = Network(loaded, out, resume=resume, waiting=claim_is_watched)
+                network = Network(scenario, out, resume=resume, waiting=claim_is_watched)
             with network:
                 reached = network
                 interrupts.take()
                 started = time.perf_counter()
-                _ticks(network, scenario.name, interrupts)
+                _ticks(network, Path(scenario.path).name, interrupts)
                 seconds = time.perf_counter() - started
                 with waiting("Counting"):
                     found = found_in(network)

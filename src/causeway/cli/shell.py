@@ -59,7 +59,7 @@ class Interrupted(Exception):
 
 
 Build = Callable[[str | None], Callable[..., object]]
-"""What makes the Typer application that runs a command, which it is told: as ``app.build``."""
+"""Creates the Typer application for a command line, given the name of its command (``app.build``)."""
 
 
 def execute(arguments: Sequence[str], build: Build, name: str) -> int:

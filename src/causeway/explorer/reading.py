@@ -117,10 +117,12 @@ def headers_of(ledger: Ledger, height: int, ticks: Collection[int], chain: str |
     """
     condition: dict[str, Any] = {} if chain is None else {"chain": (chain,)}
     found = _headers(ledger, {**condition, "height": (height,)}, most)
-    all_chains = found if chain is None else _headers(ledger, {"height": (height,)}, most)
-    first = {row["tick"] for row in all_chains if row["tick"] is not None and row["status"] is None}
-    if height and (ticks or first):
-        now = {*ticks} or {min(first)}
+    now = {*ticks}
+    if height and not now:
+        all_chains = found if chain is None else _headers(ledger, {"height": (height,)}, most)
+        known = [row["tick"] for row in all_chains if row["tick"] is not None and row["status"] is None]
+        now = {min(known)} if known else set()
+    if height and now:
         found = [row for row in found if row["status"] is not None or row["tick"] is None or row["tick"] in now]
         own = {row["chain"] for row in found if row["status"] is None}
         last: dict[str | None, Row] = {}

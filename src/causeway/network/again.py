@@ -62,7 +62,7 @@ class Different:
 
     @property
     def place(self) -> str:
-        """Return what differs, with the column where there is one."""
+        """Return the table that differs, with the column where one is known."""
         return f"{self.what}.{self.column}" if self.column else self.what
 
 
@@ -201,7 +201,7 @@ class Again:
         return rounds
 
     def _different(self, error: ReplayDiffers | NotAsRecorded) -> Different:
-        """Return what ended the execution of heights."""
+        """Return the difference that ended the execution of a range."""
         if isinstance(error, ReplayDiffers):
             return Different(error.height, error.chains)
         chains = self._deployment.names([error.position])
@@ -264,7 +264,7 @@ class _Logged:
         self._read: dict[str, pa.Table] = {}
 
     def different(self, height: int, results: Results) -> Different | None:
-        """Return what differs in the first table that has other rows at a height than what the buckets gave."""
+        """Return the first log table whose rows at a height differ from the results of the buckets, None for none."""
         for name in self._schemas:
             both = self._rows(name, height), self._made(name, height, results)
             if not _same(*both):

@@ -217,26 +217,25 @@ class _Examination:
     def _left_out(self, steps: tuple[Key, ...], needless: bool, removed: set[tuple[Key, ...]]) -> bool:
         """Leave out what stands somewhere: an element of a list, or a key that has another value then. ``needless``: it
         is a key that nobody knows. ``removed``: elements that are gone by now."""
-        for listed, places in self._places.items():
-            size = len(listed)
-            number = steps[size] if len(steps) > size and steps[:size] == listed else None
-            if steps[: size + 1] in removed:
+        if any(steps[:size] in removed for size in range(1, len(steps) + 1)):
+            return True
+        element = self._element(steps)
+        if element is not None:
+            listed, number = element
+            table = self._parent(steps)
+            if needless and len(steps) > len(listed) + 1 and table is not None:
+                del table[str(steps[-1])]  # all else that the element has can be judged
                 return True
-            if isinstance(number, int) and number < len(places):
-                table = self._parent(steps)
-                if needless and len(steps) > size + 1 and table is not None:
-                    del table[str(steps[-1])]  # all else that the element has can be judged
-                    return True
-                removed.add(steps[: size + 1])
-                node: Any = self.document
-                for step in listed:
-                    node = node[step]
-                del node[number], places[number]
-                if listed[0] == "changes":
-                    self._let_do_something(listed[1])
-                if listed == ("faults",):
-                    self._renumber_healed(number)
-                return True
+            removed.add((*listed, number))
+            node: Any = self.document
+            for step in listed:
+                node = node[step]
+            del node[number], self._places[listed][number]
+            if listed[0] == "changes":
+                self._let_do_something(listed[1])
+            if listed == ("faults",):
+                self._renumber_healed(number)
+            return True
         if steps[-2:-1] == ("inject",):  # one that begins before its change
             return self._fill_in((*steps, "from"))
         if steps[:-1] == ("changes",):
@@ -383,12 +382,19 @@ class _Examination:
 
     def _as_written(self, steps: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return the steps in the file to what stands at others in the document as it is now."""
+        element = self._element(steps)
+        if element is None:
+            return steps
+        listed, number = element
+        return (*listed, self._places[listed][number], *steps[len(listed) + 1 :])
+
+    def _element(self, steps: tuple[Key, ...]) -> tuple[tuple[Key, ...], int] | None:
+        """Return the list with removable elements that steps lead into, and which element; None for any other place."""
         for listed, places in self._places.items():
-            size = len(listed)
-            number = steps[size] if len(steps) > size and steps[:size] == listed else None
+            number = steps[len(listed)] if len(steps) > len(listed) and steps[: len(listed)] == listed else None
             if isinstance(number, int) and number < len(places):
-                return (*steps[:size], places[number], *steps[size + 1 :])
-        return steps
+                return listed, number
+        return None
 
     def _line(self, steps: tuple[Key, ...]) -> int | None:
         if any(tuple(parse_key(key)) == steps[: len(parse_key(key))] for key in self.overrides):

@@ -202,7 +202,7 @@ def _like(message: str) -> Like:
 
 
 def _belong_together(rows: pa.Table, message: str | None, count: int) -> bool:
-    """Return whether messages are of one journey, one answer that was routed anew, or a few of one transaction."""
+    """Return whether messages belong to one journey, to one rerouted answer, or (if few) to one transaction."""
     journeys = set(rows["journey"].to_pylist())
     if len(journeys) == 1 and None not in journeys:
         return True

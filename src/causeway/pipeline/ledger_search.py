@@ -68,7 +68,7 @@ class MessageKey:
 
 
 class Place(NamedTuple):
-    """Where something happened: on a chain, at a height, of a run at a tick."""
+    """The chain and height of an event, and in a run its tick."""
 
     chain: str
     height: int

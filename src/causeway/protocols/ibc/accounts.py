@@ -82,7 +82,7 @@ class Accounts:
         ]
 
     def covers(self, chain: int, relayer: int, *, headers: bool, messages: bool) -> bool:
-        """Return whether a relayer can pay for a header and a message, if it needs them; note a shortfall."""
+        """Return whether a relayer can pay for the header and the message that it needs; record a shortfall."""
         relay, row = self._options.relay, self._row(chain, relayer)
         covered = int(self._balance[row]) >= relay.header_fee * headers + relay.proof_fee * messages
         if not covered:

@@ -283,7 +283,7 @@ def _moved_up(row_of: Rows, placed: npt.NDArray[np.bool_], groups: Groups, may: 
 
 @dataclass(frozen=True)
 class _Charges:
-    """What senders of queued messages have left when they have paid all of their fees (3.3 step 4).
+    """Balances of the senders of queued messages after all of their fees are paid (3.3 step 4).
 
     By sender with fees: ``rows``, its first message; ``at``, its account; ``left``, its balance after; ``short``, which
     cannot pay and stay alive.

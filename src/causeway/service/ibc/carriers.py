@@ -130,7 +130,7 @@ def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
             left = np.setdiff1d(mine, np.concatenate([theirs, in_hand.get(back[:2], _NONE)]))
         else:
             left = np.intersect1d(mine, theirs)
-        if ordered:  # what comes behind a late answer is not brought before it
+        if ordered:  # a receipt behind a missing one cannot be relayed yet
             left = left[left < np.uint64(ready[lane])]
         if len(left):
             oldest = int(left[0])
