@@ -14,7 +14,7 @@ from causeway.protocols.guarantees import CHECKS, TOPICS
 from causeway.protocols.registry import names, protocol
 
 ROOT = Path(__file__).parents[2]
-IN_PROCESS = ["--set", "network.executor=in_process"]
+HOW = {"run": ["--set", "network.executor=in_process"], "state": ["--master", "local[2]"]}  # the tests' own session
 
 
 def shown(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
@@ -36,15 +36,22 @@ def shown(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
     ],
 )
 def test_the_page_shows_what_is_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str, heading: str, expected: list[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    page: str,
+    heading: str,
+    expected: list[str],
 ) -> None:
     """Roots and counts follow from the rules of every block before: where they change, the page does, too."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     commands = shown(page, heading)
     assert [arguments[0] for arguments, _ in commands] == expected
+    if "state" in expected:
+        request.getfixturevalue("spark")
     for arguments, printed in commands:
-        result = CliRunner().invoke(build(), [*arguments, *(IN_PROCESS if arguments[0] == "run" else [])])
+        result = CliRunner().invoke(build(), [*arguments, *HOW.get(arguments[0], [])])
         assert result.exit_code == 0, result.output
         said = [line.rstrip() for line in result.output.splitlines()]
         for line in printed:
