@@ -155,6 +155,21 @@ class NativeVerifier:
         return float(seconds), float(processor)
 
 
+def verdicts(native: Native, claims: Iterable[tuple[str, bytes, bytes, bytes, bytes]]) -> list[str]:
+    """Return what a verifier says of claims (spec, root, key, value or nothing, proof): true, false, or stopped.
+
+    Raises:
+        BenchmarkFailed: it did not answer all of them.
+    """
+    work = Path(f"{native.program}.claims")
+    work.write_bytes(b"".join(_record(part) for spec, *rest in claims for part in (spec.encode(), *rest)))
+    command = [native.program, str(work), "verdicts"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
+    if done.returncode:
+        raise BenchmarkFailed(f"{native.name}: {done.stderr.strip()[-200:]}")
+    return done.stdout.split()
+
+
 def _parts(spec: str, root: bytes, claims: Iterable[Claim]) -> Iterable[bytes]:
     yield spec.encode()
     yield root

@@ -16,6 +16,7 @@ from causeway.proofs.ics23.batch import (
     compress,
     decompress,
     message_of,
+    remarks,
 )
 from causeway.proofs.ics23.chained import (
     explain_chained_membership,
@@ -83,8 +84,10 @@ def test_every_single_proof_holds_and_none_when_key_value_root_or_spec_is_anothe
     for name, case in single:
         verify(name, case)
         assert calculate_root(message_of(case["proof"])) == case["root"]
-        for field in ("key", "root"):
-            assert not holds(name, {**case, field: case[field][:-1] + bytes([case[field][-1] ^ 1])})
+        root = case["root"]
+        assert not holds(name, {**case, "root": root[:-1] + bytes([root[-1] ^ 1])})
+        for key in neighbors(case) if not case["value"] else (case["key"] + b".", case["key"][:-1]):
+            assert not holds(name, {**case, "key": key})
         assert not holds(name, {**case, "value": b"" if case["value"] else b"another"})
         if case["value"]:
             assert not holds(name, {**case, "value": case["value"] + b"."})
@@ -92,13 +95,16 @@ def test_every_single_proof_holds_and_none_when_key_value_root_or_spec_is_anothe
             assert holds(other, case) == (other == name)
 
 
-def test_a_single_flipped_bit_is_refused_anywhere(single: list[tuple[str, dict[str, bytes]]]) -> None:
+def test_a_single_flipped_bit_is_refused_or_remarked_on_anywhere(single: list[tuple[str, dict[str, bytes]]]) -> None:
     for name, case in single:
         proof = case["proof"]
         for place in range(len(proof)):
             flipped = bytearray(proof)
             flipped[place] ^= 1 << place % 8
-            assert not holds(name, {**case, "proof": bytes(flipped)}), (name, place)
+            claims = {case["key"]: case["value"] or None}
+            assert not holds(name, {**case, "proof": bytes(flipped)}) or remarks(
+                PROOF_SPECS[name], case["root"], bytes(flipped), claims
+            ), (name, place)
         assert not holds(name, {**case, "proof": proof[:-1]})
         assert not holds(name, {**case, "proof": proof + b"\x00"})
 
@@ -110,9 +116,10 @@ def test_the_path_of_a_proof_ends_at_its_root(single: list[tuple[str, dict[str, 
         assert [step.operation for step in steps].count("leaf") == (1 if case["value"] else len(neighbors(case)))
 
 
-def neighbors(case: dict[str, bytes]) -> list[str]:
+def neighbors(case: dict[str, bytes]) -> list[bytes]:
+    """Return the keys of the neighbours that a proof of absence shows."""
     proof = message_of(case["proof"]).nonexist
-    return [side for side in ("left", "right") if proof.HasField(side)]
+    return [getattr(proof, side).key for side in ("left", "right") if proof.HasField(side)]
 
 
 def verify_batch(spec: ProofSpec, root: bytes, proof: bytes | CommitmentProof, items: dict[bytes, bytes]) -> None:
@@ -134,14 +141,14 @@ def test_every_item_of_a_compressed_batch_holds(batches: list[tuple[str, bytes, 
                 verify_membership(spec, root, proof, key, value)
                 with pytest.raises(ProofRefused, match="doesn't match"):
                     verify_membership(spec, root, proof, key, value + b".")
-                with pytest.raises(ProofRefused, match="no non-existence proof"):
+                with pytest.raises(ProofRefused, match="no non-existence of"):
                     verify_non_membership(spec, root, proof, key)
             else:
                 verify_non_membership(spec, root, proof, key)
-                with pytest.raises(ProofRefused, match="no existence proof"):
+                with pytest.raises(ProofRefused, match="no existence of"):
                     verify_membership(spec, root, proof, key, b"value")
         with pytest.raises(ProofRefused, match="root"):
-            batch_verify_membership(spec, bytes(32), proof, {})
+            verify_batch(spec, bytes(32), proof, items)
 
 
 def test_a_batch_is_compressed_as_the_reference_compresses_it(
@@ -151,7 +158,7 @@ def test_a_batch_is_compressed_as_the_reference_compresses_it(
         assert compress(decompress(message_of(proof))).SerializeToString(deterministic=True) == proof
 
 
-def test_a_single_flipped_bit_of_a_batch_is_refused(
+def test_a_single_flipped_bit_of_a_batch_is_refused_or_remarked_on(
     batches: list[tuple[str, bytes, bytes, dict[bytes, bytes]]],
 ) -> None:
     for name, root, proof, items in batches:
@@ -159,8 +166,11 @@ def test_a_single_flipped_bit_of_a_batch_is_refused(
         for place in range(0, len(proof), 61):
             flipped = bytearray(proof)
             flipped[place] ^= 1 << place % 8
-            with pytest.raises(ProofError):
+            try:
                 verify_batch(spec, root, bytes(flipped), items)
+            except ProofError:
+                continue
+            assert remarks(spec, root, bytes(flipped), {key: value or None for key, value in items.items()})
 
 
 def test_many_proofs_under_one_root_get_the_verdicts_of_single_ones(

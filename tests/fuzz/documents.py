@@ -31,7 +31,7 @@ def document_with_proof(data: bytes) -> None:
         return
     name = _WITH_PROOF[data[0] % len(_WITH_PROOF)]
     try:
-        verdict = judge(document_of({**_DOCUMENTS[name], "proof": data[1:]}, name))
+        verdict = judge(document_of({**_DOCUMENTS[name], "proof": data[1:]}, name), strict=True)
     except InvalidInput:
         return
     assert verdict.valid == (data[1:] == _proof(name))

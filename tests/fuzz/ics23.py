@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from causeway.proofs.errors import ProofError
-from causeway.proofs.ics23.batch import VerifiedBatch, combine_proofs, decompress, message_of
+from causeway.proofs.ics23.batch import Batch, combine_proofs, decompress, message_of
 from causeway.proofs.ics23.chained import verify_chained_membership, verify_chained_non_membership
 from causeway.proofs.ics23.encoded import encoded_root
 from causeway.proofs.ics23.existence import calculate, check_against_spec, existence_of, prove_existence
@@ -68,7 +68,9 @@ def batch(data: bytes) -> None:
     try:
         message = message_of(data)
         decompress(message)
-        VerifiedBatch(rules_of(IAVL_SPEC), TREES["iavl"].root, message)
+        found = Batch(rules_of(IAVL_SPEC), TREES["iavl"].root, message)
+        found.remarks({})
+        found.require_non_membership([ABSENT])
     except ProofError:
         return
 

@@ -168,7 +168,7 @@ def test_no_flipped_bit_of_a_proof_goes_unnoticed(name: str) -> None:
         for at in range(0, len(value) // 2, max(1, len(value) // 12)):
             data = bytearray(bytes.fromhex(value))
             data[at] ^= 1 << at % 8
-            verdict = judge(document_of(changed(name, *place, to=data.hex()), name))
+            verdict = judge(document_of(changed(name, *place, to=data.hex()), name), strict=True)
             assert verdict.error is not None, (place, at)
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.proofs.native import Native, build
+
 HERE = Path(__file__).resolve().parent
 INSTALL_SECONDS = 300
 RUN_SECONDS = 300
@@ -40,6 +42,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if marked and "registry" not in config.option.markexpr:
         config.hook.pytest_deselected(items=marked)
         items[:] = others
+
+
+@pytest.fixture(scope="session")
+def native(tmp_path_factory: pytest.TempPathFactory) -> list[Native]:
+    """Return the verifiers in Rust and Go, or the one of them whose toolchain is here."""
+    built, left_out = build(str(tmp_path_factory.mktemp("native") / "verifiers"))
+    if not built:
+        pytest.fail("; ".join(left_out))
+    return built
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.process import BenchmarkFailed
 from benchmarks.proofs import ic, ics23, substrate
-from benchmarks.proofs.native import Native, NativeVerifier, build
+from benchmarks.proofs.native import Native, NativeVerifier
 from benchmarks.proofs.node import IC, ICS23, SUBSTRATE, NodeMissing, OtherVerifier, install
 
 SIZE = 60
@@ -31,14 +31,6 @@ def test_they_take_turns_with_ours(folder: str) -> None:
         assert all(row["figures"][name]["ratio"] > 0 for row in rows)
         counted[name] = len(rows)
     assert counted == {IC: 1, ICS23: 4, SUBSTRATE: 2}
-
-
-@pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> list[Native]:
-    built, left_out = build(str(tmp_path_factory.mktemp("native") / "verifiers"))
-    if not built:
-        pytest.fail("; ".join(left_out))
-    return built
 
 
 @pytest.mark.slow

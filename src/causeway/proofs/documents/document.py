@@ -10,6 +10,7 @@ from typing import ClassVar
 from causeway.model.errors import InvalidInput
 from causeway.proofs.documents.trust import IcmpHead, RootTrust, TendermintTrust, Trust
 from causeway.proofs.documents.values import Section
+from causeway.proofs.errors import MalformedProof, ProofError
 from causeway.proofs.steps import Step
 
 _HEX_SHOWN = 32
@@ -36,6 +37,8 @@ class ProofDocument(Section, ABC):
     kind: str
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
     """What can be trusted for a proof of this kind, the usual one first."""
+    too_odd: ClassVar[type[ProofError]] = MalformedProof
+    """With what a strict verifier refuses a proof on which there are remarks."""
 
     @abstractmethod
     def claim(self) -> str:
@@ -49,8 +52,8 @@ class ProofDocument(Section, ABC):
         """Return what a reader of a true proof has to know of what it does not say, a line each."""
         return ()
 
-    def redundancies(self) -> Sequence[str]:
-        """Return what the proof has more than once, a line each: verifiers accept it unless they are strict."""
+    def remarks(self, trust: Trust) -> Sequence[str]:
+        """Return what is odd about a proof that shows the claims, a line each: accepted unless one is strict."""
         return ()
 
     @abstractmethod

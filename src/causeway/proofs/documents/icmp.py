@@ -13,6 +13,7 @@ from causeway.proofs.documents.trust import IcmpHead, RootTrust, Trust
 from causeway.proofs.documents.values import Bytes, Number
 from causeway.proofs.errors import ProofError
 from causeway.proofs.steps import Step
+from causeway.proofs.substrate.errors import UnusedNodesInTheProof
 from causeway.proofs.substrate.node import StateVersion
 from causeway.proofs.substrate.ordered import ordered_key
 from causeway.proofs.substrate.parachains import unrouted_key, verify_posted_queue, verify_queued_message
@@ -39,13 +40,14 @@ class IcmpMessage(ProofDocument):
     proof: Nodes
     queue_proof: Nodes
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, IcmpHead)
+    too_odd: ClassVar[type[ProofError]] = UnusedNodesInTheProof
 
     def claim(self) -> str:
         """Return what is claimed, in one line."""
         queue = f"the queue from parachain {self.source} to {self.destination} that relay block {self.block} posted"
         return f"message {self.index} in {queue} is {hexed(self.message)}"
 
-    def redundancies(self) -> Sequence[str]:
+    def remarks(self, trust: Trust) -> Sequence[str]:
         """Return that nodes are repeated in one of the two proofs, where they are."""
         return repetitions_in(self.proof, self.queue_proof)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -12,8 +12,8 @@ from causeway.proofs.documents.errors import ClaimMismatch
 from causeway.proofs.documents.trust import RootTrust, TendermintTrust, Trust
 from causeway.proofs.documents.validation import EITHER, PARTS, PLAIN
 from causeway.proofs.documents.values import Bytes, Label, Listed, Section
-from causeway.proofs.ics23.batch import VerifiedBatch, entries_of, message_of
-from causeway.proofs.ics23.chained import verify_chained_membership, verify_chained_non_membership
+from causeway.proofs.ics23.batch import Batch, entries_of, message_of, remarks
+from causeway.proofs.ics23.chained import remarks_on_chain, verify_chained_membership, verify_chained_non_membership
 from causeway.proofs.ics23.errors import NoProofForKey
 from causeway.proofs.ics23.existence import Existence, existence_of, existence_steps
 from causeway.proofs.ics23.non_existence import Absence, absence_of
@@ -21,7 +21,7 @@ from causeway.proofs.ics23.proof_specs import PROOF_SPECS, rules_of
 from causeway.proofs.ics23.range_proof import range_proof_root, verify_range_proof
 from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
 from causeway.proofs.limits import MAX_DEPTH, MAX_MESSAGE_BYTES, require_length
-from causeway.proofs.protobuf import parse_canonical
+from causeway.proofs.protobuf import parse
 from causeway.proofs.steps import Step
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof, InnerOp
@@ -76,9 +76,11 @@ class Ics23(ProofDocument):
             verify_membership(spec, root, message, self.key, self.value)
         else:
             verify_non_membership(spec, root, message, self.key)
-        if message.HasField("exist") or message.HasField("nonexist"):
-            return _tracks(entries_of(message))
-        return _entry_tracks(VerifiedBatch(rules_of(spec), root, message), self.key, self.value or None)
+        return _claim_tracks(Batch(rules_of(spec), root, message), {self.key: self.value or None})
+
+    def remarks(self, trust: Trust) -> Sequence[str]:
+        """Return what no encoder of such a proof writes."""
+        return remarks(PROOF_SPECS[self.spec], root_in(trust), self.proof, {self.key: self.value or None})
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return where the proof leads to."""
@@ -105,15 +107,22 @@ class Ics23Batch(ProofDocument):
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way of every key to the root; errors as of ``ics23.batch``."""
-        claimed = one_claim_a_key(((item.key, item.content) for item in self.items), "items")
-        batch = VerifiedBatch(rules_of(PROOF_SPECS[self.spec]), root_in(trust), message_of(self.proof))
+        claimed = self._claimed()
+        batch = Batch(rules_of(PROOF_SPECS[self.spec]), root_in(trust), message_of(self.proof))
         batch.require_membership({key: value for key, value in claimed.items() if value is not None})
         batch.require_non_membership([key for key, value in claimed.items() if value is None])
-        return tuple(track for key, value in claimed.items() for track in _entry_tracks(batch, key, value))
+        return _claim_tracks(batch, claimed)
+
+    def remarks(self, trust: Trust) -> Sequence[str]:
+        """Return what no encoder of such a proof writes."""
+        return remarks(PROOF_SPECS[self.spec], root_in(trust), self.proof, self._claimed())
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return where each entry of the batch leads to."""
         return _tracks(entries_of(message_of(self.proof))[: len(self.items)])
+
+    def _claimed(self) -> dict[bytes, bytes | None]:
+        return one_claim_a_key(((item.key, item.content) for item in self.items), "items")
 
 
 class Ics23Chained(ProofDocument):
@@ -144,15 +153,19 @@ class Ics23Chained(ProofDocument):
             verify_chained_non_membership(specs, root, message, self.path)
         return self._tracks(message)
 
+    def remarks(self, trust: Trust) -> Sequence[str]:
+        """Return what no encoder of such a proof writes."""
+        return remarks_on_chain(self.proof, self.path)
+
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return where the proof of each store leads to."""
         return self._tracks(self._message())
 
     def _message(self) -> MerkleProof:
         if isinstance(self.proof, bytes):
-            return parse_canonical(MerkleProof, self.proof, "proof")
+            return parse(MerkleProof, self.proof, "proof")
         require_length(b"".join(self.proof), "proof", MAX_MESSAGE_BYTES)
-        return MerkleProof(proofs=[parse_canonical(CommitmentProof, proof, "proof") for proof in self.proof])
+        return MerkleProof(proofs=[parse(CommitmentProof, proof, "proof") for proof in self.proof])
 
     def _tracks(self, message: MerkleProof) -> tuple[Track, ...]:
         tracks: list[Track] = []
@@ -210,8 +223,9 @@ class Ics23Range(ProofDocument):
         return (Track(shown, run.steps),)
 
 
-def _entry_tracks(batch: VerifiedBatch, key: bytes, value: bytes | None) -> tuple[Track, ...]:
-    return _tracks([batch.absence(key) if value is None else batch.existence(key)])
+def _claim_tracks(batch: Batch, claims: Mapping[bytes, bytes | None]) -> tuple[Track, ...]:
+    absences = batch.absences(key for key, value in claims.items() if value is None)
+    return _tracks([absences[key] if value is None else batch.existence(key) for key, value in claims.items()])
 
 
 def _tracks(entries: Sequence[Existence | Absence]) -> tuple[Track, ...]:

@@ -13,9 +13,11 @@ from causeway.proofs.documents.document import ProofDocument, Track, hexed, one_
 from causeway.proofs.documents.trust import IcmpHead, RootTrust, Trust
 from causeway.proofs.documents.validation import EITHER, PARTS, PLAIN
 from causeway.proofs.documents.values import Bytes, Digest, Listed, Number, Section, Text
+from causeway.proofs.errors import ProofError
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.steps import Step
 from causeway.proofs.substrate.egress import egress_root, verify_queue
+from causeway.proofs.substrate.errors import UnusedNodesInTheProof
 from causeway.proofs.substrate.known_items import known_item
 from causeway.proofs.substrate.message_queue_chain import (
     FIRST_HEAD,
@@ -110,6 +112,7 @@ class SubstrateStorage(ProofDocument):
     state_version: Layout | None = None
     proof: Nodes
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, IcmpHead)
+    too_odd: ClassVar[type[ProofError]] = UnusedNodesInTheProof
 
     def claim(self) -> str:
         """Return what is claimed, in one line."""
@@ -128,7 +131,7 @@ class SubstrateStorage(ProofDocument):
         names = {key: f"{item.pallet}.{item.item}" for key, item in items.items()}
         return notes_on(self._claimed(), names, trust.number if isinstance(trust, IcmpHead) else None)
 
-    def redundancies(self) -> Sequence[str]:
+    def remarks(self, trust: Trust) -> Sequence[str]:
         """Return that nodes are repeated, where they are."""
         return repetitions_in(self.proof)
 

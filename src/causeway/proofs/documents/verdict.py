@@ -11,7 +11,6 @@ from causeway.proofs.documents.document import ProofDocument, Track
 from causeway.proofs.documents.reading import Reading
 from causeway.proofs.documents.trust import Trust
 from causeway.proofs.errors import ProofError
-from causeway.proofs.substrate.errors import UnusedNodesInTheProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Verdict:
         trust: under what.
         named_by_document: the document itself said what is to be trusted.
         lines: what it claims, a line each, where ``claim`` only counts it.
-        notes: of a document that is true, what it does not say, and what of its proof is redundant.
+        notes: of a document that is true, what it does not say, and what is odd about its proof.
         named_instead: what the document itself names, where that is something else than ``trust``.
         tracks: the ways from what is claimed to what is trusted; of a document that is not true, those steps that can
             be made.
@@ -80,8 +79,8 @@ def judge(reading: Reading, trust: Trust | None = None, *, strict: bool = False)
     Args:
         reading: the document.
         trust: what is trusted; default: what the document itself names.
-        strict: refuse a storage proof that repeats a node, with ``UnusedNodesInTheProof``; default: note it, since
-            deployed verifiers accept it.
+        strict: refuse a proof on which there are remarks, such as a repeated node or an encoding that is not
+            canonical; default: note them, since deployed verifiers accept it.
 
     Returns:
         The verdict.
@@ -100,16 +99,16 @@ def judge(reading: Reading, trust: Trust | None = None, *, strict: bool = False)
     error: ProofError | None = None
     try:
         tracks = document.verify(trusted)
-        redundancies = document.redundancies()
-        if strict and redundancies:
-            raise UnusedNodesInTheProof("; ".join(redundancies))
+        remarks = document.remarks(trusted)
+        if strict and remarks:
+            raise document.too_odd("; ".join(remarks))
     except ProofError as refused:
         tracks, error = _sketch(document, trusted), refused
     except InvalidInput as wrong:
         raise InvalidInput(f"{reading.where}: {wrong}") from None
     own = reading.own_trust
     instead = own if own is not None and own.target != trusted.target else None
-    notes = (*document.notes(trusted), *redundancies) if error is None else ()
+    notes = (*document.notes(trusted), *remarks) if error is None else ()
     named = trust is None
     return Verdict(document.kind, document.claim(), error, trusted, named, tracks, instead, document.lines(), notes)
 

@@ -5,9 +5,11 @@ from .batch import (
     combine_proofs,
     compress,
     decompress,
+    remarks,
 )
 from .chained import (
     explain_chained_membership,
+    remarks_on_chain,
     verify_chained_membership,
     verify_chained_non_membership,
 )
@@ -26,6 +28,7 @@ __all__ = [
     "IAVL_SPEC", "PROOF_SPECS", "SMT_SPEC", "TENDERMINT_SPEC", "Entries", "IavlStore", "IavlVersion", "MultiStore",
     "ProvableStore", "SimpleStore", "SmtStore", "StoreError", "VerifiedRun", "batch_verify_membership",
     "batch_verify_non_membership", "calculate_root", "combine_proofs", "compress", "decompress", "errors", "explain",
-    "explain_chained_membership", "range_proof_root", "sorted_entries", "spec_equals", "verify_chained_membership",
-    "verify_chained_non_membership", "verify_many", "verify_membership", "verify_non_membership", "verify_range_proof",
+    "explain_chained_membership", "range_proof_root", "remarks", "remarks_on_chain", "sorted_entries", "spec_equals",
+    "verify_chained_membership", "verify_chained_non_membership", "verify_many", "verify_membership",
+    "verify_non_membership", "verify_range_proof",
 ]  # fmt: skip

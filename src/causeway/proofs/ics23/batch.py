@@ -1,16 +1,17 @@
 """Several proofs in one message, plain or compressed: a compressed batch keeps each distinct inner step once.
 
-Every entry of a batch is verified, asked about or not, and every shared step must be used: nothing in the message may
-be changed without notice. Source: specs/ibc.md 2.6 and the reference's compression.
+Of a batch the entry that is asked about is verified, as the deployed verifiers do: of several the first. What else a
+batch holds says nothing; ``remarks`` names what no encoder writes. Source: specs/ibc.md 2.6 and the reference's
+compression.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 
-from causeway.proofs.errors import MalformedProof, OverLimit, hex_text
-from causeway.proofs.ics23.errors import KeyOutOfRange, NoProofForKey, ValueMismatch
+from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused, hex_text
+from causeway.proofs.ics23.errors import KeyOutOfRange, NoProofForKey
 from causeway.proofs.ics23.existence import Existence, existence_of, verify_existence
 from causeway.proofs.ics23.non_existence import (
     Absence,
@@ -19,10 +20,11 @@ from causeway.proofs.ics23.non_existence import (
     require_between,
     require_neighbors,
     verify_neighbor_proofs,
+    verify_non_existence,
 )
 from causeway.proofs.ics23.proof_specs import SpecRules, rules_of
 from causeway.proofs.limits import MAX_PROOF_BYTES
-from causeway.proofs.protobuf import parse_canonical
+from causeway.proofs.protobuf import parse, remarks_on_encoding
 from causeway.proofs.wire.ics23_pb2 import (
     BatchEntry,
     BatchProof,
@@ -42,140 +44,188 @@ Proof = bytes | CommitmentProof
 
 
 def message_of(proof: Proof) -> CommitmentProof:
-    """Return the message that ``proof`` is, decoded from its canonical encoding where it is bytes.
+    """Return the message that ``proof`` is, decoded where it is bytes.
 
     Who trusts the source of a longer batch may decode it with a limit of his own, and give the message.
 
     Raises:
         OverLimit: the bytes are more than ``MAX_MESSAGE_BYTES``.
-        MalformedProof: the bytes are no such encoding.
+        MalformedProof: the bytes are no encoding of one.
     """
-    return parse_canonical(CommitmentProof, proof, "proof") if isinstance(proof, bytes) else proof
+    return parse(CommitmentProof, proof, "proof") if isinstance(proof, bytes) else proof
 
 
 def batch_verify_membership(spec: ProofSpec, root: bytes, proof: Proof, items: Mapping[bytes, bytes]) -> None:
-    """Check that one message proves every key of ``items`` with its value; it may prove more.
+    """Check that one message proves every key of ``items`` with its value; it may hold more, which is not verified.
 
     Raises:
         NoProofForKey: it has no existence proof for a key.
-        ValueMismatch: a key is stored with another value.
-        ProofRefused: an entry of it does not hold, asked about or not.
+        ProofRefused: the first one that it has does not hold (see ``verify_existence``).
         MalformedProof: its bytes are not a proof, or its indices are out of range.
     """
-    VerifiedBatch(rules_of(spec), root, message_of(proof)).require_membership(items)
+    Batch(rules_of(spec), root, message_of(proof)).require_membership(items)
 
 
 def batch_verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, keys: Iterable[bytes]) -> None:
-    """Check that one message proves that none of ``keys`` is stored; it may prove more.
+    """Check that one message proves that none of ``keys`` is stored; it may hold more, which is not verified.
 
     Raises:
-        NoProofForKey: it has no non-existence proof for a key.
-        KeyOutOfRange: it names a key that does not lie between the neighbours it shows.
-        ProofRefused: an entry of it does not hold, asked about or not.
+        NoProofForKey: no non-existence proof of it encloses a key.
+        ProofRefused: the first one that does does not hold (see ``verify_non_existence``).
         MalformedProof: its bytes are not a proof, or its indices are out of range.
     """
-    VerifiedBatch(rules_of(spec), root, message_of(proof)).require_non_membership(keys)
+    Batch(rules_of(spec), root, message_of(proof)).require_non_membership(keys)
 
 
-class VerifiedBatch:
-    """What a message proves under a root; making one verifies every entry.
+def remarks(spec: ProofSpec, root: bytes, proof: Proof, claims: Mapping[bytes, bytes | None]) -> list[str]:
+    """Return what is odd about a proof that shows ``claims`` (a value each; None: absent), a line each.
 
-    Attributes:
-        present: the existence proofs, by key; of several for one key the first.
-        absent: the non-existence proofs that name a key, by that name; of several the first.
-        gaps: the non-existence proofs that name none, in the order of their positions.
+    The deployed verifiers accept it, and no encoder of theirs writes it.
+    """
+    message = message_of(proof)
+    encoding = remarks_on_encoding(message, proof, "proof") if isinstance(proof, bytes) else []
+    return [*encoding, *Batch(rules_of(spec), root, message).remarks(claims)]
+
+
+class Batch:
+    """What a message claims under a root; each claim is verified when it is asked for.
 
     Raises:
-        ProofRefused: an entry does not hold.
         MalformedProof: the message carries no proof, or its indices are out of range.
     """
 
     def __init__(self, rules: SpecRules, root: bytes, message: CommitmentProof) -> None:
-        self.rules = rules
-        self.present: dict[bytes, Existence] = {}
-        self.absent: dict[bytes, Absence] = {}
-        self.gaps: list[Absence] = []
-        for entry in entries_of(message):
+        self._rules, self._root, self._message = rules, root, message
+        self._entries = entries_of(message)
+        self._present: dict[bytes, Existence] = {}
+        self._absent: list[Absence] = []
+        for entry in self._entries:
             if isinstance(entry, Existence):
-                verify_existence(entry, rules, root, entry.key, entry.value)
-                self.present.setdefault(entry.key, entry)
+                self._present.setdefault(entry.key, entry)
             else:
-                verify_neighbor_proofs(entry, rules, root)
-                require_neighbors(entry, rules)
-                if entry.key:
-                    _require_name_between(entry, rules)
-                    self.absent.setdefault(entry.key, entry)
-                else:
-                    self.gaps.append(entry)
-        self.gaps.sort(key=self._start)
-        self._starts = [self._start(gap) for gap in self.gaps]
+                self._absent.append(entry)
 
     def require_membership(self, items: Mapping[bytes, bytes]) -> None:
         """Check that every key of ``items`` is proven with its value (see ``batch_verify_membership``)."""
         for key, value in items.items():
-            if self.existence(key).value != value:
-                raise ValueMismatch("provided value doesn't match proof")
+            verify_existence(self.existence(key), self._rules, self._root, key, value)
 
     def require_non_membership(self, keys: Iterable[bytes]) -> None:
         """Check that every key is proven to be absent (see ``batch_verify_non_membership``)."""
-        for key in keys:
-            require_between(self.absence(key), self.rules, key_for_comparison(self.rules, key))
+        proven: set[int] = set()
+        for key, absence in self.absences(keys).items():
+            # The neighbours enclose the key, or they would not have been found by it.
+            if id(absence) not in proven:
+                verify_non_existence(absence, self._rules, self._root, key)
+                proven.add(id(absence))
 
     def existence(self, key: bytes) -> Existence:
-        """Return the existence proof for a key.
+        """Return the first existence proof for a key, which is not yet verified.
 
         Raises:
             NoProofForKey: there is none.
         """
-        if key not in self.present:
-            raise NoProofForKey(f"the batch has no existence proof for key {hex_text(key)}")
-        return self.present[key]
+        if key not in self._present:
+            raise NoProofForKey(f"the proof has no existence of key {hex_text(key)}")
+        return self._present[key]
 
-    def absence(self, key: bytes) -> Absence:
-        """Return the non-existence proof for a key: one that names it, or one that names none and encloses it.
+    def absences(self, keys: Iterable[bytes]) -> dict[bytes, Absence]:
+        """Return for each key the first non-existence proof whose neighbours enclose it, which is not yet verified.
+
+        The key that such a proof names is not read: the deployed verifiers do not either.
 
         Raises:
             NoProofForKey: there is none.
         """
-        position = key_for_comparison(self.rules, key)
-        for name in (key, position):
-            if name in self.absent:
-                return self.absent[name]
-        # Gaps between neighbours of one tree do not overlap.
-        before = bisect_right(self._starts, position)
-        if not before:
-            raise NoProofForKey(f"the batch has no non-existence proof for key {hex_text(key)}")
-        return self.gaps[before - 1]
+        # Keys and the beginnings of gaps are passed in ascending order; of the gaps that are open, the first one of the
+        # message is on top of a heap. Gaps that are not verified may overlap.
+        begins = sorted((self._place(gap.left), number) for number, gap in enumerate(self._absent))
+        found: dict[bytes, Absence] = {}
+        opened: list[int] = []
+        passed = 0
+        for place, key in sorted((key_for_comparison(self._rules, key), key) for key in keys):
+            while passed < len(begins) and begins[passed][0] < (True, place):
+                heappush(opened, begins[passed][1])
+                passed += 1
+            while opened and not self._ends_after(self._absent[opened[0]], place):
+                heappop(opened)
+            if not opened:
+                raise NoProofForKey(f"the proof has no non-existence of key {hex_text(key)}")
+            found[key] = self._absent[opened[0]]
+        return found
 
-    def _start(self, gap: Absence) -> bytes:
-        return key_for_comparison(self.rules, gap.left.key) if gap.left is not None else b""
+    def remarks(self, claims: Mapping[bytes, bytes | None]) -> tuple[str, ...]:
+        """Return what is odd about what is in the message, which shows ``claims`` (see ``remarks``), a line each."""
+        lines = _remarks_on_steps(self._message)
+        again = sum(isinstance(entry, Existence) and self._present[entry.key] is not entry for entry in self._entries)
+        if again:
+            lines.append(f"entries for a key that an earlier one is for: {again}")
+        absences = self.absences(key for key, value in claims.items() if value is None)
+        for key, absence in absences.items():
+            if absence.key not in (b"", key, key_for_comparison(self._rules, key)):
+                lines.append(f"the absence of key {hex_text(key)} names key {hex_text(absence.key)}")
+        asked = {id(absence) for absence in absences.values()}
+        faults = [
+            f"the first number {number}: {fault}"
+            for number, entry in enumerate(self._entries)
+            if id(entry) not in asked and (fault := self._fault(entry))
+        ]
+        if faults:
+            lines.append(f"entries that nobody asks about and that do not hold: {len(faults)}, {faults[0]}")
+        return tuple(lines)
+
+    def _fault(self, entry: Existence | Absence) -> str | None:
+        try:
+            if isinstance(entry, Existence):
+                verify_existence(entry, self._rules, self._root, entry.key, entry.value)
+            else:
+                verify_neighbor_proofs(entry, self._rules, self._root)
+                require_neighbors(entry, self._rules)
+                self._require_name_between(entry)
+        except ProofRefused as error:
+            return f"{error.name}: {error}"
+        return None
+
+    def _require_name_between(self, entry: Absence) -> None:
+        if entry.key:
+            try:
+                require_between(entry, self._rules, key_for_comparison(self._rules, entry.key))
+            except KeyOutOfRange:
+                # Stores that order keys by their hash name the hash.
+                require_between(entry, self._rules, entry.key)
+
+    def _place(self, left: Existence | None) -> tuple[bool, bytes]:
+        """Return what orders the beginnings of gaps: that of the first gap of a store is before all keys."""
+        return (False, b"") if left is None else (True, key_for_comparison(self._rules, left.key))
+
+    def _ends_after(self, gap: Absence, place: bytes) -> bool:
+        return gap.right is None or place < key_for_comparison(self._rules, gap.right.key)
 
 
-def require_name(proof: Absence, rules: SpecRules, key: bytes) -> None:
-    """Check that a non-existence proof names ``key``, itself or as it is compared.
-
-    The deployed verifiers do not read the name. Left unread, it could be changed without notice.
-
-    Raises:
-        NoProofForKey: it names another.
-    """
-    if proof.key != key and proof.key != key_for_comparison(rules, key):
-        raise NoProofForKey(f"the proof names key {hex_text(proof.key)}, not {hex_text(key)}")
-
-
-def _require_name_between(entry: Absence, rules: SpecRules) -> None:
-    try:
-        require_between(entry, rules, key_for_comparison(rules, entry.key))
-    except KeyOutOfRange:
-        # Stores that order keys by their hash name the hash.
-        require_between(entry, rules, entry.key)
+def _remarks_on_steps(message: CommitmentProof) -> list[str]:
+    """Return what is odd about the list of a message's entries, and of a compressed batch about its shared steps."""
+    kind = message.WhichOneof("proof")
+    if kind == "batch":
+        empty = sum(entry.WhichOneof("proof") is None for entry in message.batch.entries)
+        return [f"empty entries: {empty}"] if empty else []
+    if kind != "compressed":
+        return []
+    lookup = message.compressed.lookup_inners
+    used: set[int] = set()
+    for entry in message.compressed.entries:
+        for proof in (entry.exist, entry.nonexist.left, entry.nonexist.right):
+            used.update(proof.path)
+    twice = len(lookup) - len({(step.hash, step.prefix, step.suffix) for step in lookup})
+    unused = len(lookup) - len(used)
+    lines = [f"steps of lookup_inners that stand there twice: {twice}"] if twice else []
+    return [*lines, f"steps of lookup_inners that no path uses: {unused}"] if unused else lines
 
 
 def entries_of(message: CommitmentProof) -> list[Existence | Absence]:
     """Return all that a message claims; steps of a compressed batch are shared, not copied.
 
     Raises:
-        MalformedProof: it carries no proof, an entry of it none, or an index or a shared step is wrong.
+        MalformedProof: it carries no proof, or of a compressed batch an entry none, or a path an index outside.
     """
     kind = message.WhichOneof("proof")
     if kind == "exist":
@@ -183,33 +233,23 @@ def entries_of(message: CommitmentProof) -> list[Existence | Absence]:
     if kind == "nonexist":
         return [absence_of(message.nonexist)]
     if kind == "batch":
-        return [_entry_of(entry) for entry in message.batch.entries]
+        return [_entry_of(entry) for entry in message.batch.entries if entry.WhichOneof("proof") is not None]
     if kind == "compressed":
         return _compressed_entries(message.compressed)
     raise MalformedProof("the message carries no proof")
 
 
 def _entry_of(entry: BatchEntry) -> Existence | Absence:
-    kind = entry.WhichOneof("proof")
-    if kind == "exist":
-        return existence_of(entry.exist)
-    if kind == "nonexist":
-        return absence_of(entry.nonexist)
-    raise MalformedProof("batch proof has empty entry")
+    return existence_of(entry.exist) if entry.HasField("exist") else absence_of(entry.nonexist)
 
 
 def _compressed_entries(batch: CompressedBatchProof) -> list[Existence | Absence]:
     lookup = list(batch.lookup_inners)
-    distinct = {(step.hash, step.prefix, step.suffix) for step in lookup}
-    if len(distinct) != len(lookup):
-        raise MalformedProof("lookup_inners has a step twice")
-    used: set[int] = set()
 
     def existence(proof: CompressedExistenceProof) -> Existence:
         indices = list(proof.path)
         if indices and not 0 <= min(indices) <= max(indices) < len(lookup):
             raise MalformedProof(f"path has an index outside the {len(lookup)} steps of lookup_inners")
-        used.update(indices)
         leaf = proof.leaf if proof.HasField("leaf") else None
         return Existence(proof.key, proof.value, leaf, [lookup[index] for index in indices])
 
@@ -225,8 +265,6 @@ def _compressed_entries(batch: CompressedBatchProof) -> list[Existence | Absence
             entries.append(Absence(proof.key, left, right))
         else:
             raise MalformedProof("batch proof has empty entry")
-    if len(used) != len(lookup):
-        raise MalformedProof("lookup_inners has a step that no path uses")
     return entries
 
 

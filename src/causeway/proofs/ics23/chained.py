@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causeway.proofs.errors import ProofRefused
-from causeway.proofs.ics23.batch import require_name
+from causeway.proofs.errors import ProofRefused, hex_text
+from causeway.proofs.ics23.batch import message_of
 from causeway.proofs.ics23.encoded import existence_root
 from causeway.proofs.ics23.errors import ChainMismatch, NoProofForKey, RootMismatch
 from causeway.proofs.ics23.existence import existence_of, existence_steps, prove_existence
 from causeway.proofs.ics23.non_existence import absence_of, calculate_absence, verify_non_existence
 from causeway.proofs.ics23.proof_specs import SpecRules, rules_of
-from causeway.proofs.protobuf import parse_canonical
+from causeway.proofs.protobuf import parse, remarks_on_encoding
 from causeway.proofs.steps import Step
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ProofSpec
@@ -38,7 +38,7 @@ def verify_chained_membership(
         NoProofForKey: a proof is not one of existence.
         RootMismatch: the last proof leads to another root.
         ProofRefused: a store's proof does not hold; the text begins with its number, the innermost being 0.
-        MalformedProof: ``proof`` is not the canonical encoding of a MerkleProof.
+        MalformedProof: ``proof`` is not the encoding of a MerkleProof.
     """
     proofs = _proofs(specs, proof, path)
     return _climb(specs, root, proofs, path, value, start=0)
@@ -58,7 +58,6 @@ def verify_chained_non_membership(
         raise NoProofForKey("proof 0 is not one of non-existence")
     rules, absence, key = rules_of(specs[0]), absence_of(innermost.nonexist), path[-1]
     try:
-        require_name(absence, rules, key)
         subroot = calculate_absence(absence, rules)
         verify_non_existence(absence, rules, subroot, key)
     except ProofRefused as error:
@@ -87,8 +86,27 @@ def explain_chained_membership(
     return tuple(steps)
 
 
+def remarks_on_chain(proof: bytes | Sequence[bytes], path: Sequence[bytes]) -> list[str]:
+    """Return what is odd about a chained proof that shows a claim about ``path``, a line each.
+
+    ``proof``: a MerkleProof, or the proof of each store. Deployed verifiers accept it, no encoder of theirs writes it.
+    """
+    if isinstance(proof, bytes):
+        merkle = parse(MerkleProof, proof, "proof")
+        lines, innermost = remarks_on_encoding(merkle, proof, "proof"), merkle.proofs[0]
+    else:
+        lines = []
+        for number, each in enumerate(proof):
+            lines += remarks_on_encoding(message_of(each), each, f"proof {number}")
+        innermost = message_of(proof[0])
+    key, named = path[-1], innermost.nonexist.key
+    if named not in (b"", key):
+        lines.append(f"the absence of key {hex_text(key)} names key {hex_text(named)}")
+    return lines
+
+
 def _proofs(specs: Sequence[ProofSpec], proof: bytes | MerkleProof, path: Sequence[bytes]) -> Sequence[CommitmentProof]:
-    message = parse_canonical(MerkleProof, proof, "proof") if isinstance(proof, bytes) else proof
+    message = parse(MerkleProof, proof, "proof") if isinstance(proof, bytes) else proof
     if not specs or not len(specs) == len(message.proofs) == len(path):
         raise ChainMismatch(
             f"{len(specs)} specs, {len(message.proofs)} proofs and {len(path)} keys: there must be one of each a store"

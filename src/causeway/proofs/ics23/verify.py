@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from causeway.proofs.errors import MalformedProof
 from causeway.proofs.ics23.batch import (
+    Batch,
     Proof,
-    VerifiedBatch,
     entries_of,
     message_of,
-    require_name,
 )
 from causeway.proofs.ics23.encoded import encoded_root, existence_root
 from causeway.proofs.ics23.errors import NoProofForKey
@@ -31,10 +30,10 @@ from causeway.proofs.wire.ics23_pb2 import CommitmentProof, NonExistenceProof, P
 def verify_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, value: bytes) -> None:
     """Check that ``value`` is stored under ``key`` in the tree of ``root``.
 
-    ``proof`` is a CommitmentProof, encoded or as a message; of a batch, all entries are verified.
+    ``proof`` is a CommitmentProof, encoded or as a message; of a batch, the first entry for the key is verified.
 
     Raises:
-        MalformedProof: it is not the canonical encoding of a proof.
+        MalformedProof: it is not the encoding of a proof.
         ProofRefused: it does not show that; the class says which check failed (``ics23.errors``).
     """
     rules = rules_of(spec)
@@ -47,30 +46,29 @@ def verify_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, va
     elif kind == "nonexist":
         raise NoProofForKey("the proof is one of non-existence")
     else:
-        VerifiedBatch(rules, root, message).require_membership({key: value})
+        Batch(rules, root, message).require_membership({key: value})
 
 
 def verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes) -> None:
     """Check that nothing is stored under ``key`` in the tree of ``root``.
 
-    ``proof`` is a CommitmentProof, encoded or as a message; of a batch, all entries are verified.
+    ``proof`` is a CommitmentProof, encoded or as a message; of a batch, the first entry for the key is verified.
 
     Raises:
-        MalformedProof: it is not the canonical encoding of a proof.
+        MalformedProof: it is not the encoding of a proof.
         ProofRefused: it does not show that; the class says which check failed (``ics23.errors``).
     """
     message = message_of(proof)
     kind = message.WhichOneof("proof")
     if kind == "nonexist":
         rules, absence = rules_of(spec), absence_of(message.nonexist)
-        require_name(absence, rules, key)
         if not _neighbors_are_stored(message.nonexist, rules, root):
             verify_neighbor_proofs(absence, rules, root)
         require_gap(absence, rules, key)
     elif kind == "exist":
         raise NoProofForKey("the proof is one of existence")
     else:
-        VerifiedBatch(rules_of(spec), root, message).require_non_membership([key])
+        Batch(rules_of(spec), root, message).require_non_membership([key])
 
 
 def _neighbors_are_stored(proof: NonExistenceProof, rules: SpecRules, root: bytes) -> bool:
@@ -88,17 +86,12 @@ def explain(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, value: bytes
         MalformedProof, ProofRefused: as ``verify_membership`` and ``verify_non_membership``.
     """
     message = message_of(proof)
+    batch = Batch(rules_of(spec), root, message)
     if value is not None:
         verify_membership(spec, root, message, key, value)
-        single = message.HasField("exist")
-        return existence_steps(
-            existence_of(message.exist) if single else VerifiedBatch(rules_of(spec), root, message).existence(key)
-        )
+        return existence_steps(batch.existence(key))
     verify_non_membership(spec, root, message, key)
-    single = message.HasField("nonexist")
-    return _absence_steps(
-        absence_of(message.nonexist) if single else VerifiedBatch(rules_of(spec), root, message).absence(key)
-    )
+    return _absence_steps(batch.absences([key])[key])
 
 
 def _absence_steps(proof: Absence) -> tuple[Step, ...]:
