@@ -16,7 +16,9 @@ from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, OK, execute
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import concat
-from causeway.network.simulated import load_simulation
+from causeway.network.network import Network
+from causeway.network.simulated import SUMMED, found_in, load_simulation
+from causeway.pipeline.bucket import forget_states
 from causeway.protocols.icmp.simulation.kernel import GossipKernel
 from causeway.protocols.icmp.simulation.report import results
 from causeway.protocols.icmp.simulation.settled import settle
@@ -78,7 +80,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def played(kernel: GossipKernel) -> tuple[dict[str, Any], dict[str, pa.Table], Any]:
     """Return the summary, the logs that it is made of, and the last state."""
-    found: dict[str, list[pa.Table]] = {name: [] for name in ("got", "samples", "disconnected", "purses", "claims")}
+    found: dict[str, list[pa.Table]] = {name: [] for name in SUMMED}
     states: Any = None
     for tick, last, logs in ticks(kernel):
         states = last
@@ -89,11 +91,25 @@ def played(kernel: GossipKernel) -> tuple[dict[str, Any], dict[str, pa.Table], A
     return dict(results(kernel, joined).summary), joined, states
 
 
+def test_a_lake_with_tickets_is_sound_and_goes_on_where_it_stopped(scenario: Path, tmp_path: Path) -> None:
+    def run(lake: Path, resume: bool = False, ticks: int | None = None) -> tuple[str, Any]:
+        with Network(load_simulation("gossip", scenario), str(lake), resume=resume) as network:
+            network.run(ticks=ticks) if ticks is not None else network.run()
+            return network.root(), None if ticks is not None else found_in(network).summary
+
+    whole = run(tmp_path / "whole")
+    run(tmp_path / "stopped", ticks=17)
+    forget_states()
+    assert run(tmp_path / "stopped", resume=True) == whole
+    for lake in ("whole", "stopped"):
+        assert execute(["check", str(tmp_path / lake)], build, "causeway") == OK
+
+
 def test_neither_buckets_nor_rebuilt_states_change_a_result(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario.write_text(TICKETS.replace("interval = 3_000", "interval = 2_000").replace("queues = 10", "queues = 5"))
     kernel = kernel_of(scenario)
     whole = in_memory(kernel)
-    assert {"claims", "purses"} <= whole[1].keys()
+    assert {"claims", "purse_samples"} <= whole[1].keys()
     made = GossipKernel.round
 
     def rebuilt(kernel: GossipKernel, state: Any, *rest: Any) -> Any:

@@ -104,9 +104,10 @@ def simulate(scenario: Scenario, out: str | None, resume: bool) -> tuple[Found, 
         except (KeyboardInterrupt, Exception) as error:
             if not interrupts.asked:
                 raise
-            where = "before the first tick" if reached is None else f"at height {reached.height}"
+            if reached is None:
+                raise shell.Interrupted("stopped before the first tick") from error
             again = "continue with --resume" if out is not None else "the lake was temporary; use --out to resume"
-            raise shell.Interrupted(f"stopped {where}; {again}") from error
+            raise shell.Interrupted(f"stopped at height {reached.height}; {again}") from error
 
 
 def _ticks(network: Network, title: str, interrupts: Interrupts) -> None:

@@ -18,7 +18,7 @@ from causeway.pipeline.layout import RESULTS
 from causeway.pipeline.schemas import stamped_schema
 from causeway.protocols.registry import protocol
 
-SUMMED = ("got", "samples", "disconnected", "purses", "claims")
+SUMMED = ("got", "samples", "disconnected", "purse_samples", "claims")
 """The log tables of a simulation that its results are made of."""
 
 _NETWORK = ("seed", "executor", "master", "spark", "partitions", "commit_every", "lake")

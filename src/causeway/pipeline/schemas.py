@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from causeway.model.errors import InvariantViolation
 from causeway.model.text import unknown
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA
 from causeway.pipeline.lake import Lake, LakeError
@@ -42,9 +43,16 @@ class TableSchemas:
 
     @classmethod
     def of(cls, kernel: AnyKernel) -> TableSchemas:
-        """Return the tables of a kernel."""
-        logs = {"outbound": kernel.outbound, **kernel.logs, "headers": HEADERS_SCHEMA}
-        return cls({name: stamped_schema(schema) for name, schema in logs.items()}, kernel.tables())
+        """Return the tables of a kernel.
+
+        Raises:
+            InvariantViolation: a log and a state table of it have one name, and would be one file.
+        """
+        logs, state = {"outbound": kernel.outbound, **kernel.logs, "headers": HEADERS_SCHEMA}, kernel.tables()
+        both = sorted(logs.keys() & state.keys())
+        if both:
+            raise InvariantViolation(f"{', '.join(both)}: a log and a state table have one name")
+        return cls({name: stamped_schema(schema) for name, schema in logs.items()}, state)
 
     def encoded(self) -> dict[str, Any]:
         """Return what ``lake.json`` holds: each table's columns with their types, and what ``StateTable`` says."""

@@ -131,7 +131,7 @@ def run(now: Slice, state: State, under_way: Mapping[str, Frame]) -> tuple[State
         logs["samples"] = _samples(state)
         if "purses" in traded:
             purses = traded["purses"]
-            logs["purses"] = _renamed(purses, PURSE_COUNTERS)
+            logs["purse_samples"] = _renamed(purses, PURSE_COUNTERS)
     if world.options.events == "all":
         logs |= _trace(world, out, sent, came, mail.bodies, leaves, blocks)
     return state, logs

@@ -89,7 +89,7 @@ def results(kernel: GossipKernel, logs: Mapping[str, pa.Table]) -> Results:
         "attackers": _attackers(world, logs["disconnected"]),
     }
     if world.options.tickets.mode == "on":
-        summary["tickets"] = summarize_tickets(world, logs["purses"], logs["claims"], logs["got"])
+        summary["tickets"] = summarize_tickets(world, logs["purse_samples"], logs["claims"], logs["got"])
     within = summary["pool_bytes_most"] <= world.options.gossip.max_pool_bytes
     # Where nobody needed anything, nothing was shown.
     summary["holds"] = summary["never"] == 0 and within if summary["needed"] or not within else None

@@ -73,7 +73,8 @@ def summarize_tickets(world: World, purses: pa.Table, claims: pa.Table, got: pa.
 
     Args:
         world: The scenario.
-        purses: Rows of the log table ``purses``, with ``tick``: counters at several times, the last of which counts.
+        purses: Rows of the log table ``purse_samples``, with ``tick``: counters at several times, of which the last
+            counts.
         claims: Rows of the log table ``claims``, with ``tick``.
         got: Rows of the log table ``got``: who got which body.
 

@@ -236,7 +236,7 @@ LOGS: Mapping[str, pa.Schema] = {
     "got": GOT,
     "samples": SAMPLES,
     "disconnected": DISCONNECTED,
-    "purses": PURSE_SAMPLES,
+    "purse_samples": PURSE_SAMPLES,
     "claims": CLAIMS,
     "trace_sent": TRACE_SENT,
     "trace_got": TRACE_GOT,
@@ -244,4 +244,4 @@ LOGS: Mapping[str, pa.Schema] = {
     "trace_put": TRACE_PUT,
     "trace_purged": TRACE_PURGED,
 }
-"""Rows of ``trace_`` tables are there with ``events = "all"`` only, those of ``purses`` and ``claims`` with tickets."""
+"""``trace_`` tables have rows with ``events = "all"`` only, ``purse_samples`` and ``claims`` with tickets."""
