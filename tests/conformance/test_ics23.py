@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import ParseDict
 
-from causeway.proofs.errors import ProofError, ProofRefused
+from causeway.proofs.errors import NotProven, ProofError
 from causeway.proofs.ics23.batch import (
     batch_verify_membership,
     batch_verify_non_membership,
@@ -139,15 +139,15 @@ def test_every_item_of_a_compressed_batch_holds(batches: list[tuple[str, bytes, 
         for key, value in items.items():
             if value:
                 verify_membership(spec, root, proof, key, value)
-                with pytest.raises(ProofRefused, match="doesn't match"):
+                with pytest.raises(NotProven, match="doesn't match"):
                     verify_membership(spec, root, proof, key, value + b".")
-                with pytest.raises(ProofRefused, match="no non-existence of"):
+                with pytest.raises(NotProven, match="no non-existence of"):
                     verify_non_membership(spec, root, proof, key)
             else:
                 verify_non_membership(spec, root, proof, key)
-                with pytest.raises(ProofRefused, match="no existence of"):
+                with pytest.raises(NotProven, match="no existence of"):
                     verify_membership(spec, root, proof, key, b"value")
-        with pytest.raises(ProofRefused, match="root"):
+        with pytest.raises(NotProven, match="root"):
             verify_batch(spec, bytes(32), proof, items)
 
 
@@ -213,9 +213,9 @@ def test_a_chained_proof_leads_to_the_app_hash() -> None:
         (specs, root, proof, path[1:], value),
         ([], root, b"", [], value),
     ):
-        with pytest.raises(ProofRefused):
+        with pytest.raises(NotProven):
             verify_chained_membership(*wrong)
-    with pytest.raises(ProofRefused, match="proof 0 is not one of non-existence"):
+    with pytest.raises(NotProven, match="proof 0 is not one of non-existence"):
         verify_chained_non_membership(specs, root, proof, path)
 
 
@@ -239,7 +239,7 @@ def test_leaf_operations(steps: dict[str, Any]) -> None:
     for case in steps["leaf_operations"]:
         leaf = ParseDict(case["operation"], LeafOp())
         if case["fails"]:
-            with pytest.raises(ProofRefused, match="leaf op needs"):
+            with pytest.raises(NotProven, match="leaf op needs"):
                 apply_leaf(leaf, octets(case["key"]), octets(case["value"]))
         else:
             found = apply_leaf(leaf, octets(case["key"]), octets(case["value"]))
@@ -250,7 +250,7 @@ def test_inner_operations(steps: dict[str, Any]) -> None:
     for case in steps["inner_operations"]:
         inner = ParseDict(case["operation"], InnerOp())
         if case["fails"]:
-            with pytest.raises(ProofRefused, match="inner op needs child value"):
+            with pytest.raises(NotProven, match="inner op needs child value"):
                 apply_inner(inner, octets(case["child"]))
         else:
             assert apply_inner(inner, octets(case["child"])) == octets(case["result"]), case["case"]
@@ -265,7 +265,7 @@ def test_roots_of_existence_proofs(steps: dict[str, Any]) -> None:
     for case in steps["existence_roots"]:
         proof = existence_of(ParseDict(case["proof"], ExistenceProof()))
         if case["fails"]:
-            with pytest.raises(ProofRefused):
+            with pytest.raises(NotProven):
                 calculate(proof)
         else:
             assert calculate(proof) == octets(case["result"]), case["case"]
@@ -275,7 +275,7 @@ def test_leaves_against_specs(steps: dict[str, Any]) -> None:
     for case in steps["leaf_rules"]:
         leaf, rules = ParseDict(case["leaf"], LeafOp()), rules_of(ParseDict({"leaf_spec": case["rule"]}, ProofSpec()))
         if case["fails"]:
-            with pytest.raises(ProofRefused):
+            with pytest.raises(NotProven):
                 check_leaf_against_spec(leaf, rules)
         else:
             check_leaf_against_spec(leaf, rules)
@@ -288,7 +288,7 @@ def test_proofs_against_specs_with_the_texts_of_the_reference(steps: dict[str, A
         text = ""
         try:
             check_against_spec(proof, rules_of(ParseDict(steps["specs"][case["spec"]], ProofSpec())))
-        except ProofRefused as error:
+        except NotProven as error:
             text = str(error)
         assert text == case["error"], case["case"]
         texts.append(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from causeway.proofs.errors import MalformedProof, ProofError, ProofRefused
+from causeway.proofs.errors import MalformedProof, NotProven, ProofError
 from causeway.proofs.tendermint.commit import check_commit_is_of_header, verify_commit
 from causeway.proofs.tendermint.encoding import SECOND
 from causeway.proofs.tendermint.errors import ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader
@@ -160,7 +160,7 @@ def frozen(real: RealUpdate) -> None:
     ],
 )
 def test_real_update_is_refused(
-    real: RealUpdate, attempt: Callable[[RealUpdate], None], error: type[ProofRefused]
+    real: RealUpdate, attempt: Callable[[RealUpdate], None], error: type[NotProven]
 ) -> None:
     with pytest.raises(error):
         attempt(real)

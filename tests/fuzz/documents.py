@@ -19,7 +19,7 @@ _WITH_PROOF = [name for name, found in _DOCUMENTS.items() if isinstance(found.ge
 def document(data: bytes) -> None:
     try:
         reading = document_of(parse_object(data, "file"), "file")
-        verdict = judge(reading)
+        verdict = judge(reading, self_consistent=True)
     except InvalidInput:
         return
     json.dumps(verdict.as_json())
@@ -31,7 +31,7 @@ def document_with_proof(data: bytes) -> None:
         return
     name = _WITH_PROOF[data[0] % len(_WITH_PROOF)]
     try:
-        verdict = judge(document_of({**_DOCUMENTS[name], "proof": data[1:]}, name), strict=True)
+        verdict = judge(document_of({**_DOCUMENTS[name], "proof": data[1:]}, name), strict=True, self_consistent=True)
     except InvalidInput:
         return
     assert verdict.valid == (data[1:] == _proof(name))

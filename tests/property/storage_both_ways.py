@@ -120,7 +120,7 @@ CODES = {
     "UnusedNodesInTheProof": 3,
     "InvalidProof": 4,
     "MissingValue": 5,
-    "ProofRefused": 6,
+    "NotProven": 6,
 }
 
 

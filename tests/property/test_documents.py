@@ -71,12 +71,14 @@ def test_anything_anywhere_is_judged_or_told_in_one_line(spot: tuple[str, Place]
     name, place = spot
     document = with_change(copy.deepcopy(DOCUMENTS[name]), place, copy.deepcopy(value), how)
     try:
-        verdict = judge(document_of(parse_object(json.dumps(document).encode(), name), name))
+        reading = document_of(parse_object(json.dumps(document).encode(), name), name)
+        verdict = judge(reading, self_consistent=True)
     except InvalidInput as error:
         told = str(error)
     else:
         shown = json.loads(json.dumps(verdict.as_json()))
-        assert shown["valid"] is (shown["error"] is None)
+        assert shown["valid"] is (shown["error"] is None) is (shown["answer"] == "true")
+        assert shown["error"] is None or shown["error"]["text"].isprintable()
         return
     assert told.startswith(f"{name}: ") and told.isascii() and told.isprintable()
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.proofs.errors import ProofError, ProofRefused
+from causeway.proofs.errors import NotProven, ProofError
 from causeway.proofs.ics23.batch import (
     batch_verify_membership,
     batch_verify_non_membership,
@@ -56,10 +56,10 @@ def test_all_that_is_stored_is_proven_and_all_that_is_not(
         proof = tree.existence(key).SerializeToString()
         verify_membership(spec, tree.root, proof, key, value)
         assert explain(spec, tree.root, proof, key, value)[-1].result == tree.root
-        with pytest.raises(ProofRefused):
+        with pytest.raises(NotProven):
             verify_non_membership(spec, tree.root, proof, key)
         # The neighbours of a stored key enclose it only if they are not itself.
-        with pytest.raises(ProofRefused):
+        with pytest.raises(NotProven):
             verify_non_membership(spec, tree.root, tree.non_existence(key), key)
     for key in absent:
         if key not in stored:
@@ -87,7 +87,7 @@ def test_absence_between_leaves_that_are_no_neighbors_is_refused(
     if proof.SerializeToString() == honest:
         verify_non_membership(spec, tree.root, proof, key)
     else:
-        with pytest.raises(ProofRefused):
+        with pytest.raises(NotProven):
             verify_non_membership(spec, tree.root, proof, key)
 
 
@@ -153,7 +153,7 @@ def test_batches_prove_what_their_entries_prove(
                 entry.nonexist.ClearField("key")
         batch_verify_non_membership(spec, tree.root, unnamed, missing)
         for key in stored:
-            with pytest.raises(ProofRefused):
+            with pytest.raises(NotProven):
                 batch_verify_non_membership(spec, tree.root, unnamed, [key])
     for changed in flips(combined.SerializeToString(), data):
         claims = {**stored, **dict.fromkeys(missing)}
@@ -246,7 +246,7 @@ def test_many_of_none() -> None:
 def test_an_empty_batch_proves_nothing_and_refuses_nothing() -> None:
     empty = combine_proofs([])
     batch_verify_membership(IAVL_SPEC, bytes(32), empty, {})
-    with pytest.raises(ProofRefused):
+    with pytest.raises(NotProven):
         verify_membership(IAVL_SPEC, bytes(32), empty, b"key", b"value")
     with pytest.raises(ProofError):
         verify_membership(IAVL_SPEC, bytes(32), CommitmentProof(), b"key", b"value")

@@ -9,7 +9,7 @@ import pytest
 from py_arkworks_bls12381 import G1Point, G2Point
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import ProofRefused
+from causeway.proofs.errors import NotProven
 from causeway.proofs.ic import bls
 from causeway.proofs.ic.errors import (
     DuplicateShare,
@@ -113,9 +113,9 @@ def test_keys_in_der() -> None:
 
 def test_aggregates_that_mean_nothing_are_refused() -> None:
     key, negative = SUBNET, bls.SecretKey(bls.ORDER - SUBNET.number)
-    with pytest.raises(ProofRefused):
+    with pytest.raises(NotProven):
         bls.aggregate_public_keys([key.public_key(), negative.public_key()])
-    with pytest.raises(ProofRefused):
+    with pytest.raises(NotProven):
         bls.aggregate_signatures([])
     signature = bls.aggregate_signatures([key.sign(b"m"), OTHER.sign(b"m")])
     for messages, keys in (
@@ -123,7 +123,7 @@ def test_aggregates_that_mean_nothing_are_refused() -> None:
         ([b"m"], [key.public_key(), OTHER.public_key()]),
         ([], []),
     ):
-        with pytest.raises(ProofRefused):
+        with pytest.raises(NotProven):
             bls.verify_aggregate(signature, messages, keys)
 
 

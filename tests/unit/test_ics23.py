@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
+from causeway.proofs.errors import MalformedProof, NotProven, OverLimit
 from causeway.proofs.ics23.batch import (
     batch_verify_membership,
     batch_verify_non_membership,
@@ -288,7 +288,7 @@ def test_neighbors_with_no_or_the_same_path_are_none() -> None:
     alone = build_simple({b"b": b"value"})
     only = existence_of(alone.proofs[0])
     assert not is_left_neighbor(TENDERMINT, only.path, only.path)
-    with pytest.raises(ProofRefused):
+    with pytest.raises(NotProven):
         verify_non_existence(Absence(b"c", only, only), TENDERMINT, alone.root, b"c")
     verify_non_existence(Absence(b"c", only, None), TENDERMINT, alone.root, b"c")
     pair = existence_of(build_simple({b"b": b"value", b"d": b"value"}).proofs[0])

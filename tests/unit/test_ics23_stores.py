@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
+from causeway.proofs.errors import MalformedProof, NotProven, OverLimit
 from causeway.proofs.ics23.columns import joined, uvarints, varints
 from causeway.proofs.ics23.entries import (
     ConflictingChange,
@@ -221,7 +221,7 @@ def test_a_run_that_leaves_something_out_cannot_be_proven() -> None:
     message.keys = b"".join(without.keys.to_pylist())
     message.value_lengths[:] = [len(value) for value in without.values.to_pylist()]
     message.values = b"".join(without.values.to_pylist())
-    with pytest.raises((ProofRefused, MalformedProof)):
+    with pytest.raises((NotProven, MalformedProof)):
         verify_range_proof(store.root, message.SerializeToString(deterministic=True))
 
 
@@ -253,7 +253,7 @@ def test_range_proofs_name_what_is_wrong_with_them() -> None:
         (b"", "no entry"),
         (altered(left=bytes(len(good.left))), "leads to root"),
     ):
-        with pytest.raises((MalformedProof, ProofRefused), match=text):
+        with pytest.raises((MalformedProof, NotProven), match=text):
             verify_range_proof(store.root, proof)
     with pytest.raises(OverLimit):
         verify_range_proof(store.root, altered(steps=bytes(129)))

@@ -106,9 +106,9 @@ def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, prove: Run, ki
         digit = "1" if proof["proof"][place] == "0" else "0"
         altered = {**proof, "proof": proof["proof"][:place] + digit + proof["proof"][place + 1 :]}
         trust = trust_of(json.loads(Path("trust.json").read_text()), "trust")
-        assert not judge(document_of(altered, "altered"), trust).valid, f"digit {place}"
+        assert not judge(document_of(altered, "altered"), trust, strict=True).valid, f"digit {place}"
     Path("altered.json").write_text(json.dumps(altered))
-    assert cli("verify", "altered.json", "--trust", "trust.json")[0] == 1
+    assert cli("verify", "altered.json", "--trust", "trust.json")[0] in (1, 2)
 
 
 def test_the_proof_is_printed_as_it_is_written(prove: Run) -> None:
@@ -129,13 +129,13 @@ def test_without_a_file_nothing_is_kept(prove: Run) -> None:
 def test_the_signed_header_makes_the_root_trusted(cli: Run, prove: Run) -> None:
     prove("--tail", "--header-out", "header.json", "--trust-out", "trust.json")
     prove("--tail", "--height", HEIGHT - 1, "--trust-out", "before.json")
-    assert cli("verify", "header.json")[0] == 0
+    assert cli("verify", "header.json", "--self-consistent")[0] == 0
     assert cli("verify", "header.json", "--trust", "before.json")[0] == 0
     header, trust = (json.loads(Path(name).read_text()) for name in ("header.json", "trust.json"))
     assert header["app_hash"] == trust["root"]
     assert (header["height"], header["now"]) == (HEIGHT, HEIGHT * 6_000_000_000)
     Path("header.json").write_text(json.dumps({**header, "app_hash": "00" * 32}))
-    assert cli("verify", "header.json")[0] == 1
+    assert cli("verify", "header.json", "--self-consistent")[0] == 1
 
 
 def test_a_packet_and_its_receipt_are_told_in_words(prove: Run) -> None:
@@ -246,12 +246,12 @@ def test_documents_of_the_api(opened: OpenedLake) -> None:
     ]
     assert all(judge(document_of(document, "it"), trust).valid for document in documents)
     for base in (None, 0):
-        assert judge(document_of(header_document(store, base), "it")).valid
+        assert judge(document_of(header_document(store, base), "it"), self_consistent=True).valid
     later = store_at(opened, "A", 9)
     for base in range(9):
         header = header_document(later, base)
         own = trust_of(trust_document(store_at(opened, "A", base)), "it") if base else None
-        assert judge(document_of(header, "it"), own).valid
+        assert judge(document_of(header, "it"), own, self_consistent=True).valid
     with pytest.raises(InvalidInput, match="trusted height: 9: allowed are 0 to 8"):
         header_document(later, 9)
 
@@ -261,7 +261,7 @@ def test_height_0_has_a_root_that_nobody_signed(opened: OpenedLake) -> None:
     assert store.signed is None
     assert trust_document(store) == {"kind": "root", "root": store.root.hex()}
     document = existence_document(store, Key("B", Purpose.SEND, Part.TAIL).encode())
-    assert judge(document_of(document, "it")).valid
+    assert judge(document_of(document, "it"), self_consistent=True).valid
     with pytest.raises(InvalidInput, match="is not signed"):
         header_document(store)
 

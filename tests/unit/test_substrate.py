@@ -10,7 +10,7 @@ import pytest
 
 from causeway.model.errors import IndexOverflow, InvalidInput
 from causeway.model.order import Groups
-from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
+from causeway.proofs.errors import MalformedProof, NotProven, OverLimit
 from causeway.proofs.substrate.byte_order import ascending_order
 from causeway.proofs.substrate.compact import compact_column, decode_compact, encode_compact
 from causeway.proofs.substrate.egress import (
@@ -227,9 +227,9 @@ def test_a_proof_says_no_more_than_its_nodes() -> None:
     trie = Trie.build([b"aa", b"ab", b"b"], [b"1" * 40, b"2" * 40, b"3" * 40], V1)
     proof = prove(trie, [b"aa"])
     assert verify_storage_proof(trie.root, proof, {b"aa": b"1" * 40})
-    with pytest.raises(ProofRefused, match="another one should be"):
+    with pytest.raises(NotProven, match="another one should be"):
         verify_storage_proof(trie.root, proof, {b"aa": b"1" * 41})
-    with pytest.raises(ProofRefused, match="nothing should be"):
+    with pytest.raises(NotProven, match="nothing should be"):
         verify_storage_proof(trie.root, proof, {b"aa": None})
     with pytest.raises(InvalidProof, match="not enough nodes"):
         verify_storage_proof(trie.root, proof, {b"ab": b"2" * 40})

@@ -77,7 +77,7 @@ def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, lake: str, cas
     for field, value in other.items():
         assert not judge(document_of({**proof, field: value}, "altered"), trust).valid, field
     Path("altered.json").write_text(json.dumps(altered))
-    assert cli("verify", "altered.json", "--trust", "trust.json")[0] == 1
+    assert cli("verify", "altered.json", "--trust", "trust.json")[0] in (1, 2)
 
 
 def test_nothing_is_written_where_one_of_the_files_cannot_be(cli: Run, lake: str) -> None:

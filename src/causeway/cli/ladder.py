@@ -37,9 +37,9 @@ def _rungs(verdict: Verdict, track: Track) -> Iterator[Text]:
     yield Text(f"● {readable(track.title)}", style="bold")
     for step in track.steps:
         yield _rung(step)
-    target = verdict.trust.target
+    target = verdict.trust.target if verdict.trust is not None else b""
     reached = track.steps[-1].result if track.steps else b""
-    if verdict.valid:
+    if verdict.error is None:
         yield Text(f"╰ = {_trusted(verdict)}", style="green")
     elif reached and len(reached) == len(target) and reached != target:
         yield Text(f"╰ ≠ {_trusted(verdict)}", style="red")
@@ -61,4 +61,7 @@ def _rung(step: Step) -> Text:
 
 
 def _trusted(verdict: Verdict) -> str:
-    return f"{readable(verdict.trust.subject)}, trusted"
+    if verdict.trust is None:
+        return "nothing trusted"
+    untrusted = verdict.named_by_document and not verdict.accepted
+    return f"{readable(verdict.trust.subject)}, {'named by the file itself' if untrusted else 'trusted'}"

@@ -75,7 +75,8 @@ def _command(
         console.print("The proof was not written: --out FILE writes it, --json prints it.")
     else:
         trusted = [f" {option.verified_by} {path}" for option, path in files.items() if option.verified_by and path]
-        console.print(Text(f"Next: causeway verify {readable(str(out))}{readable(''.join(trusted))}"), soft_wrap=True)
+        how = "".join(trusted) or " --self-consistent"
+        console.print(Text(f"Next: causeway verify {readable(str(out))}{readable(how)}"), soft_wrap=True)
     return shell.OK
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 
+_WORDS = {"true": "true", "false": "false", "refused": "refused", "untrusted": "UNTRUSTED"}
+_STYLES = {"true": "bold green", "false": "bold red", "refused": "bold red", "untrusted": "bold yellow"}
+
 LINES = 8
 """Claims of a document that are listed; the others are counted."""
 
@@ -36,7 +39,7 @@ def command(
         typer.Option(
             metavar="FILE",
             help="What to trust: a root, key or header (JSON, DER, PEM, hexadecimal digits), or ic-mainnet. "
-            "- is standard input. Default: what the proof's own file names.",
+            "- is standard input. Without it, nothing is, and the answer is UNTRUSTED.",
             show_default=False,
         ),
     ] = None,
@@ -73,24 +76,37 @@ def command(
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Refuse a storage proof that repeats a node, which is otherwise noted."),
+        typer.Option(
+            "--strict",
+            help="Refuse what is otherwise noted: a storage proof that repeats a node, an ICS-23 proof in a form that "
+            "no encoder writes.",
+        ),
+    ] = False,
+    self_consistent: Annotated[
+        bool,
+        typer.Option(
+            "--self-consistent",
+            help="Ask only whether the proof holds under the root, key or header that its own file names.",
+        ),
     ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Draw the path from what is claimed to what is trusted.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a text.")] = False,
 ) -> int:
-    """Check whether a proof is true; if it is not, name the reason.
+    """Say whether a proof is true, false, or refused because nothing can be said; the reason has a name.
 
     docs/how-to/verify-a-proof.md describes the kinds of proofs and their JSON form.
 
     [bold]Example[/bold]: causeway verify certificate.cbor --trust ic-mainnet --explain
     """
-    from causeway.proofs.documents.reading import claim_of, document_in, read_document
+    from causeway.proofs.documents.reading import claim_of, document_in
     from causeway.proofs.documents.trust import MAX_TRUST_BYTES, read_trust, trust_in
-    from causeway.proofs.documents.validation import MAX_DOCUMENT_BYTES
-    from causeway.proofs.documents.verdict import judge
+    from causeway.proofs.documents.validation import MAX_DOCUMENT_BYTES, read_bytes
+    from causeway.proofs.documents.verdict import judge, refusal
 
+    if trust is not None and self_consistent:
+        raise InvalidInput("--self-consistent: does not go together with --trust")
     given: dict[str, Any] = dict(claim_of(text) for text in claims or ())
     options = {
         "kind": kind,
@@ -102,41 +118,47 @@ def command(
     name = str(file)
     if name == trust == STDIN:
         raise InvalidInput("--trust -: standard input is the proof already")
-    if name == STDIN:
-        name = "standard input"
-        reading = document_in(sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1), name, given)
-    else:
-        reading = read_document(file, given)
     trusted = None
     if trust == STDIN:
         trusted = trust_in(sys.stdin.buffer.read(MAX_TRUST_BYTES + 1), "standard input")
     elif trust is not None:
         trusted = read_trust(trust)
-    verdict = judge(reading, trusted, strict=strict)
+    if name == STDIN:
+        name, data, folder = "standard input", sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1), None
+    else:
+        data, folder = read_bytes(file), file.parent
+    try:
+        reading = document_in(data, name, given, folder)
+    except InvalidInput as error:
+        verdict = refusal(InvalidInput(str(error).removeprefix(f"{name}: ")))
+    else:
+        verdict = judge(reading, trusted, strict=strict, self_consistent=self_consistent)
     if as_json:
         print(json.dumps({"file": name, **verdict.as_json()}))
     else:
         show(name, verdict, explain)
-    return shell.OK if verdict.valid else shell.BROKEN
+    return {"true": shell.OK, "false": shell.BROKEN}.get(verdict.answer, shell.BAD_INPUT)
 
 
 def show(name: str, verdict: Verdict, explain: bool) -> None:
     """Print the verdict on a proof for a person."""
     console = results()
     head = Text(f"{readable(name)}: ")
-    if verdict.error is None:
-        head.append("true", style="bold green")
-    else:
-        head.append("false", style="bold red")
+    head.append(_WORDS[verdict.answer], style=_STYLES[verdict.answer])
+    if verdict.error is not None:
         head.append(f" - {verdict.error.name}: {_reason(verdict.error)}")
+    elif verdict.answer == "untrusted":
+        head.append(" - name what you trust with --trust, or ask for no more than --self-consistent")
     console.print(head, soft_wrap=True)
-    console.print(Text(f"  claimed: {readable(verdict.claim)}"), soft_wrap=True)
+    if verdict.kind is not None:
+        console.print(Text(f"  claimed: {readable(verdict.claim)}"), soft_wrap=True)
     for claimed in verdict.lines[:LINES]:
         console.print(Text(f"           {readable(claimed)}"), soft_wrap=True)
     if len(verdict.lines) > LINES:
         more = f"           ... and {len(verdict.lines) - LINES:,} more: see --explain, and --json for all"
         console.print(Text(more, style="dim"), soft_wrap=True)
-    console.print(Text(f"  under:   the {readable(verdict.trust.subject)}{_origin(verdict)}"), soft_wrap=True)
+    if verdict.trust is not None:
+        console.print(Text(f"  under:   the {readable(verdict.trust.subject)}{_origin(verdict)}"), soft_wrap=True)
     if verdict.named_instead is not None:
         instead = f"  note:    the file itself names another: the {readable(verdict.named_instead.subject)}"
         console.print(Text(instead, style="yellow"), soft_wrap=True)
@@ -160,6 +182,6 @@ def _reason(error: Exception) -> str:
 
 
 def _origin(verdict: Verdict) -> str:
-    if verdict.named_by_document:
-        return ", named by the file itself: use --trust to give one that you trust"
-    return " (--trust)"
+    if not verdict.named_by_document:
+        return " (--trust)"
+    return f", named by the file itself, under which it is {verdict.found}"

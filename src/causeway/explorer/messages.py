@@ -291,7 +291,7 @@ def proof_page(asked: Asked, proof: Proof) -> Page:
                 ],
             )
         )
-    if tracks:
+    if tracks and proof.verdict.trust is not None:
         lead = f"From what is claimed to what is trusted: {readable(proof.verdict.trust.subject)}."
         sections.append(Part("path", "The path of the proof", Markup("").join(tracks), lead))
     return Page(title.capitalize(), sections, "Lanes")

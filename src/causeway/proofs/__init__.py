@@ -12,7 +12,7 @@ Every verifier returns when a proof holds and raises a ``ProofError`` when not; 
 from __future__ import annotations
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import MalformedProof, OverLimit, ProofError, ProofRefused
+from causeway.proofs.errors import MalformedProof, NotProven, OverLimit, ProofError
 from causeway.proofs.steps import Step
 
-__all__ = ["InvalidInput", "MalformedProof", "OverLimit", "ProofError", "ProofRefused", "Step"]
+__all__ = ["InvalidInput", "MalformedProof", "NotProven", "OverLimit", "ProofError", "Step"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from causeway.model.errors import CausewayError
 
 MOST_SHOWN_BYTES = 64
@@ -26,5 +28,12 @@ class OverLimit(MalformedProof):
     """The bytes go past a bound of the decoder: too long, nested too deeply, too many nodes."""
 
 
-class ProofRefused(ProofError):
-    """The proof is well formed and does not hold: the message says which step fails."""
+class NotProven(ProofError):
+    """The proof is well formed and does not hold: the message says which step fails.
+
+    Attributes:
+        decides: whether the proof is one of something else; false where another one, or something that was not given,
+            may still show what is claimed.
+    """
+
+    decides: ClassVar[bool] = True

@@ -20,11 +20,11 @@ from .trust import (
     trust_in,
     trust_of,
 )
-from .verdict import Verdict, judge
+from .verdict import Answer, Verdict, judge
 from .xdm import XdmMessage
 
 __all__ = [
-    "IC_MAINNET", "IC_MAINNET_KEY", "KINDS", "ClaimMismatch", "HrmpQueue", "IcCertificate", "IcPublicKey",
+    "IC_MAINNET", "IC_MAINNET_KEY", "KINDS", "Answer", "ClaimMismatch", "HrmpQueue", "IcCertificate", "IcPublicKey",
     "IcStreamSlice", "IcmpHead", "IcmpMessage", "Ics23", "Ics23Batch", "Ics23Chained", "Ics23Range", "Mmr",
     "MmrAncestry", "MmrLeaf", "ProofDocument", "Reading", "RootTrust", "SubstrateOrderedRoot", "SubstrateStorage",
     "TendermintTrust", "TendermintUpdate", "Track", "Trust", "Verdict", "XdmMessage", "document_in", "document_of",

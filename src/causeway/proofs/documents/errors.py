@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from causeway.proofs.errors import ProofRefused
+from causeway.proofs.errors import NotProven
 
 
-class ClaimMismatch(ProofRefused):
+class ClaimMismatch(NotProven):
     """The proof holds, and shows something else than the document claims."""

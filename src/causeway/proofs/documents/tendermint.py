@@ -15,7 +15,7 @@ from causeway.proofs.errors import MalformedProof
 from causeway.proofs.steps import Step
 from causeway.proofs.tendermint.commit import signed_power
 from causeway.proofs.tendermint.rpc import signed_header_from_json, validators_from_json
-from causeway.proofs.tendermint.trust import verify_header
+from causeway.proofs.tendermint.trust import Anchor, verify_header
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.tendermint.validators import ValidatorSet
 
@@ -110,6 +110,7 @@ class TendermintUpdate(ProofDocument):
 
         Raises:
             MalformedProof: it is malformed.
+            InvalidInput: the validators that the trusted header names are missing.
         """
         if self.proof is not None:
             return decode_header_update(self.proof)
@@ -117,6 +118,13 @@ class TendermintUpdate(ProofDocument):
         signed = signed_header_from_json(_result(self.commit).get("signed_header"))
         validators = _set_of(self.validators)
         trusted = validators if self.trusted_validators is None else _set_of(self.trusted_validators)
+        if self.trusted_validators is None and validators.hash != trust.trusted.anchor_hash(trust.options.rule):
+            current = trust.trusted.anchor(trust.options.rule) is Anchor.CURRENT
+            height = trust.trusted.height if current else trust.trusted.height + 1
+            raise InvalidInput(
+                f"trusted_validators: missing; the validators changed since the trusted header: give a node's answer to"
+                f" /validators?height={height} (--trusted-validators)"
+            )
         return HeaderUpdate.on(trust.trusted.height, trusted, signed, validators)
 
 

@@ -1,59 +1,91 @@
-"""Whether a document is true."""
+"""What is said of a document: that it is true, that it is false, or that neither can be said."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from causeway.model.errors import InvalidInput
+from causeway.model.errors import CausewayError, InvalidInput
 from causeway.proofs.documents.document import ProofDocument, Track
 from causeway.proofs.documents.reading import Reading
 from causeway.proofs.documents.trust import Trust
-from causeway.proofs.errors import ProofError
+from causeway.proofs.errors import NotProven, ProofError
+
+
+class Answer(StrEnum):
+    """What is said of a document.
+
+    Attributes:
+        TRUE: under what is trusted, the proof shows what is claimed.
+        FALSE: it is well formed, and shows something else, or leads somewhere else.
+        REFUSED: nothing can be said: it is malformed, over a limit, of an unknown form, or something is missing.
+        UNTRUSTED: nobody said what is trusted, but the document itself.
+    """
+
+    TRUE = "true"
+    FALSE = "false"
+    REFUSED = "refused"
+    UNTRUSTED = "untrusted"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a document is true, and the path of its proof.
+    """What is said of a document, and the path of its proof.
 
     Attributes:
-        kind: of the document.
-        claim: what it claims, in one line.
+        found: the answer under ``trust``, whoever named that.
         error: why it is not true; None if it is.
-        trust: under what.
+        kind: of the document; None of one that cannot be read.
+        claim: what it claims, in one line; empty of one that cannot be read.
+        trust: under what; None where nothing was named.
         named_by_document: the document itself said what is to be trusted.
-        lines: what it claims, a line each, where ``claim`` only counts it.
-        notes: of a document that is true, what it does not say, and what is odd about its proof.
-        named_instead: what the document itself names, where that is something else than ``trust``.
+        accepted: that is enough, since only consistency is asked about.
         tracks: the ways from what is claimed to what is trusted; of a document that is not true, those steps that can
             be made.
+        named_instead: what the document itself names, where that is something else than ``trust``.
+        lines: what it claims, a line each, where ``claim`` only counts it.
+        notes: of a document that is true, what it does not say, and what is odd about its proof.
     """
 
-    kind: str
-    claim: str
-    error: ProofError | None
-    trust: Trust
-    named_by_document: bool
-    tracks: tuple[Track, ...]
+    found: Answer
+    error: CausewayError | None
+    kind: str | None = None
+    claim: str = ""
+    trust: Trust | None = None
+    named_by_document: bool = False
+    accepted: bool = False
+    tracks: tuple[Track, ...] = ()
     named_instead: Trust | None = None
     lines: Sequence[str] = ()
     notes: tuple[str, ...] = ()
 
     @property
+    def answer(self) -> Answer:
+        """Return what is said of the document."""
+        if self.named_by_document and not self.accepted and self.found is not Answer.REFUSED:
+            return Answer.UNTRUSTED
+        return self.found
+
+    @property
     def valid(self) -> bool:
-        """Return whether the document is true under its trust."""
-        return self.error is None
+        """Return whether the document is true under what is trusted."""
+        return self.answer is Answer.TRUE
 
     def as_json(self) -> dict[str, Any]:
         """Return the verdict as JSON objects; digests are hexadecimal digits."""
         return {
+            "answer": self.answer.value,
             "valid": self.valid,
+            "self_consistent": self.found is Answer.TRUE if self.named_by_document else None,
             "kind": self.kind,
             "claim": self.claim,
             "notes": list(self.notes),
             "error": None if self.error is None else {"name": self.error.name, "text": str(self.error)},
-            "trust": {
+            "trust": None
+            if self.trust is None
+            else {
                 "kind": self.trust.kind,
                 "subject": self.trust.subject,
                 "named_by_document": self.named_by_document,
@@ -73,44 +105,65 @@ class Verdict:
         }
 
 
-def judge(reading: Reading, trust: Trust | None = None, *, strict: bool = False) -> Verdict:
-    """Return whether a document is true under ``trust``; without it, under what the document itself says is trusted.
+def judge(
+    reading: Reading, trust: Trust | None = None, *, strict: bool = False, self_consistent: bool = False
+) -> Verdict:
+    """Return what is said of a document under ``trust``.
 
     Args:
         reading: the document.
-        trust: what is trusted; default: what the document itself names.
+        trust: what is trusted; without it, nothing is, but the document is held against what it names itself.
         strict: refuse a proof on which there are remarks, such as a repeated node or an encoding that is not
             canonical; default: note them, since deployed verifiers accept it.
+        self_consistent: ask only whether the proof holds under what the document itself names.
 
     Returns:
-        The verdict.
-
-    Raises:
-        InvalidInput: nothing is trusted, or nothing that a proof of this kind can be checked against; or its claims are
-            not valid.
+        The verdict; it says, too, when no proof could be checked against the claims or ``trust``.
     """
-    document = reading.document
-    trusted = trust or reading.own_trust
+    document, own = reading.document, reading.own_trust
+    trusted = trust or own
     if trusted is None:
         wanted = " or ".join(kind.wanted for kind in document.accepts)
-        raise InvalidInput(
-            f"{reading.where}: trust: missing; a proof of the kind {document.kind} needs {wanted} (--trust)"
-        )
-    error: ProofError | None = None
+        missing = InvalidInput(f"trust: missing; a proof of the kind {document.kind} needs {wanted} (--trust)")
+        return Verdict(Answer.UNTRUSTED, missing, document.kind, document.claim(), lines=document.lines())
+    found = Answer.TRUE
+    error: CausewayError | None = None
+    tracks: tuple[Track, ...] = ()
+    notes: tuple[str, ...] = ()
     try:
         tracks = document.verify(trusted)
+    except ProofError as wrong:
+        found, error, tracks = _answer_to(wrong), wrong, _sketch(document, trusted)
+    except InvalidInput as wrong:
+        found, error = Answer.REFUSED, wrong
+    else:
         remarks = document.remarks(trusted)
         if strict and remarks:
-            raise document.too_odd("; ".join(remarks))
-    except ProofError as refused:
-        tracks, error = _sketch(document, trusted), refused
-    except InvalidInput as wrong:
-        raise InvalidInput(f"{reading.where}: {wrong}") from None
-    own = reading.own_trust
-    instead = own if own is not None and own.target != trusted.target else None
-    notes = (*document.notes(trusted), *remarks) if error is None else ()
-    named = trust is None
-    return Verdict(document.kind, document.claim(), error, trusted, named, tracks, instead, document.lines(), notes)
+            found, error = Answer.REFUSED, document.too_odd("; ".join(remarks))
+        else:
+            notes = (*document.notes(trusted), *remarks)
+    return Verdict(
+        found,
+        error,
+        document.kind,
+        document.claim(),
+        trusted,
+        named_by_document=trust is None,
+        accepted=self_consistent,
+        tracks=tracks,
+        named_instead=own if own is not None and own.target != trusted.target else None,
+        lines=document.lines(),
+        notes=notes,
+    )
+
+
+def refusal(error: InvalidInput) -> Verdict:
+    """Return the verdict on a document that cannot be read."""
+    return Verdict(Answer.REFUSED, error)
+
+
+def _answer_to(error: ProofError) -> Answer:
+    return Answer.FALSE if isinstance(error, NotProven) and error.decides else Answer.REFUSED
 
 
 def _sketch(document: ProofDocument, trust: Trust) -> tuple[Track, ...]:

@@ -18,7 +18,7 @@ from typing import Any, cast
 from py_arkworks_bls12381 import GT, G1Point, G2Point, Scalar
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import ProofRefused
+from causeway.proofs.errors import NotProven
 from causeway.proofs.ic.errors import InvalidSignature, MalformedKey, MalformedSignature
 
 DOMAIN_SEPARATION_TAG = b"BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
@@ -149,7 +149,7 @@ def aggregate_signatures(signatures: Sequence[bytes]) -> bytes:
 
     Raises:
         MalformedSignature: one of them is malformed.
-        ProofRefused: there are none, or their sum is the identity.
+        NotProven: there are none, or their sum is the identity.
     """
     return _sum([signature_point(signature) for signature in signatures], "signatures")
 
@@ -162,7 +162,7 @@ def aggregate_public_keys(public_keys: Sequence[bytes]) -> bytes:
 
     Raises:
         MalformedKey: one of them is malformed.
-        ProofRefused: there are none, or their sum is the identity.
+        NotProven: there are none, or their sum is the identity.
     """
     return _sum([key_point(key) for key in public_keys], "public keys")
 
@@ -175,13 +175,13 @@ def verify_aggregate(signature: bytes, messages: Sequence[bytes], public_keys: S
     Raises:
         MalformedSignature: the signature is malformed.
         MalformedKey: one of the keys is malformed.
-        ProofRefused: there are no messages, not as many as keys, or one of them twice.
+        NotProven: there are no messages, not as many as keys, or one of them twice.
         InvalidSignature: the signature is not that sum.
     """
     if len(messages) != len(public_keys):
-        raise ProofRefused(f"{len(messages)} messages under {len(public_keys)} keys: one key a message")
+        raise NotProven(f"{len(messages)} messages under {len(public_keys)} keys: one key a message")
     if not messages or len(set(messages)) != len(messages):
-        raise ProofRefused("an aggregate is over one or more messages, each another")
+        raise NotProven("an aggregate is over one or more messages, each another")
     point = signature_point(signature)
     keys = [key_point(key) for key in public_keys]
     hashed = [-_hash_to_point(message) for message in messages]
@@ -264,10 +264,10 @@ def _short_hash_to_point(message: bytes) -> Any:
 
 def _sum(points: list[Any], what: str) -> bytes:
     if not points:
-        raise ProofRefused(f"an aggregate is over one or more {what}")
+        raise NotProven(f"an aggregate is over one or more {what}")
     total = points[0]
     for point in points[1:]:
         total = total + point
     if total == type(total).identity():
-        raise ProofRefused(f"the sum of the {what} is the identity: they cancel each other out")
+        raise NotProven(f"the sum of the {what} is the identity: they cancel each other out")
     return cast(bytes, total.to_compressed_bytes())

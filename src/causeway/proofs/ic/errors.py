@@ -12,9 +12,9 @@ from causeway.model.errors import CausewayError
 from causeway.proofs.errors import (
     MOST_SHOWN_BYTES,
     MalformedProof,
+    NotProven,
     OverLimit,
     ProofError,
-    ProofRefused,
     hex_text,
 )
 
@@ -57,7 +57,7 @@ class TreeHashError(ProofError):
         super().__init__(f"{type(self).__name__}: {why}, at {path_text(self.offending_path)}")
 
 
-class InconsistentPartialTree(TreeHashError, ProofRefused):
+class InconsistentPartialTree(TreeHashError, NotProven):
     """A leaf of the tree meets no ``Known`` of the witness, or the other way round."""
 
 
@@ -124,11 +124,11 @@ class InvalidBounds(InvalidSlice):
     """The header begins behind its end, or the messages are not a gap-free run inside its bounds."""
 
 
-class WitnessPruningFailed(CertifiedSliceError, ProofRefused):
+class WitnessPruningFailed(CertifiedSliceError, NotProven):
     """Payload and witness of a slice do not fit together."""
 
 
-class InvalidDestination(CertifiedSliceError, ProofRefused):
+class InvalidDestination(CertifiedSliceError, NotProven):
     """The slice is of a stream to another subnet.
 
     Attributes:
@@ -140,11 +140,11 @@ class InvalidDestination(CertifiedSliceError, ProofRefused):
         super().__init__(why)
 
 
-class RootHashMismatch(CertifiedSliceError, ProofRefused):
+class RootHashMismatch(CertifiedSliceError, NotProven):
     """Payload and witness of a slice have another root than the certified one."""
 
 
-class InvalidAppend(CertifiedSliceError, ProofRefused):
+class InvalidAppend(CertifiedSliceError, NotProven):
     """A slice cannot be joined to the one before it; the subclass says why."""
 
 
@@ -160,7 +160,7 @@ class IndexMismatch(InvalidAppend):
     """The messages of the later slice do not follow on those of the earlier one, or its witness covers others."""
 
 
-class TakeBeforeSliceBegin(CertifiedSliceError, ProofRefused):
+class TakeBeforeSliceBegin(CertifiedSliceError, NotProven):
     """Messages are asked for that the slice does not have any more."""
 
 
@@ -172,11 +172,11 @@ class NotWellFormed(MalformedProof):
     """A hash tree whose labels do not ascend strictly, or with a leaf beside other nodes."""
 
 
-class InconsistentHashTrees(ProofRefused):
+class InconsistentHashTrees(NotProven):
     """Two pruned hash trees are not of the same tree."""
 
 
-class PathNotProven(ProofRefused):
+class PathNotProven(NotProven):
     """The hash tree does not show what the path was said to hold: it is absent, pruned away, or no leaf."""
 
 
@@ -188,23 +188,23 @@ class MalformedSignature(MalformedProof):
     """The bytes are no signature: wrong length, not on the curve, outside the subgroup, the identity."""
 
 
-class InvalidSignature(ProofRefused):
+class InvalidSignature(NotProven):
     """The signature is not one of this message under this key."""
 
 
-class TooFewShares(ProofRefused):
+class TooFewShares(NotProven):
     """Fewer signature shares than the threshold."""
 
 
-class DuplicateShare(ProofRefused):
+class DuplicateShare(NotProven):
     """One signer's share is given twice."""
 
 
-class InvalidShareIndex(ProofRefused):
+class InvalidShareIndex(NotProven):
     """A share's index belongs to no signer: signers are numbered from 1."""
 
 
-class InvalidShare(ProofRefused):
+class InvalidShare(NotProven):
     """A signer's share is not a signature of the message under that signer's key."""
 
 
@@ -212,11 +212,11 @@ class MalformedCertificate(MalformedProof):
     """The bytes are no certificate: wrong map, wrong types, unknown or repeated entries, trailing bytes."""
 
 
-class TooManyDelegations(ProofRefused):
+class TooManyDelegations(NotProven):
     """The certificate in a delegation has a delegation of its own."""
 
 
-class WrongSubnet(ProofRefused):
+class WrongSubnet(NotProven):
     """The certificate is of another subnet than the one asked about."""
 
 
@@ -224,11 +224,11 @@ class MalformedRanges(MalformedProof):
     """A leaf of canister ranges is no list of pairs of canister ids."""
 
 
-class CanisterRangesNotProven(ProofRefused):
+class CanisterRangesNotProven(NotProven):
     """The delegation does not show which canisters the subnet hosts."""
 
 
-class CanisterOutOfRange(ProofRefused):
+class CanisterOutOfRange(NotProven):
     """The canister is not one of those that the delegation gives to the subnet."""
 
 
@@ -236,9 +236,9 @@ class MalformedTime(MalformedProof):
     """The leaf ``time`` is no unsigned 64-bit number in its shortest LEB128 form."""
 
 
-class CertificateTooOld(ProofRefused):
+class CertificateTooOld(NotProven):
     """The certificate's time lies further back than the caller allows."""
 
 
-class CertificateFromTheFuture(ProofRefused):
+class CertificateFromTheFuture(NotProven):
     """The certificate's time lies further ahead than the caller allows."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
-from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused, hex_text
+from causeway.proofs.errors import MalformedProof, NotProven, OverLimit, hex_text
 from causeway.proofs.ics23.errors import KeyOutOfRange, NoProofForKey
 from causeway.proofs.ics23.existence import Existence, existence_of, verify_existence
 from causeway.proofs.ics23.non_existence import (
@@ -60,7 +60,7 @@ def batch_verify_membership(spec: ProofSpec, root: bytes, proof: Proof, items: M
 
     Raises:
         NoProofForKey: it has no existence proof for a key.
-        ProofRefused: the first one that it has does not hold (see ``verify_existence``).
+        NotProven: the first one that it has does not hold (see ``verify_existence``).
         MalformedProof: its bytes are not a proof, or its indices are out of range.
     """
     Batch(rules_of(spec), root, message_of(proof)).require_membership(items)
@@ -71,7 +71,7 @@ def batch_verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, keys
 
     Raises:
         NoProofForKey: no non-existence proof of it encloses a key.
-        ProofRefused: the first one that does does not hold (see ``verify_non_existence``).
+        NotProven: the first one that does does not hold (see ``verify_non_existence``).
         MalformedProof: its bytes are not a proof, or its indices are out of range.
     """
     Batch(rules_of(spec), root, message_of(proof)).require_non_membership(keys)
@@ -182,7 +182,7 @@ class Batch:
                 verify_neighbor_proofs(entry, self._rules, self._root)
                 require_neighbors(entry, self._rules)
                 self._require_name_between(entry)
-        except ProofRefused as error:
+        except NotProven as error:
             return f"{error.name}: {error}"
         return None
 

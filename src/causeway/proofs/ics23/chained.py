@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causeway.proofs.errors import ProofRefused, hex_text
+from causeway.proofs.errors import NotProven, hex_text
 from causeway.proofs.ics23.batch import message_of
 from causeway.proofs.ics23.encoded import existence_root
 from causeway.proofs.ics23.errors import ChainMismatch, NoProofForKey, RootMismatch
@@ -37,7 +37,7 @@ def verify_chained_membership(
         ChainMismatch: specs, proofs and keys are not equally many, or there are none.
         NoProofForKey: a proof is not one of existence.
         RootMismatch: the last proof leads to another root.
-        ProofRefused: a store's proof does not hold; the text begins with its number, the innermost being 0.
+        NotProven: a store's proof does not hold; the text begins with its number, the innermost being 0.
         MalformedProof: ``proof`` is not the encoding of a MerkleProof.
     """
     proofs = _proofs(specs, proof, path)
@@ -60,7 +60,7 @@ def verify_chained_non_membership(
     try:
         subroot = calculate_absence(absence, rules)
         verify_non_existence(absence, rules, subroot, key)
-    except ProofRefused as error:
+    except NotProven as error:
         raise type(error)(f"proof 0, {error}") from None
     step = Step("store", f"key {key.hex()} is absent", subroot)
     if len(proofs) == 1:
@@ -130,7 +130,7 @@ def _climb(
         key = path[len(path) - 1 - number]
         try:
             value = _root_of(proofs[number], rules_of(specs[number]), key, value)
-        except ProofRefused as error:
+        except NotProven as error:
             raise type(error)(f"proof {number}, {error}") from None
         steps.append(Step("store", f"key {key.hex()}", value))
     _require_root(root, value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from causeway.proofs.errors import ProofRefused
+from causeway.proofs.errors import NotProven
 from causeway.proofs.ics23.errors import KeyMismatch, RootMismatch, SpecMismatch, ValueMismatch
 from causeway.proofs.ics23.operations import (
     apply_inner,
@@ -82,7 +82,7 @@ def calculate(proof: Existence, rules: SpecRules | None = None) -> bytes:
         raise SpecMismatch("existence Proof needs defined LeafOp")
     try:
         node = apply_leaf(leaf, key, value)
-    except ProofRefused as error:
+    except NotProven as error:
         raise type(error)(f"leaf, {error}") from None
     longest = rules.child_size if rules is not None and rules.child_size >= HASHED_CHILD_SIZE else None
     try:
@@ -90,7 +90,7 @@ def calculate(proof: Existence, rules: SpecRules | None = None) -> bytes:
             node = apply_inner(inner, node)
             if longest is not None and len(node) > longest:
                 raise SpecMismatch(f"a hash of {len(node)} bytes is no child, which has {longest}")
-    except ProofRefused as error:
+    except NotProven as error:
         raise type(error)(f"inner, {error}") from None
     return node
 
@@ -110,7 +110,7 @@ def prove_existence(proof: Existence, rules: SpecRules, key: bytes, value: bytes
         raise ValueMismatch("provided value doesn't match proof")
     try:
         return calculate(proof, rules)
-    except ProofRefused as error:
+    except NotProven as error:
         raise type(error)(f"error calculating root, {error}") from None
 
 
@@ -119,7 +119,7 @@ def verify_existence(proof: Existence, rules: SpecRules, root: bytes, key: bytes
 
     Raises:
         RootMismatch: it leads to another root.
-        ProofRefused: as ``prove_existence``.
+        NotProven: as ``prove_existence``.
     """
     if prove_existence(proof, rules, key, value) != root:
         raise RootMismatch("calculated root doesn't match provided root")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from causeway.proofs.errors import ProofRefused
+from causeway.proofs.errors import NotProven
 from causeway.proofs.ics23.errors import KeyOutOfRange, NotNeighbors, SpecMismatch
 from causeway.proofs.ics23.existence import Existence, calculate, existence_of, verify_existence
 from causeway.proofs.ics23.operations import do_hash_or_noop
@@ -74,7 +74,7 @@ def verify_non_existence(proof: Absence, rules: SpecRules, root: bytes, key: byt
     Raises:
         KeyOutOfRange: the key does not lie strictly between them.
         NotNeighbors: there may be more leaves between them, or beyond the single one.
-        ProofRefused: a neighbour's own proof fails (see ``verify_existence``), or there is none.
+        NotProven: a neighbour's own proof fails (see ``verify_existence``), or there is none.
     """
     verify_neighbor_proofs(proof, rules, root)
     require_gap(proof, rules, key)
@@ -94,14 +94,14 @@ def verify_neighbor_proofs(proof: Absence, rules: SpecRules, root: bytes) -> Non
     """Check that there is a neighbour, and that each is stored.
 
     Raises:
-        ProofRefused: one's own proof fails (see ``verify_existence``), or there is none.
+        NotProven: one's own proof fails (see ``verify_existence``), or there is none.
     """
     for side, neighbor in (("left", proof.left), ("right", proof.right)):
         if neighbor is None:
             continue
         try:
             verify_existence(neighbor, rules, root, neighbor.key, neighbor.value)
-        except ProofRefused as error:
+        except NotProven as error:
             raise type(error)(f"{side} proof, {error}") from None
     if proof.left is None and proof.right is None:
         raise SpecMismatch("both left and right proofs missing")

@@ -13,7 +13,7 @@ from Crypto.Hash import RIPEMD160 as _RIPEMD160
 from Crypto.Hash import SHA512 as _SHA512
 from Crypto.Hash import keccak as _keccak
 
-from causeway.proofs.errors import MOST_SHOWN_BYTES, ProofRefused
+from causeway.proofs.errors import MOST_SHOWN_BYTES, NotProven
 from causeway.proofs.ics23.errors import EmptyOperand, SpecMismatch, UnsupportedOperation
 from causeway.proofs.ics23.proof_specs import SpecRules
 from causeway.proofs.varints import uvarint
@@ -128,11 +128,11 @@ def apply_leaf(leaf: LeafOp, key: bytes, value: bytes) -> bytes:
     length = leaf.length
     try:
         prepared_key = do_length(length, do_hash_or_noop(leaf.prehash_key, key))
-    except ProofRefused as error:
+    except NotProven as error:
         raise type(error)(f"prehash key, {error}") from None
     try:
         prepared_value = do_length(length, do_hash_or_noop(leaf.prehash_value, value))
-    except ProofRefused as error:
+    except NotProven as error:
         raise type(error)(f"prehash value, {error}") from None
     return do_hash(leaf.hash, leaf.prefix + prepared_key + prepared_value)
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
+from causeway.proofs.errors import MalformedProof, NotProven, OverLimit
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.ics23.columns import data_of, from_lengths, lengths_of
 from causeway.proofs.ics23.entries import Entries, StoreError
@@ -98,11 +98,11 @@ def verify_range_proof(root: bytes, proof: bytes, limit: int = MAX_PROOF_BYTES) 
         OverLimit: the proof has more than ``limit`` bytes or more than ``MAX_DEPTH`` steps.
         MalformedProof: it is not a canonical RangeProof, an entry is empty or out of order, or the steps are not those
             of a tree.
-        ProofRefused: it leads to another root.
+        NotProven: it leads to another root.
     """
     computed, run = range_proof_root(proof, limit)
     if computed != root:
-        raise ProofRefused(f"range proof leads to root {computed.hex()}, not {root.hex()}")
+        raise NotProven(f"range proof leads to root {computed.hex()}, not {root.hex()}")
     return run
 
 

@@ -34,7 +34,7 @@ def verify_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, va
 
     Raises:
         MalformedProof: it is not the encoding of a proof.
-        ProofRefused: it does not show that; the class says which check failed (``ics23.errors``).
+        NotProven: it does not show that; the class says which check failed (``ics23.errors``).
     """
     rules = rules_of(spec)
     if isinstance(proof, bytes) and encoded_root(rules, proof, key, value) == root:
@@ -56,7 +56,7 @@ def verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes
 
     Raises:
         MalformedProof: it is not the encoding of a proof.
-        ProofRefused: it does not show that; the class says which check failed (``ics23.errors``).
+        NotProven: it does not show that; the class says which check failed (``ics23.errors``).
     """
     message = message_of(proof)
     kind = message.WhichOneof("proof")
@@ -83,7 +83,7 @@ def explain(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, value: bytes
     ``value`` None claims that the key is not stored.
 
     Raises:
-        MalformedProof, ProofRefused: as ``verify_membership`` and ``verify_non_membership``.
+        MalformedProof, NotProven: as ``verify_membership`` and ``verify_non_membership``.
     """
     message = message_of(proof)
     batch = Batch(rules_of(spec), root, message)
@@ -108,7 +108,7 @@ def calculate_root(proof: CommitmentProof) -> bytes:
 
     Raises:
         MalformedProof: it carries no proof.
-        ProofRefused: a step cannot be made.
+        NotProven: a step cannot be made.
     """
     entries = entries_of(proof)
     if not entries:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import MalformedProof, ProofRefused
+from causeway.proofs.errors import MalformedProof, NotProven
 
 
 class LeafNotFound(InvalidInput):
@@ -22,5 +22,5 @@ class CorruptedProof(MalformedProof):
     """The proof does not have the parts that its leaf count and indices call for: too few, too many, out of order."""
 
 
-class RootMismatch(ProofRefused):
+class RootMismatch(NotProven):
     """The proof leads to another root than the one that is trusted, or speaks of another number of leaves."""

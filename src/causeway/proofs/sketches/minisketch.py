@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
-from causeway.proofs.errors import OverLimit, ProofRefused
+from causeway.proofs.errors import NotProven, OverLimit
 from causeway.proofs.sketches.galois import NO_SET, TOO_MANY, Elements, Field
 from causeway.proofs.sketches.many import decoded, packed, packed_sizes, power_sums, unpacked
 
@@ -22,7 +22,7 @@ MAX_DECODED = 256
 """Most elements that are decoded unless the caller allows more: the work grows with their square, times b."""
 
 
-class NotDecodable(ProofRefused):
+class NotDecodable(NotProven):
     """The sketch holds more elements than its capacity, or than are asked for, or is no sketch of a set at all."""
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from causeway.proofs.errors import MalformedProof, ProofRefused
+from causeway.proofs.errors import MalformedProof, NotProven
 
 
-class InvalidProof(ProofRefused):
+class InvalidProof(NotProven):
     """A node that the walk from the root needs is missing from the proof, or is no node of a trie."""
 
 
-class MissingValue(ProofRefused):
+class MissingValue(NotProven):
     """The proof shows that nothing is stored under the key."""
 
 
@@ -17,27 +17,27 @@ class FailedToDecode(MalformedProof):
     """A value or message is no canonical SCALE encoding of its type."""
 
 
-class UnusedNodesInTheProof(ProofRefused):
+class UnusedNodesInTheProof(NotProven):
     """The proof holds a node that no read visits, or repeats one where that is refused (``strict``)."""
 
 
-class BadProof(ProofRefused):
+class BadProof(NotProven):
     """An envelope names another message than its proof holds, or has a proof that does not fit its source."""
 
 
-class InvalidCall(ProofRefused):
+class InvalidCall(NotProven):
     """A request comes where a response is due, or the other way round (XDM reference 3.4, step 8, and 3.5)."""
 
 
-class RootMismatch(ProofRefused):
+class RootMismatch(NotProven):
     """The messages of a queue do not hash to the root that was stated for them (ICMP reference 3.7, 3.10)."""
 
 
-class HeadMismatch(ProofRefused):
+class HeadMismatch(NotProven):
     """The messages of a channel do not lead from one head of its message queue chain to the other (ICMP, X-6)."""
 
 
-class UnexpectedQueue(ProofRefused):
+class UnexpectedQueue(NotProven):
     """A queue is gossiped whose root no leaf lists as unrouted (ICMP reference 3.7)."""
 
 
@@ -45,29 +45,29 @@ class Malformed(MalformedProof):
     """A gossip message is no canonical encoding of its kind (ICMP reference 3.10)."""
 
 
-class BadNeighborPacket(ProofRefused):
+class BadNeighborPacket(NotProven):
     """A neighbour declares more chain heads than a node keeps (ICMP reference 3.6)."""
 
 
-class NotAPrefix(ProofRefused):
+class NotAPrefix(NotProven):
     """What a candidate consumes is not the ingress of the first pending blocks, in order (ICMP reference 3.4)."""
 
 
-class IngressCountMismatch(ProofRefused):
+class IngressCountMismatch(NotProven):
     """A candidate consumes more or fewer queues of a block than it has: all or nothing (ICMP reference 3.4)."""
 
 
-class IngressChainMismatch(ProofRefused):
+class IngressChainMismatch(NotProven):
     """A candidate names other senders for the queues of a block, or another order (ICMP reference 3.4)."""
 
 
-class IngressRootMismatch(ProofRefused):
+class IngressRootMismatch(NotProven):
     """A queue that a candidate consumes does not hash to the root that its sender posted (ICMP reference 3.4)."""
 
 
-class MissingEgressRoot(ProofRefused):
+class MissingEgressRoot(NotProven):
     """A candidate posts roots for other recipients than those it has messages for (ICMP reference 3.4)."""
 
 
-class EgressRootMismatch(ProofRefused):
+class EgressRootMismatch(NotProven):
     """A candidate posts another root than its messages to a recipient hash to (ICMP reference 3.4)."""

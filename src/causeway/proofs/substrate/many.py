@@ -22,7 +22,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
 from causeway.proofs.arrays import integers
 from causeway.proofs.distinct import distinct_slices
-from causeway.proofs.errors import MalformedProof, OverLimit, ProofError, ProofRefused
+from causeway.proofs.errors import MalformedProof, NotProven, OverLimit, ProofError
 from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_slices
 from causeway.proofs.limits import MAX_PROOF_BYTES, MAX_PROOF_NODES
 from causeway.proofs.substrate.byte_columns import (
@@ -64,7 +64,7 @@ class Verdict(IntEnum):
     UNUSED_NODES = 3
     INVALID_PROOF = 4
     MISSING_VALUE = 5
-    PROOF_REFUSED = 6
+    NOT_PROVEN = 6
 
     @property
     def error(self) -> type[ProofError] | None:
@@ -78,7 +78,7 @@ _ERRORS: dict[Verdict, type[ProofError]] = {
     Verdict.UNUSED_NODES: UnusedNodesInTheProof,
     Verdict.INVALID_PROOF: InvalidProof,
     Verdict.MISSING_VALUE: MissingValue,
-    Verdict.PROOF_REFUSED: ProofRefused,
+    Verdict.NOT_PROVEN: NotProven,
 }
 
 Codes = npt.NDArray[np.int8]
@@ -280,7 +280,7 @@ def verify_storage_proofs(
     )
     verdicts = _OF_STATUS[reads.status]
     verdicts[(reads.status == KeyStatus.ABSENT) & claimed] = Verdict.MISSING_VALUE
-    verdicts[(reads.status == KeyStatus.VALUE) & ~(claimed & (same == 1))] = Verdict.PROOF_REFUSED
+    verdicts[(reads.status == KeyStatus.VALUE) & ~(claimed & (same == 1))] = Verdict.NOT_PROVEN
     return StorageVerdicts(reads, _codes(reads, verdicts), (claimed, expected))
 
 

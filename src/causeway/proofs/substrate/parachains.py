@@ -131,7 +131,7 @@ def verify_queued_message(root: bytes, nodes: Sequence[bytes], index: int, messa
 
     Raises:
         MissingValue: the queue is shorter.
-        ProofRefused: another message is there.
+        NotProven: another message is there.
         InvalidProof, UnusedNodesInTheProof, OverLimit: the proof shows nothing of that kind.
     """
     return verify_storage_proof(root, nodes, {ordered_key(index): message}, StateVersion.V0)

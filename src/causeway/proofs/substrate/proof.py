@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
+from causeway.proofs.errors import MalformedProof, NotProven, OverLimit
 from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.limits import MAX_PROOF_BYTES, MAX_PROOF_NODES
 from causeway.proofs.steps import Step
@@ -209,7 +209,7 @@ def verify_storage_proof(
     Raises:
         InvalidProof: a node is missing or malformed.
         MissingValue: nothing is stored under a key that should have a value.
-        ProofRefused: another value is stored under a key, or one where there should be none.
+        NotProven: another value is stored under a key, or one where there should be none.
         UnusedNodesInTheProof: a node is not needed, or is repeated and ``strict`` is set.
         OverLimit: the proof or a key is too long.
     """
@@ -256,14 +256,14 @@ def require_entry(reader: ProofReader, key: bytes, expected: bytes | None) -> tu
     """Return the path to a key that has this value, or none at all.
 
     Raises:
-        InvalidProof, MissingValue, ProofRefused, OverLimit: as for ``verify_storage_proof``.
+        InvalidProof, MissingValue, NotProven, OverLimit: as for ``verify_storage_proof``.
     """
     read = _decided(reader, key)
     if expected is not None and read.value is None:
         raise MissingValue(f"nothing is stored under the key {key.hex()}, which should have a value")
     if read.value is not None and read.value != expected:
         what = "nothing should be" if expected is None else "another one should be"
-        raise ProofRefused(f"under the key {key.hex()} a value of {len(read.value)} bytes is stored, {what}")
+        raise NotProven(f"under the key {key.hex()} a value of {len(read.value)} bytes is stored, {what}")
     return read.steps
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import codes
 from causeway.model.order import U64, groups_of, stable_order
-from causeway.proofs.errors import ProofRefused
+from causeway.proofs.errors import NotProven
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.tendermint.errors import (
     ClientExpired,
@@ -327,7 +327,7 @@ REFUSED = (ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader, NeedIn
 """What a light client may say to a header."""
 
 
-def _refusal(error: ProofRefused) -> Refusal:
+def _refusal(error: NotProven) -> Refusal:
     """Return the refusal of an error; where no header below is trusted, those were too old to be kept."""
     return Refusal.InvalidHeader if isinstance(error, MissingHeader) else Refusal[error.name]
 
