@@ -109,6 +109,46 @@ def test_a_path_of_a_real_chain_under_its_trusted_header(verify: Run) -> None:
     assert verify({**document, "value": "00"}, "--trust", trust)[1]["error"]["name"] == "ValueMismatch"
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_answer_of_a_real_node_to_a_query(verify: Run, place: int) -> None:
+    case = load_vectors("ibc_queries")["answers"][place]
+    response, commit = case["response"], {"result": {"signed_header": {"header": case["header"]}}}
+    for answer in ({"jsonrpc": "2.0", "id": 1, "result": {"response": response}}, {"response": response}):
+        code, verdict = verify(answer, "--trust", commit, "--strict")
+        assert (code, verdict["kind"]) == (0, "ics23_chained")
+        assert verdict["steps"][-1]["result"] == case["header"]["app_hash"].lower()
+    other = None if response["value"] else "AAAA"
+    code, verdict = verify({"response": {**response, "value": other}}, "--trust", commit)
+    assert (code, verdict["answer"]) == (1, "false")
+    assert verify({"response": response}, "--trust", commit, "--claim", "value=00ff")[0] == 1
+    assert verify({"response": response})[1]["answer"] == "untrusted"
+
+
+WRONG_ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
+    "refused": ({"code": 18, "log": "no such height"}, 'the node refused the query: code 18, "no such height"'),
+    "without proof": ({"proofOps": None}, "proofOps: must have 1 to 128 ops: ask the node with prove=true"),
+    "of another key": ({"key": "AAAA"}, "key: is 0x000000, its proof is of 0x636f6d6d69"),
+    "of another height": ({"height": "70"}, "trust: is the header 68; the root is in that of height 71"),
+    "no base64": ({"value": "?"}, 'value: "?": is not base64'),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ANSWERS)
+def test_what_is_missing_in_an_answer_is_named(verify: Run, case: str) -> None:
+    change, text = WRONG_ANSWERS[case]
+    found = load_vectors("ibc_queries")["answers"][0]
+    commit = {"result": {"signed_header": {"header": found["header"]}}}
+    code, verdict = verify({"response": {**found["response"], **change}}, "--trust", commit)
+    assert (code, verdict["answer"]) == (2, "refused") and text in verdict["error"]["text"]
+
+
+def test_an_answer_with_a_proof_of_another_form_is_refused(verify: Run) -> None:
+    response = load_vectors("ibc_queries")["answers"][0]["response"]
+    response["proofOps"]["ops"][1]["type"] = "simple:v"
+    code, verdict = verify({"response": response}, "--trust", "00" * 32)
+    assert code == 2 and 'ops[1]: type: "simple:v": must be one of ics23:iavl' in verdict["error"]["text"]
+
+
 def test_the_update_of_a_real_chain(verify: Run) -> None:
     case = load_vectors("ibc_light_client")["update"]
     trust = {

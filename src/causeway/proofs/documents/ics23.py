@@ -7,11 +7,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from causeway.model.errors import InvalidInput
 from causeway.proofs.documents.document import ProofDocument, Track, hexed, one_claim_a_key, root_in, stored
 from causeway.proofs.documents.errors import ClaimMismatch
 from causeway.proofs.documents.trust import RootTrust, TendermintTrust, Trust
 from causeway.proofs.documents.validation import EITHER, PARTS, PLAIN
-from causeway.proofs.documents.values import Bytes, Label, Listed, Section
+from causeway.proofs.documents.values import Bytes, Label, Listed, Number, Section
 from causeway.proofs.ics23.batch import Batch, entries_of, message_of, remarks
 from causeway.proofs.ics23.chained import remarks_on_chain, verify_chained_membership, verify_chained_non_membership
 from causeway.proofs.ics23.errors import NoProofForKey
@@ -129,7 +130,8 @@ class Ics23Chained(ProofDocument):
     """A path through stores: ``specs`` innermost first, ``path`` outermost first, as IBC has them.
 
     ``proof`` is an ``ibc.core.commitment.v1.MerkleProof``, or a list of CommitmentProofs, innermost first, as in a
-    node's answer to a query (``proofOps``).
+    node's answer to a query (``proofOps``). ``state_height``: the block after which the state is, whose root is in the
+    header of the next one, as CometBFT has it.
     """
 
     kind: Literal["ics23_chained"]
@@ -137,15 +139,21 @@ class Ics23Chained(ProofDocument):
     path: Annotated[Listed[Label], Field(min_length=1, max_length=MAX_DEPTH)]
     value: Bytes | None
     proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[Listed[Bytes], PARTS], EITHER]
+    state_height: Number | None = None
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
 
     def claim(self) -> str:
         """Return what is claimed, in one line."""
         path = "/".join(label.decode() if label.isascii() else hexed(label) for label in self.path)
-        return f"nothing is stored at {path}" if not self.value else f"{hexed(self.value)} is stored at {path}"
+        after = "" if self.state_height is None else f" after block {self.state_height}"
+        return f"{'nothing' if not self.value else hexed(self.value)} is stored at {path}{after}"
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
-        """Return the way through every store; errors as of ``ics23.chained``."""
+        """Return the way through every store; errors as of ``ics23.chained``, and ``InvalidInput``."""
+        if self.state_height is not None and isinstance(trust, TendermintTrust):
+            height, wanted = trust.trusted.height, self.state_height + 1
+            if height != wanted:
+                raise InvalidInput(f"trust: is the header {height}; the root is in that of height {wanted}")
         specs, root, message = [PROOF_SPECS[name] for name in self.specs], root_in(trust), self._message()
         if self.value:
             verify_chained_membership(specs, root, message, self.path, self.value)

@@ -10,6 +10,7 @@ from typing import Any
 from causeway.model.errors import InvalidInput
 from causeway.proofs.documents.document import ProofDocument
 from causeway.proofs.documents.kinds import KINDS
+from causeway.proofs.documents.queries import document_fields, query_of
 from causeway.proofs.documents.trust import RootTrust, Trust, trust_of
 from causeway.proofs.documents.validation import (
     MAX_DOCUMENT_BYTES,
@@ -69,8 +70,8 @@ def document_in(
         said = fields.get(KIND)
         if said is not None and KIND in given and given[KIND] != said:
             raise InvalidInput(f"{where}: kind: is {shown(said)}, asked for is {shown(given[KIND])}")
-        if KIND not in fields and _is_signed_header(fields):
-            fields = {KIND: "tendermint_update", "commit": fields}
+        if KIND not in fields:
+            fields = _of_answer(fields, where)
         fields.update(given)
         _take_in_proof_file(fields, where, folder)
     else:
@@ -121,10 +122,22 @@ def claim_of(text: str) -> tuple[str, Any]:
     return key, value
 
 
-def _is_signed_header(fields: JsonObject) -> bool:
-    """Return whether a JSON object is a node's answer to ``/commit``."""
+def _of_answer(fields: JsonObject, where: str) -> JsonObject:
+    """Return the document that a node's answer to ``/commit`` or ``/abci_query`` is; any other object as it is.
+
+    Raises:
+        InvalidInput: it is such an answer, and has no proof.
+    """
     result = fields.get("result", fields)
-    return isinstance(result, dict) and "signed_header" in result
+    if isinstance(result, dict) and "signed_header" in result:
+        return {KIND: "tendermint_update", "commit": fields}
+    response = query_of(fields)
+    if response is None:
+        return fields
+    try:
+        return document_fields(response)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
 
 
 def _take_in_proof_file(fields: JsonObject, document: str, folder: Path | None) -> None:
