@@ -38,10 +38,10 @@ class Native(NamedTuple):
     version: str
 
 
-class _Toolchain(NamedTuple):
+class Toolchain(NamedTuple):
     """How one is built: the folder of its source, the package, where its version stands, the command, what it makes."""
 
-    source: str
+    source: Traversable
     package: str
     pinned: tuple[str, str]
     command: tuple[str, ...]
@@ -51,37 +51,33 @@ class _Toolchain(NamedTuple):
 RUST = "ics23 (Rust)"
 GO = "cosmos/ics23 (Go)"
 
-_TOOLCHAINS = (
-    _Toolchain(
-        "rust",
-        RUST,
-        ("Cargo.toml", 'ics23 = "='),
-        ("cargo", "build", "--quiet", "--release"),
-        "target/release/verifier",
-    ),
-    _Toolchain(
-        "go", GO, ("go.mod", "github.com/cosmos/ics23/go v"), ("go", "build", "-o", "verifier", "."), "verifier"
-    ),
+CARGO = ("cargo", "build", "--quiet", "--release"), "target/release/verifier"
+GO_BUILD = ("go", "build", "-o", "verifier", "."), "verifier"
+_SOURCES = resources.files("benchmarks.proofs").joinpath("native")
+
+ICS23 = (
+    Toolchain(_SOURCES.joinpath("rust"), RUST, ("Cargo.toml", 'ics23 = "='), *CARGO),
+    Toolchain(_SOURCES.joinpath("go"), GO, ("go.mod", "github.com/cosmos/ics23/go v"), *GO_BUILD),
 )
 
 
-def build(folder: str) -> tuple[list[Native], list[str]]:
+def build(folder: str, toolchains: Sequence[Toolchain] = ICS23) -> tuple[list[Native], list[str]]:
     """Build what can be built into an empty folder; return it, and for each of the others why not."""
     built: list[Native] = []
     left_out: list[str] = []
-    for toolchain in _TOOLCHAINS:
+    for toolchain in toolchains:
         try:
-            built.append(_build(toolchain, Path(folder, toolchain.source)))
+            built.append(_build(toolchain, Path(folder, toolchain.source.name)))
         except NativeMissing as missing:
             left_out.append(str(missing))
     return built, left_out
 
 
-def _build(toolchain: _Toolchain, folder: Path) -> Native:
+def _build(toolchain: Toolchain, folder: Path) -> Native:
     tool = shutil.which(toolchain.command[0])
     if tool is None:
         raise NativeMissing(f"{toolchain.command[0]} is not on PATH")
-    _copy(resources.files("benchmarks.proofs").joinpath("native", toolchain.source), folder)
+    _copy(toolchain.source, folder)
     try:
         done = subprocess.run(
             [tool, *toolchain.command[1:]], cwd=folder, capture_output=True, text=True, timeout=BUILD_SECONDS
@@ -159,11 +155,20 @@ def verdicts(native: Native, claims: Iterable[tuple[str, bytes, bytes, bytes, by
     """Return what a verifier says of claims (spec, root, key, value or nothing, proof): true, false, or stopped.
 
     Raises:
-        BenchmarkFailed: it did not answer all of them.
+        BenchmarkFailed: it did not answer.
+    """
+    return answers(native, (part for spec, *rest in claims for part in (spec.encode(), *rest)), "verdicts")
+
+
+def answers(native: Native, records: Iterable[bytes], *mode: str) -> list[str]:
+    """Return the words that a program prints of a file of records.
+
+    Raises:
+        BenchmarkFailed: it did not end well.
     """
     work = Path(f"{native.program}.claims")
-    work.write_bytes(b"".join(_record(part) for spec, *rest in claims for part in (spec.encode(), *rest)))
-    command = [native.program, str(work), "verdicts"]
+    work.write_bytes(b"".join(_record(part) for part in records))
+    command = [native.program, str(work), *mode]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
     if done.returncode:
         raise BenchmarkFailed(f"{native.name}: {done.stderr.strip()[-200:]}")

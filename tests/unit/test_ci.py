@@ -19,7 +19,7 @@ test:
 	@echo 'tier '$$CAUSEWAY_TIER
 	@case '$(ARGS)' in \\
 	*slow*) sleep {slow} ;; \\
-	*registry*) exit {registry} ;; \\
+	*verifiers*) exit {verifiers} ;; \\
 	esac
 	@echo '===== 5 passed in 0.10s ====='
 
@@ -37,11 +37,11 @@ def run(tmp_path: Path):
         (programs / name).write_text("#!/bin/sh\nexit 1\n")
         (programs / name).chmod(0o755)
 
-    def run(seconds: int, slow: int = 0, registry: int = 0) -> tuple[int, list[str]]:
+    def run(seconds: int, slow: int = 0, verifiers: int = 0) -> tuple[int, list[str]]:
         repository = tmp_path / "repository"
         (repository / ".ci").mkdir(parents=True)
         shutil.copy(ROOT / ".ci" / "run", repository / ".ci" / "run")
-        (repository / "Makefile").write_text(MAKEFILE.format(slow=slow, registry=registry))
+        (repository / "Makefile").write_text(MAKEFILE.format(slow=slow, verifiers=verifiers))
         git = ("git", "-C", str(repository), "-c", "user.name=t", "-c", "user.email=t@example.org")
         for arguments in (("init", "--quiet"), ("add", "."), ("-c", "commit.gpgsign=false", "commit", "-qm", "t")):
             subprocess.run([*git, *arguments], check=True, capture_output=True)
@@ -66,19 +66,19 @@ def test_all_steps_run_in_the_tier_ci(run) -> None:
     assert [line for line in lines if line.startswith("== ")][:-1] == [
         "== test: make test ARGS=--durations=25",
         "== check: make check",
-        "== registry: make test ARGS=-m registry tests/verifiers",
+        "== verifiers: make test ARGS=-m verifiers tests/verifiers",
         "== slow: make test ARGS=-m slow --durations=25",
     ]
     assert lines.count("tier ci") == 3
-    closing = {name: f"{name}: ===== 5 passed in 0.10s =====" for name in ("test", "registry", "slow")}
-    assert lines[-5:-1] == [closing["test"], "check: no problem", closing["registry"], closing["slow"]]
+    closing = {name: f"{name}: ===== 5 passed in 0.10s =====" for name in ("test", "verifiers", "slow")}
+    assert lines[-5:-1] == [closing["test"], "check: no problem", closing["verifiers"], closing["slow"]]
 
 
 def test_a_step_that_is_left_out_fails(run) -> None:
     code, lines = run(0)
     assert code == 1
     assert "== slow: left out, no time remains of 0 seconds" in lines
-    assert lines[-1] == "ci: FAILED. test left out; check left out; registry left out; slow left out"
+    assert lines[-1] == "ci: FAILED. test left out; check left out; verifiers left out; slow left out"
 
 
 def test_a_step_that_does_not_finish_fails(run) -> None:
@@ -87,8 +87,8 @@ def test_a_step_that_does_not_finish_fails(run) -> None:
 
 
 def test_a_step_that_fails_does_not_stop_the_others(run) -> None:
-    code, lines = run(100, registry=3)
-    assert (code, lines[-1]) == (1, "ci: FAILED. registry failed")
+    code, lines = run(100, verifiers=3)
+    assert (code, lines[-1]) == (1, "ci: FAILED. verifiers failed")
     assert "slow: ===== 5 passed in 0.10s =====" in lines
 
 
