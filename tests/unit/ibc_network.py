@@ -257,6 +257,13 @@ class Network:
         rows = zip(rejected["chain"].tolist(), rejected["reason"].to_pylist(), strict=True)
         return [(self.kernel.chains()[chain], reason) for chain, reason in rows]
 
+    def requests(self) -> list[bytes]:
+        """Return the payloads of the requests that the last block sent to other zones."""
+        sent = concat([result.outbound for result in self.results])
+        apart = (sent["source"] != sent["destination"]) & (sent["kind"] == Kind.REQUEST)
+        found: list[bytes] = sent.filter(apart)["payload"].to_pylist()
+        return found
+
     def receipts(self) -> dict[tuple[int, int, int], int]:
         """Return the receipts that the last block wrote: (caller, callback, respondent) -> code."""
         found: dict[tuple[int, int, int], int] = {}

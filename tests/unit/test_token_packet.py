@@ -16,6 +16,7 @@ from causeway.programs.token_packet import (
     MAX_DENOM_BYTES,
     MAX_MEMO_BYTES,
     MAX_PACKET_BYTES,
+    Dialect,
     Refused,
     TokenPacket,
     decode_packet,
@@ -30,13 +31,48 @@ def packet(**members: Any) -> bytes:
     return json.dumps({name: value for name, value in {**PLAIN, **members}.items() if value is not None}).encode()
 
 
-def test_a_packet_is_what_ics_20_says() -> None:
-    known = TokenPacket("transfer/channel-7/uatom", 12, "1", "2")
-    encoded = b'{"amount":"12","denom":"transfer/channel-7/uatom","receiver":"2","sender":"1"}'
-    assert known.encode() == encoded and decode_packet(encoded) == known
-    noted = TokenPacket("uatom", MAX_AMOUNT, "1", "2", 'a "memo" \\ \n é')
-    assert b'"memo":"a \\"memo\\" \\\\ \\n \xc3\xa9"' in noted.encode()
-    assert decode_packet(noted.encode()) == noted
+SPECIAL = '<a & b>\u2028\u2029"\\/\b\f\n\r\t\x01\x7fé\U0001f600'
+ESCAPED = '\\"\\\\/\\b\\f\\n\\r\\t\\u0001\x7fé\U0001f600'
+GO_SPECIAL = r"\u003ca \u0026 b\u003e\u2028\u2029" + ESCAPED
+RUST_SPECIAL = "<a & b>\u2028\u2029" + ESCAPED
+WITHOUT_MEMO = TokenPacket("transfer/channel-7/uatom", 12, "1", "2")
+WITH_MEMO = TokenPacket("uatom", MAX_AMOUNT, "1", "2", SPECIAL)
+
+WRITTEN = [
+    (Dialect.IBC_GO_10, WITHOUT_MEMO, '{"denom":"transfer/channel-7/uatom","amount":"12","sender":"1","receiver":"2"}'),
+    (Dialect.IBC_GO_8, WITHOUT_MEMO, '{"amount":"12","denom":"transfer/channel-7/uatom","receiver":"2","sender":"1"}'),
+    (
+        Dialect.IBC_RS,
+        WITHOUT_MEMO,
+        '{"denom":"transfer/channel-7/uatom","amount":"12","sender":"1","receiver":"2","memo":""}',
+    ),
+    (
+        Dialect.IBC_GO_10,
+        WITH_MEMO,
+        f'{{"denom":"uatom","amount":"{MAX_AMOUNT}","sender":"1","receiver":"2","memo":"{GO_SPECIAL}"}}',
+    ),
+    (
+        Dialect.IBC_GO_8,
+        WITH_MEMO,
+        f'{{"amount":"{MAX_AMOUNT}","denom":"uatom","memo":"{GO_SPECIAL}","receiver":"2","sender":"1"}}',
+    ),
+    (
+        Dialect.IBC_RS,
+        WITH_MEMO,
+        f'{{"denom":"uatom","amount":"{MAX_AMOUNT}","sender":"1","receiver":"2","memo":"{RUST_SPECIAL}"}}',
+    ),
+]
+"""What ibc-go 10.7.0 and 8.8.0 (GetBytes, Go 1.26) and ibc-rs 0.57.0 (serde_json) wrote of these packets."""
+
+
+@pytest.mark.parametrize(("dialect", "known", "text"), WRITTEN)
+def test_a_packet_has_the_bytes_of_each_library(dialect: Dialect, known: TokenPacket, text: str) -> None:
+    assert known.encode(dialect) == text.encode()
+    assert decode_packet(text.encode()) == known
+
+
+def test_packets_are_written_as_the_newest_library_does() -> None:
+    assert WITH_MEMO.encode() == WITH_MEMO.encode(Dialect.IBC_GO_10)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +120,13 @@ def test_other_forms_of_one_packet(payload: bytes) -> None:
         (packet(amount="9" * 5_000), "InvalidAmount"),
         *((packet(denom=denom), "InvalidDenom") for denom in ("", "/a", "a b", "é", "transfer/channel-1/", "a" * 129)),
         (packet(denom=hop(1) * 200 + "a"), "InvalidDenom"),
+        # What one library takes for a native token and another for a voucher.
+        (packet(denom="transfer/channel-0/transfer/channel-1"), "InvalidDenom"),
+        (packet(denom="transfer/07-tendermint-0/uatom"), "InvalidDenom"),
+        (packet(denom="transfer/09-localhost/uatom"), "InvalidDenom"),
+        (packet(denom="transfer/channel-00/uatom"), "InvalidDenom"),
+        (packet(denom="other/channel-0/uatom"), "InvalidDenom"),
+        (packet(denom=f"p/{'c' * 99}-{'1' * 20}/uatom"), "InvalidDenom"),
     ],
 )
 def test_what_is_no_packet(payload: bytes, reason: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import encode_calls
 from causeway.programs.token_book import NO_BOOKS, TokenBook
-from causeway.programs.token_packet import MAX_AMOUNT, Refused, TokenPacket, hop
+from causeway.programs.token_packet import MAX_AMOUNT, Dialect, Refused, TokenPacket, hop
 from causeway.programs.token_supply import Supply, SupplyBroken, books_of, supply
 from causeway.protocols.ibc.inputs import Code
 from tests.unit.ibc_network import Network, Placed
@@ -323,8 +323,36 @@ def test_what_users_ask_for_in_vain(method: str, payload: bytes, reason: str) ->
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(InvalidInput, match="no option fauect; allowed: blocked_users, faucet, peers"):
+    with pytest.raises(InvalidInput, match="no option fauect; allowed: blocked_users, dialect, faucet, peers"):
         Network({"A": {0: ("transfer", {"fauect": True})}})
+    with pytest.raises(InvalidInput, match="dialect: 'ibc-go-9': must be one of ibc-go-10, ibc-go-8, ibc-rs"):
+        Network({"A": {0: ("transfer", {"dialect": "ibc-go-9"})}})
+
+
+# ---- bytes
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_a_program_sends_packets_in_its_dialect(dialect: Dialect) -> None:
+    net = Network({"A": {A: ("transfer", {"faucet": True, "dialect": dialect.value})}, "B": {B: "transfer"}})
+    net.tell(A, "mint", json.dumps({"denom": "gold", "amount": "9"}).encode(), user=1)
+    move(net, A, B, 5)
+    net.block()
+    assert net.requests() == [TokenPacket("gold", 5, "1", "2").encode(dialect)]
+
+
+def test_of_a_packet_the_bytes_that_were_sent_are_committed_to() -> None:
+    roots = set()
+    written = [packet().replace(b'"5"', b'"\\u0035"'), packet(), TokenPacket("uatom", 5, "1", "2").encode()]
+    for payload in written:
+        net = network()
+        thieving(net, A, payload)
+        net.block()
+        assert net.requests() == [payload]
+        roots.add(net.roots()["B"])
+        net.settle()
+        assert books(net)[A]["accounts"][hop(THIEF) + "uatom"] == {2: 5}
+    assert len(roots) == len(written)
 
 
 # ---- supply

@@ -1,7 +1,8 @@
 """Packets of fungible token transfers as ICS-20 has them, and the denominations that name where a token came from.
 
 A packet's payload is the JSON object FungibleTokenPacketData of ICS-20 version 1: ``denom``, ``amount`` (decimal, as
-text), ``sender``, ``receiver``, ``memo`` (left out when empty), members in alphabetical order, without spaces.
+text), ``sender``, ``receiver``, ``memo``. Deployed libraries write one packet in different bytes (``Dialect``), and a
+commitment is made over the bytes that were sent: a decoded packet is never encoded again to compare or prove it.
 
 A denomination is a path: ``transfer/channel-<peer>/`` for every channel through which the token came, the last one
 first, then the denomination that it has at home. A channel's name on a zone is the number of the program at its other
@@ -13,7 +14,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 
+from causeway.model.text import shown
 from causeway.programs.flat_json import NotFlat, read_object
 
 MAX_AMOUNT = 2**256 - 1
@@ -30,8 +33,30 @@ _HOP = re.compile(r"transfer/channel-(0|[1-9][0-9]{0,19})/")
 _BASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9/:._+-]{0,127}")
 _AMOUNT = re.compile(r"[1-9][0-9]{0,77}")
 _ADDRESS = re.compile(r"0|[1-9][0-9]{0,19}")
+_FOREIGN_HOP = re.compile(r"[^/]+/(?:\w[\w-]*-[0-9]{1,20}|09-localhost)(?:/|$)", re.ASCII)
+"""What ibc-go reads as a hop of a path, in some release: a port, then the id of a channel or of a client."""
+
 _MEMBERS: dict[str, type[str]] = dict.fromkeys(("denom", "amount", "sender", "receiver", "memo"), str)
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_GO_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+"""Characters that Go's encoding/json escapes, and JSON need not; in JSON they occur within texts only."""
+
+
+class Dialect(StrEnum):
+    """The library whose bytes a packet is written in.
+
+    Reference:
+        FungibleTokenPacketData.GetBytes of ibc-go, which writes as ``IBC_GO_10`` since release 9; PacketData of ibc-rs.
+        Checked with ibc-go 10.7.0 and 8.8.0 and ibc-rs 0.57.0. Go before 1.22 writes backspace and form feed as
+        \\u0008 and \\u000c, later releases and serde_json as \\b and \\f, as is done here.
+    """
+
+    IBC_GO_10 = "ibc-go-10"
+    """Members in the order of ``TokenPacket``, an empty memo left out, Go's escapes."""
+    IBC_GO_8 = "ibc-go-8"
+    """As ``IBC_GO_10``, but members in alphabetical order."""
+    IBC_RS = "ibc-rs"
+    """Members in the order of ``TokenPacket``, an empty memo written, no escapes beyond those of JSON."""
 
 
 class Refused(Exception):
@@ -52,15 +77,27 @@ class TokenPacket:
     receiver: str
     memo: str = ""
 
-    def encode(self) -> bytes:
-        """Return the packet's payload."""
+    def encode(self, dialect: Dialect = Dialect.IBC_GO_10) -> bytes:
+        """Return the packet's payload, byte for byte as a library writes it.
+
+        Args:
+            dialect: The library.
+
+        Returns:
+            UTF-8 without spaces between members.
+        """
         members = {
             "denom": self.denom,
             "amount": str(self.amount),
             "sender": self.sender,
             "receiver": self.receiver,
         }
-        return _encode(members | {"memo": self.memo} if self.memo else members).encode()
+        if self.memo or dialect is Dialect.IBC_RS:
+            members["memo"] = self.memo
+        if dialect is Dialect.IBC_GO_8:
+            members = dict(sorted(members.items()))
+        text = _encode(members)
+        return (text if dialect is Dialect.IBC_RS else text.translate(_GO_ESCAPES)).encode()
 
 
 def decode_packet(payload: bytes) -> TokenPacket:
@@ -108,10 +145,14 @@ def require_bytes(reason: str, name: str, text: str, least: int, most: int) -> N
 
 
 def require_denom(denom: str) -> None:
-    """Raise ``Refused`` (InvalidDenom) unless ``denom`` is a denomination of bounded length."""
+    """Raise ``Refused`` (InvalidDenom) unless ``denom`` is a denomination of bounded length with one reading."""
     require_bytes("InvalidDenom", "denom", denom, 1, MAX_DENOM_BYTES)
-    if not _BASE.fullmatch(trace_of(denom)[1]):
+    home = trace_of(denom)[1]
+    if not _BASE.fullmatch(home):
         raise Refused("InvalidDenom", "the name at home is not 1 to 128 of A-Z a-z 0-9 / : . _ + -")
+    # It would be a native token here, and a voucher elsewhere.
+    if (hop_like := _FOREIGN_HOP.match(home)) is not None:
+        raise Refused("InvalidDenom", f"the name at home begins with {shown(hop_like[0])}, which ibc-go reads as a hop")
 
 
 def hop(peer: int) -> str:

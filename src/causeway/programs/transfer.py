@@ -35,6 +35,7 @@ from causeway.programs.token_packet import (
     MAX_MEMO_BYTES,
     MAX_PACKET_BYTES,
     SUCCESS,
+    Dialect,
     Refused,
     TokenPacket,
     amount_of,
@@ -55,14 +56,15 @@ ORDERS: Mapping[str, Mapping[str, type[str] | type[int]]] = {
 
 
 MAX_ORDER_BYTES = MAX_PACKET_BYTES
-OPTIONS = {"faucet", "peers", "blocked_users"}
+OPTIONS = {"faucet", "peers", "blocked_users", "dialect"}
 
 
 class Transfer(VectorProgram):
     """The transfer module of a zone.
 
     Options: ``faucet``: whether users may mint (no, if absent); ``peers``: numbers of the programs whose packets are
-    taken (all, if absent); ``blocked_users``: who may not be credited.
+    taken (all, if absent); ``blocked_users``: who may not be credited; ``dialect``: in whose bytes packets are written
+    (``Dialect``).
     """
 
     schema: ClassVar[pa.Schema] = pa.schema(
@@ -75,11 +77,13 @@ class Transfer(VectorProgram):
     """``calls``: how many were made, which is the next call's callback id. ``books``: canonical CBOR (``NO_BOOKS``)."""
 
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
-        """Return empty books. Raises ``ValueError`` for an option that there is not."""
+        """Return empty books. Raises ``ValueError`` for an unknown option or dialect."""
         for options in self.options.values():
             unknown = sorted(set(options) - OPTIONS)
             if unknown:
                 raise ValueError(f"no option {unknown[0]}; allowed: {', '.join(sorted(OPTIONS))}")
+            if (dialect := options.get("dialect", Dialect.IBC_GO_10)) not in [*Dialect]:
+                raise ValueError(f"dialect: {dialect!r}: must be one of {', '.join(Dialect)}")
         empty = TokenBook(0, NO_BOOKS).encode()
         books = pa.array([empty] * len(instances), pa.binary())
         return Frame(
@@ -147,6 +151,7 @@ class _Turn:
         self.calls = calls
         self._book = book
         self._faucet = bool(options.get("faucet", False))
+        self._dialect = Dialect(options.get("dialect", Dialect.IBC_GO_10))
         self._peers = frozenset(options["peers"]) if "peers" in options else None
         self._turns = turns
 
@@ -195,7 +200,7 @@ class _Turn:
             if self._peers is not None and peer not in self._peers:
                 raise Refused("InvalidPeer", f"no channel to program {peer}")
             self._book.begin(self.calls, user, peer, packet)
-            self._turns.called.append((row, peer, packet.encode()))
+            self._turns.called.append((row, peer, packet.encode(self._dialect)))
             self.calls += 1
 
 
