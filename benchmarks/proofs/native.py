@@ -52,6 +52,8 @@ RUST = "ics23 (Rust)"
 GO = "cosmos/ics23 (Go)"
 
 CARGO = ("cargo", "build", "--quiet", "--release"), "target/release/verifier"
+CARGO_FAST = ("cargo", "build", "--quiet"), "target/debug/verifier"
+"""Built in less time, for programs whose speed does not matter."""
 GO_BUILD = ("go", "build", "-o", "verifier", "."), "verifier"
 _SOURCES = resources.files("benchmarks.proofs").joinpath("native")
 
@@ -88,7 +90,7 @@ def _build(toolchain: Toolchain, folder: Path) -> Native:
         reason = [*done.stderr.strip().splitlines(), "no reason given"][0]
         raise NativeMissing(f"{toolchain.command[0]} could not build it: {reason}")
     manifest, before = toolchain.pinned
-    version = (folder / manifest).read_text().split(before)[1].split()[0].strip('"')
+    version = (folder / manifest).read_text().split(before)[1].split()[0].split('"')[0]
     return Native(toolchain.package, str(folder / toolchain.program), version)
 
 
@@ -115,7 +117,7 @@ class NativeVerifier:
     def __init__(self, native: Native, spec: str, root: bytes, claims: Sequence[Claim], times: int) -> None:
         self._name = native.name
         work = Path(f"{native.program}.{spec}")
-        work.write_bytes(b"".join(_record(part) for part in _parts(spec, root, claims)))
+        work.write_bytes(b"".join(record(part) for part in _parts(spec, root, claims)))
         self._process = subprocess.Popen(
             [native.program, str(work), str(times)],
             stdin=subprocess.PIPE,
@@ -167,7 +169,7 @@ def answers(native: Native, records: Iterable[bytes], *mode: str) -> list[str]:
         BenchmarkFailed: it did not end well.
     """
     work = Path(f"{native.program}.claims")
-    work.write_bytes(b"".join(_record(part) for part in records))
+    work.write_bytes(b"".join(record(part) for part in records))
     command = [native.program, str(work), *mode]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
     if done.returncode:
@@ -182,5 +184,6 @@ def _parts(spec: str, root: bytes, claims: Iterable[Claim]) -> Iterable[bytes]:
         yield from claim
 
 
-def _record(part: bytes) -> bytes:
+def record(part: bytes) -> bytes:
+    """Return bytes with their length in front, as the programs read them."""
     return len(part).to_bytes(LENGTH_BYTES, "little") + part

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from benchmarks.proofs.native import CARGO, GO_BUILD, Native, Toolchain, answers
+from benchmarks.proofs.native import CARGO_FAST, GO_BUILD, Native, Toolchain, answers
 from causeway.proofs.errors import ProofError
 from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
 from causeway.proofs.tendermint.commit import SignedHeader
@@ -24,7 +24,7 @@ from tests.verifiers.conftest import Build
 
 HERE = Path(__file__).parent / "native"
 TOOLCHAINS = (
-    Toolchain(HERE / "tendermint-rust", "tendermint-rs", ("Cargo.toml", 'verifier = { version = "='), *CARGO),
+    Toolchain(HERE / "tendermint-rust", "tendermint-rs", ("Cargo.toml", 'verifier = { version = "='), *CARGO_FAST),
     Toolchain(HERE / "tendermint-go", "CometBFT", ("go.mod", "require github.com/cometbft/cometbft v"), *GO_BUILD),
 )
 PERIOD, DRIFT = 1_000 * SECOND, 5 * SECOND

@@ -1,0 +1,215 @@
+"""One verdict on storage proofs and mountain ranges: ours, that of crates in Rust, of a trie built for browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from benchmarks.proofs.native import CARGO_FAST, Native, Toolchain, answers, record
+from causeway.proofs.errors import ProofError
+from causeway.proofs.hashing import keccak256
+from causeway.proofs.mmr.mountain_range import MountainRange
+from causeway.proofs.mmr.positions import leaf_count_to_size, leaf_index_to_position
+from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.substrate.node import StateVersion
+from causeway.proofs.substrate.proof import verify_storage_proof
+from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
+from tests.tiers import sized
+from tests.verifiers.conftest import Build, Node
+from tests.verifiers.test_substrate import SCRIPT, written
+
+TOOLCHAIN = Toolchain(
+    Path(__file__).parent / "native" / "substrate-rust",
+    "sp-trie",
+    ("Cargo.toml", 'sp-trie = { version = "='),
+    *CARGO_FAST,
+)
+Claims = Mapping[bytes, bytes | None]
+
+
+class Stored(NamedTuple):
+    """What is claimed of a state, and the nodes that should show it."""
+
+    version: StateVersion
+    root: bytes
+    claims: Claims
+    nodes: Sequence[bytes]
+
+
+class Ranged(NamedTuple):
+    """Leaves that are claimed to be in a range, with their proof."""
+
+    root: bytes
+    leaves: Sequence[bytes]
+    proof: LeafProof
+
+
+@pytest.fixture(scope="module")
+def rust(native_build: Build) -> Native:
+    """Return the crates in Rust."""
+    (built,) = native_build([TOOLCHAIN])
+    return built
+
+
+def joined(parts: Iterable[bytes]) -> bytes:
+    return b"".join(record(part) for part in parts)
+
+
+def verdicts(native: Native, claims: Iterable[Stored | Ranged]) -> list[str]:
+    """Return what the crates say of each: true, false, or that they stopped."""
+
+    def records() -> Iterable[bytes]:
+        for claim in claims:
+            if isinstance(claim, Stored):
+                entries = [
+                    part
+                    for key, value in claim.claims.items()
+                    for part in (key, b"" if value is None else b"\x01" + value)
+                ]
+                yield from (f"V{int(claim.version)}".encode(), claim.root, joined(entries), joined(claim.nodes))
+                continue
+            size, places = leaf_count_to_size(claim.proof.leaf_count), claim.proof.leaf_indices
+            about = [size.to_bytes(8, "little")]
+            for index, leaf in zip(places, claim.leaves, strict=True):
+                about += [leaf_index_to_position(index).to_bytes(8, "little"), leaf]
+            yield from (b"mmr", claim.root, joined(about), joined(claim.proof.items))
+
+    return answers(native, records())
+
+
+def own_verdict(claim: Stored | Ranged) -> str:
+    try:
+        if isinstance(claim, Stored):
+            verify_storage_proof(claim.root, list(claim.nodes), claim.claims, claim.version)
+        else:
+            verify_leaf_proof(claim.proof, claim.leaves, claim.root)
+    except ProofError:
+        return "false"
+    return "true"
+
+
+# ---- storage -------------------------------------------------------------------------------------
+
+KEYS = [b"\x10\x00", b"\x10\x01", b"\x10\x01\x23\x45\x67", b"\x10\x01\x23\x45\x88", b"\x70", b"\xee" * 20]
+VALUES = [b"", b"a" * 31, b"b" * 32, b"c" * 33, b"d", b"e" * 300]
+ABSENT = {
+    "before the first key": b"\x00",
+    "after the last key": b"\xff",
+    "inside of a compressed node": b"\x10\x01\x23\x40",
+    "at a node without a value": b"\x10",
+    "below a leaf": b"\x70\x01",
+    "the empty key": b"",
+}
+
+
+def stored(version: StateVersion, claims: Claims, entries: Mapping[bytes, bytes] | None = None) -> Stored:
+    content = dict(zip(KEYS, VALUES, strict=True)) if entries is None else entries
+    trie = Trie.build(list(content), list(content.values()), version)
+    return Stored(version, trie.root, claims, prove(trie, list(claims)))
+
+
+def storage_cases() -> dict[str, tuple[Stored, str]]:
+    """Return claims by name, each with the verdict of the deployed trie."""
+    cases: dict[str, tuple[Stored, str]] = {}
+    content = dict(zip(KEYS, VALUES, strict=True))
+    for version in StateVersion:
+        form = f"V{int(version)}"
+        for key, value in content.items():
+            right = stored(version, {key: value})
+            cases[f"{form}, a value of {len(value)} bytes"] = right, "true"
+            cases[f"{form}, another value for {len(value)} bytes"] = right._replace(claims={key: value + b"."}), "false"
+            cases[f"{form}, nothing for {len(value)} bytes"] = right._replace(claims={key: None}), "false"
+            for at in range(len(right.nodes)):
+                fewer = [*right.nodes[:at], *right.nodes[at + 1 :]]
+                cases[f"{form}, {len(value)} bytes without node {at}"] = right._replace(nodes=fewer), "false"
+        for name, key in ABSENT.items():
+            cases[f"{form}, absent {name}"] = stored(version, {key: None}), "true"
+            cases[f"{form}, a value {name}"] = stored(version, {key: None})._replace(claims={key: b"x"}), "false"
+        cases[f"{form}, everything"] = stored(version, content), "true"
+        cases[f"{form}, one leaf"] = stored(version, {b"k": b"v"}, {b"k": b"v"}), "true"
+        cases[f"{form}, beside one leaf"] = stored(version, {b"j": None}, {b"k": b"v"}), "true"
+        cases[f"{form}, nothing in an empty state"] = stored(version, {b"k": None}, {}), "true"
+        whole = stored(version, {KEYS[1]: VALUES[1]})
+        cases[f"{form}, a node twice"] = whole._replace(nodes=[*whole.nodes, whole.nodes[0]]), "true"
+        cases[f"{form}, under another root"] = whole._replace(root=bytes(32)), "false"
+    return cases
+
+
+def test_one_verdict_on_storage_proofs(rust: Native, node: Node) -> None:
+    cases = storage_cases()
+    expected = {name: verdict for name, (_, verdict) in cases.items()}
+    claims = [claim for claim, _ in cases.values()]
+    assert dict(zip(cases, map(own_verdict, claims), strict=True)) == expected
+    assert dict(zip(cases, verdicts(rust, claims), strict=True)) == expected
+    # The third one lists what a proof shows, and does not tell what is absent from what is left out.
+    there = {name: claim for name, (claim, _) in cases.items() if None not in claim.claims.values()}
+    asked = [
+        {"root": written(claim.root), "nodes": [written(part) for part in claim.nodes]} for claim in there.values()
+    ]
+    for (name, claim), answer in zip(there.items(), node(SCRIPT, {"proofs": asked})["proofs"], strict=True):
+        found = dict(map(tuple, answer.get("ok", [])))
+        shown = all(found.get(written(key)) == written(value or b"") for key, value in claim.claims.items())
+        # It refuses a node that is there twice.
+        assert (name, shown) == (name, expected[name] == "true" and not name.endswith("a node twice"))
+
+
+def test_a_node_that_no_key_needs_is_accepted_by_the_others_only(rust: Native) -> None:
+    right = stored(StateVersion.V1, {KEYS[0]: VALUES[0]})
+    more = right._replace(nodes=[*right.nodes, b"superfluous"])
+    assert (own_verdict(more), verdicts(rust, [more])) == ("false", ["true"])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_one_verdict_on_proofs_that_are_changed(rust: Native, seed: int) -> None:
+    random = Random(seed)
+    claims = []
+    for _ in range(sized(400, 20_000)):
+        entries = {
+            random.randbytes(random.choice((1, 2, 2, 6))): random.randbytes(random.choice((0, 1, 31, 32, 33, 60)))
+            for _ in range(random.choice((1, 3, 12)))
+        }
+        keys = [*entries, *(random.randbytes(2) for _ in range(3))]
+        right = stored(
+            random.choice(list(StateVersion)), {key: entries.get(key) for key in random.sample(keys, 2)}, entries
+        )
+        nodes = [bytearray(part) for part in right.nodes]
+        if random.random() < 0.7:
+            part = random.choice(nodes)
+            part[random.randrange(len(part))] ^= 1 << random.randrange(8)
+        claims.append(right._replace(nodes=[bytes(part) for part in nodes]))
+    own = [own_verdict(claim) for claim in claims]
+    assert set(own) == {"true", "false"}
+    # A node of another hash is one that no key needs, where ours refuses the proof: see above.
+    odd = [(one, other) for one, other in zip(own, verdicts(rust, claims), strict=True) if one != other]
+    assert odd == []
+
+
+# ---- mountain ranges -----------------------------------------------------------------------------
+
+
+def test_one_verdict_on_leaves_of_mountain_ranges(rust: Native) -> None:
+    random = Random(1)
+    claims: list[Ranged] = []
+    expected = []
+    for count in (1, 2, 3, 4, 5, 7, 8, 11, 16, 31, 100):
+        mountains, leaves = MountainRange(), [keccak256(b"%d" % number) for number in range(count)]
+        for leaf in leaves:
+            mountains.append(leaf)
+        some = {0, count - 1, *random.sample(range(count), min(count, 3))}
+        for indices in ([0], [count - 1], sorted(some), range(count)):
+            proof, shown = prove_leaves(mountains, indices), [leaves[index] for index in indices]
+            claims.append(Ranged(mountains.root(), shown, proof))
+            claims.append(Ranged(bytes(32), shown, proof))
+            claims.append(Ranged(mountains.root(), [keccak256(b"."), *shown[1:]], proof))
+            expected += ["true", "false", "false"]
+            for at in range(len(proof.items)):
+                other = (*proof.items[:at], bytes(32), *proof.items[at + 1 :])
+                claims.append(Ranged(mountains.root(), shown, LeafProof(proof.leaf_indices, count, other)))
+                expected.append("false")
+    assert [own_verdict(claim) for claim in claims] == expected
+    assert verdicts(rust, claims) == expected
