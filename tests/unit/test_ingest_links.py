@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -20,6 +22,7 @@ from causeway.pipeline.ledger_commit import NothingTaken
 from causeway.pipeline.ledger_ingest import ingest
 from causeway.pipeline.ledger_store import open_ledger
 from tests.property.audit_ledgers import table
+from tests.unit.test_ingest import rows_of, taken
 
 Row = dict[str, Any]
 ALL: tuple[Link, ...] = ("counterparty", "redundant", "errors", "order", "continues")
@@ -319,7 +322,7 @@ def test_events_may_come_a_chain_at_a_time_and_are_then_of_one_end_each(tmp_path
     assert audit_ledger(open_ledger(str(tmp_path / "ledger"))).holds
 
 
-@pytest.mark.parametrize("written", ["text", "columns", "no data"])
+@pytest.mark.parametrize("written", ["text", "columns", "no data", "text on one chain", "both forms", "empty text"])
 def test_events_are_read_however_an_export_names_them(tmp_path: Path, written: str) -> None:
     (tmp_path / "in").mkdir()
     two_chains(tmp_path / "in", 14)
@@ -329,6 +332,12 @@ def test_events_are_read_however_an_export_names_them(tmp_path: Path, written: s
         for each in rows:
             if written == "text" and "ack_hex" in each:
                 each["packet_ack"] = bytes.fromhex(each.pop("ack_hex")).decode()
+            if written == "text on one chain" and chain == "a":
+                each |= _as_text(each)
+            if written == "both forms" and chain == "a":
+                each |= {name: text for name, text in _as_text(each).items() if text is not None}
+            if written == "empty text":
+                each |= {"packet_data": "", "packet_ack": ""}
             if written == "columns":
                 each |= {"chain_id": chain, "src_port": "transfer", "packet_dst_port": "transfer"}
                 each["dst_chain" if each["event"][0] in "sat" and each["event"] != "write" else "src_chain"] = other
@@ -344,6 +353,59 @@ def test_events_are_read_however_an_export_names_them(tmp_path: Path, written: s
     }  # fmt: skip
     assert Counter(each["event"] for each in found)["failed"] == 2
     assert audit_ledger(open_ledger(str(tmp_path / "ledger"))).holds
+
+
+def _as_text(event: Row) -> Row:
+    """Return the data and the acknowledgement of an event as ibc-go up to 8 writes them beside the digits."""
+    data, ack = event.get("data_hex"), event.get("ack_hex")
+    return {
+        **({} if data is None else {"packet_data": bytes.fromhex(data).decode(), "data_hex": None}),
+        **({} if ack is None else {"packet_ack": bytes.fromhex(ack).decode(), "ack_hex": None}),
+    }
+
+
+ERROR = b'{"error":"ABCI code: 5: see events"}'
+RESULT = b'{"result":"AQ=="}'
+
+
+@pytest.mark.parametrize(
+    ("ack", "event"),
+    [
+        ({"packet_ack_hex": ERROR.hex()}, "failed"),
+        ({"packet_ack_hex": ERROR.hex().upper()}, "failed"),
+        ({"packet_ack_hex": f"0x{ERROR.hex()}"}, "failed"),
+        ({"packet_ack": ERROR.decode()}, "failed"),
+        ({"packet_ack": "", "packet_ack_hex": ERROR.hex()}, "failed"),
+        ({"packet_ack": ERROR.decode(), "packet_ack_hex": ""}, "failed"),
+        ({"packet_ack": None, "packet_ack_hex": ERROR.hex()}, "failed"),
+        ({"packet_ack_hex": RESULT.hex()}, "executed"),
+        ({"packet_ack": RESULT.decode()}, "executed"),
+        ({"packet_ack": RESULT.decode(), "packet_ack_hex": RESULT.hex()}, "executed"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_an_acknowledgement_of_an_error_is_one_in_every_form(ack: Row, event: str, kind: str) -> None:
+    record = {"event": "write_acknowledgement", "chain": "b", "channel": "channel-0", "sequence": 1, "height": 5, **ack}
+    if kind == "csv":
+        out = io.StringIO()
+        csv.writer(out).writerows([record.keys(), record.values()])
+        content = out.getvalue()
+    else:
+        content = json.dumps(record)
+    assert [each["event"] for each in rows_of(taken(content, "ibc-events", f"f.{kind}"))] == [event]
+
+
+def test_packet_data_is_one_content_in_every_form() -> None:
+    data = b'{"denom":"uatom","amount":"1","sender":"a","receiver":"\xc3\xa9"}'
+    forms = [
+        {"packet_data_hex": data.hex()}, {"data_hex": f"0x{data.hex().upper()}"}, {"packet_data": data.decode()},
+        {"packet_data_hex": "", "packet_data": data.decode()}, {"packet_data": "", "packet_data_hex": data.hex()},
+        {"packet_data_hex": data.hex(), "packet_data": data.decode()},
+    ]  # fmt: skip
+    common = {"event": "send_packet", "chain": "a", "channel": "channel-0", "sequence": 1, "height": 5}
+    lines = "\n".join(json.dumps({**common, **form}) for form in [*forms, {"packet_data": "other"}])
+    *same, other = [row["payload_hash"] for row in rows_of(taken(lines, "ibc-events", "f.jsonl"))]
+    assert len(same) == len(forms) and {*same} == {same[0]} != {other} and same[0] is not None
 
 
 def journey(kind: str, topic: str | None, chain: str, block: int, content: str, **given: Any) -> Row:

@@ -132,6 +132,7 @@ def command(
 
 def _show(lake: str, done: Ingested) -> None:
     from causeway.audit.verdict import counted
+    from causeway.ingest.amounts import READINGS
     from causeway.model.text import was_or_were
 
     console = results()
@@ -156,7 +157,8 @@ def _show(lake: str, done: Ingested) -> None:
         if count:
             console.print(f"  {counted(count, noun)}{rest}")
     for reason, count in done.quarantined.items():
-        console.print(f"  [yellow]{count:,} in quarantine[/yellow]: {reason}")
+        reading = f" ({READINGS[reason]})" if reason in READINGS else ""
+        console.print(f"  [yellow]{count:,} in quarantine[/yellow]: {reason}{reading}")
     for text in [*done.failed.values()][:SHOWN]:
         console.print(f"  [yellow]set aside[/yellow]: {escape(shell.printable(text))}")
     if len(done.failed) > SHOWN:

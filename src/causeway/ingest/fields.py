@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.ingest.row_sections import FieldSection, TimeSection
+from causeway.ingest.amounts import has_leading_zero, rebased
+from causeway.ingest.row_sections import AmountSection, FieldSection, TimeSection
 from causeway.ingest.times import times_of
 from causeway.ledger.limbs import Digits, Numbers, limb_columns, read_numbers, slices_of, valid_rows
 from causeway.proofs.hashing import HashFunction, binary_rows, digest_slices, engines
@@ -63,9 +64,11 @@ class Rows:
         there = [name for name in names if name in self.values]
         if not there:
             return (names or ["text"])[0], pa.nulls(self.count, pa.string())
-        if len(there) == 1 or not self.values[there[0]].null_count:
-            return there[0], self.values[there[0]]
         columns = [self.values[name] for name in there]
+        if len(there) > 1:
+            columns = [_without_empty(column) if _is_text(column.type) else column for column in columns]
+        if len(there) == 1 or not columns[0].null_count:
+            return there[0], columns[0]
         if any(column.type != columns[0].type or pa.types.is_dictionary(column.type) for column in columns):
             columns = [as_text(column) for column in columns]
         return there[0], pc.coalesce(*columns)
@@ -134,10 +137,6 @@ class Rows:
             return column
         return pc.if_else(pa.array(empty), pa.scalar(None, pa.string()), column.cast(pa.string()))
 
-    def numbers(self, name: str, field: FieldSection) -> Numbers:
-        """Return a field as whole numbers of up to 256 bits."""
-        return self._numbers(*self._values(name, field), name)
-
     def _numbers(self, origin: str, column: pa.Array, name: str) -> Numbers:
         found = _numbers_of(column)
         if self.nulls and (found.found == Digits.NO_NUMBER).any():
@@ -179,6 +178,7 @@ class Rows:
             return self._u64(origin, column, name), None
         revision = pc.if_else(pa.array(revised), parts.field(0), pa.scalar(None, pa.string()))
         height = pc.if_else(pa.array(revised), parts.field(1), texts)
+        self.refuse(_mask(pc.match_substring_regex(texts, _NO_BLOCK)), "ambiguous_height", name, origin)
         return self._u64(origin, height, name), self._u64(origin, revision, name.replace("height", "revision"))
 
     def _whole(self, column: pa.Array, name: str, origin: str) -> pa.Array:
@@ -196,9 +196,15 @@ class Rows:
         self.refuse(large, "too_large", name, (field.column or ["text"])[0])
         return pc.if_else(pa.array(large), pa.scalar(None, pa.uint64()), numbers).cast(pa.int64())
 
-    def amount(self, field: FieldSection) -> list[pa.Array]:
+    def amount(self, field: AmountSection) -> list[pa.Array]:
         """Return a field as the four columns of an amount."""
-        return limb_columns(self.numbers("amount", field))
+        origin, column = self._values("amount", field)
+        if _is_text(column.type):
+            column = column.cast(pa.string())
+            if field.base is None:
+                self.refuse(_mask(has_leading_zero(column)), "ambiguous_number", "amount", origin)
+            column = rebased(column, field.base, self.nulls)
+        return limb_columns(self._numbers(origin, column, "amount"))
 
     def time(self, name: str, field: TimeSection) -> pa.Array:
         """Return a field as times in UTC."""
@@ -209,17 +215,31 @@ class Rows:
             column = self._without_nulls(column)
         return times_of(column, field, lambda bad, reason: self.refuse(bad, reason, name, origin))
 
-    def payload_hash(self, content: Sequence[Sequence[str]], numbers: set[str]) -> pa.Array:
+    def _content(self, names: Sequence[str], hexadecimal: Collection[str]) -> pa.Array:
+        """Return what one of some columns says as texts: as hexadecimal digits if one of them has such."""
+        if set(names).isdisjoint(hexadecimal):
+            return self._first_of(names)[1]
+        digits = {
+            name: (_bare_digits if name in hexadecimal else _hex_digits)(as_text(self.values[name]))
+            for name in names
+            if name in self.values
+        }
+        return replace(self, values=digits)._first_of(names)[1]
+
+    def payload_hash(
+        self, content: Sequence[Sequence[str]], numbers: set[str], hexadecimal: Collection[str] = ()
+    ) -> pa.Array:
         """Return the digest of what the columns ``content`` say (of each list that which is there), null where one of
         them is not there.
 
         SHA-256 over, for each in turn, its length as four bytes (little-endian) and its bytes: without spaces around,
         hexadecimal digits after ``0x`` small (40 or 64 of them also without), of ``numbers`` without ``+``, leading
-        zeros and a fraction of nothing.
+        zeros and a fraction of nothing. Where a list has columns of ``hexadecimal`` digits, its other columns count as
+        the digits of their texts.
         """
         from causeway.ingest.text_loops import append_texts
 
-        columns = [self._first_of(names)[1] for names in content]
+        columns = [self._content(names, hexadecimal) for names in content]
         columns = [_without_empty(column if _is_text(column.type) else as_text(column)) for column in columns]
         valid = np.logical_and.reduce([valid_rows(column) for column in columns])
         parts = [_texts_of(column) for column in columns]
@@ -289,6 +309,21 @@ def as_text(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
+def _bare_digits(texts: pa.Array) -> pa.Array:
+    """Return hexadecimal digits in lower case without ``0x``."""
+    return pc.replace_substring_regex(pc.ascii_lower(texts), "^0x", "")
+
+
+def _hex_digits(texts: pa.Array) -> pa.Array:
+    """Return the bytes of texts as hexadecimal digits in lower case."""
+    data, offsets = slices_of(texts)
+    part = data[offsets[0] : offsets[-1]]
+    digits = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)[np.stack([part >> 4, part & 15], axis=1)]
+    ends = pa.py_buffer((2 * (offsets - offsets[0])).astype(np.int32))
+    found = pa.Array.from_buffers(pa.string(), len(texts), [None, ends, pa.py_buffer(digits)])
+    return pc.if_else(texts.is_valid(), found, pa.scalar(None, pa.string())) if texts.null_count else found
+
+
 def _ruled(value: str | None, field: FieldSection) -> tuple[str | None, bool]:
     """Return what becomes of a value, and whether it is one that the field may have."""
     if value is None:
@@ -319,6 +354,9 @@ def _mask(found: pa.Array) -> Mask:
 
 _REVISED = r"^[ \t]*(?P<revision>[0-9]{1,20})-(?P<height>[0-9]{1,20})[ \t]*$"
 """A height with the revision of its chain before it."""
+
+_NO_BLOCK = r"^[ \t]*0*[1-9][0-9]*-0+[ \t]*$"
+"""Height 0 of a revision, which no block has: ibc-go compares with it, @confio/relayer takes it for no time-out."""
 
 _ZEROS = r"^([ \t]*\+?[0-9]+)\.0+([ \t]*)$"
 """A whole number with a fraction of nothing: what writes columns with gaps makes such of whole numbers."""

@@ -241,6 +241,11 @@ class MappingDocument(Section):
     nulls: Annotated[list[str], Field(max_length=LISTED)] = Field(
         default_factory=list, description="Texts that say that nothing is there, of numbers, times and present."
     )
+    hex: Annotated[list[Text], Field(max_length=LISTED)] = Field(
+        default_factory=list,
+        description="Columns that have as hexadecimal digits what others beside them in content have as text.",
+        exclude_if=is_empty,
+    )
     delimiter: Annotated[str, Field(pattern=r"^[,;|\t]$")] = Field(",", description="Between fields of CSV.")
     stated_by: Text = Field(..., description="Whose statement the rows are.")
     fields: FieldsSection = Field(default_factory=lambda: FieldsSection.model_validate({}))

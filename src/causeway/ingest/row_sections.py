@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from causeway.ingest.amounts import Base
 from causeway.model.section import Section
 
 FILE = "{file}"
@@ -109,6 +110,17 @@ class NumberSection(_Caseless):
     """A whole number."""
 
 
+class AmountSection(NumberSection):
+    """An amount: what digits without ``0x`` mean."""
+
+    base: Base | None = Field(
+        None,
+        description="How an amount without 0x is read: 10, go (Go's literals: 010 is 8, 1_000 is 1000) or 0x (as "
+        "hexadecimal digits); without base, decimal, and one with a leading zero is ambiguous_number.",
+        exclude_if=is_none,
+    )
+
+
 class TimeSection(_Caseless):
     """A time: of which unit, by which clock."""
 
@@ -120,6 +132,7 @@ class TimeSection(_Caseless):
 
 AField = Annotated[FieldSection, BeforeValidator(_short)]
 ANumber = Annotated[NumberSection, BeforeValidator(_short)]
+AnAmount = Annotated[AmountSection, BeforeValidator(_short)]
 ATime = Annotated[TimeSection, BeforeValidator(_short)]
 Condition = Annotated[list[str], BeforeValidator(as_list)]
 
@@ -151,7 +164,7 @@ class FieldsSection(Section):
         default_factory=list, description="Columns that make up what a message carries; of a list in it, one of them."
     )
     asset: AField | None = None
-    amount: ANumber | None = None
+    amount: AnAmount | None = None
     code: ANumber | None = None
     detail: AField | None = None
     timeout_revision: ANumber | None = Field(None, exclude_if=is_none)
@@ -245,7 +258,7 @@ def parts_of(field: FieldSection) -> Iterator[FieldSection]:
 
 
 __all__ = [
-    "FILE", "LISTED", "ANumber", "Columns", "Condition", "EventSection", "FieldSection", "HeaderSection",
-    "NumberSection", "Text", "TimeSection", "ValueSection", "WatermarkSection", "as_list", "fields_of", "is_empty",
-    "is_none", "parts_of",
+    "FILE", "LISTED", "ANumber", "AmountSection", "Columns", "Condition", "EventSection", "FieldSection",
+    "HeaderSection", "NumberSection", "Text", "TimeSection", "ValueSection", "WatermarkSection", "as_list",
+    "fields_of", "is_empty", "is_none", "parts_of",
 ]  # fmt: skip

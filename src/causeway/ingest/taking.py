@@ -17,7 +17,15 @@ from causeway.ingest.chunks import SHOWN, BadFile, unpacked_name
 from causeway.ingest.columns import Broken, Columns
 from causeway.ingest.fields import Rows, constant, is_one_of
 from causeway.ingest.mapping import MappingDocument
-from causeway.ingest.row_sections import FILE, EventSection, NumberSection, TimeSection, fields_of, parts_of
+from causeway.ingest.row_sections import (
+    FILE,
+    AmountSection,
+    EventSection,
+    NumberSection,
+    TimeSection,
+    fields_of,
+    parts_of,
+)
 from causeway.ledger.chain_order import LAYOUTS
 from causeway.ledger.codes import drop_unused_names
 from causeway.ledger.limbs import valid_rows
@@ -293,7 +301,7 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
             if read is not None:
                 revision = _OF_HEIGHTS[name]
                 made[revision] = pc.coalesce(made[revision], read) if revision in made else read
-        elif name == "amount":
+        elif isinstance(section, AmountSection):
             made.update(zip(LIMBS, rows.amount(section), strict=True))
         elif name == "code":
             made[name] = rows.code(name, section)
@@ -309,8 +317,9 @@ def _event_rows(plan: Plan, event: EventSection, rows: Rows, numbers: np.ndarray
     if event.table == "ledger":
         _check_names(rows, made)
     if event.content:
-        amount = event.amount.column if event.amount is not None else []
-        made["payload_hash"] = rows.payload_hash(event.content, {*amount})
+        # Zeros before an amount change it where digits are not decimal.
+        amount = event.amount.column if event.amount is not None and event.amount.base in (None, 10) else []
+        made["payload_hash"] = rows.payload_hash(event.content, {*amount}, plan.mapping.hex)
     made["stated_by"] = constant(plan.mapping.stated_by, rows.count)
     made["source_file"] = constant(plan.file, rows.count)
     made["source_row"] = pa.array(numbers)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causeway.ingest.amounts import READINGS
 from causeway.ingest.chunks import BadFile
 from causeway.ingest.hints import hint_for
 from causeway.ingest.links import End, resolve
@@ -166,8 +167,10 @@ class _Committing:
         counted = ", ".join(f"{each} {count:,}" for each, count in sorted(reasons.items()))
         text = f"{': '.join(where)}: {reason}{value}; 0 of {counts['records']:,} records taken ({counted})"
         source = next(take.source for take in takes if take.source.name == first["source_file"])
-        with source.open() as stream, source.said():
-            hint = hint_for(stream, source.name, source.size, self.job.mapping)
+        hint = READINGS.get(reason)
+        if hint is None:
+            with source.open() as stream, source.said():
+                hint = hint_for(stream, source.name, source.size, self.job.mapping)
         raise NothingTaken(text, hint, reasons)
 
     def _staged(self, takes: list[Take]) -> tuple[list[Staged], dict[str, str], dict[str, tuple[str, str]]]:
