@@ -60,8 +60,8 @@ def joined(parts: Iterable[bytes]) -> bytes:
     return b"".join(record(part) for part in parts)
 
 
-def verdicts(native: Native, claims: Iterable[Stored | Ranged]) -> list[str]:
-    """Return what the crates say of each: true, false, or that they stopped."""
+def verdicts(native: Native, claims: Iterable[Stored | Ranged], crate: bytes = b"mmr") -> list[str]:
+    """Return what the crates say of each: true, false, or that they stopped; ``crate``: which, of ranges."""
 
     def records() -> Iterable[bytes]:
         for claim in claims:
@@ -77,7 +77,7 @@ def verdicts(native: Native, claims: Iterable[Stored | Ranged]) -> list[str]:
             about = [size.to_bytes(8, "little")]
             for index, leaf in zip(places, claim.leaves, strict=True):
                 about += [leaf_index_to_position(index).to_bytes(8, "little"), leaf]
-            yield from (b"mmr", claim.root, joined(about), joined(claim.proof.items))
+            yield from (crate, claim.root, joined(about), joined(claim.proof.items))
 
     return answers(native, records())
 
@@ -213,3 +213,4 @@ def test_one_verdict_on_leaves_of_mountain_ranges(rust: Native) -> None:
                 expected.append("false")
     assert [own_verdict(claim) for claim in claims] == expected
     assert verdicts(rust, claims) == expected
+    assert verdicts(rust, claims, b"ckb") == expected

@@ -1,22 +1,36 @@
-//! What the crates `sp-trie` and `polkadot-ckb-merkle-mountain-range` say of proofs, a line each.
+//! What the crates `sp-trie`, `polkadot-ckb-merkle-mountain-range` and `ckb-merkle-mountain-range` say of proofs, a line
+//! each.
 //!
 //! The argument names a file of records, a length (4 bytes, little-endian) and that many bytes each. Four are a claim:
 //! `V0` or `V1`, the root of a state, the entries (records again: key, and nothing or 01 and the value) and the nodes
-//! (records); or `mmr`, the root of a range, the size of the range (8 bytes) and its leaves (records: position, 8 bytes,
+//! (records); or `mmr` or `ckb`, the root of a range, the size of the range (8 bytes) and its leaves (records: position, 8 bytes,
 //! and hash), and the items of the proof (records).
 use std::{env, fs, panic};
 
-use polkadot_ckb_merkle_mountain_range::{Error, MerkleProof, Merge};
+use ckb_merkle_mountain_range as ckb;
+use polkadot_ckb_merkle_mountain_range as polkadot;
 use sp_core::{Blake2Hasher, H256};
 use sp_trie::{LayoutV0, LayoutV1, StorageProof, Trie, TrieDBBuilder, TrieLayout};
 
 struct Keccak;
 
-impl Merge for Keccak {
+fn parent(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
+    sp_core::keccak_256(&[&left[..], &right[..]].concat())
+}
+
+impl polkadot::Merge for Keccak {
     type Item = [u8; 32];
 
-    fn merge(left: &Self::Item, right: &Self::Item) -> Result<Self::Item, Error> {
-        Ok(sp_core::keccak_256(&[&left[..], &right[..]].concat()))
+    fn merge(left: &Self::Item, right: &Self::Item) -> Result<Self::Item, polkadot::Error> {
+        Ok(parent(left, right))
+    }
+}
+
+impl ckb::Merge for Keccak {
+    type Item = [u8; 32];
+
+    fn merge(left: &Self::Item, right: &Self::Item) -> Result<Self::Item, ckb::Error> {
+        Ok(parent(left, right))
     }
 }
 
@@ -45,9 +59,13 @@ fn in_range(claim: &[Vec<u8>]) -> bool {
     let hash = |data: &Vec<u8>| -> [u8; 32] { data[..].try_into().unwrap() };
     let number = |data: &[u8]| u64::from_le_bytes(data.try_into().unwrap());
     let about = records(&claim[2]);
-    let leaves = about[1..].chunks(2).map(|leaf| (number(&leaf[0]), hash(&leaf[1]))).collect();
-    let items = records(&claim[3]).iter().map(hash).collect();
-    MerkleProof::<_, Keccak>::new(number(&about[0]), items).verify(hash(&claim[1]), leaves).unwrap_or(false)
+    let leaves: Vec<_> = about[1..].chunks(2).map(|leaf| (number(&leaf[0]), hash(&leaf[1]))).collect();
+    let items: Vec<_> = records(&claim[3]).iter().map(hash).collect();
+    let (size, root) = (number(&about[0]), hash(&claim[1]));
+    if claim[0] == b"ckb" {
+        return ckb::MerkleProof::<_, Keccak>::new(size, items).verify(root, leaves).unwrap_or(false);
+    }
+    polkadot::MerkleProof::<_, Keccak>::new(size, items).verify(root, leaves).unwrap_or(false)
 }
 
 fn main() {
