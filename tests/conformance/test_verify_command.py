@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import logging
 from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from causeway.cli import main
+from causeway.model.errors import InvalidInput
+from causeway.proofs.documents.reading import document_in
+from causeway.proofs.documents.trust import trust_in
+from causeway.proofs.documents.verdict import judge
 from causeway.proofs.hashing import keccak256
 from tests.vectors import load_vectors
 
@@ -140,6 +147,38 @@ def test_what_is_missing_in_an_answer_is_named(verify: Run, case: str) -> None:
     commit = {"result": {"signed_header": {"header": found["header"]}}}
     code, verdict = verify({"response": {**found["response"], **change}}, "--trust", commit)
     assert (code, verdict["answer"]) == (2, "refused") and text in verdict["error"]["text"]
+
+
+ODD: tuple[Any, ...] = (None, 0, -1, True, 2**70, "", "AAAA", [], [None], {}, {"ops": []}, {"ops": [{}]}, "\ud800")
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield place
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield from places(value[key], (*place, key))
+
+
+def test_anything_anywhere_in_an_answer_is_judged(verify: Run) -> None:
+    """What changes nothing is what no proof needs: the envelope, and what the node says beside its proof."""
+    case = load_vectors("ibc_queries")["answers"][0]
+    trust = trust_in(json.dumps({"signed_header": {"header": case["header"]}}).encode(), "trust")
+    whole = {"jsonrpc": "2.0", "id": 1, "result": {"response": case["response"]}}
+    true, told = set(), list[str]()
+    for place in places(whole):
+        for value in ODD if place else ():
+            answer: Any = copy.deepcopy(whole)
+            reduce(getitem, place[:-1], answer)[place[-1]] = value
+            try:
+                found = judge(document_in(json.dumps(answer).encode(), "answer"), trust)
+            except InvalidInput as error:
+                told.append(str(error))
+                continue
+            if found.valid:
+                true.add(place[-1])
+    assert all(text.startswith("answer: ") and text.isprintable() for text in told)
+    assert true == {"jsonrpc", "id", "code", "log", "info", "index", "height", "codespace"}
+    code, verdict = verify({"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "too low"}})
+    assert code == 2 and verdict["error"]["text"] == 'error: the node answered "too low"'
 
 
 def test_an_answer_with_a_proof_of_another_form_is_refused(verify: Run) -> None:

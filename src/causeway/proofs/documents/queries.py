@@ -16,7 +16,14 @@ SPECS: Mapping[str, str] = {"ics23:iavl": "iavl", "ics23:simple": "tendermint", 
 
 
 def query_of(fields: JsonObject) -> JsonObject | None:
-    """Return ``response`` where a JSON object is an answer to ``abci_query``, with or without JSON-RPC's envelope."""
+    """Return ``response`` where a JSON object is an answer to ``abci_query``, with or without JSON-RPC's envelope.
+
+    Raises:
+        InvalidInput: the answer is an error of JSON-RPC.
+    """
+    refusal = fields.get("error")
+    if isinstance(refusal, dict) and "message" in refusal:
+        raise InvalidInput(f"error: the node answered {shown(refusal['message'])}")
     result = fields.get("result", fields)
     found = result.get("response") if isinstance(result, dict) else None
     return found if isinstance(found, dict) else None
@@ -28,8 +35,8 @@ def document_fields(response: JsonObject) -> JsonObject:
     Raises:
         InvalidInput: the node refused the query, or gave no proof; or a field is of another form.
     """
-    code = response.get("code") or 0
-    if code != 0:
+    code = response.get("code")
+    if code is not None and (isinstance(code, bool) or code != 0):
         raise InvalidInput(f"response: the node refused the query: code {shown(code)}, {shown(response.get('log'))}")
     proof = response.get("proofOps", response.get("proof_ops"))
     operations = proof.get("ops") if isinstance(proof, dict) else None
@@ -38,10 +45,10 @@ def document_fields(response: JsonObject) -> JsonObject:
     specs, keys, proofs = [], [], []
     for number, operation in enumerate(operations):
         where = f"response: proofOps: ops[{number}]"
-        if not isinstance(operation, dict) or operation.get("type") not in SPECS:
-            said = operation.get("type") if isinstance(operation, dict) else operation
-            raise InvalidInput(f"{where}: type: {shown(said)}: must be one of {', '.join(SPECS)}")
-        specs.append(SPECS[operation["type"]])
+        kind = operation.get("type") if isinstance(operation, dict) else None
+        if not isinstance(kind, str) or kind not in SPECS:
+            raise InvalidInput(f"{where}: type: {shown(kind)}: must be one of {', '.join(SPECS)}")
+        specs.append(SPECS[kind])
         keys.append(_bytes(operation, "key", where))
         proofs.append(_bytes(operation, "data", where))
     asked = _bytes(response, "key", "response")

@@ -131,11 +131,9 @@ def _of_answer(fields: JsonObject, where: str) -> JsonObject:
     result = fields.get("result", fields)
     if isinstance(result, dict) and "signed_header" in result:
         return {KIND: "tendermint_update", "commit": fields}
-    response = query_of(fields)
-    if response is None:
-        return fields
     try:
-        return document_fields(response)
+        response = query_of(fields)
+        return fields if response is None else document_fields(response)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from None
 
