@@ -295,6 +295,15 @@ FALSE = {
 }
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if isinstance(DOCUMENTS[name].get("proof"), str)])
+def test_refused_where_a_proof_is_none(verify: Run, name: str) -> None:
+    document = {**DOCUMENTS[name], "proof": "ff" * 40}
+    verdict = json.loads(verify(document, "--json", None)[1])
+    assert (verdict["answer"], verdict["valid"], verdict["kind"]) == ("refused", False, document["kind"])
+    code, out, err = verify(document, None)
+    assert (code, err) == (2, "") and out.startswith(f"0.json: refused - {verdict['error']['name']}: ")
+
+
 REFUSED = {"ClientExpired", "CorruptedProof", "MalformedProof"}
 """Errors under which nothing can be said of the claim."""
 
