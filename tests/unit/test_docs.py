@@ -111,6 +111,11 @@ def test_every_dependency_has_its_reason() -> None:
             assert f"`{package}`" in page, package
 
 
+def test_every_finding_is_listed() -> None:
+    scripts = sorted(path.name for path in (ROOT / "findings").glob("*.sh"))
+    assert sorted(re.findall(r"\]\(([\w-]+\.sh)\)", (ROOT / "findings" / "README.md").read_text())) == scripts
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "proofs").glob("*.md")), ids=lambda page: page.stem)
 def test_the_examples_of_commitments_say_what_they_say(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of a page are one program; what it prints stands behind each ``print``."""

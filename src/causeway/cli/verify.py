@@ -32,7 +32,10 @@ LINES = 8
 def command(
     file: Annotated[
         Path,
-        typer.Argument(help="A proof: a JSON document, or a binary proof with --kind; - is standard input."),
+        typer.Argument(
+            help="A proof: a JSON document, a node's answer to /commit or /abci_query, or a binary proof with "
+            "--kind; - is standard input."
+        ),
     ],
     trust: Annotated[
         str | None,
