@@ -22,7 +22,13 @@ def principal_to_text(principal: bytes) -> str:
 
 
 def principal_from_text(text: str) -> bytes:
-    """Return the principal of its text.
+    """Return the principal of its text, in any case, as replicas read it.
+
+    Args:
+        text: Base32 of checksum and bytes, with its dashes.
+
+    Returns:
+        Its bytes, at most ``MAX_PRINCIPAL_BYTES``.
 
     Raises:
         ValueError: it is no such text, or its checksum is another.
@@ -33,6 +39,6 @@ def principal_from_text(text: str) -> bytes:
     except ValueError:
         raise ValueError(ID_RULE) from None
     principal = checked[_CHECKSUM_BYTES:]
-    if len(principal) > MAX_PRINCIPAL_BYTES or principal_to_text(principal) != text:
+    if len(principal) > MAX_PRINCIPAL_BYTES or principal_to_text(principal) != text.lower():
         raise ValueError("is no id: its checksum, its dashes or its letters are not those of one")
     return principal
