@@ -25,8 +25,14 @@ WITH_NATIVE = ("ics23",)
 """Families whose proofs others verify in compiled programs too."""
 
 PACKAGES = (
-    *("pyarrow", "numpy", "numba", "datafusion", "cryptography", "py-arkworks-bls12381", "pycryptodome", "protobuf"),
-    "scalecodec",
+    "pyarrow",
+    "numpy",
+    "numba",
+    "datafusion",
+    "cryptography",
+    "py-arkworks-bls12381",
+    "pycryptodome",
+    "protobuf",
 )
 
 LEAST_SIZE = 20

@@ -1,4 +1,4 @@
-"""SCALE by whole columns, beside scalecodec one value at a time: messages, channels, envelopes, receipts."""
+"""SCALE by whole columns, beside one value at a time: messages, channels, envelopes, receipts."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _envelope(number: int) -> CrossDomainMessage:
 
 
 def _receipt(number: int) -> ExecutionReceipt:
-    digests = ["0x" + row.tobytes().hex() for row in random_rows(TRACE, 32, number)]
+    digests = [row.tobytes() for row in random_rows(TRACE, 32, number)]
     amounts = [{"chain_id": {"Domain": domain}, "amount": 10**18 + domain} for domain in range(3)]
     fields = ExecutionReceipt.decode(bytes(256)).fields
     bundle = {"bundle": {"Valid": digests[0]}, "extrinsics_root": digests[1]}

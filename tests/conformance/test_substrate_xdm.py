@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
 from causeway.proofs.substrate.errors import BadProof, FailedToDecode, UnusedNodesInTheProof
 from causeway.proofs.substrate.many import Verdict, read_values
@@ -27,6 +28,7 @@ from causeway.proofs.xdm.messages import (
     Message,
     ProtocolResponse,
 )
+from causeway.proofs.xdm.types import XDM_TYPES
 from tests.property import scale_values
 from tests.vectors import decode_all, load_vectors
 
@@ -223,10 +225,13 @@ def test_an_envelopes_nodes_are_a_set_and_all_are_needed(case: Any) -> None:
     def with_nodes(*given: bytes) -> CrossDomainMessage:
         return dataclasses.replace(envelope, proof=dataclasses.replace(envelope.proof, message_proof=given))
 
-    with pytest.raises(FailedToDecode):
-        CrossDomainMessage.decode(with_nodes(nodes[0], *nodes).encode())
-    with pytest.raises(FailedToDecode):
-        CrossDomainMessage.decode(with_nodes(*reversed(nodes)).encode())
+    encoding = envelope.encode()
+    for given in ((nodes[0], *nodes), nodes[::-1]):
+        with pytest.raises(InvalidInput, match="no list that ascends"):
+            with_nodes(*given).encode()
+        written, instead = (XDM_TYPES.encode("Vec<Vec<u8>>", each) for each in (nodes, given))
+        with pytest.raises(FailedToDecode, match="does not ascend"):
+            CrossDomainMessage.decode(encoding.replace(written, instead))
     with pytest.raises(UnusedNodesInTheProof):
         opened(case, with_nodes(*nodes, nodes[-1]))
     with pytest.raises(UnusedNodesInTheProof):

@@ -156,7 +156,7 @@ def test_a_block_that_is_not_proven_is_a_bad_proof(cases: list[dict[str, Any]]) 
     # A leaf that hashes right and is none.
     mountains = MountainRange()
     mountains.append(leaf_hash(b"no leaf"))
-    with pytest.raises(BadProof, match="no SCALE encoding of MmrLeaf"):
+    with pytest.raises(BadProof, match="no canonical SCALE encoding"):
         verify_consensus_leaf(
             mountains.root(),
             dataclasses.replace(good, opaque_mmr_leaf=b"no leaf", leaf_indices=(0,), leaf_count=1, items=()),

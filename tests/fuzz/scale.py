@@ -21,12 +21,12 @@ def columns(kind: ScaleColumns, decode: Callable[[bytes], Any], beside: bytes, d
     """Read ``data`` between two rows that are good, and compare."""
     decoded = kind.decode(pa.array([beside, data, beside], pa.binary()))
     error = decoded.verdicts.error(1)
-    expected: type = type(None)
+    expected: ProofError | None = None
     try:
         decode(data)
     except ProofError as refused:
-        expected = type(refused)
-    assert type(error) is expected, (error, expected)
+        expected = refused
+    assert (type(error), str(error)) == (type(expected), str(expected))
     if error is not None:
         assert decoded.verdicts.refused().tolist() == [1]
         return

@@ -26,7 +26,7 @@ LENGTHS = (0, 1, 5, 63, 64, 70)
 
 
 def plain(types: ScaleTypes, name: str, chance: Random) -> Any:
-    """Return a value of a type as scalecodec writes it."""
+    """Return a value of a type as ``ScaleTypes`` writes it."""
     if name[0] == "u":
         bits = int(name[1:])
         return chance.choice((0, 1, (1 << bits) - 1, chance.getrandbits(bits), chance.getrandbits(bits // 2)))
@@ -35,20 +35,17 @@ def plain(types: ScaleTypes, name: str, chance: Random) -> Any:
     if name == "Null":
         return None
     if name == "H256":
-        return "0x" + chance.randbytes(32).hex()
+        return chance.randbytes(32)
     if name.startswith("[u8; "):
-        return "0x" + chance.randbytes(int(name[5:-1])).hex()
-    if name == "HexBytes":
-        return "0x" + chance.randbytes(chance.choice(LENGTHS)).hex()
-    if name == "Hashes":
-        return [plain(types, "H256", chance) for _ in range(chance.randrange(4))]
-    if name in ("ByteStrings", "SortedStrings"):
-        strings = [chance.randbytes(chance.choice(LENGTHS)) for _ in range(chance.randrange(4))]
-        return sorted(set(strings)) if name == "SortedStrings" else strings
+        return chance.randbytes(int(name[5:-1]))
+    if name == "Vec<u8>":
+        return chance.randbytes(chance.choice(LENGTHS))
+    if name == "BTreeSet<Vec<u8>>":
+        return sorted({chance.randbytes(chance.choice(LENGTHS)) for _ in range(chance.randrange(4))})
     if name.startswith("Option<"):
         return chance.choice((None, plain(types, name[7:-1], chance)))
-    if name.startswith("LimitedVec<"):
-        return [plain(types, name[11:-1], chance) for _ in range(chance.choice((0, 1, 2, 3)))]
+    if name.startswith("Vec<"):
+        return [plain(types, name[4:-1], chance) for _ in range(chance.choice((0, 1, 2, 3)))]
     if name.startswith("SortedVec<"):
         domains = sorted({chance.choice((-1, 0, 255, 256, chance.getrandbits(32))) for _ in range(chance.randrange(5))})
         keys = ["Consensus" if domain < 0 else {"Domain": domain} for domain in domains]
@@ -169,8 +166,7 @@ def of_receipt(receipt: ExecutionReceipt) -> Row:
         ]
     row |= {name: wide(fee, 16) for name, fee in fees.items()}
     row["inboxed_bundles"] = [_bundle(bundle) for bundle in row["inboxed_bundles"]]
-    row["execution_trace"] = [bytes.fromhex(digest[2:]) for digest in row["execution_trace"]]
-    return {name: bytes.fromhex(value[2:]) if isinstance(value, str) else value for name, value in row.items()}
+    return row
 
 
 def _bundle(bundle: Any) -> Row:
@@ -181,4 +177,4 @@ def _bundle(bundle: Any) -> Row:
     else:
         kind, extrinsic = (content, None) if isinstance(content, str) else next(iter(content.items()))
         row |= {"bundle_invalid": variants("InvalidBundleType").index(kind), "bundle_invalid_extrinsic": extrinsic}
-    return {name: bytes.fromhex(value[2:]) if isinstance(value, str) else value for name, value in row.items()}
+    return row

@@ -51,7 +51,7 @@ class Undeclared:
             honest = ExecutionReceipt.decode(one.receipt)
             fields = {
                 **honest.fields,
-                "parent_domain_block_receipt_hash": "0x" + parent.hex(),
+                "parent_domain_block_receipt_hash": parent,
                 "transfers": self._says(honest.fields["transfers"]),
             }
             data = replace(honest, fields=fields).encode()
@@ -100,9 +100,9 @@ class HostileDomain:
         own = self._next(views["near"].receipted(self.chain)["number"])
         self.trie = Trie.build(list(self.entries), list(self.entries.values()))
         said = {name: _listed(transfers.get(name, {})) for name in own.fields["transfers"]}
-        fields = {**own.fields, "final_state_root": "0x" + self.trie.root.hex(), "transfers": said}
+        fields = {**own.fields, "final_state_root": self.trie.root, "transfers": said}
         if self._last is not None:
-            fields["parent_domain_block_receipt_hash"] = "0x" + blake2_256(self._last.encode()).hex()
+            fields["parent_domain_block_receipt_hash"] = blake2_256(self._last.encode())
         self._last = replace(own, fields=fields)
         data = self._last.encode()
         signed = SignedReceipt(self.number, data, DRAWN.receipt(self.chain, data))

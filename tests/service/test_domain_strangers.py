@@ -228,7 +228,7 @@ def test_receipts_that_no_operator_signed_or_that_do_not_follow(lakes: DomainLak
     assert one(SignedReceipt(1, b"none", signed(b"none"))) == {"InvalidReceipt": 1}
     assert one(second) == {"UnknownParent": 1}
     assert one(altered(domain_block_number=known)) == {"Stale": 1}
-    assert one(altered(consensus_block_hash="0x" + 64 * "1")) == {"UnknownConsensusBlock": 1}
+    assert one(altered(consensus_block_hash=b"\x11" * 32)) == {"UnknownConsensusBlock": 1}
     assert one(altered(consensus_block_number=2**32 - 1)) == {"UnknownConsensusBlock": 1}
     transfers = ExecutionReceipt.decode(first.receipt).fields["transfers"]
     for foreign in ({"Domain": 1}, {"Domain": 3}, {"Domain": 2**32 - 1}):

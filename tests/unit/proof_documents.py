@@ -265,7 +265,7 @@ def xdm_message(response: bool = False, plain: bool = False) -> Document:
     storage = Trie.build([key], [message.encode()])
     consensus, domain_proof = storage, None
     if not plain:
-        fields = dict(ExecutionReceipt.decode(bytes(256)).fields, final_state_root="0x" + storage.root.hex())
+        fields = dict(ExecutionReceipt.decode(bytes(256)).fields, final_state_root=storage.root)
         receipt_key = receipt_storage_key(7)
         consensus = Trie.build([receipt_key], [ExecutionReceipt(0, b"", 0, b"", b"", fields).encode()])
         domain_proof = tuple(prove(consensus, [receipt_key]))

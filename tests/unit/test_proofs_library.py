@@ -23,7 +23,7 @@ GROUND = {
     "causeway.model",
     *(f"causeway.model.{name}" for name in ("compiled_files", "errors", "ledger", "order")),
 }
-HEAVY = ("numpy", "pyarrow", "pydantic", "google.protobuf", "cryptography", "scalecodec", "pyspark")
+HEAVY = ("numpy", "pyarrow", "pydantic", "google.protobuf", "cryptography", "pyspark")
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -66,7 +66,7 @@ def test_public_names_are_there_and_hide_no_module(name: str) -> None:
 def test_a_kind_of_document_loads_no_other_family() -> None:
     loaded = loaded_by("from causeway.proofs.documents import KINDS; KINDS['ics23']")
     assert "causeway.proofs.ics23.verify" in loaded
-    others = ("pandas", "datafusion", "scalecodec", "causeway.proofs.substrate", "causeway.proofs.mmr.proof")
+    others = ("pandas", "datafusion", "causeway.proofs.substrate", "causeway.proofs.mmr.proof")
     assert not loaded & set(others)
 
 

@@ -1,4 +1,4 @@
-"""The deployed trie, built for the browser, and scalecodec against ours: roots, proofs, encodings."""
+"""The deployed trie, built for the browser, against ours: roots and proofs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import pytest
-from scalecodec.base import RuntimeConfigurationObject
-
-from causeway.proofs.substrate.compact import compact_column, encode_compact
 from causeway.proofs.substrate.node import StateVersion
 from causeway.proofs.substrate.ordered import ordered_key, ordered_root
 from causeway.proofs.substrate.proof import read_storage_proof
@@ -114,12 +109,3 @@ def test_we_read_the_proofs_that_it_makes(node: Node) -> None:
         assert their_root == written(root)
         (read,) = read_storage_proof(root, [bytes.fromhex(part[2:]) for part in their_nodes], [key])
         assert read.value == fresh
-
-
-@pytest.mark.parametrize("exponent", [0, 5, 6, 7, 13, 14, 15, 29, 30, 31, 32, 39, 40, 63])
-def test_scalecodec_writes_our_compact_integers(exponent: int) -> None:
-    configuration = RuntimeConfigurationObject()
-    numbers = [max(0, (1 << exponent) + step) for step in (-1, 0, 1)]
-    theirs = [bytes(configuration.create_scale_object("Compact<u64>").encode(number).data) for number in numbers]
-    assert [encode_compact(number) for number in numbers] == theirs
-    assert compact_column(np.array(numbers, dtype=np.uint64)).to_pylist() == theirs

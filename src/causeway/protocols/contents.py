@@ -30,8 +30,8 @@ _TYPES = ScaleTypes(
             ("receiver", "u64"),
             ("amount", "u128"),
             ("deadline", "u32"),
-            ("method", "HexBytes"),
-            ("payload", "HexBytes"),
+            ("method", "Vec<u8>"),
+            ("payload", "Vec<u8>"),
         ),
         "Answer": struct(
             ("callback", "u64"),
@@ -39,7 +39,7 @@ _TYPES = ScaleTypes(
             ("receiver", "u64"),
             ("amount", "u128"),
             ("code", "u8"),
-            ("payload", "HexBytes"),
+            ("payload", "Vec<u8>"),
         ),
         "Content": enum(("Call", "Call"), ("Answer", "Answer"), "Accepted"),
     }

@@ -177,7 +177,7 @@ def nodes_in(proof: bytes | list[bytes]) -> list[bytes]:
     """
     if isinstance(proof, list):
         return proof
-    nodes: list[bytes] = NODES.decode("ByteStrings", proof, "a storage proof", MAX_PROOF_BYTES)
+    nodes: list[bytes] = NODES.decode("Vec<Vec<u8>>", proof, "a storage proof", MAX_PROOF_BYTES)
     return nodes
 
 

@@ -38,6 +38,11 @@ def encode_compact(number: int) -> bytes:
     return bytes([(length - 4) << 2 | 3]) + number.to_bytes(length, "little")
 
 
+def compact_length(first: int) -> int:
+    """Return how many bytes the compact integer takes that begins with the byte ``first``."""
+    return (1, 2, 4, 1 + 4 + (first >> 2))[first % _MODES]
+
+
 def decode_compact(data: bytes, offset: int, what: str) -> tuple[int, int]:
     """Return the compact integer that starts at ``offset`` of ``data``, and the offset behind it.
 
@@ -47,7 +52,7 @@ def decode_compact(data: bytes, offset: int, what: str) -> tuple[int, int]:
     if offset >= len(data):
         raise FailedToDecode(f"{what} ends before a compact integer")
     mode = data[offset] % _MODES
-    length = (1, 2, 4, 1 + 4 + (data[offset] >> 2))[mode]
+    length = compact_length(data[offset])
     field = data[offset : offset + length]
     if len(field) < length:
         raise FailedToDecode(f"{what} ends inside a compact integer")

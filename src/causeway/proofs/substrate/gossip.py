@@ -23,8 +23,8 @@ MAX_CHAIN_HEADS = 5
 _NEIGHBOR, _QUEUE = b"\x01\x01", b"\x03"
 _TYPES = ScaleTypes(
     {
-        "NeighborPacket": struct(("chain_heads", "Hashes")),
-        "ParachainMessages": struct(("queue_root", "H256"), ("messages", "ByteStrings")),
+        "NeighborPacket": struct(("chain_heads", "Vec<H256>")),
+        "ParachainMessages": struct(("queue_root", "H256"), ("messages", "Vec<Vec<u8>>")),
     }
 )
 
@@ -41,8 +41,7 @@ class NeighborPacket:
         Raises:
             InvalidInput: a head has not 32 bytes.
         """
-        heads = ["0x" + head.hex() for head in self.chain_heads]
-        return _NEIGHBOR + _TYPES.encode("NeighborPacket", {"chain_heads": heads})
+        return _NEIGHBOR + _TYPES.encode("NeighborPacket", {"chain_heads": self.chain_heads})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class GossipedQueue:
         Raises:
             InvalidInput: the root has not 32 bytes.
         """
-        plain = {"queue_root": "0x" + self.root.hex(), "messages": list(self.messages)}
+        plain = {"queue_root": self.root, "messages": self.messages}
         return _QUEUE + _TYPES.encode("ParachainMessages", plain)
 
 
@@ -73,13 +72,13 @@ def decode_gossip(data: bytes, limit: int = MAX_PROOF_BYTES) -> NeighborPacket |
     try:
         if data[: len(_NEIGHBOR)] == _NEIGHBOR:
             plain = _TYPES.decode("NeighborPacket", data[len(_NEIGHBOR) :], "a neighbour packet", limit)
-            heads = tuple(bytes.fromhex(head[2:]) for head in plain["chain_heads"])
+            heads = tuple(plain["chain_heads"])
             if len(heads) > MAX_CHAIN_HEADS:
                 raise BadNeighborPacket(f"a neighbour declares {len(heads)} heads, at most {MAX_CHAIN_HEADS} are kept")
             return NeighborPacket(heads)
         if data[: len(_QUEUE)] == _QUEUE:
             plain = _TYPES.decode("ParachainMessages", data[len(_QUEUE) :], "a gossiped queue", limit)
-            return GossipedQueue(bytes.fromhex(plain["queue_root"][2:]), tuple(plain["messages"]))
+            return GossipedQueue(plain["queue_root"], tuple(plain["messages"]))
     except FailedToDecode as error:
         raise Malformed(str(error)) from error
     raise Malformed(f"a gossip message starts with {data[:2].hex() or 'nothing'}, known are 0101 and 03")

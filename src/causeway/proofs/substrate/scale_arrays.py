@@ -134,7 +134,7 @@ class Given:
             child = array.values.slice(int(edges[0]), int(edges[-1] - edges[0]))
             self._offsets[number] = edges - edges[0]
             if self._program.bare[slot.child]:
-                inside = {"element": child}
+                inside = {next(own.name for own in self._program.slots if own.level == slot.child): child}
             else:
                 inside = dict(zip((field.name for field in child.type), child.flatten(), strict=True))
             self._take(slot.child, inside, f"{type_name}.{name}")
@@ -157,13 +157,33 @@ class Given:
 def _cast(column: Any, slot: Slot, type_name: str) -> pa.Array:
     """Return a column in the type of the schema, its buffers validated: the loops trust its offsets."""
     try:
-        if not isinstance(column, (pa.Array, pa.ChunkedArray)):
-            column = pa.array(column, slot.type)
+        if not isinstance(column, pa.Array | pa.ChunkedArray):
+            # Of a type that it is told, Arrow would cut the fractions off Python's numbers.
+            column = pa.array(column)
+        if not _is_alike(column.type, slot.type):
+            raise InvalidInput(f"{type_name}: the column {slot.name} is no {slot.type}, but {column.type}")
         column = whole(column, slot.name)
         array = column if column.type == slot.type else column.cast(slot.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidInput(f"{type_name}: the column {slot.name} is no {slot.type}: {error}") from error
     return array
+
+
+def _is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether the values of two types are of one kind: Arrow reads numbers from text and from fractions too."""
+    if pa.types.is_null(given) or given == wanted:
+        return True
+    if pa.types.is_large_list(wanted):
+        listed = pa.types.is_list(given) or pa.types.is_large_list(given) or pa.types.is_fixed_size_list(given)
+        return bool(listed) and _is_alike(given.value_type, wanted.value_type)
+    if pa.types.is_struct(wanted):
+        known = {field.name: field.type for field in wanted}
+        return bool(pa.types.is_struct(given)) and all(
+            _is_alike(field.type, known[field.name]) for field in given if field.name in known
+        )
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(given))
+    return bool(pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_fixed_size_binary(given))
 
 
 def fixed_bytes(array: pa.Array, width: int) -> Bytes:

@@ -1,18 +1,22 @@
 """SCALE by whole columns: a table of values to a column of encodings, and back.
 
-One ``ScaleColumns`` is made per type, from the definitions that scalecodec reads too. What is refused row by row is
-what ``ScaleTypes.decode`` refuses one by one; the rows beside are read. Columns follow the type:
+One ``ScaleColumns`` is made per type. What is refused row by row is what ``ScaleTypes.decode`` refuses one by one, for
+the same reason; the rows beside are read. Columns follow the type:
 
 | type | column |
 |---|---|
-| u8 to u64, ``Compact`` of them | uint8 to uint64 |
-| u128, u256, ``H256``, ``[u8; N]`` | fixed_size_binary of 16, 32, 32, N bytes, numbers little-endian (``limbs_of``) |
+| u8 to u64, i8 to i64, ``Compact`` of them | uint8 to uint64, int8 to int64 |
+| u128, i128, u256, ``H256``, ``[u8; N]`` | fixed_size_binary of 16, 16, 32, 32, N bytes, numbers little-endian |
 | ``Vec<u8>`` | large_binary |
+| bool | uint8, 0 or 1 |
 | enum | uint8, the variant's index, and the columns of all variants, null where another one is taken |
 | enum of one variant | the columns of that one |
 | enum of a bare variant and one with a plain value | the value's column, null for the bare one |
 | ``Option`` of a plain value | the value's column, null for None |
-| list | large_list, of plain values or of structs |
+| list, set, map | large_list, of plain values or of structs |
+
+``limbs_of`` gives numbers of 128 and 256 bits as integers of 64. Other types (tuples, arrays of other than bytes, text,
+bits, lists and options of what takes several columns) have no columns.
 """
 
 from __future__ import annotations
@@ -32,26 +36,12 @@ from causeway.proofs.errors import OverLimit, ProofError
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.substrate import scale_steps_loops as wrong
 from causeway.proofs.substrate.byte_columns import Bytes, bitmap, byte_column, data_of, from_parts, offsets_of
-from causeway.proofs.substrate.errors import FailedToDecode
 from causeway.proofs.substrate.scale import ScaleTypes
 from causeway.proofs.substrate.scale_arrays import Built, Given, Table, array_of, fixed_bytes, room, table_of
+from causeway.proofs.substrate.scale_faults import FAULTS, decoding_error
 from causeway.proofs.substrate.scale_program import Program, compile_type
 
 _LIMB = 8
-
-_SAID = {
-    wrong.TOO_LONG: "is longer than is read",
-    wrong.OVER_LIMIT: "has more elements than are read",
-    wrong.ENDS: "ends early",
-    wrong.NO_VARIANT: "has no such variant",
-    wrong.NOT_SHORTEST: "holds a compact integer in more bytes than it takes",
-    wrong.NO_OPTION: "has an option that is neither 0 nor 1",
-    wrong.TOO_LARGE: "holds a number above those of its type",
-    wrong.NOT_ASCENDING: "does not ascend",
-    wrong.TRAILING: "has bytes behind its end",
-    wrong.ABSENT: "has no value in the column",
-    wrong.UNWANTED: "has a value, of a variant that is not taken, in the column",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +74,9 @@ class RowVerdicts:
         if code == wrong.TOO_LONG:
             return OverLimit(f"{self._what} has {self.lengths[row]} bytes, at most {self._limit} are read")
         fault = int(self._faults[row])
-        where = f"at byte {self.positions[row]} of {self.lengths[row]}, {self._program.paths[fault]}"
-        if code == wrong.OVER_LIMIT:
-            return OverLimit(f"{self._what} {_SAID[code]}, {where}: at most {self._program.steps[fault, 2]}")
-        return FailedToDecode(f"{self._what} is no canonical SCALE encoding, it {_SAID[code]}: {where}")
+        position, length = int(self.positions[row]), int(self.lengths[row])
+        path, most = self._program.paths[fault], int(self._program.steps[fault, 2])
+        return decoding_error(self._what, code, position, length, path, most)
 
     def require_all(self) -> None:
         """Return when every row is an encoding.
@@ -191,7 +180,7 @@ class ScaleColumns:
         code, step, slot, element = fault.tolist()
         name = self.program.slots[slot].name
         inside = f", element {element} of the lists," if self.program.slots[slot].level else ""
-        said = _SAID[code]
+        said = FAULTS[code]
         if code == wrong.NO_VARIANT:
             said = f"has none of the {self.program.steps[step, 2]} variants in the column"
         elif code == wrong.OVER_LIMIT:

@@ -1,22 +1,34 @@
-"""SCALE types as programs over columns: the notation of ``scale`` made into a flat list of steps and a schema.
+"""SCALE types as programs over columns: the shapes of ``scale_shapes`` made into a flat list of steps and a schema.
 
 A program is what the compiled loops follow, row by row: read so many bytes into this column, read a tag and go on at
-its variant, read as many elements as a count says. The same definitions that scalecodec reads are its only source.
+its variant, read as many elements as a count says.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.proofs.hashing import DIGEST_BYTES
-from causeway.proofs.substrate.scale import MAX_ELEMENTS, MAX_STRINGS, ScaleTypes
+from causeway.model.errors import InvalidInput
+from causeway.proofs.substrate.scale import ScaleTypes
+from causeway.proofs.substrate.scale_shapes import (
+    NULL,
+    Bool,
+    ByteString,
+    Compact,
+    Enum,
+    FixedBytes,
+    Number,
+    Optional,
+    Sequence,
+    Shape,
+    Struct,
+    shape_of,
+)
 from causeway.proofs.substrate.scale_steps_loops import (
     COMPACT,
     END,
@@ -26,29 +38,20 @@ from causeway.proofs.substrate.scale_steps_loops import (
     KEY,
     LIST,
     NEXT,
+    NO_OPTION,
+    NO_VARIANT,
     OPTION,
     STEP_FIELDS,
     STRING,
 )
 
-_NUMBERS = {
-    "u8": pa.uint8(),
-    "u16": pa.uint16(),
-    "u32": pa.uint32(),
-    "u64": pa.uint64(),
-    "u128": pa.binary(16),
-    "u256": pa.binary(32),
-}
-_DIGEST = pa.binary(DIGEST_BYTES)
+_NATIVE_WIDTH = 8
+"""Most bytes of a number that Arrow has integers for."""
+
+_NUMBER_KEYS, _STRING_KEYS, _BYTES_KEYS = range(3)
+"""By what elements ascend."""
+
 _TAG = pa.uint8()
-_STRINGS_OF = {"HexBytes": False, "StrictBytes": True}
-_LISTS = {
-    "Hashes": ("H256", MAX_STRINGS, False),
-    "ByteStrings": ("StrictBytes", MAX_STRINGS, False),
-    "SortedStrings": ("StrictBytes", MAX_STRINGS, True),
-}
-_COMPOSED = re.compile(r"(Option|Compact|LimitedVec|SortedVec)<(.+)>")
-_ARRAY = re.compile(r"\[u8; ?(\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ class _Where:
     """Where a type stands: in which level, under which path, and what the name of its column is made of."""
 
     level: int = 0
-    path: tuple[str, ...] = ()
+    path: str = ""
     names: tuple[str, ...] = ()
     choices: Choices = ()
 
@@ -125,17 +128,17 @@ def compile_type(
         tags: names of the tag columns of enums, by the type.
 
     Raises:
-        ValueError: a type is not known, or two columns that can both be there have one name.
+        InvalidInput: a type is not known or no column holds it, or two columns that can both be there have one name.
     """
-    compiler = _Compiler(types, names or {}, tags or {})
-    compiler.add(type_name, _Where())
+    compiler = _Compiler(type_name, names or {}, tags or {})
+    compiler.add(shape_of(types.definitions, type_name), _Where())
     compiler.step(END, "the end")
-    return compiler.program(type_name)
+    return compiler.program()
 
 
 @dataclass
 class _Compiler:
-    types: ScaleTypes
+    type_name: str
     names: Mapping[str, str]
     tags: Mapping[str, str]
     steps: list[list[int]] = field(default_factory=list)
@@ -145,13 +148,15 @@ class _Compiler:
     used: list[list[Choices]] = field(default_factory=list)
     bare: list[bool] = field(default_factory=lambda: [False])
 
-    def program(self, type_name: str) -> Program:
+    def program(self) -> Program:
+        if not self.slots:
+            raise InvalidInput(f"the SCALE type {self.type_name} has one value: there is no column of it")
         order = sorted(range(len(self.slots)), key=lambda slot: self.slots[slot].level)
         renumbered = {old: new for new, old in enumerate(order)} | {-1: -1}
         for step in self.steps:
             step[1] = renumbered[step[1]]
         return Program(
-            type_name,
+            self.type_name,
             np.array(self.steps, dtype=np.int64),
             np.array([*self.jumps, 0], dtype=np.int64),
             tuple(self.paths),
@@ -165,6 +170,9 @@ class _Compiler:
         self.paths.append(path)
         return len(self.steps) - 1
 
+    def shown(self, where: _Where) -> str:
+        return where.path or self.type_name
+
     def slot(self, where: _Where, kind: pa.DataType, width: int = 0, tag_of: str = "", most: bool = False) -> int:
         """Return the column of a value, made if it is the first one of its name; with ``most``, a list's."""
         name = self.tags.get(tag_of) or "_".join(part for part in where.names if part).lower()
@@ -173,7 +181,7 @@ class _Compiler:
             if (slot.level, slot.name) == (where.level, name):
                 alike = slot.width == width and (slot.child >= 0) == most and (most or slot.type == kind)
                 if not alike or not all(_exclusive(where.choices, other) for other in self.used[number]):
-                    raise ValueError(f"two values would share the column {name}: {'.'.join(where.path)} is the second")
+                    raise InvalidInput(f"two values would share the column {name}: {self.shown(where)} is the second")
                 self.used[number].append(where.choices)
                 return number
         child = -1
@@ -184,121 +192,120 @@ class _Compiler:
         self.used.append([where.choices])
         return len(self.slots) - 1
 
-    def add(self, type_name: str, where: _Where) -> None:
+    def add(self, shape: Shape, where: _Where) -> None:
         """Append the steps of a type."""
-        path = ".".join(where.path) or type_name
-        if type_name in _LISTS:
-            return self._list(*_LISTS[type_name], where)
-        if type_name in _STRINGS_OF:
-            slot = self.slot(where, pa.large_binary())
-            self.step(STRING, path, slot, int(_STRINGS_OF[type_name]))
-            return None
-        if (plain := _plain(type_name)) is not None:
-            self.step(FIXED, path, self.slot(where, plain, _width(plain)), _width(plain))
-            return None
-        composed = _COMPOSED.fullmatch(type_name)
-        if composed is None:
-            return self._defined(type_name, where)
-        outer, inner = composed.groups()
-        if outer == "Compact":
-            plain = _NUMBERS[inner]
-            self.step(COMPACT, path, self.slot(where, plain, _width(plain)), _width(plain))
-            return None
-        if outer == "Option":
-            return self._option(inner, where, strict=False)
-        return self._list(inner, MAX_ELEMENTS, outer == "SortedVec", where)
+        match shape:
+            case Number() | FixedBytes():
+                kind = column_type(shape)
+                self.step(FIXED, self.shown(where), self.slot(where, kind, shape.width), shape.width)
+            case Compact():
+                self.step(COMPACT, self.shown(where), self.slot(where, column_type(shape), shape.width), shape.width)
+            case ByteString(text=False):
+                self.step(STRING, self.shown(where), self.slot(where, pa.large_binary()))
+            case Bool():
+                self._enum(Enum("bool", (("false", NULL), ("true", NULL))), where)
+            case Optional(inner):
+                self._option(inner, where, NO_OPTION)
+            case Sequence():
+                self._list(shape, where)
+            case Struct(name, fields):
+                for field_name, part in fields:
+                    self.add(part, self._below(where, name, field_name))
+            case Enum():
+                self._enum(shape, where)
+            case _:
+                raise InvalidInput(f"{self.shown(where)}: no column holds a SCALE type like this")
 
-    def _defined(self, type_name: str, where: _Where) -> None:
-        definition = self.types.definitions.get(type_name)
-        if definition is None:
-            raise ValueError(f"no columns are known for the type {type_name}")
-        parts = definition["type_mapping"]
-        if definition["type"] == "struct":
-            for name, part in parts:
-                self.add(part, self._below(where, type_name, name))
-            return
-        if _is_optional(parts):
-            self._option(parts[1][1], where, strict=True)
+    def _enum(self, shape: Enum, where: _Where) -> None:
+        parts = shape.variants
+        if (content := _alone_with_null(shape)) is not None:
+            path = self._below(where, shape.name, parts[1][0]).path
+            self._option(content, where, NO_VARIANT, path)
             return
         alone = len(parts) == 1
-        slot = -1 if alone else self.slot(where, _TAG, 1, tag_of=type_name)
-        begun = self.step(ENUM, ".".join(where.path) or type_name, slot, len(parts), len(self.jumps))
+        slot = -1 if alone else self.slot(where, _TAG, 1, tag_of=shape.name)
+        begun = self.step(ENUM, self.shown(where), slot, len(parts), len(self.jumps))
         first = len(self.jumps)
         self.jumps.extend([0] * len(parts))
         ends = []
         for number, (name, part) in enumerate(parts):
             self.jumps[first + number] = len(self.steps)
-            if part != "Null":
-                below = self._below(where, type_name, name)
+            if part != NULL:
+                below = self._below(where, shape.name, name)
                 names = where.names if alone else below.names
                 self.add(part, _Where(where.level, below.path, names, (*where.choices, (begun, number))))
             ends.append(self.step(JUMP, ""))
         for end in ends:
             self.steps[end][2] = len(self.steps)
 
-    def _option(self, inner: str, where: _Where, strict: bool) -> None:
-        """Append what reads one byte and, if it is 1, the value: a column with nulls."""
-        begun = self.step(OPTION, ".".join(where.path) or inner)
-        self.add(inner, where)
-        if len(self.steps) != begun + 2 or self.steps[-1][0] not in (FIXED, STRING, COMPACT):
-            raise ValueError(f"no column holds an option of {inner}: only of plain values")
-        self.steps[begun][1:4] = [self.steps[-1][1], len(self.steps), int(strict)]
+    def _option(self, inner: Shape, where: _Where, otherwise: int, path: str = "") -> None:
+        """Append what reads one byte and, if it is 1, the value under ``path``: a column with nulls."""
+        if not isinstance(inner, Number | Compact | FixedBytes | ByteString):
+            raise InvalidInput(f"{self.shown(where)}: no column holds an option of this: only of plain values")
+        begun = self.step(OPTION, self.shown(where))
+        self.add(inner, replace(where, path=path or where.path))
+        self.steps[begun][1:4] = [self.steps[-1][1], len(self.steps), otherwise]
 
-    def _list(self, inner: str, most: int, ascending: bool, where: _Where) -> None:
-        path = ".".join(where.path) or inner
+    def _list(self, shape: Sequence, where: _Where) -> None:
+        path, inner = self.shown(where), shape.inner
         slot = self.slot(where, pa.null(), most=True)
         level = self.slots[slot].child
-        begun = self.step(LIST, path, slot, most, level)
-        definition = self.types.definitions.get(inner)
-        fields = definition["type_mapping"] if definition is not None and definition["type"] == "struct" else []
-        below = _Where(level, (*where.path[:-1], (where.path or (inner,))[-1] + "[]"), (), where.choices)
-        if fields:
-            for number, (name, part) in enumerate(fields):
-                self.add(part, self._below(below, inner, name))
-                if ascending and number == 0:
-                    self._key(path)
+        begun = self.step(LIST, path, slot, shape.most, level)
+        below = _Where(level, path + "[]", (), where.choices)
+        if isinstance(inner, Struct):
+            for number, (name, part) in enumerate(inner.fields):
+                self.add(part, self._below(below, inner.name, name))
+                if shape.ascending and number == 0:
+                    self._key(part, path)
         else:
             self.bare[level] = True
             self.add(inner, below)
-            if ascending:
-                self._key(path)
+            if shape.ascending:
+                self._key(inner, path)
         self.step(NEXT, path, slot, level)
         self.steps[begun][4] = len(self.steps)
         elements = [own for own in self.slots if own.level == level]
-        if self.bare[level] and len(elements) != 1:
-            raise ValueError(f"no column holds a list of {inner}: only of plain values and structs")
+        if not elements or (self.bare[level] and len(elements) != 1):
+            raise InvalidInput(f"{path}: no column holds a list of this: only of plain values and structs")
         kind = elements[0].type if self.bare[level] else pa.struct([(own.name, own.type) for own in elements])
         known = self.slots[slot]
         self.slots[slot] = Slot(known.name, known.level, pa.large_list(kind), 0, level)
 
-    def _key(self, path: str) -> None:
-        """Append the comparison with the element before: of byte strings, or of a number behind a tag or none."""
-        last = self.steps[-1][0]
-        if last not in (FIXED, STRING):
-            raise ValueError(f"{path}: only byte strings and numbers ascend")
-        tagged = self.steps[-2][0] == OPTION and self.steps[-2][2] == len(self.steps)
-        self.step(KEY, path, -1, int(last == STRING), int(tagged))
+    def _key(self, shape: Shape, path: str) -> None:
+        """Append the comparison with the element before."""
+        content = shape.inner if isinstance(shape, Optional) else None
+        if isinstance(shape, Enum):
+            content = _alone_with_null(shape)
+        match content or shape:
+            case Number(signed=False):
+                self.step(KEY, path, -1, _NUMBER_KEYS, int(content is not None))
+            case FixedBytes() if content is None:
+                self.step(KEY, path, -1, _BYTES_KEYS)
+            case ByteString() if content is None:
+                self.step(KEY, path, -1, _STRING_KEYS)
+            case _:
+                raise InvalidInput(f"{path}: only byte strings and unsigned numbers ascend in columns")
 
     def _below(self, where: _Where, type_name: str, name: str) -> _Where:
         shown = self.names.get(f"{type_name}.{name}", self.names.get(name, name))
-        return _Where(where.level, (*where.path, name), (*where.names, shown), where.choices)
+        path = f"{where.path}.{name}" if where.path else name
+        return _Where(where.level, path, (*where.names, shown), where.choices)
 
 
-def _plain(type_name: str) -> pa.DataType | None:
-    """Return the column type of a value of fixed width, None for any other type."""
-    if type_name == "H256":
-        return _DIGEST
-    array = _ARRAY.fullmatch(type_name)
-    return _NUMBERS.get(type_name) if array is None else pa.binary(int(array[1]))
+def column_type(shape: Number | Compact | FixedBytes) -> pa.DataType:
+    """Return the column type of a value of fixed width."""
+    if isinstance(shape, FixedBytes) or shape.width > _NATIVE_WIDTH:
+        return pa.binary(shape.width)
+    signed = isinstance(shape, Number) and shape.signed
+    return pa.from_numpy_dtype(np.dtype(f"{'i' if signed else 'u'}{shape.width}"))
 
 
-def _width(kind: pa.DataType) -> int:
-    return int(kind.bit_width) // 8
-
-
-def _is_optional(parts: list[Any]) -> bool:
-    """Return whether an enum is a bare variant and one with a plain value: a column of that, with nulls."""
-    return len(parts) == 2 and parts[0][1] == "Null" and _plain(parts[1][1]) is not None
+def _alone_with_null(shape: Enum) -> Shape | None:
+    """Return the content of an enum of a bare variant and one with a plain value: a column of that, with nulls."""
+    contents = [part for _, part in shape.variants]
+    if len(contents) == 2 and contents[0] == NULL and isinstance(contents[1], Number | FixedBytes):
+        return contents[1]
+    return None
 
 
 def _exclusive(one: Choices, other: Choices) -> bool:

@@ -24,7 +24,6 @@ from causeway.proofs.substrate.scale_steps_loops import (
     KEY,
     LIST,
     NEXT,
-    NO_OPTION,
     NO_VARIANT,
     NOT_ASCENDING,
     NOT_SHORTEST,
@@ -161,7 +160,6 @@ def read_rows(
         step = 0
         content = begun
         code: int = READ
-        soft, soft_at, soft_step = READ, begun, 0
         if stop - begun > most:
             code = TOO_LONG
         while code == READ:
@@ -200,21 +198,15 @@ def read_rows(
                     code = ENDS
                     break
                 if data[at] > 1:
-                    if steps[step, 3]:
-                        code = NO_VARIANT
-                        break
-                    # Told at the end, unless a list goes over its limit: what reads rows one by one finds it then.
-                    if soft == READ:
-                        soft, soft_at, soft_step = NO_OPTION, at, step
+                    code = steps[step, 3]
+                    break
                 step = steps[step, 2] if data[at] == 0 else step + 1
                 at += 1
             elif kind == STRING:
                 length, taken, wrong = compact_at(data, at, stop)
-                if wrong == ENDS or (wrong != READ and steps[step, 2]):
+                if wrong != READ:
                     code = wrong
                     break
-                if wrong != READ and soft == READ:
-                    soft, soft_at, soft_step = wrong, at, step
                 if length > stop - at - taken:
                     code = ENDS
                     break
@@ -292,7 +284,7 @@ def read_rows(
                 at += taken
                 step += 1
             elif kind == KEY:
-                begin = content if steps[step, 2] else lists[depth, 2]
+                begin = content if steps[step, 2] == 1 else lists[depth, 2]
                 if lists[depth, 3] >= 0:
                     if steps[step, 2]:
                         ascends = string_ascends(data, lists[depth, 3], lists[depth, 4], begin, at)
@@ -300,7 +292,7 @@ def read_rows(
                         ascends = number_ascends(data, lists[depth, 3], begin, at, steps[step, 3])
                     if not ascends:
                         code = NOT_ASCENDING
-                        at = begin
+                        at = lists[depth, 2]
                         break
                 lists[depth, 3], lists[depth, 4] = begin, at
                 step += 1
@@ -309,8 +301,6 @@ def read_rows(
                     code = TRAILING
                 break
         if not writing:
-            if soft != READ and code != OVER_LIMIT:
-                code, at, step = soft, soft_at, soft_step
             codes[row] = code
             positions[row] = at - begun
             faults[row] = step

@@ -13,7 +13,7 @@ END = 0
 FIXED = 1
 """So many bytes: width."""
 STRING = 2
-"""A compact length and that many bytes: whether a length in more bytes than it takes ends the reading."""
+"""A compact length and that many bytes."""
 COMPACT = 3
 """A compact integer: width of the number in bytes."""
 ENUM = 4
@@ -21,14 +21,14 @@ ENUM = 4
 JUMP = 5
 """Go on elsewhere: at which step."""
 OPTION = 6
-"""A byte 0 or 1 and, after 1, the value of the next step: the step behind it, whether another byte ends the reading."""
+"""A byte 0 or 1 and, after 1, the value of the next step: the step behind it, what is wrong with another byte."""
 LIST = 7
 """A compact count and that many elements: how many there may be, their level, the step behind the list."""
 NEXT = 8
 """An element ends here: its level."""
 KEY = 9
-"""What was read of the element so far must be above that of the one before: whether it is a byte string, then whether
-a tag stands before the number."""
+"""What was read of the element so far must be above that of the one before: whether it is a number (0), a byte string
+(1) or so many bytes (2), then whether a tag stands before the number."""
 
 READ = 0
 """Nothing is wrong with the row."""
@@ -43,6 +43,8 @@ NOT_ASCENDING = 8
 TRAILING = 9
 ABSENT = 10
 UNWANTED = 11
+NO_TEXT = 12
+SPARE_BITS = 13
 
 SLOT_FIELDS = 6
 """Numbers of a column: level, width, number among those of variable length (-1), and where its values, its flags of

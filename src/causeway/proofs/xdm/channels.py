@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from causeway.proofs.substrate.errors import FailedToDecode
-from causeway.proofs.xdm.messages import hexadecimal, unhexed
 from causeway.proofs.xdm.types import XDM_TYPES
 
 STATES = ("Initiated", "Open", "Closed")
@@ -37,7 +36,6 @@ class Channel:
             InvalidInput: a field does not fit its type.
         """
         plain: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
-        plain["maybe_owner"] = None if self.maybe_owner is None else hexadecimal(self.maybe_owner)
         if self.relay_fee is not None:
             plain["fee"] = {"relay_fee": self.relay_fee}
         short = self.maybe_owner is not None and len(self.maybe_owner) == _SHORT_ACCOUNT
@@ -53,12 +51,8 @@ class Channel:
         if version not in (0, 1) or account_bytes not in (_SHORT_ACCOUNT, 32):
             raise FailedToDecode(f"no channel has layout {version} with accounts of {account_bytes} bytes")
         plain = XDM_TYPES.decode(_layout(version == 1, account_bytes == _SHORT_ACCOUNT), data, "a channel")
-        fee, owner = plain.pop("fee", None), plain.pop("maybe_owner")
-        return cls(
-            **plain,
-            relay_fee=None if fee is None else fee["relay_fee"],
-            maybe_owner=None if owner is None else unhexed(owner),
-        )
+        fee = plain.pop("fee", None)
+        return cls(**plain, relay_fee=None if fee is None else fee["relay_fee"])
 
 
 _SHORT_ACCOUNT = 20
@@ -70,6 +64,7 @@ _PLAIN_FIELDS = (
     "next_outbox_nonce",
     "latest_response_received_message_nonce",
     "max_outgoing_messages",
+    "maybe_owner",
     "channel_reserve_fee",
 )
 

@@ -8,7 +8,7 @@ steps 6 to 8; the Merkle mountain range that leads to the consensus chain's root
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from causeway.model.errors import InvalidInput
@@ -25,8 +25,6 @@ from causeway.proofs.xdm.messages import (
     WeightTag,
     chain_of_plain,
     chain_to_plain,
-    hexadecimal,
-    unhexed,
 )
 from causeway.proofs.xdm.types import XDM_TYPES
 
@@ -48,8 +46,7 @@ class MmrLeaf:
 
     def encode(self) -> bytes:
         """Return the SCALE encoding, version 0."""
-        hashes = {name: hexadecimal(getattr(self, name)) for name in ("block_hash", "state_root", "extrinsics_root")}
-        return XDM_TYPES.encode("MmrLeaf", {"V0": {"block_number": self.block_number, **hashes}})
+        return XDM_TYPES.encode("MmrLeaf", {"V0": asdict(self)})
 
     @classmethod
     def decode(cls, data: bytes) -> MmrLeaf:
@@ -58,13 +55,7 @@ class MmrLeaf:
         Raises:
             FailedToDecode: it is not one.
         """
-        plain = XDM_TYPES.decode("MmrLeaf", data, "a leaf of the mountain range")["V0"]
-        return cls(
-            plain["block_number"],
-            unhexed(plain["block_hash"]),
-            unhexed(plain["state_root"]),
-            unhexed(plain["extrinsics_root"]),
-        )
+        return cls(**XDM_TYPES.decode("MmrLeaf", data, "a leaf of the mountain range")["V0"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +137,7 @@ class CrossDomainMessage:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionReceipt:
-    """What a domain's operators state about one of its blocks; ``fields`` are all of them, as scalecodec reads them."""
+    """What a domain's operators state about one of its blocks; ``fields`` are all that ``XDM_TYPES`` reads."""
 
     domain_block_number: int
     domain_block_hash: bytes
@@ -169,10 +160,10 @@ class ExecutionReceipt:
         fields = XDM_TYPES.decode("ExecutionReceipt", data, "an execution receipt", MAX_MESSAGE_BYTES)["V0"]
         return cls(
             fields["domain_block_number"],
-            unhexed(fields["domain_block_hash"]),
+            fields["domain_block_hash"],
             fields["consensus_block_number"],
-            unhexed(fields["consensus_block_hash"]),
-            unhexed(fields["final_state_root"]),
+            fields["consensus_block_hash"],
+            fields["final_state_root"],
             fields,
         )
 
@@ -254,12 +245,12 @@ def _proof_to_plain(proof: Proof) -> Any:
     content: dict[str, Any] = {
         "consensus_chain_mmr_proof": {
             "consensus_block_number": mmr.consensus_block_number,
-            "consensus_block_hash": hexadecimal(mmr.consensus_block_hash),
-            "opaque_mmr_leaf": hexadecimal(mmr.opaque_mmr_leaf),
+            "consensus_block_hash": mmr.consensus_block_hash,
+            "opaque_mmr_leaf": mmr.opaque_mmr_leaf,
             "proof": {
                 "leaf_indices": list(mmr.leaf_indices),
                 "leaf_count": mmr.leaf_count,
-                "items": [hexadecimal(item) for item in mmr.items],
+                "items": list(mmr.items),
             },
         },
         "message_proof": list(proof.message_proof),
@@ -275,11 +266,11 @@ def _proof_of_plain(plain: Any) -> Proof:
     return Proof(
         ConsensusChainMmrProof(
             mmr["consensus_block_number"],
-            unhexed(mmr["consensus_block_hash"]),
-            unhexed(mmr["opaque_mmr_leaf"]),
+            mmr["consensus_block_hash"],
+            mmr["opaque_mmr_leaf"],
             tuple(mmr["proof"]["leaf_indices"]),
             mmr["proof"]["leaf_count"],
-            tuple(unhexed(item) for item in mmr["proof"]["items"]),
+            tuple(mmr["proof"]["items"]),
         ),
         tuple(content["message_proof"]),
         tuple(content["domain_proof"]) if kind == "Domain" else None,

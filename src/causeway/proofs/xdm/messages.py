@@ -121,8 +121,6 @@ class Message:
         Raises:
             InvalidInput: a number does not fit its type, or the version does not have such a payload.
         """
-        if self.version == 1 and isinstance(self.payload, ChannelOpen) and self.payload.relay_fee is not None:
-            raise InvalidInput("a ChannelOpen of payload version 1 has no relay fee")
         return XDM_TYPES.encode(
             "Message",
             {
@@ -167,7 +165,7 @@ class WeightTag:
         return self.kind if self.endpoint is None else f"{self.kind}({self.endpoint})"
 
     def to_plain(self) -> Any:
-        """Return the tag as scalecodec writes it.
+        """Return the tag as ``XDM_TYPES`` writes it.
 
         Raises:
             InvalidInput: there is an endpoint where the variant has none, or none where it has one.
@@ -178,36 +176,26 @@ class WeightTag:
 
     @classmethod
     def of_plain(cls, plain: Any) -> WeightTag:
-        """Return the tag that scalecodec read."""
+        """Return the tag that ``XDM_TYPES`` read."""
         kind, endpoint = variant(plain)
         return cls(kind, None if endpoint is None else endpoint["Id"])
 
 
 def variant(plain: Any) -> tuple[str, Any]:
-    """Return the name and content of an enum's value as scalecodec reads it; None for a variant without content."""
+    """Return the name and content of an enum's value as ``XDM_TYPES`` reads it; None for a variant without content."""
     if isinstance(plain, str):
         return plain, None
     ((name, content),) = plain.items()
     return name, content
 
 
-def hexadecimal(data: bytes) -> str:
-    """Return bytes as scalecodec writes them."""
-    return "0x" + data.hex()
-
-
-def unhexed(text: str) -> bytes:
-    """Return bytes that scalecodec read."""
-    return bytes.fromhex(text[2:])
-
-
 def chain_to_plain(chain: ChainId) -> Any:
-    """Return a chain as scalecodec writes it."""
+    """Return a chain as ``XDM_TYPES`` writes it."""
     return "Consensus" if chain.domain is None else {"Domain": chain.domain}
 
 
 def chain_of_plain(plain: Any) -> ChainId:
-    """Return the chain that scalecodec read."""
+    """Return the chain that ``XDM_TYPES`` read."""
     return ChainId(variant(plain)[1])
 
 
@@ -226,7 +214,7 @@ def _payload_to_plain(payload: Payload) -> Any:
             request = {
                 "src_endpoint": {"Id": payload.src_endpoint},
                 "dst_endpoint": {"Id": payload.dst_endpoint},
-                "payload": hexadecimal(payload.payload),
+                "payload": payload.payload,
             }
             fee = payload.collected_fee
             if fee is None:
@@ -234,7 +222,7 @@ def _payload_to_plain(payload: Payload) -> Any:
             paid = {"src_chain_fee": fee.src_chain_fee, "dst_chain_fee": fee.dst_chain_fee}
             return {"Endpoint": {"Request": {"req": request, "collected_fee": paid}}}
         case EndpointResponse(bytes() as result):
-            return {"Endpoint": {"Response": {"Ok": hexadecimal(result)}}}
+            return {"Endpoint": {"Response": {"Ok": result}}}
         case EndpointResponse(DispatchError() as error):
             return {"Endpoint": {"Response": _error_to_plain(error)}}
 
@@ -258,7 +246,7 @@ def _endpoint_request(plain: Any) -> Payload:
     return EndpointRequest(
         request["src_endpoint"]["Id"],
         request["dst_endpoint"]["Id"],
-        unhexed(request["payload"]),
+        request["payload"],
         None if fee is None else CollectedFee(fee["src_chain_fee"], fee["dst_chain_fee"]),
     )
 
@@ -270,7 +258,7 @@ def _protocol_response(plain: Any) -> Payload:
 
 def _endpoint_response(plain: Any) -> Payload:
     kind, content = variant(plain)
-    return EndpointResponse(unhexed(content) if kind == "Ok" else _error_of_plain(content))
+    return EndpointResponse(content if kind == "Ok" else _error_of_plain(content))
 
 
 _READERS = {
@@ -291,12 +279,12 @@ def _error_to_plain(error: DispatchError) -> Any:
     if error.detail is None:
         return {"Err": error.kind}
     if isinstance(error.detail, bytes):
-        return {"Err": {error.kind: {"index": error.detail[0], "error": hexadecimal(error.detail[1:])}}}
+        return {"Err": {error.kind: {"index": error.detail[0], "error": error.detail[1:]}}}
     return {"Err": {error.kind: error.detail}}
 
 
 def _error_of_plain(plain: Any) -> DispatchError:
     kind, detail = variant(plain)
     if isinstance(detail, dict):
-        return DispatchError(kind, bytes([detail["index"]]) + unhexed(detail["error"]))
+        return DispatchError(kind, bytes([detail["index"]]) + detail["error"])
     return DispatchError(kind, detail)

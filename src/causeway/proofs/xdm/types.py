@@ -1,4 +1,4 @@
-"""The SCALE types of cross-domain messaging (XDM reference 2.1 to 2.4), in scalecodec's notation."""
+"""The SCALE types of cross-domain messaging (XDM reference 2.1 to 2.4)."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ XDM_TYPES = ScaleTypes(
             ("Trie", "TrieError"),
         ),
         "ProtocolResult": enum("Ok", ("Err", "DispatchError")),
-        "EndpointResult": enum(("Ok", "HexBytes"), ("Err", "DispatchError")),
+        "EndpointResult": enum(("Ok", "Vec<u8>"), ("Err", "DispatchError")),
         "FeeModel": struct(("relay_fee", "u128")),
         "ChannelParamsV0": struct(("max_outgoing_messages", "u32"), ("fee_model", "FeeModel")),
         "ChannelParamsV1": struct(("max_outgoing_messages", "u32")),
         "ProtocolRequestV0": enum(("ChannelOpen", "ChannelParamsV0"), "ChannelClose"),
         "ProtocolRequestV1": enum(("ChannelOpen", "ChannelParamsV1"), "ChannelClose"),
-        "EndpointRequest": struct(("src_endpoint", "Endpoint"), ("dst_endpoint", "Endpoint"), ("payload", "HexBytes")),
+        "EndpointRequest": struct(("src_endpoint", "Endpoint"), ("dst_endpoint", "Endpoint"), ("payload", "Vec<u8>")),
         "CollectedFee": struct(("src_chain_fee", "u128"), ("dst_chain_fee", "u128")),
         "EndpointRequestWithFee": struct(("req", "EndpointRequest"), ("collected_fee", "CollectedFee")),
         "ProtocolV0": enum(("Request", "ProtocolRequestV0"), ("Response", "ProtocolResult")),
@@ -108,20 +108,20 @@ XDM_TYPES = ScaleTypes(
             for version in (0, 1)
             for accounts, owner in (("", "Option<[u8; 32]>"), ("Account20", "Option<[u8; 20]>"))
         },
-        "MmrProof": struct(("leaf_indices", "LimitedVec<u64>"), ("leaf_count", "u64"), ("items", "Hashes")),
+        "MmrProof": struct(("leaf_indices", "Vec<u64>"), ("leaf_count", "u64"), ("items", "Vec<H256>")),
         "ConsensusChainMmrLeafProof": struct(
             ("consensus_block_number", "u32"),
             ("consensus_block_hash", "H256"),
-            ("opaque_mmr_leaf", "HexBytes"),
+            ("opaque_mmr_leaf", "Vec<u8>"),
             ("proof", "MmrProof"),
         ),
         "ConsensusProof": struct(
-            ("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof"), ("message_proof", "SortedStrings")
+            ("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof"), ("message_proof", "BTreeSet<Vec<u8>>")
         ),
         "DomainProof": struct(
             ("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof"),
-            ("domain_proof", "SortedStrings"),
-            ("message_proof", "SortedStrings"),
+            ("domain_proof", "BTreeSet<Vec<u8>>"),
+            ("message_proof", "BTreeSet<Vec<u8>>"),
         ),
         "Proof": enum(("Consensus", "ConsensusProof"), ("Domain", "DomainProof")),
         "CrossDomainMessage": struct(
@@ -166,25 +166,14 @@ XDM_TYPES = ScaleTypes(
             ("parent_domain_block_receipt_hash", "H256"),
             ("consensus_block_number", "u32"),
             ("consensus_block_hash", "H256"),
-            ("inboxed_bundles", "LimitedVec<InboxedBundle>"),
+            ("inboxed_bundles", "Vec<InboxedBundle>"),
             ("final_state_root", "H256"),
-            ("execution_trace", "Hashes"),
+            ("execution_trace", "Vec<H256>"),
             ("execution_trace_root", "H256"),
             ("block_fees", "BlockFees"),
             ("transfers", "Transfers"),
         ),
         "ExecutionReceipt": enum(("V0", "ExecutionReceiptV0")),
     },
-    composed=(
-        "Option<u256>",
-        "[u8; 4]",
-        "[u8; 32]",
-        "[u8; 20]",
-        "Option<[u8; 20]>",
-        "Option<[u8; 32]>",
-        "LimitedVec<u64>",
-        "SortedVec<ChainAmount>",
-        "LimitedVec<InboxedBundle>",
-    ),
 )
 """All of them; an outbox and the responses of an inbox hold a ``Message``, its envelope is a ``CrossDomainMessage``."""

@@ -7,13 +7,12 @@ it, and what it says is believed only after it was verified by the chain that it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
 from causeway.proofs.substrate.scale import ScaleTypes, enum, struct
-from causeway.proofs.tendermint.keys import SIGNATURE_BYTES
 from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
 from causeway.protocols.xdm.headers import block_hash
 
@@ -32,25 +31,20 @@ BLOCKS_A_CALL = 50
 WIRE = ScaleTypes(
     {
         "Header": struct(("parent", "H256"), ("number", "u32"), ("state_root", "H256"), ("extrinsics_root", "H256")),
-        "Blocks": struct(("headers", "LimitedVec<Header>"), ("signature", "[u8; 64]")),
-        "ConfirmedDomain": struct(("domain", "u32"), ("receipt", "SortedStrings"), ("declared", "SortedStrings")),
-        "Confirmed": struct(("block", "u32"), ("domains", "LimitedVec<ConfirmedDomain>")),
-        "SignedReceipt": struct(("domain", "u32"), ("receipt", "HexBytes"), ("signature", "[u8; 64]")),
-        "Relayed": struct(("response", "bool"), ("envelope", "HexBytes")),
+        "Blocks": struct(("headers", "Vec<Header>"), ("signature", "[u8; 64]")),
+        "ConfirmedDomain": struct(
+            ("domain", "u32"), ("receipt", "BTreeSet<Vec<u8>>"), ("declared", "BTreeSet<Vec<u8>>")
+        ),
+        "Confirmed": struct(("block", "u32"), ("domains", "Vec<ConfirmedDomain>")),
+        "SignedReceipt": struct(("domain", "u32"), ("receipt", "Vec<u8>"), ("signature", "[u8; 64]")),
+        "Relayed": struct(("response", "bool"), ("envelope", "Vec<u8>")),
         "Transaction": enum(
             ("Blocks", "Blocks"),
             ("Confirmed", "Confirmed"),
-            ("Receipts", "LimitedVec<SignedReceipt>"),
-            ("Messages", "LimitedVec<Relayed>"),
+            ("Receipts", "Vec<SignedReceipt>"),
+            ("Messages", "Vec<Relayed>"),
         ),
     },
-    composed=(
-        "[u8; 64]",
-        "LimitedVec<Header>",
-        "LimitedVec<ConfirmedDomain>",
-        "LimitedVec<SignedReceipt>",
-        "LimitedVec<Relayed>",
-    ),
 )
 """Transactions as they are carried and recorded."""
 
@@ -156,31 +150,16 @@ def encode_transaction(transaction: Transaction) -> bytes:
 def _plain(transaction: Transaction) -> Any:
     match transaction:
         case Blocks():
-            headers = [
-                {
-                    "parent": _hex(header.parent),
-                    "number": header.number,
-                    "state_root": _hex(header.state_root),
-                    "extrinsics_root": _hex(header.extrinsics_root),
-                }
-                for header in transaction.headers
-            ]
-            return {"Blocks": {"headers": headers, "signature": _hex(transaction.signature)}}
+            headers = [asdict(header) for header in transaction.headers]
+            return {"Blocks": {"headers": headers, "signature": transaction.signature}}
         case Confirmed():
-            domains = [
-                {"domain": one.domain, "receipt": list(one.receipt), "declared": list(one.declared)}
-                for one in transaction.domains
-            ]
+            domains = [asdict(one) for one in transaction.domains]
             return {"Confirmed": {"block": transaction.block, "domains": domains}}
         case Receipts():
-            receipts = [
-                {"domain": one.domain, "receipt": _hex(one.receipt), "signature": _hex(one.signature)}
-                for one in transaction.receipts
-            ]
-            return {"Receipts": receipts}
+            return {"Receipts": [asdict(one) for one in transaction.receipts]}
         case Messages():
             pairs = zip(transaction.responses, transaction.envelopes, strict=True)
-            return {"Messages": [{"response": response, "envelope": _hex(data)} for response, data in pairs]}
+            return {"Messages": [{"response": response, "envelope": data} for response, data in pairs]}
 
 
 def decode_transaction(data: bytes) -> Transaction:
@@ -200,16 +179,7 @@ def decode_transaction(data: bytes) -> Transaction:
     ((kind, content),) = plain.items()
     if kind == "Blocks":
         _require_count(content["headers"], MAX_BLOCKS)
-        headers = tuple(
-            BlockHeader(
-                _bytes(header["parent"]),
-                header["number"],
-                _bytes(header["state_root"]),
-                _bytes(header["extrinsics_root"]),
-            )
-            for header in content["headers"]
-        )
-        return Blocks(headers, _signature(content["signature"]))
+        return Blocks(tuple(BlockHeader(**header) for header in content["headers"]), content["signature"])
     if kind == "Confirmed":
         _require_count(content["domains"], MAX_CALLS)
         domains = (
@@ -218,26 +188,10 @@ def decode_transaction(data: bytes) -> Transaction:
         return Confirmed(content["block"], tuple(domains))
     _require_count(content, MAX_CALLS)
     if kind == "Receipts":
-        return Receipts(
-            tuple(SignedReceipt(one["domain"], _bytes(one["receipt"]), _signature(one["signature"])) for one in content)
-        )
-    return Messages(tuple(_bytes(one["envelope"]) for one in content), tuple(one["response"] for one in content))
+        return Receipts(tuple(SignedReceipt(**one) for one in content))
+    return Messages(tuple(one["envelope"] for one in content), tuple(one["response"] for one in content))
 
 
 def _require_count(items: Sequence[Any], most: int) -> None:
     if not 0 < len(items) <= most:
         raise InvalidInput(f"transaction: {len(items)} items; allowed: 1 to {most}")
-
-
-def _hex(data: bytes) -> str:
-    return "0x" + data.hex()
-
-
-def _bytes(text: str) -> bytes:
-    return bytes.fromhex(text[2:])
-
-
-def _signature(value: Any) -> bytes:
-    data = _bytes(value) if isinstance(value, str) else bytes(value)
-    assert len(data) == SIGNATURE_BYTES
-    return data

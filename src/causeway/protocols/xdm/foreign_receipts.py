@@ -105,7 +105,7 @@ def _checked(one: SignedReceipt, last: tuple[int, bytes] | None, state: State, c
 
 
 def _parent(receipt: ExecutionReceipt) -> bytes:
-    return bytes.fromhex(receipt.fields["parent_domain_block_receipt_hash"][2:])
+    return bytes(receipt.fields["parent_domain_block_receipt_hash"])
 
 
 def _require_block(receipt: ExecutionReceipt, state: State, context: Context) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from causeway.proofs.substrate import ScaleColumns
 from causeway.proofs.xdm.types import XDM_TYPES
 
-_LISTS = ScaleColumns(XDM_TYPES, "SortedStrings", "the nodes of a proof")
+_LISTS = ScaleColumns(XDM_TYPES, "BTreeSet<Vec<u8>>", "the nodes of a proof")
 _NODES = _LISTS.schema.field(0)
 
 

@@ -48,7 +48,7 @@ _ACCOUNT_32, _BYTES_20 = 0, 20
 _TYPES = ScaleTypes(
     {
         "ChainId": enum("Consensus", ("Domain", "u32")),
-        "MultiAccountId": enum(("AccountId32", "[u8; 32]"), ("AccountId20", "[u8; 20]"), ("Raw", "HexBytes")),
+        "MultiAccountId": enum(("AccountId32", "[u8; 32]"), ("AccountId20", "[u8; 20]"), ("Raw", "Vec<u8>")),
         "Location": struct(("chain_id", "ChainId"), ("account_id", "MultiAccountId")),
         "Transfer": struct(("amount", "u128"), ("sender", "Location"), ("receiver", "Location")),
     }

@@ -47,7 +47,7 @@ SIGNALS = {Signal.SUSPEND: b"\x02\x00", Signal.RESUME: b"\x02\x01"}
 MOST_BYTES = 2**24
 """Of a message in a page."""
 
-_FRAGMENTS = ScaleColumns(ScaleTypes({"Fragment": struct(("data", "HexBytes"))}), "Fragment", "a message", MOST_BYTES)
+_FRAGMENTS = ScaleColumns(ScaleTypes({"Fragment": struct(("data", "Vec<u8>"))}), "Fragment", "a message", MOST_BYTES)
 
 _LANE = ("source", "destination")
 _PAGE = PAGES_SCHEMA.names[len(_LANE) :]
