@@ -77,9 +77,9 @@ func main() {
 	}
 }
 GO
-go mod init finding 2>/dev/null
-go get github.com/cometbft/cometbft@v0.38.21 2>/dev/null
-go mod tidy 2>/dev/null
+go mod init finding
+go get github.com/cometbft/cometbft@v0.38.21
+go mod tidy
 go build -o finding .
 seen=$(./finding "$trusted" "$following" "$header" "$validators")
 echo "$seen"

@@ -10,7 +10,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-npm install --silent --no-audit --no-fund --ignore-scripts @cosmjs/proto-signing@0.39.0 >/dev/null
+npm install --loglevel=error --no-audit --no-fund --ignore-scripts @cosmjs/proto-signing@0.39.0 >/dev/null
 cat > coins.mjs <<'JS'
 import { parseCoins } from "@cosmjs/proto-signing";
 for (const text of ["0x10uatom", "1e3uatom", "1_000uatom"]) {

@@ -29,9 +29,9 @@ func main() {
 	}
 }
 GO
-go mod init finding 2>/dev/null
-go get cosmossdk.io/math@v1.5.3 2>/dev/null
-go mod tidy 2>/dev/null
+go mod init finding
+go get cosmossdk.io/math@v1.5.3
+go mod tidy
 seen=$(go run .)
 echo "$seen"
 [ "$seen" = "10=10 010=8 0x10=16 0o17=15 1_000=1000 08 refused " ] || { echo "changed" >&2; exit 1; }

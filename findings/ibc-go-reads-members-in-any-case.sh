@@ -46,7 +46,7 @@ func main() {
 	}
 }
 GO
-go mod tidy 2>/dev/null
+go mod tidy
 go build -o finding .
 seen=$(./finding)
 echo "$seen"

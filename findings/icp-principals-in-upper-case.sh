@@ -12,7 +12,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/rust/src"
 cd "$folder"
-npm install --silent --no-audit --no-fund --ignore-scripts @icp-sdk/core@6.1.0 >/dev/null
+npm install --loglevel=error --no-audit --no-fund --ignore-scripts @icp-sdk/core@6.1.0 >/dev/null
 cat > principal.mjs <<'JS'
 import { Principal } from "@icp-sdk/core/principal";
 for (const text of process.argv.slice(2)) {

@@ -12,7 +12,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-npm install --silent --no-audit --no-fund --ignore-scripts @confio/ics23@0.6.8 >/dev/null
+npm install --loglevel=error --no-audit --no-fund --ignore-scripts @confio/ics23@0.6.8 >/dev/null
 
 cat > compress.cjs <<'JS'
 const compression = require("@confio/ics23/build/compress.js");

@@ -65,8 +65,8 @@ fn main() {
 }
 RUST
 cd "$folder/go"
-go mod init finding 2>/dev/null
-go get github.com/cosmos/ics23/go@v0.11.0 2>/dev/null
+go mod init finding
+go get github.com/cosmos/ics23/go@v0.11.0
 go build -o finding .
 cd "$folder/rust"
 cargo build --quiet

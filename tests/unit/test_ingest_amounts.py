@@ -95,7 +95,7 @@ def test_the_command_names_both_readings(cli: Run, tmp_path: Path) -> None:
     code, _, err = cli(tmp_path / "a.csv", "--lake", tmp_path / "none")
     assert (code, err.splitlines()[-2:]) == (2, [
         'causeway: a.csv: record 1: amount: ambiguous_number "010"; 0 of 1 records taken (ambiguous_number 1)',
-        "hint: 010 is 10 to ibc-rs and cosmjs, 8 to ibc-go; base in the mapping says which",
+        "hint: 010 is 10 to ibc-rs and cosmjs, 8 to ibc-go; base in a mapping (--mapping) says which",
     ])  # fmt: skip
     (tmp_path / "a.csv").write_text(f"{head}a,channel-0,1,5,010,\na,channel-0,2,6,1,1-0\na,channel-0,3,7,1,\n")
     code, out, _ = cli(tmp_path / "a.csv", "--lake", tmp_path / "some")

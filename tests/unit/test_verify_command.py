@@ -42,7 +42,7 @@ from tests.unit.proof_documents import (
     substrate_storage,
     tendermint_update,
 )
-from tests.unit.tendermint_chain import steady
+from tests.unit.tendermint_chain import Chain, steady
 from tests.unit.test_tendermint_rpc import as_json
 
 DOCUMENTS = documents()
@@ -469,7 +469,7 @@ def test_other_binary_proofs_are_known_by_their_kind(verify: Run) -> None:
     assert verify(proof, *given, "--trust", document["trust"]["root"])[0] == 0
     assert verify(proof, *given[:-1], "value=null", "--trust", document["trust"]["root"])[0] == 1
     code, out, _ = verify(proof, "--trust", document["trust"]["root"])
-    assert code == 2 and "kind: missing (name it in the file or with --kind): must be one of ic_certificate" in out
+    assert code == 2 and "kind: missing (it is no JSON: name it with --kind): must be one of ic_certificate" in out
     storage = substrate_storage()
     nodes = [bytes.fromhex(node) for node in storage["proof"]]
     encoded = encode_compact(len(nodes)) + b"".join(encode_compact(len(node)) + node for node in nodes)
@@ -819,6 +819,32 @@ def test_the_file_and_the_trust_may_come_on_standard_input(verify: Run, monkeypa
     assert "standard input: refused - InvalidInput: is longer than" in verify("-")[1]
 
 
+def test_what_is_trusted_fits_the_kind_and_itself(verify: Run) -> None:
+    trust = DOCUMENTS["tendermint_update"]["trust"]
+    code, out, _ = verify(DOCUMENTS["substrate_storage"], "--trust", trust)
+    assert code == 2 and "refused - InvalidInput: trust: is of the kind tendermint_trust; for this proof give" in out
+    header = {**RPC_HEADER, "validators_hash": "00" * 32, "next_validators_hash": "00" * 32}
+    named = {"kind": "tendermint_trust", "header": header, "chain_id": "zone-2"}
+    _, _, err = verify(DOCUMENTS["ics23 iavl"], "--trust", named)
+    assert 'chain_id: is "zone-2", the header is of "zone-1"' in err
+
+
+def test_an_answer_says_of_what_it_is_where_no_claim_does(verify: Run) -> None:
+    document = without("tendermint_update", "height")
+    document.pop("header_hash", None)
+    (note,) = json.loads(verify(document, "--json")[1])["notes"]
+    assert note.startswith("it is the header of height 9, with the hash ")
+    bare = {key: DOCUMENTS["ic_certificate"][key] for key in ("kind", "trust", "proof")}
+    (note,) = json.loads(verify(bare, "--json")[1])["notes"]
+    assert note == "its time is 2023-11-14T22:13:20Z, and nothing is claimed of its age"
+
+
+def test_a_claim_is_given_once_and_nothing_is_no_document(verify: Run) -> None:
+    claims = ("--claim", "value=00", "--claim", "value=01")
+    assert verify(DOCUMENTS["ics23 iavl"], *claims)[2] == "causeway: --claim: value is given twice\n"
+    assert verify(b" \n")[1] == "0.json: refused - InvalidInput: is empty\n"
+
+
 def test_a_trust_of_any_length_is_told_in_one_line(verify: Run) -> None:
     code, _, err = verify(DOCUMENTS["ics23 iavl"], "--trust", "a" * 5_000)
     assert code == 2 and err.count("\n") == 1 and len(err) < 200 and "no such file" in err
@@ -859,11 +885,19 @@ def test_a_nodes_answers_are_a_proof(verify: Run) -> None:
     assert "validators: missing; commit needs" in verify(*given)[1]
     both = ("--claim", "proof=00", "--validators", "all.json")
     assert "commit: does not go together with proof" in verify(*given, *both)[1]
-    changed_since = {**earlier, "header": {**earlier["header"], "next_validators_hash": "11" * 32}}
-    Path("changed.json").write_text(json.dumps({"result": {"signed_header": changed_since}}))
+    changed_since = {**earlier["header"], "next_validators_hash": "11" * 32}
+    Path("changed.json").write_text(json.dumps({"result": {"signed_header": {"header": changed_since}}}))
     code, out, _ = verify("commit.json", "--trust", "changed.json", "--claim", now, "--validators", "all.json")
     missing = "the validators changed since the trusted header: give a node's answer to /validators?height=3"
     assert code == 2 and f"refused - InvalidInput: trusted_validators: missing; {missing} (--trusted-validators)" in out
+    Path("other.json").write_text(json.dumps({"validators": as_json(chain.signed[1], Chain([{9: 1}]).sets[0])[1]}))
+    code, out, _ = verify("commit.json", "--trust", "changed.json", "--claim", now, "--validators", "other.json")
+    assert code == 1 and "false - InvalidHeader: header names the validators" in out
+    Path("changed.json").write_text(
+        json.dumps({"signed_header": {"header": changed_since, "commit": earlier["commit"]}})
+    )
+    _, _, err = verify("commit.json", "--trust", "changed.json", "--claim", now, "--validators", "all.json")
+    assert "changed.json: commit: block_id: hash: " in err and ": the header's is " in err
     commit["commit"]["signatures"][0]["signature"] = commit["commit"]["signatures"][1]["signature"]
     Path("commit.json").write_text(json.dumps({"signed_header": commit}))
     assert verify(*given, "--validators", "all.json")[0] == 1

@@ -114,7 +114,9 @@ def _show(found: Examined, options: str, console: Console) -> None:
         console.print("[yellow]Without effect[/yellow]:")
         for each in found.idle:
             console.print(f"  {_remark(each)}", soft_wrap=True)
-    console.print(f"Next: causeway run {path}{escape(escaped(options))}", soft_wrap=True)
+    console.print(
+        f"Next: causeway run {escape(shlex.quote(name_of(found.path)))}{escape(escaped(options))}", soft_wrap=True
+    )
 
 
 def _remark(each: Remark) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -192,7 +193,7 @@ def show(outcome: Outcome, console: Console) -> None:
     if outcome.lake is None:
         console.print("The lake was temporary; use --lake DIR to keep it.")
     else:
-        console.print(f"Next: causeway state {escape(outcome.lake)}", soft_wrap=True)
+        console.print(f"Next: causeway state {escape(shlex.quote(outcome.lake))}", soft_wrap=True)
 
 
 def failed(found: Failures) -> list[Text]:

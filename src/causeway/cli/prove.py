@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,9 +75,12 @@ def _command(
     if out is None:
         console.print("The proof was not written: --out FILE writes it, --json prints it.")
     else:
-        trusted = [f" {option.verified_by} {path}" for option, path in files.items() if option.verified_by and path]
-        how = "".join(trusted) or " --self-consistent"
-        console.print(Text(f"Next: causeway verify {readable(str(out))}{readable(how)}"), soft_wrap=True)
+        trusted = [(option.verified_by, path) for option, path in files.items() if option.verified_by and path]
+        how = "".join(f" {flag} {shlex.quote(str(path))}" for flag, path in trusted)
+        if not how:
+            own = "trust" in proved.document or "root" in proved.document
+            how = " --self-consistent" if own else " --trust FILE (--trust-out writes it)"
+        console.print(Text(f"Next: causeway verify {readable(shlex.quote(str(out)))}{readable(how)}"), soft_wrap=True)
     return shell.OK
 
 

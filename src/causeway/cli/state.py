@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -114,7 +115,7 @@ def command(
     _print(console, rows, _limit(limit, as_json))
     if table is None and rows:
         longest = max(rows, key=lambda row: row["rows"])["table"]
-        console.print(f"Next: causeway state {escape(lake)} --table {longest}", soft_wrap=True)
+        console.print(f"Next: causeway state {escape(shlex.quote(lake))} --table {longest}", soft_wrap=True)
     return shell.OK
 
 

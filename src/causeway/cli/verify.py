@@ -110,7 +110,11 @@ def command(
 
     if trust is not None and self_consistent:
         raise InvalidInput("--self-consistent: does not go together with --trust")
-    given: dict[str, Any] = dict(claim_of(text) for text in claims or ())
+    given: dict[str, Any] = {}
+    for field, value in map(claim_of, claims or ()):
+        if field in given:
+            raise InvalidInput(f"--claim: {field} is given twice")
+        given[field] = value
     options = {
         "kind": kind,
         "spec": spec,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 Base = Literal[10, "go", "0x"]
 
 READINGS = {
-    "ambiguous_number": "010 is 10 to ibc-rs and cosmjs, 8 to ibc-go; base in the mapping says which",
+    "ambiguous_number": "010 is 10 to ibc-rs and cosmjs, 8 to ibc-go; base in a mapping (--mapping) says which",
     "ambiguous_height": "1-0 is height 0 of revision 1 to ibc-go, no time-out to @confio/relayer; values in the "
     "mapping say which",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -24,7 +25,7 @@ from causeway.proofs.documents.values import (
 )
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, CborReader, cbor_head, cbor_text
-from causeway.proofs.ic.certificate import Certificate, decode_certificate, root_of
+from causeway.proofs.ic.certificate import Certificate, decode_certificate, root_of, time_of
 from causeway.proofs.ic.certification import Freshness, VerifiedCertificate, verify_certificate
 from causeway.proofs.ic.errors import MalformedCertificate, WrongSubnet
 from causeway.proofs.ic.hash_tree import HashTree
@@ -118,6 +119,13 @@ class IcCertificate(ProofDocument):
         if self.freshness is not None:
             claims.append(f"it is at most {self.freshness.max_age / 10**9:g} s old at {when(self.freshness.now)}")
         return "; ".join(claims) or "a state is certified"
+
+    def notes(self, trust: Trust) -> Sequence[str]:
+        """Return how old it is, where no claim says it."""
+        if self.time is not None or self.freshness is not None:
+            return ()
+        time = time_of(decode_certificate(self.certificate).tree)
+        return [f"its time is {when(time)}, and nothing is claimed of its age"]
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way of every path to the root key; errors as of ``verify_certificate``, and ``ClaimMismatch``."""

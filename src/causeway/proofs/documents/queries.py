@@ -16,15 +16,18 @@ SPECS: Mapping[str, str] = {"ics23:iavl": "iavl", "ics23:simple": "tendermint", 
 
 
 def query_of(fields: JsonObject) -> JsonObject | None:
-    """Return ``response`` where a JSON object is an answer to ``abci_query``, with or without JSON-RPC's envelope.
+    """Return ``response`` where a JSON object is an answer to ``abci_query``, with or without what is around it.
 
     Raises:
         InvalidInput: the answer is an error of JSON-RPC.
     """
     refusal = fields.get("error")
     if isinstance(refusal, dict) and "message" in refusal:
-        raise InvalidInput(f"error: the node answered {shown(refusal['message'])}")
+        said = [refusal["message"], *([refusal["data"]] if "data" in refusal else ())]
+        raise InvalidInput(f"error: the node answered {': '.join(map(shown, said))}")
     result = fields.get("result", fields)
+    if isinstance(result, dict) and ("proofOps" in result or "proof_ops" in result):
+        return result
     found = result.get("response") if isinstance(result, dict) else None
     return found if isinstance(found, dict) else None
 

@@ -65,6 +65,8 @@ def document_in(
     if len(data) > MAX_DOCUMENT_BYTES:
         raise InvalidInput(f"{where}: is longer than {MAX_DOCUMENT_BYTES} bytes, more are not read")
     given = dict(claims or {})
+    if not data.strip():
+        raise InvalidInput(f"{where}: is empty")
     if looks_like_json(data):
         fields = parse_object(data, where)
         said = fields.get(KIND)
@@ -93,7 +95,9 @@ def document_of(fields: JsonObject, where: str) -> Reading:
     """
     kind = fields.get(KIND)
     if not isinstance(kind, str) or kind not in KINDS:
-        said = "missing (name it in the file or with --kind)" if kind is None else shown(kind)
+        binary = isinstance(fields.get(PROOF), bytes)
+        how = "it is no JSON: name it with --kind" if binary else "name it in the file or with --kind"
+        said = f"missing ({how})" if kind is None else shown(kind)
         raise InvalidInput(f"{where}: kind: {said}: must be one of {', '.join(KINDS)}")
     model = KINDS[kind]
     own = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -13,7 +14,7 @@ from causeway.proofs.documents.trust import TendermintTrust, Trust
 from causeway.proofs.documents.values import Bytes, Listed, Number, Time, when
 from causeway.proofs.errors import MalformedProof
 from causeway.proofs.steps import Step
-from causeway.proofs.tendermint.commit import signed_power
+from causeway.proofs.tendermint.commit import check_signed_header, signed_power
 from causeway.proofs.tendermint.rpc import signed_header_from_json, validators_from_json
 from causeway.proofs.tendermint.trust import Anchor, verify_header
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
@@ -90,6 +91,14 @@ class TendermintUpdate(ProofDocument):
                 raise ClaimMismatch(f"{name} is {fact.hex()} in the header, claimed is {claimed.hex()}")
         return (Track(self.claim(), (*steps, Step("root", "app_hash of the header", header.app_hash))),)
 
+    def notes(self, trust: Trust) -> Sequence[str]:
+        """Return which header it is, where no claim says it."""
+        assert isinstance(trust, TendermintTrust)
+        if self.header_hash is not None or self.height is not None:
+            return ()
+        header = self._update(trust).signed_header.header
+        return [f"it is the header of height {header.height}, with the hash {header.hash.hex()}"]
+
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return what the update says of the header, of its validators and of who signed."""
         update = self._update(trust)
@@ -110,6 +119,7 @@ class TendermintUpdate(ProofDocument):
 
         Raises:
             MalformedProof: it is malformed.
+            InvalidHeader: the header is of another chain, or names other validators than are given.
             InvalidInput: the validators that the trusted header names are missing.
         """
         if self.proof is not None:
@@ -118,6 +128,8 @@ class TendermintUpdate(ProofDocument):
         signed = signed_header_from_json(_result(self.commit).get("signed_header"))
         validators = _set_of(self.validators)
         trusted = validators if self.trusted_validators is None else _set_of(self.trusted_validators)
+        # Another chain's header, or other validators than the header names, are no change of validators.
+        check_signed_header(signed, trust.options.chain_id, validators)
         if self.trusted_validators is None and validators.hash != trust.trusted.anchor_hash(trust.options.rule):
             current = trust.trusted.anchor(trust.options.rule) is Anchor.CURRENT
             height = trust.trusted.height if current else trust.trusted.height + 1

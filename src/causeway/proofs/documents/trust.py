@@ -30,6 +30,7 @@ from causeway.proofs.documents.values import (
     Time,
     digest_of,
 )
+from causeway.proofs.errors import MalformedProof
 from causeway.proofs.ic.bls import DER_PREFIX, PUBLIC_KEY_BYTES, key_point, public_key_from_der
 from causeway.proofs.ic.certification import root_subnet_of
 from causeway.proofs.ic.principals import principal_to_text
@@ -205,6 +206,10 @@ class TendermintTrust(Trust):
             self._require_absent(
                 "client_state", "chain_id", "rule", "trust_level", "trusting_period", "max_clock_drift"
             )
+        if self.header is not None and self.chain_id is not None:
+            named = header_from_json(self.header).chain_id
+            if named != self.chain_id:
+                raise InvalidInput(f"chain_id: is {shown(self.chain_id)}, the header is of {shown(named)}")
         # Both are made now, so that what is wrong with them is wrong with the document.
         _ = self.trusted, self.options
         return self
@@ -318,12 +323,30 @@ def trust_of(value: object, where: str) -> Trust:
     if "kind" not in value:
         header = _header_of_answer(value)
         if header is not None:
+            _require_committed(value, header, where)
             value = {"kind": "tendermint_trust", "header": header}
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in TRUST_KINDS:
         said = "missing" if kind is None else shown(kind)
-        raise InvalidInput(f"{where}: kind: {said}: must be one of {', '.join(TRUST_KINDS)}")
+        raise InvalidInput(
+            f"{where}: kind: {said}: must be one of {', '.join(TRUST_KINDS)}, or it is a node's answer to /commit"
+        )
     return validated(TRUST_KINDS[kind], value, where)
+
+
+def _require_committed(answer: JsonObject, header: JsonObject, where: str) -> None:
+    """Refuse an answer to ``/commit`` whose commit is of another header, where it has one. Raises ``InvalidInput``."""
+    commit = answer.get("result", answer)["signed_header"].get("commit")
+    block = commit.get("block_id") if isinstance(commit, dict) else None
+    named = block.get("hash") if isinstance(block, dict) else None
+    if named is None:
+        return
+    try:
+        found = header_from_json(header).hash.hex()
+    except MalformedProof as error:
+        raise InvalidInput(f"{where}: {error}") from None
+    if str(named).lower() != found:
+        raise InvalidInput(f"{where}: commit: block_id: hash: {shown(named)}: the header's is {found}")
 
 
 def read_trust(name: str) -> Trust:

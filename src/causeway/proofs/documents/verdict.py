@@ -131,6 +131,9 @@ def judge(
     tracks: tuple[Track, ...] = ()
     notes: tuple[str, ...] = ()
     try:
+        if not isinstance(trusted, document.accepts):
+            wanted = " or ".join(kind.wanted for kind in document.accepts)
+            raise InvalidInput(f"trust: is of the kind {trusted.kind}; for this proof give {wanted}")
         tracks = document.verify(trusted)
     except ProofError as wrong:
         found, error, tracks = _answer_to(wrong), wrong, _sketch(document, trusted)

@@ -144,7 +144,8 @@ class RowStore(ProvableStore):
         """Return the proof that ``key``, which would stand at ``place``, is absent."""
         left = _field(LEFT, self.row(place - 1).existence()) if place else b""
         right = _field(RIGHT, self.row(place).existence()) if place < len(self) else b""
-        return _field(NONEXIST, _field(KEY, self.name_of(key)) + left + right)
+        name = self.name_of(key)
+        return _field(NONEXIST, (_field(KEY, name) if name else b"") + left + right)
 
 
 def _field(tag: bytes, content: bytes) -> bytes:

@@ -166,8 +166,7 @@ class ProvableStore(ABC):
             NONEXIST,
             *delimited(
                 joined(
-                    KEY,
-                    *delimited(self.names_of(absent)),
+                    _named(self.names_of(absent)),
                     _optional(LEFT, of(left[left >= 0]), left >= 0),
                     _optional(RIGHT, of(right[right >= 0]), right >= 0),
                 )
@@ -213,11 +212,16 @@ def _absence(store: ProvableStore, keys: pa.BinaryArray, positions: Positions) -
     """Return the NonExistenceProof message of each of ``keys``, which would stand at ``positions``."""
     left, right = _neighbours(store, positions)
     return joined(
-        KEY,
-        *delimited(store.names_of(keys)),
+        _named(store.names_of(keys)),
         _optional(LEFT, _existence(store, left[left >= 0]), left >= 0),
         _optional(RIGHT, _existence(store, right[right >= 0]), right >= 0),
     )
+
+
+def _named(names: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the field with the key that each proof of absence names; protobuf leaves an empty one out."""
+    named = lengths_of(names) > 0
+    return _optional(KEY, names.filter(pa.array(named)), named)
 
 
 def _optional(tag: bytes, messages: pa.BinaryArray, present: Mask) -> pa.BinaryArray:
