@@ -232,7 +232,7 @@ def test_chains_of_stores(stored: dict[bytes, bytes], stores: dict[bytes, bytes]
             claim(changed)
         except ProofError:
             continue
-        assert remarks_on_chain(changed, [b"ibc", key])
+        assert remarks_on_chain(specs, changed, [b"ibc", key])
     with pytest.raises(ProofError):
         claim(proof, root=inner.root)
     with pytest.raises(ProofError):

@@ -281,7 +281,7 @@ def test_the_key_that_a_proof_of_absence_names_is_only_remarked_on() -> None:
     assert remarks(TENDERMINT_SPEC, tree.root, tree.non_existence(b"c"), {b"c": None}) == []
     other = ["the absence of key 63 names key 64"]
     assert remarks(TENDERMINT_SPEC, tree.root, tree.non_existence(b"d"), {b"c": None}) == other
-    assert remarks_on_chain([tree.non_existence(b"d").SerializeToString()], [b"c"]) == other
+    assert remarks_on_chain([TENDERMINT_SPEC], [tree.non_existence(b"d").SerializeToString()], [b"c"]) == other
 
 
 def test_neighbors_with_no_or_the_same_path_are_none() -> None:
@@ -393,6 +393,16 @@ def test_an_absence_is_that_of_the_first_entry_whose_neighbors_enclose_the_key()
                 batch_verify_non_membership(TENDERMINT_SPEC, tree.root, batch, [b"c", b"i"])
         with pytest.raises(NoProofForKey, match=r"^the proof has no non-existence of key 62$"):
             batch_verify_non_membership(TENDERMINT_SPEC, tree.root, batch, [b"b"])
+
+
+def test_what_a_message_lets_a_verifier_hash_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    root, batch, items = batch_of_two()
+    monkeypatch.setattr("causeway.proofs.ics23.batch.MAX_HASHED_BYTES", 200)
+    verify_membership(TENDERMINT_SPEC, root, batch, b"b", items[b"b"])
+    with pytest.raises(OverLimit, match=r"^the steps that are verified have more than 200 bytes$"):
+        batch_verify_membership(TENDERMINT_SPEC, root, batch, items)
+    (line,) = remarks(TENDERMINT_SPEC, root, batch, {b"b": items[b"b"]})
+    assert line.endswith("entries that nobody asks about are not verified from number 1 on")
 
 
 def test_an_entry_without_a_proof_says_nothing() -> None:

@@ -156,3 +156,9 @@ def test_types_that_are_none(name: str) -> None:
     for refused in (lambda: TYPES.decode(name, b"", "it"), lambda: ScaleColumns(TYPES, name, "it")):
         with pytest.raises(InvalidInput):
             refused()
+
+
+@pytest.mark.parametrize("empty", ["[u8; 0]", "Vec<[u8; 0]>", "Option<[u8; 0]>"])
+def test_no_column_holds_values_without_bytes(empty: str) -> None:
+    with pytest.raises(InvalidInput, match="no column holds"):
+        ScaleColumns(ScaleTypes({"One": struct(("field", empty))}), "One", "it")

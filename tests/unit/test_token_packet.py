@@ -125,6 +125,7 @@ def test_other_forms_of_one_packet(payload: bytes) -> None:
         (packet(denom="transfer/07-tendermint-0/uatom"), "InvalidDenom"),
         (packet(denom="transfer/09-localhost/uatom"), "InvalidDenom"),
         (packet(denom="transfer/channel-00/uatom"), "InvalidDenom"),
+        (packet(denom="transfer/channel-+5/uatom"), "InvalidDenom"),
         (packet(denom="other/channel-0/uatom"), "InvalidDenom"),
         (packet(denom=f"p/{'c' * 99}-{'1' * 20}/uatom"), "InvalidDenom"),
     ],

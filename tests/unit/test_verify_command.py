@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from causeway.proofs.documents.kinds import KINDS
@@ -22,9 +23,11 @@ from causeway.proofs.documents.verdict import judge
 from causeway.proofs.ic.bls import public_key_to_der
 from causeway.proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, cbor_bytes, cbor_head, cbor_text
 from causeway.proofs.ic.certification import root_subnet_of
+from causeway.proofs.ics23.smt import SmtStore
 from causeway.proofs.substrate.compact import encode_compact
 from causeway.proofs.tendermint.states import decode_consensus_state
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
+from causeway.proofs.wire.ics23_pb2 import CommitmentProof
 from tests.unit.command_line import Run, command_line
 from tests.unit.proof_documents import (
     OTHER,
@@ -837,6 +840,26 @@ def test_an_answer_says_of_what_it_is_where_no_claim_does(verify: Run) -> None:
     bare = {key: DOCUMENTS["ic_certificate"][key] for key in ("kind", "trust", "proof")}
     (note,) = json.loads(verify(bare, "--json")[1])["notes"]
     assert note == "its time is 2023-11-14T22:13:20Z, and nothing is claimed of its age"
+
+
+def test_keys_in_one_gap_are_shown_by_one_proof(verify: Run) -> None:
+    """And a path that no store has is not followed, which could take for ever."""
+    batch = copy.deepcopy(DOCUMENTS["ics23_batch"])
+    batch["items"] = [{"key": f"text:carl{number}", "value": None} for number in range(50)]
+    found = json.loads(verify(batch, "--json")[1])
+    assert found["valid"] and len({step["track"] for step in found["steps"]}) == 2
+    proof = CommitmentProof.FromString(bytes.fromhex(DOCUMENTS["ics23_batch"]["proof"]))
+    proof.compressed.entries[0].exist.path.extend([0] * 1000)
+    found = json.loads(verify({**DOCUMENTS["ics23_batch"], "proof": proof.SerializeToString().hex()}, "--json")[1])
+    assert (found["answer"], found["error"]["name"], found["steps"]) == ("false", "SpecMismatch", [])
+
+
+def test_an_absence_of_a_sparse_store_in_a_chain_is_not_odd(verify: Run) -> None:
+    store = SmtStore(*(pa.array(column, pa.binary()) for column in ([b"a", b"b"], [b"1", b"2"])))
+    document = {"kind": "ics23_chained", "specs": ["smt"], "path": ["zz"], "value": None}
+    proof = MerkleProof(proofs=[CommitmentProof.FromString(store.prove(b"zz"))]).SerializeToString()
+    code, out, _ = verify({**document, "proof": proof.hex()}, "--trust", store.root.hex(), "--strict")
+    assert code == 0 and "note:" not in out
 
 
 def test_a_claim_is_given_once_and_nothing_is_no_document(verify: Run) -> None:

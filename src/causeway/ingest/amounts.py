@@ -79,7 +79,7 @@ def go_digits(text: str) -> str:
     Reference:
         math/big, Int.SetString with base 0.
     """
-    found = _GO_LITERAL.fullmatch(text.strip())
+    found = _GO_LITERAL.fullmatch(text.strip(" \t\n\v\f\r"))
     if found is None:
         return "?"
     kind = found.lastgroup or "b10"

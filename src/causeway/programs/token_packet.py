@@ -33,8 +33,9 @@ _HOP = re.compile(r"transfer/channel-(0|[1-9][0-9]{0,19})/")
 _BASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9/:._+-]{0,127}")
 _AMOUNT = re.compile(r"[1-9][0-9]{0,77}")
 _ADDRESS = re.compile(r"0|[1-9][0-9]{0,19}")
-_FOREIGN_HOP = re.compile(r"[^/]+/(?:\w[\w-]*-[0-9]{1,20}|09-localhost)(?:/|$)", re.ASCII)
-"""What ibc-go reads as a hop of a path, in some release: a port, then the id of a channel or of a client."""
+_FOREIGN_HOP = re.compile(r"[^/]+/(?:\w[\w-]*-\+?[0-9]{1,20}|09-localhost)(?:/|$)", re.ASCII)
+"""What ibc-go in some release, or ibc-rs (which takes a sign), reads as a hop: a port, then the id of a channel or of a
+client."""
 
 _MEMBERS: dict[str, type[str]] = dict.fromkeys(("denom", "amount", "sender", "receiver", "memo"), str)
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -152,7 +153,9 @@ def require_denom(denom: str) -> None:
         raise Refused("InvalidDenom", "the name at home is not 1 to 128 of A-Z a-z 0-9 / : . _ + -")
     # It would be a native token here, and a voucher elsewhere: docs/one-text-several-values.md.
     if (hop_like := _FOREIGN_HOP.match(home)) is not None:
-        raise Refused("InvalidDenom", f"the name at home begins with {shown(hop_like[0])}, which ibc-go reads as a hop")
+        raise Refused(
+            "InvalidDenom", f"the name at home begins with {shown(hop_like[0])}, which deployed libraries read as a hop"
+        )
 
 
 def hop(peer: int) -> str:

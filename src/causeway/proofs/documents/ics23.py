@@ -13,7 +13,8 @@ from causeway.proofs.documents.errors import ClaimMismatch
 from causeway.proofs.documents.trust import RootTrust, TendermintTrust, Trust
 from causeway.proofs.documents.validation import EITHER, PARTS, PLAIN
 from causeway.proofs.documents.values import Bytes, Label, Listed, Number, Section
-from causeway.proofs.ics23.batch import Batch, entries_of, message_of, remarks
+from causeway.proofs.errors import OverLimit
+from causeway.proofs.ics23.batch import Batch, entries_of, message_of, paths_of, remarks
 from causeway.proofs.ics23.chained import remarks_on_chain, verify_chained_membership, verify_chained_non_membership
 from causeway.proofs.ics23.errors import NoProofForKey
 from causeway.proofs.ics23.existence import Existence, existence_of, existence_steps
@@ -21,7 +22,7 @@ from causeway.proofs.ics23.non_existence import Absence, absence_of
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS, rules_of
 from causeway.proofs.ics23.range_proof import range_proof_root, verify_range_proof
 from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
-from causeway.proofs.limits import MAX_DEPTH, MAX_MESSAGE_BYTES, require_length
+from causeway.proofs.limits import MAX_DEPTH, MAX_MESSAGE_BYTES, MAX_PROOF_BYTES, require_length
 from causeway.proofs.protobuf import parse
 from causeway.proofs.steps import Step
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
@@ -35,6 +36,9 @@ def _deployed_specs() -> list[SpecName]:
 
 
 _SIBLING_SHOWN = 8
+
+DEEPEST = 256
+"""Most steps of a path in a deployed store."""
 
 
 class Item(Section):
@@ -85,7 +89,7 @@ class Ics23(ProofDocument):
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return where the proof leads to."""
-        return _tracks(entries_of(message_of(self.proof))[:1])
+        return _sketched(entries_of(message_of(self.proof))[:1])
 
 
 class Ics23Batch(ProofDocument):
@@ -120,7 +124,7 @@ class Ics23Batch(ProofDocument):
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return where each entry of the batch leads to."""
-        return _tracks(entries_of(message_of(self.proof))[: len(self.items)])
+        return _sketched(entries_of(message_of(self.proof))[: len(self.items)])
 
     def _claimed(self) -> dict[bytes, bytes | None]:
         return one_claim_a_key(((item.key, item.content) for item in self.items), "items")
@@ -163,7 +167,7 @@ class Ics23Chained(ProofDocument):
 
     def remarks(self, trust: Trust) -> Sequence[str]:
         """Return what no encoder of such a proof writes."""
-        return remarks_on_chain(self.proof, self.path)
+        return remarks_on_chain([PROOF_SPECS[name] for name in self.specs], self.proof, self.path)
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return where the proof of each store leads to."""
@@ -179,9 +183,9 @@ class Ics23Chained(ProofDocument):
         tracks: list[Track] = []
         for number, proof in enumerate(message.proofs):
             if proof.HasField("exist"):
-                found = _tracks([existence_of(proof.exist)])
+                found = _sketched([existence_of(proof.exist)])
             elif proof.HasField("nonexist"):
-                found = _tracks([absence_of(proof.nonexist)])
+                found = _sketched([absence_of(proof.nonexist)])
             else:
                 raise NoProofForKey(f"proof {number} is neither one of existence nor of non-existence")
             tracks += [Track(f"store {number}: {track.title}", track.steps) for track in found]
@@ -233,7 +237,23 @@ class Ics23Range(ProofDocument):
 
 def _claim_tracks(batch: Batch, claims: Mapping[bytes, bytes | None]) -> tuple[Track, ...]:
     absences = batch.absences(key for key, value in claims.items() if value is None)
-    return _tracks([absences[key] if value is None else batch.existence(key) for key, value in claims.items()])
+    entries = [absences[key] if value is None else batch.existence(key) for key, value in claims.items()]
+    # Keys in one gap have one proof.
+    return _tracks(list({id(entry): entry for entry in entries}.values()))
+
+
+def _sketched(entries: Sequence[Existence | Absence]) -> tuple[Track, ...]:
+    """Return the ways of entries that nobody has verified.
+
+    Raises:
+        OverLimit: they are longer than any that holds, or than is worth while.
+    """
+    paths = [path for entry in entries for path in paths_of(entry)]
+    if max(map(len, paths), default=0) > DEEPEST:
+        raise OverLimit(f"a path has more than {DEEPEST} steps")
+    if sum(len(step.prefix) + len(step.suffix) for path in paths for step in path) > MAX_PROOF_BYTES:
+        raise OverLimit(f"the steps have more than {MAX_PROOF_BYTES} bytes")
+    return _tracks(entries)
 
 
 def _tracks(entries: Sequence[Existence | Absence]) -> tuple[Track, ...]:

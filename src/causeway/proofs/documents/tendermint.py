@@ -137,6 +137,10 @@ class TendermintUpdate(ProofDocument):
                 f"trusted_validators: missing; the validators changed since the trusted header: give a node's answer to"
                 f" /validators?height={height} (--trusted-validators)"
             )
+        wanted = trust.trusted.anchor_hash(trust.options.rule)
+        if trusted.hash != wanted:
+            vouched = f"those that header {trust.trusted.height} vouches for to {wanted.hex()}"
+            raise InvalidInput(f"trusted_validators: hash to {trusted.hash.hex()}, {vouched}")
         return HeaderUpdate.on(trust.trusted.height, trusted, signed, validators)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from causeway.proofs.errors import MalformedProof, NotProven, OverLimit, hex_text
+from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.ics23.errors import KeyOutOfRange, NoProofForKey
 from causeway.proofs.ics23.existence import Existence, existence_of, verify_existence
 from causeway.proofs.ics23.non_existence import (
@@ -87,8 +88,14 @@ def remarks(spec: ProofSpec, root: bytes, proof: Proof, claims: Mapping[bytes, b
     return [*encoding, *Batch(rules_of(spec), root, message).remarks(claims)]
 
 
+MAX_HASHED_BYTES = 64 << 20
+"""Most bytes of steps that are hashed for one message: a compressed batch of 1 MiB can ask for terabytes."""
+
+
 class Batch:
     """What a message claims under a root; each claim is verified when it is asked for.
+
+    What is verified raises ``OverLimit`` once the steps have ``MAX_HASHED_BYTES``.
 
     Raises:
         MalformedProof: the message carries no proof, or its indices are out of range.
@@ -97,6 +104,7 @@ class Batch:
     def __init__(self, rules: SpecRules, root: bytes, message: CommitmentProof) -> None:
         self._rules, self._root, self._message = rules, root, message
         self._entries = entries_of(message)
+        self._hashed = 0
         self._present: dict[bytes, Existence] = {}
         self._absent: list[Absence] = []
         for entry in self._entries:
@@ -108,7 +116,9 @@ class Batch:
     def require_membership(self, items: Mapping[bytes, bytes]) -> None:
         """Check that every key of ``items`` is proven with its value (see ``batch_verify_membership``)."""
         for key, value in items.items():
-            verify_existence(self.existence(key), self._rules, self._root, key, value)
+            existence = self.existence(key)
+            self._spend(existence)
+            verify_existence(existence, self._rules, self._root, key, value)
 
     def require_non_membership(self, keys: Iterable[bytes]) -> None:
         """Check that every key is proven to be absent (see ``batch_verify_non_membership``)."""
@@ -116,6 +126,7 @@ class Batch:
         for key, absence in self.absences(keys).items():
             # The neighbours enclose the key, or they would not have been found by it.
             if id(absence) not in proven:
+                self._spend(absence)
                 verify_non_existence(absence, self._rules, self._root, key)
                 proven.add(id(absence))
 
@@ -165,16 +176,29 @@ class Batch:
             if absence.key not in (b"", key, key_for_comparison(self._rules, key)):
                 lines.append(f"the absence of key {hex_text(key)} names key {hex_text(absence.key)}")
         asked = {id(absence) for absence in absences.values()}
-        faults = [
-            f"the first number {number}: {fault}"
-            for number, entry in enumerate(self._entries)
-            if id(entry) not in asked and (fault := self._fault(entry))
-        ]
+        faults = []
+        for number, entry in enumerate(self._entries):
+            try:
+                fault = None if id(entry) in asked else self._fault(entry)
+            except OverLimit as error:
+                lines.append(f"{error}: entries that nobody asks about are not verified from number {number} on")
+                break
+            if fault is not None:
+                faults.append(f"the first number {number}: {fault}")
         if faults:
             lines.append(f"entries that nobody asks about and that do not hold: {len(faults)}, {faults[0]}")
         return tuple(lines)
 
+    def _spend(self, entry: Existence | Absence) -> None:
+        """Count the bytes that verifying an entry hashes. Raises ``OverLimit``."""
+        for path in paths_of(entry):
+            if len(path) <= self._rules.max_depth:  # a longer one is refused before it is hashed
+                self._hashed += sum(len(step.prefix) + len(step.suffix) + DIGEST_BYTES for step in path)
+        if self._hashed > MAX_HASHED_BYTES:
+            raise OverLimit(f"the steps that are verified have more than {MAX_HASHED_BYTES} bytes")
+
     def _fault(self, entry: Existence | Absence) -> str | None:
+        self._spend(entry)
         try:
             if isinstance(entry, Existence):
                 verify_existence(entry, self._rules, self._root, entry.key, entry.value)
@@ -324,8 +348,8 @@ def decompress(proof: CommitmentProof, limit: int = MAX_PROOF_BYTES) -> Commitme
     if not is_compressed(proof):
         return proof
     entries = _compressed_entries(proof.compressed)
-    lengths = {id(step): step.ByteSize() for entry in entries for path in _paths(entry) for step in path}
-    length = sum(lengths[id(step)] for entry in entries for path in _paths(entry) for step in path)
+    lengths = {id(step): step.ByteSize() for entry in entries for path in paths_of(entry) for step in path}
+    length = sum(lengths[id(step)] for entry in entries for path in paths_of(entry) for step in path)
     if length > limit:
         raise OverLimit(f"the steps of the batch have {length} bytes in plain form, at most {limit} are written")
     return CommitmentProof(batch=BatchProof(entries=[_batch_entry(entry) for entry in entries]))
@@ -344,7 +368,8 @@ def combine_proofs(proofs: Iterable[CommitmentProof]) -> CommitmentProof:
     return compress(CommitmentProof(batch=BatchProof(entries=entries)))
 
 
-def _paths(entry: Existence | Absence) -> list[Sequence[InnerOp]]:
+def paths_of(entry: Existence | Absence) -> list[Sequence[InnerOp]]:
+    """Return the path of an entry, or those of the neighbours of an absent key."""
     if isinstance(entry, Existence):
         return [entry.path]
     return [neighbor.path for neighbor in (entry.left, entry.right) if neighbor is not None]

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causeway.proofs.errors import NotProven, hex_text
+from causeway.proofs.errors import MalformedProof, NotProven, hex_text
 from causeway.proofs.ics23.batch import message_of
 from causeway.proofs.ics23.encoded import existence_root
 from causeway.proofs.ics23.errors import ChainMismatch, NoProofForKey, RootMismatch
 from causeway.proofs.ics23.existence import existence_of, existence_steps, prove_existence
-from causeway.proofs.ics23.non_existence import absence_of, calculate_absence, verify_non_existence
+from causeway.proofs.ics23.non_existence import (
+    absence_of,
+    calculate_absence,
+    key_for_comparison,
+    verify_non_existence,
+)
 from causeway.proofs.ics23.proof_specs import SpecRules, rules_of
 from causeway.proofs.protobuf import parse, remarks_on_encoding
 from causeway.proofs.steps import Step
@@ -54,6 +59,8 @@ def verify_chained_non_membership(
     """
     proofs = _proofs(specs, proof, path)
     innermost = proofs[0]
+    if innermost.WhichOneof("proof") is None:
+        raise MalformedProof("proof 0 carries no proof")
     if not innermost.HasField("nonexist"):
         raise NoProofForKey("proof 0 is not one of non-existence")
     rules, absence, key = rules_of(specs[0]), absence_of(innermost.nonexist), path[-1]
@@ -86,7 +93,7 @@ def explain_chained_membership(
     return tuple(steps)
 
 
-def remarks_on_chain(proof: bytes | Sequence[bytes], path: Sequence[bytes]) -> list[str]:
+def remarks_on_chain(specs: Sequence[ProofSpec], proof: bytes | Sequence[bytes], path: Sequence[bytes]) -> list[str]:
     """Return what is odd about a chained proof that shows a claim about ``path``, a line each.
 
     ``proof``: a MerkleProof, or the proof of each store. Deployed verifiers accept it, no encoder of theirs writes it.
@@ -100,7 +107,7 @@ def remarks_on_chain(proof: bytes | Sequence[bytes], path: Sequence[bytes]) -> l
             lines += remarks_on_encoding(message_of(each), each, f"proof {number}")
         innermost = message_of(proof[0])
     key, named = path[-1], innermost.nonexist.key
-    if named not in (b"", key):
+    if named not in (b"", key, key_for_comparison(rules_of(specs[0]), key)):
         lines.append(f"the absence of key {hex_text(key)} names key {hex_text(named)}")
     return lines
 
@@ -125,6 +132,8 @@ def _climb(
     """Verify the proofs from number ``start`` on, ``value`` being what the first of them must prove."""
     steps = []
     for number in range(start, len(proofs)):
+        if proofs[number].WhichOneof("proof") is None:
+            raise MalformedProof(f"proof {number} carries no proof")
         if not proofs[number].HasField("exist"):
             raise NoProofForKey(f"proof {number} is not one of existence")
         key = path[len(path) - 1 - number]

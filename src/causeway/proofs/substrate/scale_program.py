@@ -293,7 +293,9 @@ class _Compiler:
 
 
 def column_type(shape: Number | Compact | FixedBytes) -> pa.DataType:
-    """Return the column type of a value of fixed width."""
+    """Return the column type of a value of fixed width. Raises ``InvalidInput`` for one without bytes."""
+    if not shape.width:
+        raise InvalidInput("no column holds values without bytes")
     if isinstance(shape, FixedBytes) or shape.width > _NATIVE_WIDTH:
         return pa.binary(shape.width)
     signed = isinstance(shape, Number) and shape.signed
