@@ -22,7 +22,7 @@ ROOTS = {
     ("generated", "ibc"): (27, "7f4ddef58b298aba197802840afe0eff6c204caefaa017a6f699ba62a33d9ea4"),
     ("two_subnets", "ic"): (5, "e80ddcecf51f5c27972534564611c260c3856cb98ad67cdbf7a199da92e521d0"),
     ("two_subnets", "ibc"): (4, "4a33bafe37033047706003ea3314532992248c42e1f5803cc9e4a66e41a262ad"),
-    ("tokens", "ibc"): (15, "db1cee1e52026d2b7911c4a7f48cedc552496a469c36f15b46fd7a5d4ad8c231"),
+    ("tokens", "ibc"): (15, "8195bacddbe31e91ab05deb1a45960f426436dec883703b69c498e7ac32aec76"),
     ("zones", "ibc"): (27, "7dc8bc5a1fc9acd5e0552af6bde311891ba806fcbb3a522bd477e85eebecb1ab"),
     ("clients", "ibc"): (27, "01c0e39fe50effd43dee6e691444380dd0239dd1c9c15c0d5b2ac897182c7d34"),
     ("relaying", "ibc"): (91, "7435405dcaf48e089a91b21eb0a39cf30d2b8319a254bb2b1851a3cd5567d7c6"),

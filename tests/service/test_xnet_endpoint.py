@@ -72,7 +72,6 @@ def test_a_slice_is_what_was_asked_for(query: str, first: int | None, count: int
         ("/api/v1/stream/", "", 400),
         ("/api/v1/stream/abc", "", 400),
         (STREAM + "a", "", 400),
-        (STREAM.upper().replace("/API/V1/STREAM", "/api/v1/stream"), "", 400),
         ("/api/v1/stream/" + "a" * 100_000, "", 400),
         ("/api/v1/stream", "", 404),
         ("/", "", 404),
