@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 
-_WORDS = {"true": "true", "false": "false", "refused": "refused", "untrusted": "UNTRUSTED"}
 _STYLES = {"true": "bold green", "false": "bold red", "refused": "bold red", "untrusted": "bold yellow"}
 
 LINES = 8
@@ -151,7 +150,8 @@ def show(name: str, verdict: Verdict, explain: bool) -> None:
     """Print the verdict on a proof for a person."""
     console = results()
     head = Text(f"{readable(name)}: ")
-    head.append(_WORDS[verdict.answer], style=_STYLES[verdict.answer])
+    answer = verdict.answer.value
+    head.append(answer.upper() if answer == "untrusted" else answer, style=_STYLES[answer])
     if verdict.error is not None:
         head.append(f" - {verdict.error.name}: {_reason(verdict.error)}")
     elif verdict.answer == "untrusted":

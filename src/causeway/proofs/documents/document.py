@@ -74,15 +74,28 @@ class ProofDocument(Section, ABC):
         """
 
 
+def wanted(kinds: Iterable[type[Trust]]) -> str:
+    """Return what to give where one of some kinds of trust is needed."""
+    return " or ".join(kind.wanted for kind in kinds)
+
+
+def require_kind(trust: Trust, kinds: tuple[type[Trust], ...]) -> None:
+    """Refuse a trust of another kind than some.
+
+    Raises:
+        InvalidInput: it is of another.
+    """
+    if not isinstance(trust, kinds):
+        raise InvalidInput(f"trust: is of the kind {trust.kind}; for this proof give {wanted(kinds)}")
+
+
 def expect(trust: Trust, *kinds: type[Trust]) -> None:
     """Refuse a trust of another kind than can be used.
 
     Raises:
         InvalidInput: it is of another.
     """
-    if not isinstance(trust, kinds):
-        wanted = " or ".join(kind.wanted for kind in kinds)
-        raise InvalidInput(f"trust: is of the kind {trust.kind}; for this proof give {wanted}")
+    require_kind(trust, kinds)
     if isinstance(trust, RootTrust) and trust.leaf_count is not None:
         raise InvalidInput("trust: leaf_count: only the root of a mountain range has one")
 
@@ -103,8 +116,8 @@ def range_root(trust: Trust) -> RootTrust:
     Raises:
         InvalidInput: it is of another kind.
     """
-    if not isinstance(trust, RootTrust):
-        raise InvalidInput(f"trust: is of the kind {trust.kind}; for this proof give {RootTrust.wanted}")
+    require_kind(trust, (RootTrust,))
+    assert isinstance(trust, RootTrust)
     return trust
 
 

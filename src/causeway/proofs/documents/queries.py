@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.documents.validation import JsonObject, shown
+from causeway.proofs.documents.validation import JsonObject, result_of, shown
 from causeway.proofs.limits import MAX_DEPTH
 
 SPECS: Mapping[str, str] = {"ics23:iavl": "iavl", "ics23:simple": "tendermint", "ics23:smt": "smt"}
@@ -25,10 +25,10 @@ def query_of(fields: JsonObject) -> JsonObject | None:
     if isinstance(refusal, dict) and "message" in refusal:
         said = [refusal["message"], *([refusal["data"]] if "data" in refusal else ())]
         raise InvalidInput(f"error: the node answered {': '.join(map(shown, said))}")
-    result = fields.get("result", fields)
-    if isinstance(result, dict) and ("proofOps" in result or "proof_ops" in result):
+    result = result_of(fields)
+    if "proofOps" in result or "proof_ops" in result:
         return result
-    found = result.get("response") if isinstance(result, dict) else None
+    found = result.get("response")
     return found if isinstance(found, dict) else None
 
 

@@ -18,6 +18,7 @@ from causeway.proofs.documents.validation import (
     looks_like_json,
     parse_object,
     read_bytes,
+    result_of,
     shown,
     validated,
 )
@@ -132,8 +133,7 @@ def _of_answer(fields: JsonObject, where: str) -> JsonObject:
     Raises:
         InvalidInput: it is such an answer, and has no proof.
     """
-    result = fields.get("result", fields)
-    if isinstance(result, dict) and "signed_header" in result:
+    if "signed_header" in result_of(fields):
         return {KIND: "tendermint_update", "commit": fields}
     try:
         response = query_of(fields)

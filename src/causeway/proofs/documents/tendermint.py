@@ -11,6 +11,7 @@ from causeway.model.errors import InvalidInput
 from causeway.proofs.documents.document import ProofDocument, Track, expect, hexed
 from causeway.proofs.documents.errors import ClaimMismatch
 from causeway.proofs.documents.trust import TendermintTrust, Trust
+from causeway.proofs.documents.validation import result_of
 from causeway.proofs.documents.values import Bytes, Listed, Number, Time, when
 from causeway.proofs.errors import MalformedProof
 from causeway.proofs.steps import Step
@@ -125,29 +126,23 @@ class TendermintUpdate(ProofDocument):
         if self.proof is not None:
             return decode_header_update(self.proof)
         assert self.commit is not None and self.validators is not None and isinstance(trust, TendermintTrust)
-        signed = signed_header_from_json(_result(self.commit).get("signed_header"))
+        signed = signed_header_from_json(result_of(self.commit).get("signed_header"))
         validators = _set_of(self.validators)
         trusted = validators if self.trusted_validators is None else _set_of(self.trusted_validators)
         # Another chain's header, or other validators than the header names, are no change of validators.
         check_signed_header(signed, trust.options.chain_id, validators)
-        if self.trusted_validators is None and validators.hash != trust.trusted.anchor_hash(trust.options.rule):
+        wanted = trust.trusted.anchor_hash(trust.options.rule)
+        if trusted.hash != wanted and self.trusted_validators is None:
             current = trust.trusted.anchor(trust.options.rule) is Anchor.CURRENT
             height = trust.trusted.height if current else trust.trusted.height + 1
             raise InvalidInput(
                 f"trusted_validators: missing; the validators changed since the trusted header: give a node's answer to"
                 f" /validators?height={height} (--trusted-validators)"
             )
-        wanted = trust.trusted.anchor_hash(trust.options.rule)
         if trusted.hash != wanted:
             vouched = f"those that header {trust.trusted.height} vouches for to {wanted.hex()}"
             raise InvalidInput(f"trusted_validators: hash to {trusted.hash.hex()}, {vouched}")
         return HeaderUpdate.on(trust.trusted.height, trusted, signed, validators)
-
-
-def _result(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return what a node answered, without the envelope of JSON-RPC."""
-    result = answer.get("result", answer)
-    return result if isinstance(result, dict) else {}
 
 
 def _set_of(pages: list[dict[str, Any]]) -> ValidatorSet:
@@ -156,7 +151,7 @@ def _set_of(pages: list[dict[str, Any]]) -> ValidatorSet:
     Raises:
         MalformedProof: they are malformed, not all there, or of several heights.
     """
-    answers = [_result(page) for page in pages]
+    answers = [result_of(page) for page in pages]
     found = [entry for answer in answers for entry in _entries(answer)]
     heights = {str(answer["block_height"]) for answer in answers if "block_height" in answer}
     if len(heights) > 1:

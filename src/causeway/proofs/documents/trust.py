@@ -16,6 +16,7 @@ from causeway.proofs.documents.validation import (
     looks_like_json,
     parse_object,
     read_bytes,
+    result_of,
     shown,
     validated,
 )
@@ -321,9 +322,10 @@ def trust_of(value: object, where: str) -> Trust:
     if not isinstance(value, dict):
         raise InvalidInput(f"{where}: {shown(value)}: must be a JSON object with a kind")
     if "kind" not in value:
-        header = _header_of_answer(value)
-        if header is not None:
-            _require_committed(value, header, where)
+        signed = result_of(value).get("signed_header")
+        if isinstance(signed, dict) and isinstance(signed.get("header"), dict):
+            header = signed["header"]
+            _require_committed(signed.get("commit"), header, where)
             value = {"kind": "tendermint_trust", "header": header}
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in TRUST_KINDS:
@@ -334,9 +336,8 @@ def trust_of(value: object, where: str) -> Trust:
     return validated(TRUST_KINDS[kind], value, where)
 
 
-def _require_committed(answer: JsonObject, header: JsonObject, where: str) -> None:
-    """Refuse an answer to ``/commit`` whose commit is of another header, where it has one. Raises ``InvalidInput``."""
-    commit = answer.get("result", answer)["signed_header"].get("commit")
+def _require_committed(commit: object, header: JsonObject, where: str) -> None:
+    """Refuse a header whose commit, where there is one, is of another. Raises ``InvalidInput``."""
     block = commit.get("block_id") if isinstance(commit, dict) else None
     named = block.get("hash") if isinstance(block, dict) else None
     if named is None:
@@ -407,10 +408,3 @@ def _key_of(data: bytes) -> bytes | None:
         except ValueError:
             return None
     return data if data.startswith(DER_PREFIX[:4]) else None
-
-
-def _header_of_answer(value: JsonObject) -> JsonObject | None:
-    result = value.get("result", value)
-    signed = result.get("signed_header") if isinstance(result, dict) else None
-    header = signed.get("header") if isinstance(signed, dict) else None
-    return header if isinstance(header, dict) else None

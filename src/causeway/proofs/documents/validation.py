@@ -91,6 +91,12 @@ def parse_object(data: bytes, where: str) -> JsonObject:
     return value
 
 
+def result_of(answer: JsonObject) -> JsonObject:
+    """Return what a node answered, without the envelope of JSON-RPC if there is one; empty where it is no object."""
+    result = answer.get("result", answer)
+    return result if isinstance(result, dict) else {}
+
+
 def validated(model: type[Model], value: Mapping[str, Any], where: str) -> Model:
     """Return ``value`` as ``model``; ``where`` names it.
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from causeway.model.errors import CausewayError, InvalidInput
-from causeway.proofs.documents.document import ProofDocument, Track
+from causeway.proofs.documents.document import ProofDocument, Track, require_kind, wanted
 from causeway.proofs.documents.reading import Reading
 from causeway.proofs.documents.trust import Trust
 from causeway.proofs.errors import NotProven, ProofError
@@ -123,17 +123,15 @@ def judge(
     document, own = reading.document, reading.own_trust
     trusted = trust or own
     if trusted is None:
-        wanted = " or ".join(kind.wanted for kind in document.accepts)
-        missing = InvalidInput(f"trust: missing; a proof of the kind {document.kind} needs {wanted} (--trust)")
+        needed = wanted(document.accepts)
+        missing = InvalidInput(f"trust: missing; a proof of the kind {document.kind} needs {needed} (--trust)")
         return Verdict(Answer.UNTRUSTED, missing, document.kind, document.claim(), lines=document.lines())
     found = Answer.TRUE
     error: CausewayError | None = None
     tracks: tuple[Track, ...] = ()
     notes: tuple[str, ...] = ()
     try:
-        if not isinstance(trusted, document.accepts):
-            wanted = " or ".join(kind.wanted for kind in document.accepts)
-            raise InvalidInput(f"trust: is of the kind {trusted.kind}; for this proof give {wanted}")
+        require_kind(trusted, document.accepts)
         tracks = document.verify(trusted)
     except ProofError as wrong:
         found, error, tracks = _answer_to(wrong), wrong, _sketch(document, trusted)
