@@ -30,7 +30,7 @@ from causeway.network.network import Network
 from causeway.pipeline.lake import Lake
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.registry import names, protocol, registered
-from causeway.protocols.trials import TRIES
+from causeway.protocols.semantics import TRIES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -3,9 +3,8 @@
 import pytest
 
 from causeway.audit.gathered import CHECK_NAMES
-from causeway.protocols.guarantees import CHECKS, TOPICS
-from causeway.protocols.promised import Lanes
 from causeway.protocols.registry import names, protocol
+from causeway.protocols.semantics import CHECKS, TOPICS, Lanes
 
 CASES = [
     ("ic", {}),
@@ -36,11 +35,13 @@ def test_checks_that_judge_guarantees_are_those_of_the_audit():
 def test_guarantees_are_what_lanes_promise(name, given):
     info = protocol(name)
     options = info.load_options()(**given)
-    said = {one.topic: one for one in info.part("guarantees")(options)}
+    said = {one.topic: one for one in info.load_semantics().guarantees(options)}
     assert list(said) == list(TOPICS)
     assert all(one.how and one.reference[0].isdigit() for one in said.values())
     lanes = Lanes(options, ("a", "b"), {}, 1_000_000, tuple((each, False) for each in (0, 1)))
-    of_lanes = list(info.part("promises")(lanes))
+    promises = info.load_semantics().promises
+    assert promises is not None
+    of_lanes = list(promises(lanes))
     of_requests = {one.promise for one in of_lanes if one.substream in (None, 1 if name == "ibc" else 0)}
     assert (said["answered"].holds == "yes") == ("answered" in of_requests)
     assert (said["order"].holds == "yes") == ("ordered_receives" in of_requests)
@@ -54,5 +55,5 @@ def test_guarantees_are_what_lanes_promise(name, given):
 def test_a_watermark_that_moves_past_messages_leaves_some_out():
     info = protocol("icmp")
     for mode, holds in (("per_candidate", "yes"), ("now_minus_1", "no")):
-        said = {one.topic: one for one in info.part("guarantees")(info.load_options()(watermark_mode=mode))}
+        said = {one.topic: one for one in info.load_semantics().guarantees(info.load_options()(watermark_mode=mode))}
         assert said["no_gaps"].holds == holds

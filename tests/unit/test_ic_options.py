@@ -155,7 +155,7 @@ def test_a_kernel_refuses_a_tick_without_length() -> None:
 
 
 def test_a_summary_says_when_nothing_was_certified() -> None:
-    remark = protocol("ic").part("remark")
-    assert "Nothing was certified" in remark({"certification": "off"})
+    remark = protocol("ic").load_semantics().remark
+    assert "Nothing was certified" in str(remark({"certification": "off"}))
     assert remark({}) is None
-    assert protocol("ibc").part("remark") is None
+    assert protocol("ibc").load_semantics().remark({}) is None

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from causeway.cli.app import build
-from causeway.protocols.guarantees import CHECKS, TOPICS
 from causeway.protocols.registry import names, protocol
+from causeway.protocols.semantics import CHECKS, TOPICS
 
 ROOT = Path(__file__).parents[2]
 HOW = {"run": ["--set", "network.executor=in_process"], "state": ["--master", "local[2]"]}  # the tests' own session
@@ -67,5 +67,5 @@ def test_the_page_lists_the_guarantees_and_the_check_that_judges_each(name: str)
     info = protocol(name)
     assert [[*row[:4], re.sub(r"\[`(.+)`\]\(../audit/\1\.md\)", r"\1", row[4]).strip("`"), row[5]] for row in rows] == [
         [f"`{one.topic}`", TOPICS[one.topic], one.holds, one.how, CHECKS.get(one.topic, "-"), one.reference]
-        for one in info.part("guarantees")(info.load_options()())
+        for one in info.load_semantics().guarantees(info.load_options()())
     ]

@@ -15,9 +15,9 @@ from causeway.model.errors import InvalidInput
 from causeway.model.faults import Fault
 from causeway.model.ingress_call import decode_calls
 from causeway.network.deploy import deploy
-from causeway.network.reference import reference
 from causeway.network.scenario import Scenario, load_scenario, scenario_of
 from causeway.programs.sources import NOWHERE
+from tests.scenario_reference import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -380,7 +380,7 @@ def test_examples_load(name: str) -> None:
 
 def test_the_key_reference_in_the_documentation_is_true() -> None:
     documented = (ROOT / "docs" / "how-to" / "scenario.md").read_text()
-    assert documented.endswith(reference()), "run: python -m causeway.network.reference, and replace the tables by it"
+    assert documented.endswith(reference()), "run: python -m tests.scenario_reference, and replace the tables by it"
 
 
 @pytest.mark.parametrize(

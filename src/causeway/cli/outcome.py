@@ -133,9 +133,7 @@ def outcome_of(
 
 def remark_on(about: Mapping[str, Any]) -> str | None:
     """Return what the protocol of a lake has to say about its options, None for nothing."""
-    part = protocol(about["protocol"]).part("remark")
-    found: str | None = None if part is None else part(about["scenario"]["options"])
-    return found
+    return protocol(about["protocol"]).load_semantics().remark(about["scenario"]["options"])
 
 
 COUNTS = {

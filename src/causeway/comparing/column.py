@@ -23,8 +23,8 @@ from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_figures import figures_of, messages_of
 from causeway.pipeline.ledger_store import Ledger
 from causeway.proofs.work import HASHES, PROOF_BYTES
-from causeway.protocols.guarantees import CHECKS
 from causeway.protocols.registry import protocol
+from causeway.protocols.semantics import CHECKS
 
 MEASURES = {"delivery": "call to receipt", "round_trip": "call to answer"}
 QUANTILES = ("p50", "p90", "p99", "max")
@@ -185,9 +185,6 @@ def _fees(ledger: Ledger, lake: Lake) -> list[dict[str, Any]]:
 def guarantees_of(planned: Planned) -> list[dict[str, str | None]]:
     """Return what a protocol guarantees under the options of its column, and which check of the audit judges it."""
     info = protocol(planned.protocol)
-    state = info.part("guarantees")
-    if state is None:
-        return []
     options = info.load_options().model_validate(planned.scenario.options)
     return [
         {
@@ -197,7 +194,7 @@ def guarantees_of(planned: Planned) -> list[dict[str, str | None]]:
             "reference": one.reference,
             "check": CHECKS.get(one.topic),
         }
-        for one in state(options)
+        for one in info.load_semantics().guarantees(options)
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from causeway.comparing.column import Column
 from causeway.comparing.ingress import difference
-from causeway.protocols.guarantees import TOPICS
+from causeway.protocols.semantics import TOPICS
 
 
 @dataclass(frozen=True)

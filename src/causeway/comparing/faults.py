@@ -32,7 +32,7 @@ from causeway.pipeline.lake_taking import ledger_of
 from causeway.pipeline.ledger_figures import messages_of
 from causeway.pipeline.reverted import reverted
 from causeway.protocols.registry import ProtocolInfo, protocol
-from causeway.protocols.trials import TRIES, Between
+from causeway.protocols.semantics import TRIES, Between
 
 FEW = 500
 """A scenario with at most so many messages of users is tried itself."""
@@ -231,7 +231,7 @@ def _where(place: str, ends: tuple[str, str], programs: Mapping[int, str | None]
 
 def _fault(info: ProtocolInfo, name: str, between: Between) -> str | None:
     """Return a fault as TOML in one line, None where it cannot be."""
-    keys = info.part("trial")(name, between)
+    keys = info.load_semantics().trial(name, between)
     return None if keys is None else toml(keys)
 
 

@@ -136,7 +136,7 @@ def kernel_of_stages(
     programs: Programs | None = kernels[-1].programs if kernels else None  # type: ignore[attr-defined]
     for number, stage in enumerate(stages[len(kernels) :], len(kernels)):
         try:
-            programs = runner(stage.topology, scenario.protocol.portable_code(), programs)
+            programs = runner(stage.topology, scenario.protocol.load_semantics().reject_code, programs)
             kernels.append(_kernel(scenario, stage, programs, options, secrets))
         except InvalidInput as error:
             if type(error) is not InvalidInput:

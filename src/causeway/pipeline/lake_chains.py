@@ -29,9 +29,8 @@ from causeway.pipeline.lake_logs import LakeLogs
 from causeway.pipeline.layout import LAKE_FILE
 from causeway.pipeline.manifests import Manifest
 from causeway.pipeline.reverted import Reverted, reverted
-from causeway.protocols.promised import Lanes
 from causeway.protocols.registry import protocol
-from causeway.protocols.watermarks import StateWatermark
+from causeway.protocols.semantics import Lanes, StateWatermark
 
 RANGE_ROWS = 1 << 18
 """Log rows that are read at a time, about."""
@@ -187,7 +186,7 @@ class LakeChains:
     def _promises(self, promise: str, substream: int, own: bool) -> bool:
         key = promise, substream, own
         if key not in self._promising:
-            promised = protocol(self.names.protocol).part("promises")
+            promised = protocol(self.names.protocol).load_semantics().promises
             lanes = lanes_of(self.logs.lake, self.names, [(substream, own)])
             self._promising[key] = promised is not None and any(
                 each.promise == promise and (each.substream is None or each.own == own) for each in promised(lanes)
@@ -234,9 +233,8 @@ class LakeChains:
     def _declared(self) -> Sequence[StateWatermark]:
         """Return the numbers in state tables of this lake that never fall."""
         about = self.logs.lake.about()
-        declared: Sequence[StateWatermark] = protocol(about["protocol"]).part("watermarks") or ()
         tables = {table["name"] for table in about["tables"]["state"]}
-        return [each for each in declared if each.table in tables]
+        return [each for each in protocol(about["protocol"]).load_semantics().watermarks if each.table in tables]
 
 
 def protocol_options(lake: Lake, about: Mapping[str, Any]) -> Any:

@@ -116,8 +116,8 @@ class LakeLedger:
         self.names = run_names(self.lake)
         self._own = np.array([not item.get("external") for item in about["chains"]], dtype=bool)
         self._abroad = _programs_abroad(self.lake)
-        info = protocol(about["protocol"])
-        self._telling = Telling(self._heights_of, self._own, info.expired, info.part("paired"), info.collects_answered)
+        info = protocol(about["protocol"]).load_semantics()
+        self._telling = Telling(self._heights_of, self._own, info.expired, info.pairing, info.collects_answered)
         self._until = 0
         self._waiting: Frame | None = None
 

@@ -52,8 +52,8 @@ from causeway.pipeline.ledger_store import (
 from causeway.pipeline.ledger_upkeep import in_buckets, keep_up
 from causeway.pipeline.manifests import Manifest
 from causeway.pipeline.storage import Storage
-from causeway.protocols.promised import Promise
 from causeway.protocols.registry import protocol
+from causeway.protocols.semantics import Promise
 
 MAPPING = "lake:"
 """How the mapping of what was taken of a lake begins; its identity follows, and in JSON which chains it runs and which
@@ -281,7 +281,7 @@ def _time(derived: LakeLedger, tick: int) -> datetime:
 def promises_of(derived: LakeLedger, last: Manifest) -> list[dict[str, Any]]:
     """Return what the lanes that messages used promise, of a lake up to the manifest ``last``."""
     names = derived.names
-    promised = protocol(names.protocol).part("promises")
+    promised = protocol(names.protocol).load_semantics().promises
     if promised is None:
         return []
     lanes = lanes_of(derived.lake, names, derived.substreams)

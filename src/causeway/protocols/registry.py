@@ -13,9 +13,9 @@ from causeway.model.errors import InvalidInput
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from causeway.model.reject_codes import PortableCode
     from causeway.model.topology import Topology
     from causeway.protocols.faults import FaultSection
+    from causeway.protocols.semantics import Semantics
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,8 @@ class ProtocolInfo:
     (``protocols.contract.Kernel``), its class mostly; ``options``: the model of a scenario's ``[options]``; ``asset``:
     what balances and the amounts of messages count.
 
-    ``reject_codes``: a function that says what reject codes mean in words that all protocols share
-    (``model.reject_codes``). ``kinds``: the sections of faults that a scenario may have, where they are not those that
-    all protocols have.
+    ``semantics``: what its lanes, numbers and codes mean (``protocols.semantics.Semantics``). ``kinds``: the sections
+    of faults that a scenario may have, where they are not those that all protocols have.
     ``roles``: what chains may be among the others; ``completion``: a function that adds to a topology the chains that
     the protocol does not run without. ``external``: whether another lake may run some of the chains.
     ``moves``: whether programs may leave their chain while a network runs; ``changes_programs``: whether they may be
@@ -49,16 +48,8 @@ class ProtocolInfo:
     (``service.relay.Relay``); ``apart``: why no two lakes exchange anything, where that is so; ``carriers``: sums up
     for a person what carriers did in a lake and what they left (``network.carriers.Carriers``); ``gossip``: runs nodes
     that gossip as processes (``service.gossip.Gossip``).
-    ``remark``: a function of a scenario's options that gives the sentence which every summary of a run says, or None.
     ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
-    of a simulation, a function that makes of its log tables what was found. ``promises``: yields what lanes promise
-    (``protocols.promised``); ``guarantees``: a function of the options that yields the same and more in words, for
-    people (``protocols.guarantees``); ``trial``: a function that says how a scenario says what all protocols know as a
-    fault (``protocols.trials``); ``watermarks``: the numbers in its state tables that never fall
-    (``protocols.watermarks``). ``expired``: codes with which a chain takes in a message only to say that it has
-    expired, so that it counts as not received; ``paired``: a function of substreams, for a protocol in which a response
-    has the index of its request: returns that of the one beside each of the other, and which are those of responses.
-    ``collects_answered``: whether a chain collects a request at the height at which it executes the answer.
+    of a simulation, a function that makes of its log tables what was found.
     ``first_format``: the first format of lakes whose tables this version still reads. ``shares_plot``: draws what a
     simulation comes to by the share of some nodes.
     """
@@ -69,7 +60,7 @@ class ProtocolInfo:
     options: str
     asset: str
     reference: str = ""
-    reject_codes: str = "causeway.protocols.execution:by_program"
+    semantics: str = "causeway.protocols.semantics:NONE"
     kinds: str | None = None
     roles: tuple[str, ...] = ()
     completion: str | None = None
@@ -89,17 +80,9 @@ class ProtocolInfo:
     relay: str | None = None
     carriers: str | None = None
     gossip: str | None = None
-    remark: str | None = None
     loops: tuple[str, ...] = ()
     results: str | None = None
-    promises: str | None = None
-    guarantees: str | None = None
-    trial: str = "causeway.protocols.trials:usual"
-    watermarks: str | None = None
     pool: str | None = None
-    expired: tuple[int, ...] = ()
-    paired: str | None = None
-    collects_answered: bool = False
     first_format: int = 0
     shares_plot: str | None = None
 
@@ -112,9 +95,9 @@ class ProtocolInfo:
         model: type[BaseModel] = _loaded(self.options)
         return model
 
-    def portable_code(self) -> PortableCode:
-        """Return what says what a reject code means in words that all protocols share."""
-        found: PortableCode = _loaded(self.reject_codes)
+    def load_semantics(self) -> Semantics:
+        """Return what the protocol's lanes, numbers and codes mean."""
+        found: Semantics = _loaded(self.semantics)
         return found
 
     def fault_kinds(self) -> tuple[type[FaultSection], ...]:
@@ -153,17 +136,13 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             reference='"Message routing" of the Internet Computer wiki; dfinity/ic at c7c5005419',
             kernel="causeway.protocols.ic.kernel:IcKernel",
             options="causeway.protocols.ic.options:IcOptions",
-            promises="causeway.protocols.ic.promises:promises",
-            guarantees="causeway.protocols.ic.guarantees:guarantees",
-            watermarks="causeway.protocols.ic.watermarks:WATERMARKS",
             asset="cycles",
-            reject_codes="causeway.protocols.ic.portable:portable",
+            semantics="causeway.protocols.ic.semantics:SEMANTICS",
             moves=True,
             changes_programs=True,
             membership=True,
             roles=("system", "nns"),
             kinds="causeway.protocols.ic.fault_kinds:FAULT_KINDS",
-            remark="causeway.protocols.ic.options:remark",
             loops=("causeway.proofs.ic.message_write_loops", "causeway.proofs.ic.header_loops"),
             certifies_data=True,
             external=True,
@@ -179,13 +158,8 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             reference='"Messaging Queue" of the IBC paper v0.4.0 (2018-02-13); as deployed, ibc-go and ICS-23',
             kernel="causeway.protocols.ibc.kernel:IbcKernel",
             options="causeway.protocols.ibc.options:IbcOptions",
-            promises="causeway.protocols.ibc.promises:promises",
-            guarantees="causeway.protocols.ibc.guarantees:guarantees",
-            watermarks="causeway.protocols.ibc.watermarks:WATERMARKS",
-            expired=(2,),
-            collects_answered=True,
             asset="units",
-            reject_codes="causeway.protocols.ibc.portable:portable",
+            semantics="causeway.protocols.ibc.semantics:SEMANTICS",
             changes_programs=True,
             kinds="causeway.protocols.ibc.fault_kinds:FAULT_KINDS",
             external=True,
@@ -202,15 +176,10 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             "autonomys/subspace at 72a5aa6f",
             kernel="causeway.protocols.xdm.kernel:XdmKernel",
             options="causeway.protocols.xdm.options:XdmOptions",
-            promises="causeway.protocols.xdm.promises:promises",
-            guarantees="causeway.protocols.xdm.guarantees:guarantees",
-            trial="causeway.protocols.xdm.trials:trial",
-            watermarks="causeway.protocols.xdm.watermarks:WATERMARKS",
             pool="pool",
-            paired="causeway.protocols.xdm.promises:paired",
             first_format=8,
             asset="units",
-            reject_codes="causeway.protocols.xdm.portable:portable",
+            semantics="causeway.protocols.xdm.semantics:SEMANTICS",
             changes_programs=True,
             fixed_issue=True,
             roles=("consensus",),
@@ -238,15 +207,11 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             title="Polkadot's egress queues",
             reference="docs/polkadot/networking/4-icmp.md of w3f/research at 055da200 (2019-11); "
             "paritytech/polkadot at 96f5dc51",
-            kernel="causeway.protocols.icmp.kernels:kernel",
+            kernel="causeway.protocols.icmp.hrmp.kernel:create_kernel",
             options="causeway.protocols.icmp.options:IcmpOptions",
-            promises="causeway.protocols.icmp.promises:promises",
-            guarantees="causeway.protocols.icmp.guarantees:guarantees",
-            trial="causeway.protocols.icmp.trials:trial",
-            watermarks="causeway.protocols.icmp.watermarks:WATERMARKS",
             pool="pool",
             asset="units",
-            reject_codes="causeway.protocols.icmp.portable:portable",
+            semantics="causeway.protocols.icmp.semantics:SEMANTICS",
             changes_programs=True,
             roles=("relay",),
             completion="causeway.protocols.icmp.chains:complete",

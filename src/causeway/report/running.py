@@ -23,7 +23,6 @@ def run_data(place: str) -> dict[str, Any] | None:
     manifest = opened.manifest()
     carriers = carrier_summary(opened.lake, manifest)
     failed = failures(opened.lake, opened.topology)
-    remark = protocol(opened.protocol).part("remark")
     return {
         "protocol": opened.protocol,
         "chains": len(opened.names),
@@ -37,7 +36,7 @@ def run_data(place: str) -> dict[str, Any] | None:
         "carriers_content": dict(carriers.content),
         "handler_failures": {"count": failed.count, "first": [asdict(each) for each in failed.first]},
         "stopped_chains": [asdict(each) for each in stopped_chains(opened.lake, manifest)],
-        "remark": None if remark is None else remark(opened.options),
+        "remark": protocol(opened.protocol).load_semantics().remark(opened.options),
     }
 
 

@@ -105,4 +105,4 @@ class Named:
         return Names(programs, [name_of(chain) for chain in self.chains], self._meaning)
 
     def _meaning(self, code: int, text: bytes) -> RejectCode:
-        return self._engine.scenario.protocol.portable_code()(code, text)
+        return self._engine.scenario.protocol.load_semantics().reject_code(code, text)

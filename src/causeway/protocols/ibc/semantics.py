@@ -1,0 +1,124 @@
+"""IBC's semantics: what queues promise and guarantee, and what its numbers and codes mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from causeway.model.reject_codes import RejectCode
+from causeway.protocols.ibc.answers import TOO_LONG
+from causeway.protocols.ibc.errors import Refusal
+from causeway.protocols.ibc.inputs import CHAIN_HALTED, Code
+from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.state import RECEIPT, SEND
+from causeway.protocols.semantics import QUEUE, Guarantee, Lanes, Promise, Semantics, StateWatermark, may_drop, of_lanes
+
+
+def promises(lanes: Lanes[IbcOptions]) -> Iterator[Promise]:
+    """Yield what queues promise.
+
+    Packets are numbered and sent in that order; ordered queues are received and acknowledged in it (G1), and keep the
+    causal order of the zones (C1 to C5); their receipts are what acknowledges the packets. A receipt has
+    the index of its packet, and is written when the answer is there: its queue is numbered by the packets, and the
+    receipts of an ordered one are taken in order as long as no packet times out, which leaves its receipt behind (X-1).
+    Every packet gets a receipt or times out at some time (L1). With a delay (X-11) nothing is proved under a header
+    that is not older. Lanes of a zone to itself are queues without relayers. A receipt for a program that is gone, or
+    that never was, as that of a forged packet, is taken and given to nobody.
+    """
+    options = lanes.options
+    ordered = options.order == "ordered"
+    for substream in lanes.used(own=True):
+        names = [*QUEUE, *(("answered",) if substream == SEND else ())]
+        yield from of_lanes(names, Promise("", substream, own=True))
+    for substream in lanes.used(own=False):
+        like = Promise("", substream)
+        if substream == SEND:
+            yield from of_lanes(("numbered", "ordered_sends", "conserved", "answered"), like)
+            if ordered:
+                yield from of_lanes(("ordered_receives", "ordered_acknowledgements", "causal"), like)
+        elif substream == RECEIPT:
+            yield from of_lanes(("conserved",), like)
+            if ordered and not options.limited:
+                yield from of_lanes(("ordered_receives",), like)
+        if options.delay_ns:
+            yield Promise("final_after", substream, number=options.delay_ns // 1_000)
+    yield from may_drop((Code.NO_PROGRAM.name,))
+
+
+def guarantees(options: IbcOptions) -> Iterator[Guarantee]:
+    """Yield one statement a topic."""
+    ordered = options.order == "ordered"
+    if ordered:
+        yield Guarantee("order", "yes", "all packets and receipts of a connection", "1.2 C4, C5, G1")
+        yield Guarantee("causal", "yes", "between each two zones; over a third one it may be overtaken", "1.2 C1 to C5")
+    else:
+        yield Guarantee("order", "no", 'packets come in any order (order = "unordered")', "5 X-6")
+        yield Guarantee(
+            "causal", "partly", "no effect before its cause, but packets overtake (not C4, C5)", "1.2, 5 X-6"
+        )
+    yield Guarantee("exactly_once", "yes", "one receipt an index", "1.2 G1, G4")
+    yield Guarantee("authentic", "yes", "proved under a header that two thirds signed", "1.2 G2, 2.6")
+    if ordered and not options.limited:
+        yield Guarantee("no_gaps", "yes", "indices 0, 1, 2, ...", "1.2 G1")
+    else:
+        yield Guarantee(
+            "no_gaps", "partly", "but for packets that timed out" if ordered else "in the end", "5 X-1, X-6"
+        )
+    relays = "if a relayer with funds runs and headers are followed"
+    yield Guarantee("answered", "yes", f"by a receipt or a time-out, {relays}", "1.3 L1")
+    yield Guarantee("one_answer", "yes", "commit or rollback, one of both", "1.2 G4")
+    if options.limited:
+        yield Guarantee("called_off", "yes", "proved by the other side's queue; it must be alive", "5 X-1")
+    else:
+        yield Guarantee("called_off", "no", "packets have no limit", "5 X-1")
+    yield Guarantee("final_first", "yes", "blocks are final once signed", "1.4")
+    yield Guarantee("value", "yes", "a failed packet is rolled back", "1.2 G4")
+    yield Guarantee("held_back", "no", "a queue has no limit", "2.2")
+    yield Guarantee("any_carrier", "yes", "relayers change fees and delay, nothing else", "1.2 G9")
+    yield Guarantee("no_third_chain", "yes", "each is the other's light client", "1.4, 5 X-4")
+
+
+WATERMARKS = (
+    StateWatermark("begin", "queues", "begin"),
+    StateWatermark("next_index", "queues", "next_index"),
+    StateWatermark("latest", "connections", "latest", "chain", "counterparty", "chain", None),
+)
+
+
+_CODES: Mapping[int, RejectCode] = {
+    Code.UNKNOWN_TYPE: RejectCode.INVALID,
+    Code.TIMEOUT: RejectCode.TIMED_OUT,
+    Code.HANDLER_FAILED: RejectCode.FAILED,
+    Code.PERMISSION: RejectCode.INVALID,
+    Code.NO_PROGRAM: RejectCode.NOT_FOUND,
+    Code.MALFORMED: RejectCode.INVALID,
+}
+
+_REFUSALS = {
+    CHAIN_HALTED.encode(): RejectCode.BUSY,
+    Refusal.UnregisteredDestination.name.encode(): RejectCode.NOT_FOUND,
+    Refusal.ConnectionFrozen.name.encode(): RejectCode.UNREACHABLE,
+    Refusal.ClientExpired.name.encode(): RejectCode.UNREACHABLE,
+    Refusal.UnsupportedType.name.encode(): RejectCode.INVALID,
+    Refusal.PermissionDenied.name.encode(): RejectCode.INVALID,
+    Refusal.InvalidPacket.name.encode(): RejectCode.TOO_LARGE,
+}
+"""Why a call is not sent, by the text of the reject: its code is that of a program that says no."""
+
+
+def portable(code: int, text: bytes) -> RejectCode:
+    """Return what a code other than 0 means; codes from ``REJECTED`` on, but for the named ones, are programs' own."""
+    if code == Code.HANDLER_FAILED and text == TOO_LONG:
+        return RejectCode.TOO_LARGE
+    if code == Code.REJECTED and text in _REFUSALS:
+        return _REFUSALS[text]
+    return _CODES.get(code, RejectCode.REFUSED)
+
+
+SEMANTICS = Semantics(
+    promises=promises,
+    guarantees=guarantees,
+    watermarks=WATERMARKS,
+    reject_code=portable,
+    expired=(2,),
+    collects_answered=True,
+)

@@ -1,0 +1,115 @@
+"""The semantics of egress queues: what they promise and guarantee, and what their numbers and codes mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from causeway.model.reject_codes import RejectCode
+from causeway.protocols.arrivals import NO_PROGRAM
+from causeway.protocols.execution import by_program
+from causeway.protocols.icmp.errors import CHAIN_HALTED, NO_DESTINATION, NO_HANDLER, REJECTED, TOO_LARGE, Gone
+from causeway.protocols.icmp.fault_kinds import CANDIDATE, DUPLICATE
+from causeway.protocols.icmp.hrmp.lanes import CLOSED
+from causeway.protocols.icmp.options import IcmpOptions
+from causeway.protocols.semantics import (
+    ALTERED,
+    DUPLICATED,
+    FORGED,
+    OUT_OF_TURN,
+    QUEUE,
+    Between,
+    Guarantee,
+    Keys,
+    Lanes,
+    Promise,
+    Semantics,
+    StateWatermark,
+    may_drop,
+    of_lanes,
+    usual,
+)
+
+
+def promises(lanes: Lanes[IcmpOptions]) -> Iterator[Promise]:
+    """Yield what lanes promise: messages are numbered, and come in order, none before all that were sent before it (G1,
+    G2). Nothing promises an answer: it is a message as any other, and what is sent to a parachain that leaves, or does
+    not want to hear it, is dropped, and so is what a watermark passes that moves with the clock (D-3, 5.1 (2), D-12).
+    A channel that is closed drops what is in it (X-6). A queue that overflows loses messages: that is no promise."""
+    for substream, own in lanes.substreams:
+        yield from of_lanes(QUEUE, Promise("", substream, own=own))
+    yield from may_drop((NO_DESTINATION, CLOSED) if lanes.options.channels == "hrmp" else (gone.name for gone in Gone))
+
+
+def guarantees(options: IcmpOptions) -> Iterator[Guarantee]:
+    """Yield one statement a topic."""
+    hrmp = options.channels == "hrmp"
+    yield Guarantee("order", "yes", "relay block by relay block, within one by sender and index", "1.2 G1")
+    yield Guarantee(
+        "causal", "yes", "relay blocks are consumed in their order, along one relay chain", "1.2 G1, G3, G9"
+    )
+    yield Guarantee("exactly_once", "yes", "along one relay chain", "1.2 G3, G9")
+    if hrmp:
+        yield Guarantee("authentic", "yes", "a hash chain that the relay chain has", "5.2 X-6")
+    else:
+        yield Guarantee("authentic", "yes", "a list has the root that its sender posted", "1.2 G4")
+    if options.watermark_mode == "now_minus_1":
+        yield Guarantee("no_gaps", "no", "what a block does not consume is skipped", "4 D-12")
+    else:
+        yield Guarantee("no_gaps", "yes", "whole relay blocks up to the watermark", "1.2 G2, G3")
+    yield Guarantee("answered", "no", "an answer is a message as any other", "1.3")
+    yield Guarantee("one_answer", "no", "it is the program's affair", "1.2")
+    yield Guarantee("called_off", "no", "nothing times out", "1.3 L3")
+    yield Guarantee("final_first", "partly", "along one relay chain; a fork takes all of it back", "1.2 G9")
+    yield Guarantee("value", "partly", "of what is consumed; a message may be dropped", "1.2 G3")
+    if hrmp:
+        yield Guarantee("held_back", "yes", "channels have a capacity", "5.2 X-6")
+    else:
+        yield Guarantee("held_back", "no", "messages pile up while a chain makes no blocks", "1.3 L3")
+    how = "bodies come by gossip; what has another root is none"
+    yield Guarantee("any_carrier", "yes", how, "1.2 G4, 1.3 L1")
+    yield Guarantee("no_third_chain", "no", "the relay chain has every root and watermark", "2.2")
+
+
+WATERMARKS = (
+    StateWatermark("begin", "queues", "begin"),
+    StateWatermark("next_index", "queues", "next_index"),
+    StateWatermark("consumed", "cursors", "index", "destination"),
+)
+
+
+_WHAT = {DUPLICATED: DUPLICATE, OUT_OF_TURN: "skipped", ALTERED: "body", FORGED: "sender"}
+
+
+def trial(name: str, between: Between) -> Keys | None:
+    """Return the fault of a name in ``TRIES``. Bodies are what is asked for: so it is the candidate of the parachain
+    that receives in which something is wrong, beside the honest one."""
+    if name in _WHAT:
+        return {"kind": CANDIDATE, "chain": between.destination, "what": _WHAT[name], **between.ticks}
+    return usual(name, between)
+
+
+_NAMES = {
+    NO_DESTINATION.encode(): RejectCode.NOT_FOUND,
+    NO_HANDLER.encode(): RejectCode.NOT_FOUND,
+    NO_PROGRAM.encode(): RejectCode.NOT_FOUND,
+    TOO_LARGE.encode(): RejectCode.TOO_LARGE,
+    CHAIN_HALTED.encode(): RejectCode.BUSY,
+}
+"""By the name of the reason for which a chain rejects a call."""
+
+
+def portable(code: int, text: bytes) -> RejectCode:
+    """Return what a reject code means. ``text``: of the reject; with 0, why a message from a user came into no queue.
+    Answers that are too long for a message have the chain's code, and a text of their own."""
+    if code == 0:
+        return _NAMES.get(text, RejectCode.OTHER)
+    return by_program(code, text) if code != REJECTED else _NAMES.get(text, RejectCode.TOO_LARGE)
+
+
+SEMANTICS = Semantics(
+    promises=promises,
+    guarantees=guarantees,
+    watermarks=WATERMARKS,
+    reject_code=portable,
+    trial=trial,
+)

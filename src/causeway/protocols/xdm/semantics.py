@@ -1,0 +1,158 @@
+"""Cross-domain messaging's semantics: what channels promise and guarantee, and what its numbers and codes mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.order import U64
+from causeway.model.reject_codes import RejectCode
+from causeway.protocols.arrivals import NO_PROGRAM
+from causeway.protocols.contents import too_long
+from causeway.protocols.execution import by_program
+from causeway.protocols.interference import REPLAY, TAMPER
+from causeway.protocols.semantics import (
+    ALTERED,
+    DUPLICATED,
+    FORGED,
+    OUT_OF_TURN,
+    QUEUE,
+    Between,
+    Guarantee,
+    Keys,
+    Lanes,
+    Promise,
+    Semantics,
+    StateWatermark,
+    of_lanes,
+    usual,
+)
+from causeway.protocols.xdm.arrivals import REJECTED
+from causeway.protocols.xdm.errors import MessengerError, TransporterError
+from causeway.protocols.xdm.fault_kinds import FRAUD, REORDER
+from causeway.protocols.xdm.ingress import CHAIN_HALTED
+from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.outgoing import (
+    FEES_OVERFLOW,
+    NO_DESTINATION,
+    NO_FUNDS,
+    NO_HANDLER,
+    NO_OPEN_CHANNEL,
+    NOT_ALLOWED,
+    TOO_LARGE,
+)
+from causeway.protocols.xdm.state import RESPONSE, is_response
+
+
+def paired(substreams: U64) -> tuple[U64, npt.NDArray[np.bool_]]:
+    """Return the other direction's substream of each channel's, and which are those of responses."""
+    return substreams ^ np.uint64(RESPONSE), is_response(substreams)
+
+
+def promises(lanes: Lanes[XdmOptions]) -> Iterator[Promise]:
+    """Yield what channels promise.
+
+    Nonces are given and used up one after the other, of requests and of responses (G1); every request is answered at
+    some time (L1), and no channel has more requests without a response than it may (G6). An answer may come later than
+    the response, and so in another order. A message of the consensus chain is not proved before its block is K
+    deep, one of a domain not before its receipt was not challenged for D blocks besides. Lanes of a chain to itself are
+    queues that nobody proves.
+    """
+    options = lanes.options
+    calls = [call.max_outgoing for call in options.channel_calls if call.max_outgoing is not None]
+    capacity = max([options.max_outgoing_messages, *calls])
+    consensus = {chain for chain, role in lanes.roles.items() if role == "consensus"}
+    for substream in lanes.used(own=True):
+        names = [*QUEUE, *(("answered",) if substream != RESPONSE else ())]
+        yield from of_lanes(names, Promise("", substream, own=True))
+    for substream in lanes.used(own=False):
+        like = Promise("", substream)
+        yield from of_lanes(QUEUE, like)
+        if not substream & RESPONSE:
+            yield from of_lanes(("answered",), like)
+            yield Promise("capacity", substream, number=capacity)
+        for chain in lanes.chains:
+            blocks = options.archiving_depth + (0 if chain in consensus else options.challenge_period)
+            yield Promise("final_after", substream, source=chain, number=blocks * lanes.tick_micros)
+
+
+def guarantees(options: XdmOptions) -> Iterator[Guarantee]:
+    """Yield one statement a topic."""
+    yield Guarantee("order", "yes", "requests and responses of a channel, by nonce", "1.2 G1")
+    yield Guarantee("causal", "partly", "within a channel; channels overtake each other", "1.2 G1, G2")
+    yield Guarantee("exactly_once", "yes", "a nonce is processed once", "1.2 G1")
+    yield Guarantee("authentic", "yes", "storage proof under a mountain range of final blocks", "1.2 G2, 2.4")
+    yield Guarantee("no_gaps", "yes", "nonces 0, 1, 2, ...", "1.2 G1")
+    yield Guarantee("answered", "yes", "if operators of both chains relay and include", "1.3 L1")
+    yield Guarantee("one_answer", "yes", "one response a nonce", "1.2 G3")
+    yield Guarantee("called_off", "no", "what is lost blocks its channel until it is proved again", "1.3 L2")
+    depth, period = options.archiving_depth, options.challenge_period
+    how = f"{depth:,} blocks deep on the consensus chain, of a domain after {period:,} more"
+    yield Guarantee("final_first", "yes", how, "1.2 G4")
+    yield Guarantee("value", "yes", "fees and transfers are in books that add up", "1.2 G7, G8")
+    yield Guarantee("held_back", "yes", f"{options.max_outgoing_messages:,} unanswered a channel", "1.2 G6")
+    yield Guarantee("any_carrier", "yes", "the proof alone is enough", "1.2 G2")
+    yield Guarantee("no_third_chain", "no", "the consensus chain orders, confirms and archives", "1.4")
+
+
+WATERMARKS = (
+    StateWatermark("next_inbox", "channels", "next_inbox", "chain", "foreign", "chain", "channel"),
+    StateWatermark("next_outbox", "channels", "next_outbox", "chain", "chain", "foreign", "channel"),
+    StateWatermark("next_response", "channels", "next_response", "chain", "chain", "foreign", "channel"),
+)
+
+
+def trial(name: str, between: Between) -> Keys | None:
+    """Return the fault of a name in ``TRIES``. A message is made up by a receipt that is false."""
+    if name == DUPLICATED:
+        return {"kind": REPLAY, **between.ends, **between.span}
+    if name == OUT_OF_TURN:
+        return {"kind": REORDER, **between.ends, **between.span, "of": 2}
+    if name == ALTERED:
+        return {"kind": TAMPER, **between.ends, **between.span}
+    if name == FORGED:
+        return {"kind": FRAUD, "chain": between.source, "destination": between.destination, "tick": between.sent}
+    return usual(name, between)
+
+
+_NAMES = {
+    NO_OPEN_CHANNEL: RejectCode.UNREACHABLE,
+    MessengerError.InvalidChannelState.name: RejectCode.UNREACHABLE,
+    MessengerError.MissingChannel.name: RejectCode.UNREACHABLE,
+    NOT_ALLOWED: RejectCode.UNREACHABLE,
+    NO_FUNDS: RejectCode.NO_FUNDS,
+    MessengerError.InsufficientBalance.name: RejectCode.NO_FUNDS,
+    MessengerError.BalanceUnderflow.name: RejectCode.NO_FUNDS,
+    TransporterError.LowBalance.name: RejectCode.NO_FUNDS,
+    TransporterError.LowBalanceOnDomain.name: RejectCode.NO_FUNDS,
+    TransporterError.MinimumTransferAmount.name: RejectCode.INVALID,
+    TransporterError.InvalidAccountId.name: RejectCode.NOT_FOUND,
+    NO_DESTINATION: RejectCode.NOT_FOUND,
+    NO_HANDLER: RejectCode.NOT_FOUND,
+    NO_PROGRAM: RejectCode.NOT_FOUND,
+    CHAIN_HALTED: RejectCode.BUSY,
+    TOO_LARGE: RejectCode.TOO_LARGE,
+    too_long(): RejectCode.TOO_LARGE,
+    FEES_OVERFLOW: RejectCode.OTHER,
+}
+"""By the name of the error with which a chain rejects a call."""
+
+
+def portable(code: int, text: bytes) -> RejectCode:
+    """Return what a reject code means. ``text``: of the reject, the name of the chain's error; with 0, why a
+    message from a user came into no queue."""
+    if code not in (0, REJECTED):
+        return by_program(code, text)
+    return _NAMES.get(text.decode(errors="replace"), RejectCode.OTHER)
+
+
+SEMANTICS = Semantics(
+    promises=promises,
+    guarantees=guarantees,
+    watermarks=WATERMARKS,
+    reject_code=portable,
+    trial=trial,
+    pairing=paired,
+)
