@@ -9,27 +9,19 @@ import pytest
 from google.protobuf.json_format import ParseDict
 
 from causeway.proofs.errors import NotProven, ProofError
-from causeway.proofs.ics23.batch import (
-    batch_verify_membership,
-    batch_verify_non_membership,
-    combine_proofs,
-    compress,
-    decompress,
-    message_of,
-    remarks,
-)
+from causeway.proofs.ics23.batch import batch_verify_membership, batch_verify_non_membership, message_of, remarks
 from causeway.proofs.ics23.chained import (
     explain_chained_membership,
     verify_chained_membership,
     verify_chained_non_membership,
 )
 from causeway.proofs.ics23.existence import calculate, check_against_spec, existence_of
-from causeway.proofs.ics23.many import verify_many
 from causeway.proofs.ics23.non_existence import left_branches_are_empty, right_branches_are_empty
 from causeway.proofs.ics23.operations import apply_inner, apply_leaf, check_leaf_against_spec, do_hash
 from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
 from causeway.proofs.ics23.verify import calculate_root, explain, verify_membership, verify_non_membership
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ExistenceProof, InnerOp, LeafOp, ProofSpec
+from tests.oracles.ics23.batches import combine_proofs, compress, decompress
 from tests.vectors import load_vectors
 
 SPECS = ("iavl", "tendermint", "smt")
@@ -171,22 +163,6 @@ def test_a_single_flipped_bit_of_a_batch_is_refused_or_remarked_on(
             except ProofError:
                 continue
             assert remarks(spec, root, bytes(flipped), {key: value or None for key, value in items.items()})
-
-
-def test_many_proofs_under_one_root_get_the_verdicts_of_single_ones(
-    batches: list[tuple[str, bytes, bytes, dict[bytes, bytes]]],
-) -> None:
-    for name, root, proof, items in batches:
-        entries = [entry.exist for entry in decompress(message_of(proof)).batch.entries if entry.HasField("exist")]
-        keys = [entry.key for entry in entries]
-        proofs = [CommitmentProof(exist=entry).SerializeToString() for entry in entries]
-        values = [items[key] for key in keys]
-        assert verify_many(PROOF_SPECS[name], root, keys, values, proofs) == {}
-        if values:
-            values[3] += b"."
-            proofs[5] = proofs[5][:-1]
-            refused = verify_many(PROOF_SPECS[name], root, keys, values, proofs)
-            assert sorted(refused) == [3, 5]
 
 
 def test_a_chained_proof_leads_to_the_app_hash() -> None:

@@ -1,22 +1,20 @@
-"""Fuzz targets: ICS-23 proofs of each kind of store, batches, chains, and the column-wise verifier."""
+"""Fuzz targets: ICS-23 proofs of each kind of store, batches and chains."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import pyarrow as pa
-
 from causeway.proofs.errors import ProofError
-from causeway.proofs.ics23.batch import Batch, combine_proofs, decompress, message_of
+from causeway.proofs.ics23.batch import Batch, message_of
 from causeway.proofs.ics23.chained import verify_chained_membership, verify_chained_non_membership
 from causeway.proofs.ics23.encoded import encoded_root
 from causeway.proofs.ics23.existence import calculate, check_against_spec, existence_of, prove_existence
-from causeway.proofs.ics23.many import hold_in_columns
 from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
-from causeway.proofs.ics23.verify import explain, verify_membership
+from causeway.proofs.ics23.verify import explain
 from causeway.proofs.protobuf import parse_canonical
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
 from causeway.proofs.wire.ics23_pb2 import ExistenceProof, ProofSpec
+from tests.oracles.ics23.batches import combine_proofs, decompress
 from tests.property.ics23_trees import BUILDERS, SPEC_NAMES, Tree
 
 STORED = {f"key {number}".encode(): f"value {number}".encode() for number in range(0, 18, 2)}
@@ -86,17 +84,6 @@ def chained(data: bytes) -> None:
             continue
 
 
-def many(data: bytes) -> None:
-    """Verify in columns; what holds there holds alone, and a good proof holds whatever is beside it."""
-    for name, tree in TREES.items():
-        rules, good = rules_of(PROOF_SPECS[name]), tree.existence(KEY).SerializeToString()
-        columns = [pa.array(column, pa.large_binary()) for column in ([KEY] * 3, [STORED[KEY]] * 3, [good, data, good])]
-        first, other, last = hold_in_columns(rules, tree.root, *columns).tolist()
-        assert first and last
-        if other:
-            verify_membership(PROOF_SPECS[name], tree.root, message_of(data), KEY, STORED[KEY])
-
-
 def encoded(data: bytes) -> None:
     """Verify off the encoding; where that leads to a root, the message leads there."""
     for name, tree in TREES.items():
@@ -129,5 +116,4 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
         ],
     ),
     "ics23-encoded": (encoded, [tree.existence(KEY).SerializeToString() for tree in TREES.values()]),
-    "ics23-many": (many, [tree.existence(KEY).SerializeToString() for tree in TREES.values()]),
 }

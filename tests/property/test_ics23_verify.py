@@ -5,31 +5,22 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.proofs.errors import NotProven, ProofError
-from causeway.proofs.ics23.batch import (
-    batch_verify_membership,
-    batch_verify_non_membership,
-    combine_proofs,
-    compress,
-    decompress,
-    message_of,
-    remarks,
-)
+from causeway.proofs.ics23.batch import batch_verify_membership, batch_verify_non_membership, message_of, remarks
 from causeway.proofs.ics23.chained import (
     remarks_on_chain,
     verify_chained_membership,
     verify_chained_non_membership,
 )
-from causeway.proofs.ics23.many import hold_in_columns, verify_many
-from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC
 from causeway.proofs.ics23.verify import explain, verify_membership, verify_non_membership
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ProofSpec
+from tests.oracles.ics23.batches import combine_proofs, compress, decompress
 from tests.property.ics23_trees import BUILDERS, SPEC_NAMES, Tree, build_iavl, build_simple
 from tests.tiers import sized
 
@@ -174,7 +165,7 @@ def batch_error(
 @kinds
 @CHEAP
 @given(stored=STORES, others=STORES, data=st.data())
-def test_many_at_once_get_the_verdicts_of_each_alone(
+def test_encodings_get_the_verdicts_of_their_messages(
     kind: str, stored: dict[bytes, bytes], others: dict[bytes, bytes], data: st.DataObject
 ) -> None:
     spec, tree = grown(kind, stored)
@@ -189,25 +180,18 @@ def test_many_at_once_get_the_verdicts_of_each_alone(
     rows += [(key, value + b".", proof) for key, value, proof in rows[:3]]
     rows += [(key, value, proof[:-7]) for key, value, proof in rows[:3]]
     rows += [(key, value, b"") for key, value, _ in rows[:2]]
-    keys, values, proofs = (list(column) for column in zip(*rows, strict=True))
-    refused = verify_many(spec, tree.root, keys, values, proofs)
-    arrays = [pa.array(column, pa.large_binary()) for column in (keys, values, proofs)]
-    held = hold_in_columns(rules_of(spec), tree.root, *arrays).tolist()
-    for place, (key, value, proof) in enumerate(rows):
+    for key, value, proof in rows:
         alone: ProofError | None = None
         try:
             # A message is verified step by step.
             verify_membership(spec, tree.root, message_of(proof), key, value)
         except ProofError as error:
             alone = error
-        assert held[place] == (alone is None)
         if alone is None:
             verify_membership(spec, tree.root, proof, key, value)
         else:
             with pytest.raises(type(alone), match=f"^{re.escape(str(alone))}$"):
                 verify_membership(spec, tree.root, proof, key, value)
-        together = refused.get(place)
-        assert (type(together), str(together)) == (type(alone), str(alone))
 
 
 @CHEAP
@@ -237,10 +221,6 @@ def test_chains_of_stores(stored: dict[bytes, bytes], stores: dict[bytes, bytes]
         claim(proof, root=inner.root)
     with pytest.raises(ProofError):
         claim(proof, store=b"ibd")
-
-
-def test_many_of_none() -> None:
-    assert verify_many(IAVL_SPEC, bytes(32), [], [], []) == {}
 
 
 def test_an_empty_batch_proves_nothing_and_refuses_nothing() -> None:

@@ -20,10 +20,7 @@ from causeway.proofs.ic.slice_payload import payload_tree
 from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
 from causeway.proofs.ic.witness_builder import build_witness, digest_tree
 from causeway.proofs.ics23.entries import Entries
-from causeway.proofs.ics23.iavl_store import IavlStore
-from causeway.proofs.ics23.multi_store import MultiStore
 from causeway.proofs.ics23.simple_store import SimpleStore
-from causeway.proofs.ics23.smt import SmtStore
 from causeway.proofs.mmr.ancestry import prove_ancestry
 from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
 from causeway.proofs.mmr.proof import prove_leaves
@@ -61,6 +58,9 @@ from causeway.proofs.xdm.messages import (
     Message,
     WeightTag,
 )
+from tests.oracles.ics23.iavl_store import IavlStore
+from tests.oracles.ics23.multi_store import MultiStore
+from tests.oracles.ics23.smt import SmtStore
 
 Document = dict[str, Any]
 

@@ -7,14 +7,7 @@ from hashlib import sha256
 import pytest
 
 from causeway.proofs.errors import MalformedProof, NotProven, OverLimit
-from causeway.proofs.ics23.batch import (
-    batch_verify_membership,
-    batch_verify_non_membership,
-    combine_proofs,
-    compress,
-    decompress,
-    remarks,
-)
+from causeway.proofs.ics23.batch import batch_verify_membership, batch_verify_non_membership, remarks
 from causeway.proofs.ics23.chained import remarks_on_chain, verify_chained_non_membership
 from causeway.proofs.ics23.errors import (
     EmptyOperand,
@@ -28,7 +21,6 @@ from causeway.proofs.ics23.errors import (
     ValueMismatch,
 )
 from causeway.proofs.ics23.existence import calculate, existence_of, verify_existence
-from causeway.proofs.ics23.many import verify_many
 from causeway.proofs.ics23.non_existence import (
     Absence,
     get_padding,
@@ -63,6 +55,7 @@ from causeway.proofs.wire.ics23_pb2 import (
     NonExistenceProof,
     ProofSpec,
 )
+from tests.oracles.ics23.batches import combine_proofs, compress, decompress
 from tests.property.ics23_trees import build_simple
 
 IAVL, TENDERMINT, SMT = rules_of(IAVL_SPEC), rules_of(TENDERMINT_SPEC), rules_of(SMT_SPEC)
@@ -459,8 +452,7 @@ def test_a_spec_without_a_depth_has_the_usual_one_and_under_a_negative_one_nothi
     assert rules_of(spec).max_depth == 128 and rules_of(spec).is_tendermint
     tree = build_simple({b"b": b"value"})
     proof = tree.existence(b"b").SerializeToString()
-    assert verify_many(spec, tree.root, [b"b"], [b"value"], [proof]) == {}
+    verify_membership(spec, tree.root, proof, b"b", b"value")
     spec.max_depth = -5
     with pytest.raises(SpecMismatch, match=r"^innerOps depth too long: 0$"):
         verify_membership(spec, tree.root, proof, b"b", b"value")
-    assert list(verify_many(spec, tree.root, [b"b"], [b"value"], [proof])) == [0]

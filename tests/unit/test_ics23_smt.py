@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from causeway.proofs.ics23.proof_specs import SMT_SPEC
-from causeway.proofs.ics23.smt import SmtStore
 from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
+from tests.oracles.ics23.smt import SmtStore
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof, NotProven, OverLimit
-from causeway.proofs.ics23.columns import joined, uvarints, varints
+from causeway.proofs.ics23.columns import joined, uvarints
 from causeway.proofs.ics23.entries import (
-    ConflictingChange,
     EmptyKey,
     EmptyValue,
     Entries,
@@ -21,17 +20,17 @@ from causeway.proofs.ics23.entries import (
     UnsortedKeys,
     sorted_entries,
 )
-from causeway.proofs.ics23.iavl_bulk import left_height
-from causeway.proofs.ics23.iavl_store import IavlStore
-from causeway.proofs.ics23.multi_store import MultiStore
 from causeway.proofs.ics23.proof_specs import IAVL_SPEC, TENDERMINT_SPEC
 from causeway.proofs.ics23.range_proof import verify_range_proof
 from causeway.proofs.ics23.simple_store import SimpleStore
-from causeway.proofs.ics23.smt import SmtStore
 from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
 from causeway.proofs.merkle import EMPTY_ROOT
 from causeway.proofs.varints import uvarint
 from causeway.proofs.wire.range_proof_pb2 import RangeProof
+from tests.oracles.ics23.iavl_bulk import left_height
+from tests.oracles.ics23.iavl_store import ConflictingChange, IavlStore, varints
+from tests.oracles.ics23.multi_store import MultiStore
+from tests.oracles.ics23.smt import SmtStore
 
 NAME = b"ibc:B:send"
 HEAD, TAIL = NAME + b"\x00", NAME + b"\x7f"
@@ -108,7 +107,6 @@ def test_stores_without_entries_have_the_roots_of_nothing_and_prove_nothing() ->
     emptied = IavlStore()
     emptied.commit(entries({b"a": b"1", b"b": b"2"}), NOTHING)
     assert emptied.commit(Entries.none(), column(b"a", b"b")).root == EMPTY_ROOT
-    assert SimpleStore.over(entries({b"a": b"1"})).updated(Entries.none(), column(b"a")).root == EMPTY_ROOT
 
 
 @pytest.mark.parametrize(
@@ -129,19 +127,16 @@ def test_entries_that_no_proof_could_show_are_refused(keys, values, error) -> No
 
 
 def test_columns_of_another_kind_or_too_long_are_refused() -> None:
-    store = SimpleStore.over(entries(queue(0, 3)))
     for wrong in (pa.array([b"a"], pa.large_binary()), pa.array(["a"]), pa.array([None], pa.binary())):
         with pytest.raises((InvalidInput, EmptyKey)):
             Entries.of(wrong, column(b"1"))
-        with pytest.raises(InvalidInput):
-            store.updated(Entries.none(), wrong)
     with pytest.raises(InvalidInput, match="take fewer rows at once"):
         joined(column(*[b"row"] * 1000), bytes(3_000_000))
 
 
 def test_changes_that_contradict_the_store_or_themselves_are_refused_and_change_nothing() -> None:
     content = entries({b"a": b"1", b"b": b"2", b"c": b"3"})
-    simple, iavl = SimpleStore.over(content), IavlStore()
+    iavl = IavlStore()
     root = iavl.commit(content, NOTHING).root
     for upserts, deletions, error in (
         ({}, [b"x"], UnknownKey),
@@ -150,13 +145,10 @@ def test_changes_that_contradict_the_store_or_themselves_are_refused_and_change_
         ({}, [b"b", b"a"], UnsortedKeys),
     ):
         with pytest.raises(error):
-            simple.updated(entries(upserts), column(*deletions))
-        with pytest.raises(error):
             iavl.commit(entries(upserts), column(*deletions))
     assert (iavl.version, iavl.at(1).root) == (1, root)
     with pytest.raises(UnknownKey):
         IavlStore().commit(entries({b"b": b"1"}), column(b"a"))
-    assert simple.updated(Entries.none(), NOTHING) is simple
     with pytest.raises(StoreError, match="occurs twice"):
         SmtStore(column(b"k", b"k"), column(b"1", b"2"))
 
@@ -202,14 +194,13 @@ def test_keys_order_as_their_indices_do() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 11])
 def test_pushing_and_popping_in_place_is_building_anew(size) -> None:
-    store, iavl = SimpleStore.over(entries(queue(0, size))), IavlStore()
+    iavl = IavlStore()
     iavl.commit(entries(queue(0, size)), NOTHING)
     popped = size - 1
     change = {index_key(size): queue(0, size + 1)[index_key(size)], HEAD: popped.to_bytes(8, "big")}
     change[TAIL] = (size + 1).to_bytes(8, "big")
     deletions = column(*map(index_key, range(popped)))
     expected = SimpleStore.over(entries(queue(popped, size + 1)))
-    assert store.updated(entries(change), deletions).root == expected.root
     assert iavl.commit(entries(change), deletions).entries_at(np.arange(len(expected))) == expected.entries
 
 

@@ -12,8 +12,6 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.arrays import byte_column, ends, integers
-from causeway.proofs.ics23 import TENDERMINT_SPEC
-from causeway.proofs.ics23.many import verify_many
 from causeway.proofs.mmr import MountainRange, prove_each_leaf, verify_leaf_proofs
 from causeway.proofs.substrate import (
     StorageProofs,
@@ -64,7 +62,6 @@ def test_columns_whose_offsets_lead_out_of_their_bytes_are_refused(offsets: tupl
         lambda: StorageProofs.of([TRIE.root] * 2, LISTS),
         lambda: verify_storage_proofs(PROOFS, KEYS, pa.chunked_array([column])),
         lambda: TRIE.tries.get(TRIE.number, column),
-        lambda: verify_many(TENDERMINT_SPEC, bytes(32), column, column, column),
     ):
         with pytest.raises(InvalidInput, match=r"is damaged|is no large_binary"):
             use()
@@ -106,7 +103,6 @@ def of_leaves(**columns: Any) -> Callable[[], object]:
         (lambda: numbers_column(np.array([-1]), 16), "numbers must be from 0"),
         (lambda: numbers_column(np.arange(2, dtype=np.uint64), 16, np.ones(1, np.bool_)), "flags in the shape"),
         (lambda: MESSAGES.encode({"nonce": ["a"]}), "the column nonce is no"),
-        (lambda: verify_many(TENDERMINT_SPEC, bytes(32), ["a"], [b"b"], [b"c"]), "holds text"),
     ],
 )
 def test_columns_that_a_loop_could_not_take_are_refused(use: Callable[[], object], named: str) -> None:

@@ -23,11 +23,11 @@ from causeway.proofs.documents.verdict import judge
 from causeway.proofs.ic.bls import public_key_to_der
 from causeway.proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, cbor_bytes, cbor_head, cbor_text
 from causeway.proofs.ic.certification import root_subnet_of
-from causeway.proofs.ics23.smt import SmtStore
 from causeway.proofs.substrate.compact import encode_compact
 from causeway.proofs.tendermint.states import decode_consensus_state
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof
+from tests.oracles.ics23.smt import SmtStore
 from tests.unit.command_line import Run, command_line
 from tests.unit.proof_documents import (
     OTHER,

@@ -10,14 +10,15 @@ import pytest
 
 from benchmarks.proofs.native import Native, verdicts
 from causeway.proofs.errors import ProofError
-from causeway.proofs.ics23.batch import Batch, compress, message_of
+from causeway.proofs.ics23.batch import Batch, message_of
 from causeway.proofs.ics23.entries import sorted_entries
-from causeway.proofs.ics23.iavl_store import IavlStore
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS, rules_of
 from causeway.proofs.ics23.simple_store import SimpleStore
-from causeway.proofs.ics23.smt import SmtStore
 from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
 from causeway.proofs.wire.ics23_pb2 import BatchEntry, BatchProof, CommitmentProof
+from tests.oracles.ics23.batches import compress
+from tests.oracles.ics23.iavl_store import IavlStore
+from tests.oracles.ics23.smt import SmtStore
 from tests.property.ics23_trees import BUILDERS, SPEC_NAMES, Tree
 from tests.tiers import sized
 from tests.verifiers.conftest import Node

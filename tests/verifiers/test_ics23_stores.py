@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.proofs.ics23.entries import sorted_entries
-from causeway.proofs.ics23.iavl_store import IavlStore
-from causeway.proofs.ics23.multi_store import MultiStore
 from causeway.proofs.ics23.simple_store import SimpleStore
 from causeway.proofs.ics23.store_proofs import ProvableStore
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
+from tests.oracles.ics23.iavl_store import IavlStore
+from tests.oracles.ics23.multi_store import MultiStore
 from tests.verifiers.conftest import Node
 
 NAME = b"ibc:B:send"

@@ -131,11 +131,6 @@ def uvarints(values: npt.NDArray[Any]) -> pa.BinaryArray:
     return from_lengths(used.sum(axis=1), digits[used])
 
 
-def varints(values: npt.NDArray[Any]) -> pa.BinaryArray:
-    """Return each value (not negative) as a signed varint: zigzag, so twice the value."""
-    return uvarints(values.astype(np.uint64) << np.uint64(1))
-
-
 def delimited(column: pa.BinaryArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
     """Return the parts of each value with its length in front, as unsigned varint."""
     return uvarints(lengths_of(column)), column

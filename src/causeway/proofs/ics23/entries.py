@@ -15,15 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.model.errors import CausewayError
-from causeway.proofs.ics23.columns import Mask, data_bytes, lengths_of, offsets_of, require_room
+from causeway.proofs.ics23.columns import Mask, lengths_of, offsets_of
 from causeway.proofs.ics23.levels import Positions
 
 FEW = 16
 """Up to this many keys are looked up one by one, which is faster than a search by columns."""
-
-
-MANY_RUNS = 256
-"""Up to this many runs of neighbouring rows are copied one after the other, which is faster than a gather."""
 
 
 class StoreError(CausewayError):
@@ -48,10 +44,6 @@ class UnknownKey(StoreError):
 
 class KnownKey(StoreError):
     """A key is to be proven absent that the store holds."""
-
-
-class ConflictingChange(StoreError):
-    """One update both sets and deletes a key."""
 
 
 class NothingToProve(StoreError):
@@ -179,80 +171,3 @@ def as_mask(column: Any) -> Mask:
     """Return an Arrow column of booleans as a NumPy mask."""
     mask: npt.NDArray[np.bool_] = column.to_numpy(zero_copy_only=False)
     return mask
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """How a sorted merge puts new entries together, from position ``first`` on; before it nothing changes.
-
-    Attributes:
-        first: the first position at which the new entries differ from the old.
-        source: for each new position from ``first`` on, the row of (old entries || upserts) that comes there.
-        replaced: positions of the upserts, when all of them replace an entry and none is deleted; otherwise ``None``.
-    """
-
-    first: int
-    source: Positions
-    replaced: Positions | None
-
-
-def plan_change(old: Entries, upserts: Entries, deletions: pa.BinaryArray) -> Change:
-    """Return how to set ``upserts`` and delete ``deletions`` (ascending) in ``old``.
-
-    Raises:
-        UnknownKey: a key to delete is not there.
-        ConflictingChange: a key is both set and deleted.
-        UnsortedKeys: ``deletions`` are not strictly ascending.
-    """
-    require_ascending(deletions)
-    places, replacing = ranks(old.keys, upserts.keys)
-    deleted, there = ranks(old.keys, deletions)
-    if not there.all():
-        raise UnknownKey(f"key {deletions[int(np.argmin(there))].as_py().hex()} is to be deleted and not there")
-    both = np.intersect1d(places[replacing], deleted)
-    if len(both):
-        raise ConflictingChange(f"key {old.keys[int(both[0])].as_py().hex()} is both set and deleted")
-    touched = [int(column[0]) for column in (places, deleted) if len(column)]
-    first = min(touched) if touched else len(old)
-    if not len(deletions) and replacing.all():
-        rows = np.arange(first, len(old), dtype=np.int64)
-        rows[places - first] = len(old) + np.arange(len(upserts))
-        return Change(first, rows, places)
-    kept_mask = np.ones(len(old) - first, dtype=bool)
-    kept_mask[deleted - first] = False
-    kept_mask[places[replacing] - first] = False
-    kept_before = np.concatenate([[0], np.cumsum(kept_mask)])
-    targets = kept_before[places - first] + np.arange(len(upserts))
-    kept = np.flatnonzero(kept_mask) + first
-    source = np.empty(len(kept) + len(upserts), dtype=np.int64)
-    from_old = np.ones(len(source), dtype=bool)
-    from_old[targets] = False
-    source[targets] = len(old) + np.arange(len(upserts))
-    source[from_old] = kept
-    return Change(first, source, None)
-
-
-def apply_change(old: Entries, upserts: Entries, change: Change) -> Entries:
-    """Return the entries that ``change`` makes of ``old`` and ``upserts``.
-
-    Raises:
-        InvalidInput: keys or values, old and new, have more than ``MAX_COLUMN_BYTES`` together.
-    """
-    keys = old.keys if change.replaced is not None else _changed(old.keys, upserts.keys, change)
-    return Entries(keys, _changed(old.values, upserts.values, change))
-
-
-def _changed(old: pa.BinaryArray, new: pa.BinaryArray, change: Change) -> pa.BinaryArray:
-    source = change.source
-    require_room(data_bytes(old) + data_bytes(new))
-    # The upserts' rows are numbered behind the old ones: a run that goes from one into the other breaks there, too.
-    breaks = np.flatnonzero((np.diff(source) != 1) | (source[1:] == len(old))) + 1
-    if len(breaks) > MANY_RUNS:
-        tail = pa.concat_arrays([old[change.first :], new]).take(pa.array(source - change.first))
-        return pa.concat_arrays([old[: change.first], tail])
-    pieces = [old[: change.first]]
-    for run in np.split(source, breaks):
-        if len(run):
-            start, stop = int(run[0]), int(run[-1]) + 1
-            pieces.append(old[start:stop] if start < len(old) else new[start - len(old) : stop - len(old)])
-    return pa.concat_arrays(pieces)

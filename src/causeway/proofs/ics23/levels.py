@@ -1,4 +1,4 @@
-"""The levels of one tree of RFC 6962, kept: proofs need no rebuilding, and a change hashes only what it changes.
+"""The levels of one tree of RFC 6962, kept: proofs need no rebuilding.
 
 Level 0 holds the leaves' digests; node i of a level has the children 2i and 2i + 1 of the level below, and an odd last
 node moves up unchanged. That is the tree whose left part holds the largest power of two below n leaves (specs/ibc.md
@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.proofs.merkle import EMPTY_ROOT, hash_pairs, level_above
+from causeway.proofs.hashing import Digests
+from causeway.proofs.merkle import EMPTY_ROOT, level_above
 
 Positions = npt.NDArray[np.int64]
 
@@ -39,39 +39,6 @@ class Levels:
     def root(self) -> bytes:
         """Return the root, 32 bytes."""
         return self.levels[-1][0].tobytes() if self.levels else EMPTY_ROOT
-
-    def with_suffix(self, first: int, suffix: Digests) -> Levels:
-        """Return the tree whose leaves are the first ``first`` of this one and then ``suffix``.
-
-        A node all of whose leaves lie before ``first`` is taken over; work and new hashes are linear in the suffix.
-        """
-        count = first + len(suffix)
-        if count == 0:
-            return Levels([])
-        levels = [np.concatenate([self.levels[0][:first], suffix])] if first else [suffix]
-        while len(levels[-1]) > 1:
-            first //= 2
-            above = level_above(levels[-1][2 * first :])
-            levels.append(np.concatenate([self.levels[len(levels)][:first], above]) if first else above)
-        return Levels(levels)
-
-    def with_replaced(self, positions: Positions, digests: Digests) -> Levels:
-        """Return the tree with other leaves at ``positions`` (ascending, unique): only their ancestors are hashed."""
-        levels = []
-        for level in self.levels:
-            level = level.copy()
-            level[positions] = digests
-            levels.append(level)
-            if len(level) == 1:
-                break
-            positions = np.unique(positions // 2)
-            left = 2 * positions
-            paired = left + 1 < len(level)
-            digests = np.empty((len(positions), DIGEST_BYTES), dtype=np.uint8)
-            pairs = level[: len(level) // 2 * 2].reshape(-1, 2 * DIGEST_BYTES)
-            digests[paired] = hash_pairs(pairs, rows=positions[paired])
-            digests[~paired] = level[left[~paired]]
-        return Levels(levels)
 
     def siblings(self, positions: Positions) -> list[tuple[Positions, Digests]]:
         """Return the steps from leaves to the root: one pair a level of (side, digests) for all ``positions``.

@@ -22,11 +22,12 @@ from causeway.proofs.ics23.columns import (
     from_lengths,
     joined,
     lengths_of,
+    offsets_of,
     require_room,
     spread,
     uvarints,
 )
-from causeway.proofs.ics23.entries import Entries, KnownKey, NothingToProve, UnknownKey
+from causeway.proofs.ics23.entries import Entries, KnownKey, NothingToProve, StoreError, UnknownKey
 from causeway.proofs.ics23.levels import Positions
 from causeway.proofs.varints import uvarint
 
@@ -93,8 +94,11 @@ class ProvableStore(ABC):
         """Return the encoded CommitmentProof of each entry at ``positions``, which need no order.
 
         Raises:
+            StoreError: there is no such position.
             InvalidInput: the proofs do not go into one column, which holds some two million of small entries.
         """
+        if len(positions) and not 0 <= positions.min() <= positions.max() < len(self):
+            raise StoreError(f"positions from {positions.min()} to {positions.max()} of {len(self)} entries")
         return joined(EXIST, *delimited(_existence(self, positions)))
 
     def absence_proofs(self, keys: pa.BinaryArray) -> pa.BinaryArray:
@@ -177,6 +181,7 @@ class ProvableStore(ABC):
         return COMPRESSED + uvarint(len(body)) + body
 
     def _positions(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
+        offsets_of(keys)  # refuses nulls
         if not len(self):
             raise NothingToProve(EMPTY_STORE)
         return self.locate(keys)

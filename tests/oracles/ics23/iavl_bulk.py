@@ -13,7 +13,7 @@ from array import array
 import numpy as np
 
 from causeway.proofs.ics23.entries import Entries
-from causeway.proofs.ics23.iavl_tree import IavlNodes
+from tests.oracles.ics23.iavl_tree import IavlNodes
 
 
 def left_height(leaves: int) -> int:

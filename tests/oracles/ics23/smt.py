@@ -6,7 +6,6 @@ without leaves is 32 zero bytes. Neighbours are neighbours by hashed key.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +15,10 @@ import pyarrow.compute as pc
 
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_pairs, digest_values
 from causeway.proofs.ics23.columns import Mask, Part, choice, sparse
-from causeway.proofs.ics23.entries import EmptyKey, EmptyValue, Entries, StoreError, rank, ranks, refuse_empty
+from causeway.proofs.ics23.entries import EmptyKey, EmptyValue, Entries, StoreError, ranks, refuse_empty
 from causeway.proofs.ics23.levels import Positions
-from causeway.proofs.ics23.row_proofs import Row, RowStore
 from causeway.proofs.ics23.simple_store import STEP_LEFT, STEP_RIGHT
+from causeway.proofs.ics23.store_proofs import ProvableStore
 from causeway.proofs.merkle import LEAF_PREFIX, hash_pairs
 
 SMT_LEAF_OP = bytes.fromhex("09 0801 1001 1801 2a0100")
@@ -45,11 +44,10 @@ class Depth:
     sibling: Positions
 
 
-class SmtStore(RowStore):
+class SmtStore(ProvableStore):
     """An immutable committed store, its entries in the order of their hashed keys."""
 
     __slots__ = ("_depths", "_leaf_depth", "_path_keys", "_root", "_ways", "entries")
-    few = 16
 
     def __init__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
         """Commit to two columns of equal length, in any order.
@@ -115,30 +113,6 @@ class SmtStore(RowStore):
             kind[present] = 1 - _bit(self._ways, inside, depth - 1)
             steps.append((choice([STEP_LEFT, STEP_RIGHT, b""], kind), sparse(digests, present)))
         return steps
-
-    def find(self, key: bytes) -> tuple[int, bool]:
-        """Return how many hashed keys are less than that of ``key``, and whether its own is stored."""
-        return rank(self._path_keys, self.name_of(key))
-
-    def name_of(self, key: bytes) -> bytes:
-        """Return the hash of ``key``."""
-        return hashlib.sha256(key).digest()
-
-    def row(self, position: int) -> Row:
-        """Return the entry at ``position`` with its way to the root."""
-        way = self._ways[position].tobytes()
-        path: list[bytes] = []
-        for depth in range(int(self._leaf_depth[position]), 0, -1):
-            level = self._depths[depth - 1]
-            sibling = level.sibling[level.starts.searchsorted(position, side="right") - 1]
-            byte, bit = divmod(depth - 1, BYTE_BITS)
-            goes_right = way[byte] >> (BYTE_BITS - 1 - bit) & 1
-            path += (
-                STEP_LEFT if goes_right else STEP_RIGHT,
-                EMPTY_CHILD if sibling < 0 else level.digests[sibling].tobytes(),
-            )
-        entries = self.entries
-        return Row(entries.keys[position].as_py(), entries.values[position].as_py(), SMT_LEAF_OP, b"".join(path))
 
 
 def _build(ways: Digests, common: Positions, leaf_depth: Positions, leaves: Digests) -> tuple[list[Depth], bytes]:

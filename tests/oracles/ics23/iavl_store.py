@@ -29,16 +29,15 @@ from causeway.proofs.ics23.columns import (
     joined,
     lengths_of,
     spread,
-    varints,
+    uvarints,
 )
-from causeway.proofs.ics23.entries import ConflictingChange, Entries, StoreError, UnknownKey, require_ascending
-from causeway.proofs.ics23.iavl_bulk import ascending_tree
-from causeway.proofs.ics23.iavl_tree import NONE, IavlEditor, IavlNodes
+from causeway.proofs.ics23.entries import Entries, StoreError, UnknownKey, require_ascending
 from causeway.proofs.ics23.levels import Positions
-from causeway.proofs.ics23.row_proofs import Row, RowStore
-from causeway.proofs.ics23.store_proofs import INNER_HEAD, PATH
+from causeway.proofs.ics23.store_proofs import INNER_HEAD, PATH, ProvableStore
 from causeway.proofs.merkle import EMPTY_ROOT
 from causeway.proofs.varints import uvarint
+from tests.oracles.ics23.iavl_bulk import ascending_tree
+from tests.oracles.ics23.iavl_tree import NONE, IavlEditor, IavlNodes
 
 CHILD_HEAD = bytes([DIGEST_BYTES])
 """The length byte in front of every digest in a node."""
@@ -50,6 +49,15 @@ LEAF_HEIGHT_AND_SIZE = b"\x00\x02"
 
 RIGHT_SIBLING = CHILD_HEAD + b"\x1a\x21" + CHILD_HEAD
 """Between a prefix's numbers and a right sibling: the child's length byte, then the suffix with the sibling's."""
+
+
+def varints(values: npt.NDArray[Any]) -> pa.BinaryArray:
+    """Return each value (not negative) as a signed varint: zigzag, so twice the value."""
+    return uvarints(values.astype(np.uint64) << np.uint64(1))
+
+
+class ConflictingChange(StoreError):
+    """One update both sets and deletes a key."""
 
 
 class IavlStore:
@@ -216,7 +224,7 @@ class IavlStore:
         return digest_in_pieces(HashFunction.SHA256, len(size), preimages)
 
 
-class IavlVersion(RowStore):
+class IavlVersion(ProvableStore):
     """A committed version of a tree; it stays as it is whatever is committed later.
 
     Attributes:
@@ -224,7 +232,6 @@ class IavlVersion(RowStore):
     """
 
     __slots__ = ("_digests", "_nodes", "_root", "version")
-    few = 48
 
     def __init__(self, nodes: IavlNodes, digests: Digests, root: int, version: int) -> None:
         self._nodes = nodes
@@ -266,38 +273,6 @@ class IavlVersion(RowStore):
                 node = nodes.right[node]
         here = nodes.keys[nodes.entry[node]]
         return place + (here < key), here == key
-
-    def row(self, position: int) -> Row:
-        """Return the entry at ``position`` with its way to the root."""
-        nodes = self._nodes
-        path = []
-        node, remaining = self._root, position
-        while nodes.height[node]:
-            left = nodes.left[node]
-            goes_right = remaining >= nodes.size[left]
-            path.append(self._step_field(node, goes_right))
-            if goes_right:
-                remaining -= nodes.size[left]
-            node = nodes.right[node] if goes_right else left
-        prefix = LEAF_HEIGHT_AND_SIZE + uvarint(2 * nodes.version[node])
-        leaf_op = b"%c%b%c%b" % (len(LEAF_OP_HEAD) + 1 + len(prefix), LEAF_OP_HEAD, len(prefix), prefix)
-        entry = nodes.entry[node]
-        return Row(nodes.keys[entry], nodes.values[entry], leaf_op, b"".join(reversed(path)))
-
-    def _step_field(self, node: int, goes_right: bool) -> bytes:
-        """Return the ``path`` field of one step."""
-        nodes = self._nodes
-        numbers = b"".join([uvarint(2 * column[node]) for column in (nodes.height, nodes.size, nodes.version)])
-        if goes_right:
-            sibling, suffix_bytes = self._digests[nodes.left[node]].tobytes(), 0
-            prefix_bytes = len(numbers) + 2 + DIGEST_BYTES
-            rest = CHILD_HEAD + sibling + CHILD_HEAD
-        else:
-            sibling, suffix_bytes = self._digests[nodes.right[node]].tobytes(), 3 + DIGEST_BYTES
-            prefix_bytes = len(numbers) + 1
-            rest = RIGHT_SIBLING + sibling
-        length = len(INNER_HEAD) + 1 + prefix_bytes + suffix_bytes
-        return b"%b%c%b%c%b%b" % (PATH, length, INNER_HEAD, prefix_bytes, numbers, rest)
 
     def entries_at(self, positions: Positions) -> Entries:
         """Return the entries at ``positions``, in that order."""
