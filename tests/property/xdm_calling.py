@@ -1,6 +1,6 @@
 """The oracle's network with programs that call each other by numbers, and wait for channels and for room.
 
-What stands here is beside the reference (docs/decisions.md, "Cross-domain messaging").
+What stands here is beside the reference (docs/decisions/0030-xdm-calls-and-late-answers.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The oracle with what this network has beside the reference: its order of a block, halts, forks, bundles, planned
-calls; what its programs do is in ``xdm_calling`` (docs/decisions.md, "Cross-domain messaging").
+calls; what its programs do is in ``xdm_calling`` (docs/decisions/0030-xdm-calls-and-late-answers.md).
 
 Nothing of the kernel is in it; what operators prove it is given.
 """

@@ -99,7 +99,19 @@ def test_the_documentation_index_names_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     for page in (ROOT / "docs").rglob("*.md"):
         place = page.relative_to(ROOT / "docs").as_posix()
-        assert place == "README.md" or f"({place})" in index, place
+        if not place.startswith("decisions/0"):
+            assert place == "README.md" or f"({place})" in index, place
+
+
+def test_the_index_of_decisions_names_every_record_and_its_status() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    records = sorted(folder.glob("0*.md"))
+    assert [int(record.name[:4]) for record in records] == list(range(1, len(records) + 1))
+    for record in records:
+        found = re.match(r"# (\d+)\. (.+)\n\nStatus: (accepted|superseded by \d{4})\n", record.read_text())
+        assert found is not None and int(found[1]) == int(record.name[:4]), record.name
+        assert f"| {record.name[:4]} [{found[2]}]({record.name}) | {found[3]} |" in index, record.name
 
 
 def test_every_dependency_has_its_reason() -> None:
