@@ -28,17 +28,15 @@ from causeway.proofs.ic.digests import labeled_digest, leaf_digest
 from causeway.proofs.ic.hash_tree import build_tree, digest
 from causeway.proofs.ic.header_columns import decode_stream_headers, encode_stream_headers
 from causeway.proofs.ic.messages import Request, decode_stream_message, encode_stream_message
-from causeway.proofs.ic.mixed_tree import split_hash_tree
 from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.slice import (
-    build_certified_stream_slice,
-    decode_certified_stream,
-    encode_certified_stream_slice,
-)
+from causeway.proofs.ic.slice import decode_certified_stream, encode_certified_stream_slice
 from causeway.proofs.ic.slice_certification import Certification
 from causeway.proofs.ic.stream_header import RejectReason, StreamHeader, decode_stream_header, encode_stream_header
-from causeway.proofs.ic.stream_tree import StreamTree, index_label, streams_tree, streams_witness
+from causeway.proofs.ic.stream_tree import StreamTree, index_label
 from causeway.proofs.ic.threshold import combine, deal, seeded_coefficients
+from tests.oracles.ic.mixed_tree import split_hash_tree
+from tests.oracles.ic.slices import build_certified_stream_slice
+from tests.oracles.ic.streams import streams_tree, streams_witness
 
 ROOT, SUBNET = SecretKey.derive(b"root"), SecretKey.derive(b"subnet")
 SUBNET_ID, OTHER_ID = bytes(8) + b"\xfc\x01", b"\x01" + bytes(7) + b"\xfc\x01"

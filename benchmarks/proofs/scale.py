@@ -12,7 +12,6 @@ import pyarrow as pa
 from benchmarks.proofs.timing import OURS, Row, compared, require_same, timed
 from benchmarks.proofs.workload import ONE_BY_ONE, random_rows
 from causeway.proofs.substrate.scale_columns import ScaleColumns
-from causeway.proofs.xdm.channels import Channel
 from causeway.proofs.xdm.columns import CHANNELS, ENVELOPES, MESSAGES, RECEIPTS
 from causeway.proofs.xdm.envelope import ConsensusChainMmrProof, CrossDomainMessage, ExecutionReceipt, Proof
 from causeway.proofs.xdm.messages import (
@@ -24,6 +23,7 @@ from causeway.proofs.xdm.messages import (
     ProtocolResponse,
     WeightTag,
 )
+from tests.oracles.xdm.channels import Channel
 
 BY_ONE = "one by one"
 

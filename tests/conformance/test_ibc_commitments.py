@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.order import groups_of
-from causeway.proofs.ibc import abi, columns, keys
+from causeway.proofs.ibc import columns, keys
 from causeway.proofs.ibc.packets import (
     UNIVERSAL_ERROR_ACKNOWLEDGEMENT,
     PacketV2,
@@ -105,20 +104,3 @@ def test_every_key(vectors: dict[str, Any]) -> None:
 def test_the_error_acknowledgement(vectors: dict[str, Any]) -> None:
     case = next(case for case in vectors["acknowledgements"] if case["case"] == "v2_error_acknowledgement")
     assert case["acknowledgements"] == [UNIVERSAL_ERROR_ACKNOWLEDGEMENT.hex()]
-
-
-def test_the_abi_payload_is_the_transfer_of_the_json_one(vectors: dict[str, Any]) -> None:
-    packets = {case["case"]: case for case in vectors["packets"]}
-    (in_json,) = packets["v2_packet_json"]["payloads"]
-    (in_abi,) = packets["v2_packet_abi"]["payloads"]
-    transfer = json.loads(bytes.fromhex(in_json["value"]))
-    value = (
-        transfer["denom"],
-        transfer["sender"],
-        transfer["receiver"],
-        int(transfer["amount"]),
-        transfer["memo"],
-    )
-    data = bytes.fromhex(in_abi["value"])
-    assert abi.encode(abi.FUNGIBLE_TOKEN_PACKET_DATA, value) == data
-    assert abi.decode(abi.FUNGIBLE_TOKEN_PACKET_DATA, data) == value

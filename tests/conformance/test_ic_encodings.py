@@ -21,18 +21,10 @@ from causeway.proofs.ic.messages import (
     Request,
     RequestMetadata,
     Response,
-    decode_payload,
     decode_stream_message,
     encode_stream_message,
 )
-from causeway.proofs.ic.metadata import (
-    SubnetMetrics,
-    SystemMetadata,
-    decode_subnet_metrics,
-    decode_system_metadata,
-    encode_subnet_metrics,
-    encode_system_metadata,
-)
+from causeway.proofs.ic.metadata import SystemMetadata, encode_system_metadata
 from causeway.proofs.ic.stream_header import (
     RejectReason,
     RejectSignal,
@@ -42,6 +34,13 @@ from causeway.proofs.ic.stream_header import (
     encode_stream_header,
 )
 from causeway.proofs.ic.versions import CertificationVersion
+from tests.oracles.ic.encodings import (
+    SubnetMetrics,
+    decode_payload,
+    decode_subnet_metrics,
+    decode_system_metadata,
+    encode_subnet_metrics,
+)
 from tests.vectors import load_vectors
 
 MESSAGES = ("request", "response", "refund")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from causeway.proofs.substrate.egress import attestation_topic, egress_root, queue_topic, verify_queue
+from causeway.proofs.substrate.egress import egress_root, verify_queue
 from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
 from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root
 from causeway.proofs.substrate.trie import Trie
+from tests.oracles.topics import attestation_topic, queue_topic
 from tests.vectors import decode_all, load_states, load_vectors
 
 

@@ -8,12 +8,13 @@ from causeway.proofs.errors import ProofError
 from causeway.proofs.ic import bls
 from causeway.proofs.ic.certification import verify_certificate
 from causeway.proofs.ic.delegation import RangesForm
-from causeway.proofs.ic.hash_tree import digest, leaves, merge
+from causeway.proofs.ic.hash_tree import digest, leaves
 from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
 from causeway.proofs.ic.leb128 import decode_leb128, encode_leb128
 from causeway.proofs.ic.lookup import path_steps, require_value
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.ranges import decode_ranges, encode_ranges
+from tests.oracles.ic.merged_trees import merge
 from tests.unit.ic_certification import CANISTER, PATHS, RANGES, ROOT, SUBNET, certificate, state
 
 ROOT_KEY = ROOT.public_key()

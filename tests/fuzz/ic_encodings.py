@@ -23,14 +23,7 @@ from causeway.proofs.ic.messages import (
     decode_stream_message,
     encode_stream_message,
 )
-from causeway.proofs.ic.metadata import (
-    SubnetMetrics,
-    SystemMetadata,
-    decode_subnet_metrics,
-    decode_system_metadata,
-    encode_subnet_metrics,
-    encode_system_metadata,
-)
+from causeway.proofs.ic.metadata import SystemMetadata, encode_system_metadata
 from causeway.proofs.ic.slice import (
     CertifiedStreamSlice,
     decode_certified_stream_slice,
@@ -48,8 +41,14 @@ from causeway.proofs.ic.stream_header import (
 )
 from causeway.proofs.ic.versions import CertificationVersion
 from causeway.proofs.ic.witness import decode_witness, encode_witness
-from causeway.proofs.ic.witness_builder import build_witness, digest_tree
 from causeway.proofs.ic.witness_pruning import recompute_digest
+from tests.oracles.ic.encodings import (
+    SubnetMetrics,
+    decode_subnet_metrics,
+    decode_system_metadata,
+    encode_subnet_metrics,
+)
+from tests.oracles.ic.witness_builder import build_witness, digest_tree
 
 OLDEST, NEWEST = min(CertificationVersion), max(CertificationVersion)
 

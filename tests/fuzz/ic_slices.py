@@ -11,13 +11,15 @@ from causeway.proofs.errors import MalformedProof, ProofError
 from causeway.proofs.hashing import Digests
 from causeway.proofs.ic.digest_columns import indexed_digests, leaf_digests
 from causeway.proofs.ic.slice import decode_certified_stream_slice, encode_certified_stream_slice
-from causeway.proofs.ic.slice_columns import slice_error, slice_roots
-from causeway.proofs.ic.slice_forms import SliceRow, from_certified_slice, to_certified_slice
+from causeway.proofs.ic.slice_columns import slice_roots
 from causeway.proofs.ic.stream_header import StreamHeader
-from causeway.proofs.ic.stream_paths import decode_path, encode_path, root_along
+from causeway.proofs.ic.stream_paths import decode_path, root_along
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.proofs.ic.versions import CertificationVersion
 from tests.fuzz.ic_encodings import HEADER, MESSAGES, SLICE
+from tests.oracles.ic.faults import slice_error
+from tests.oracles.ic.paths import encode_path
+from tests.oracles.ic.slice_forms import SliceRow, from_certified_slice, to_certified_slice
 
 NEWEST = max(CertificationVersion)
 HONEST = from_certified_slice(SLICE)

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.substrate.scale_columns import ScaleColumns
-from causeway.proofs.xdm.channels import Channel
 from causeway.proofs.xdm.columns import CHANNELS, ENVELOPES, LEAVES, MESSAGES, RECEIPTS
 from causeway.proofs.xdm.envelope import CrossDomainMessage, ExecutionReceipt, MmrLeaf
 from causeway.proofs.xdm.messages import CONSENSUS, ChainId, EndpointResponse, Message
 from tests.fuzz.substrate import CARRIER, ENVELOPE, OPEN, RECEIPT
+from tests.oracles.xdm.channels import Channel
 
 
 def columns(kind: ScaleColumns, decode: Callable[[bytes], Any], beside: bytes, data: bytes) -> None:

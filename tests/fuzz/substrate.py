@@ -17,7 +17,6 @@ from causeway.proofs.substrate.node import StateVersion, decode_node
 from causeway.proofs.substrate.proof import read_storage_proof, verify_storage_proof
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
-from causeway.proofs.xdm.channels import Channel
 from causeway.proofs.xdm.confirmation import verify_cross_domain_message
 from causeway.proofs.xdm.envelope import (
     OUTBOX,
@@ -40,6 +39,7 @@ from causeway.proofs.xdm.messages import (
     ProtocolResponse,
     WeightTag,
 )
+from tests.oracles.xdm.channels import Channel
 from tests.property.storage_both_ways import Case, require_same
 
 KEYS = [b"a", b"ab", b"abc", b"b" * 40, bytes(33)]

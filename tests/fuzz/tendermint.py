@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from causeway.proofs.errors import ProofError
-from causeway.proofs.ibc import abi
 from causeway.proofs.ibc.keys import packet_commitment_key_v2, parse_packet_key_v2
 from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
 from causeway.proofs.tendermint.commit import (
@@ -48,8 +47,6 @@ _SIGNED = [
 ]
 _UPDATES = [HeaderUpdate.on(1, _OLD, signed, _NEW) for signed in _SIGNED]
 _STATE = ClientState(CHAIN, 1, 3, 100 * SECOND, 200 * SECOND, SECOND, (0, 0), (1, 1))
-_TRANSFER = abi.encode(abi.FUNGIBLE_TOKEN_PACKET_DATA, ("uatom", "sender", "receiver", 10**18, ""))
-_PACKET = abi.encode(abi.PACKET_V2, (1, "a", "b", 2, (("p", "q", "v", "e", _TRANSFER),) * 2))
 
 
 def _client() -> LightClient:
@@ -112,12 +109,6 @@ def packet_key(data: bytes) -> None:
         parse_packet_key_v2(data)
 
 
-def abi_value(data: bytes) -> None:
-    for kind in (abi.FUNGIBLE_TOKEN_PACKET_DATA, abi.PACKET_V2):
-        with suppress(ProofError):
-            assert abi.encode(kind, abi.decode(kind, data)) == data
-
-
 _JSON = {
     "header": {
         "version": {"block": "11", "app": "1"},
@@ -160,5 +151,4 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "consensus_state": (consensus_state, [encode_consensus_state(_TRUSTED)]),
     "header_in_json": (header_in_json, [json.dumps(_JSON).encode()]),
     "packet_key": (packet_key, [packet_commitment_key_v2("07-tendermint-0", 1)]),
-    "abi_value": (abi_value, [_TRANSFER, _PACKET]),
 }

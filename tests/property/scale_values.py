@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 from causeway.proofs.substrate.scale import ScaleTypes
-from causeway.proofs.xdm.channels import STATES, Channel
 from causeway.proofs.xdm.envelope import CrossDomainMessage, ExecutionReceipt, MmrLeaf
 from causeway.proofs.xdm.messages import (
     ChannelClose,
@@ -18,6 +17,7 @@ from causeway.proofs.xdm.messages import (
     ProtocolResponse,
 )
 from causeway.proofs.xdm.types import XDM_TYPES
+from tests.oracles.xdm.channels import STATES, Channel
 
 Row = dict[str, Any]
 

@@ -15,6 +15,7 @@ from causeway.proofs.ic.leb128 import decode_leb128, encode_leb128
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.ranges import decode_ranges, encode_ranges
 from causeway.proofs.ic.threshold import combine, deal, seeded_coefficients
+from tests.oracles.ic.aggregates import aggregate_public_keys, aggregate_signatures, verify_aggregate
 from tests.tiers import sized
 from tests.unit.ic_certification import CANISTER, RANGES, ROOT, SUBNET, SUBNET_ID, SUBNETS, canister, certificate
 
@@ -57,12 +58,12 @@ def test_aggregates_hold_for_their_messages_and_keys_only(pairs: list[tuple[byte
     secrets = [bls.SecretKey.derive(seed) for seed, _ in pairs]
     messages = [b"%d " % at + message for at, (_, message) in enumerate(pairs)]
     keys = [secret.public_key() for secret in secrets]
-    total = bls.aggregate_signatures([secret.sign(message) for secret, message in zip(secrets, messages, strict=True)])
-    bls.verify_aggregate(total, messages, keys)
+    total = aggregate_signatures([secret.sign(message) for secret, message in zip(secrets, messages, strict=True)])
+    verify_aggregate(total, messages, keys)
     with pytest.raises(ProofError):
-        bls.verify_aggregate(total, [*messages[:-1], b"other"], keys)
-    same = bls.aggregate_signatures([secret.sign(b"same") for secret in secrets])
-    bls.verify(same, b"same", bls.aggregate_public_keys(keys))
+        verify_aggregate(total, [*messages[:-1], b"other"], keys)
+    same = aggregate_signatures([secret.sign(b"same") for secret in secrets])
+    bls.verify(same, b"same", aggregate_public_keys(keys))
 
 
 @slow_settings

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from causeway.model.errors import CausewayError
 from causeway.proofs.ic import witness as library
-from causeway.proofs.ic.certified_streams import CertifiedStreams, StoredStream
 from causeway.proofs.ic.hash_tree import build_tree, digest
 from causeway.proofs.ic.messages import decode_stream_message, encode_stream_message
 from causeway.proofs.ic.slice import CertifiedStreamSlice
@@ -22,6 +21,7 @@ from causeway.proofs.ic.stream_header import decode_stream_header, encode_stream
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.proofs.ic.versions import CertificationVersion
 from causeway.protocols.ic.slice_pool import prefix_sizes
+from tests.oracles.ic.certified_streams import CertifiedStreams, StoredStream
 from tests.spec import ic
 from tests.spec.ic import certified, encoding, hash_tree, pool
 from tests.spec.ic.coordination import certified_state

@@ -28,14 +28,7 @@ from causeway.proofs.ic.messages import (
     decode_stream_message,
     encode_stream_message,
 )
-from causeway.proofs.ic.metadata import (
-    SubnetMetrics,
-    SystemMetadata,
-    decode_subnet_metrics,
-    decode_system_metadata,
-    encode_subnet_metrics,
-    encode_system_metadata,
-)
+from causeway.proofs.ic.metadata import SystemMetadata, encode_system_metadata
 from causeway.proofs.ic.stream_header import (
     RejectReason,
     RejectSignal,
@@ -46,6 +39,12 @@ from causeway.proofs.ic.stream_header import (
 )
 from causeway.proofs.ic.versions import CertificationVersion
 from causeway.protocols.ic.sizes import header_lengths, message_lengths
+from tests.oracles.ic.encodings import (
+    SubnetMetrics,
+    decode_subnet_metrics,
+    decode_system_metadata,
+    encode_subnet_metrics,
+)
 from tests.property.ic_messages import draw_columns, row_message
 from tests.tiers import sized
 

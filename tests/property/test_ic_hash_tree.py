@@ -11,20 +11,13 @@ from hypothesis import strategies as st
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Groups
 from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.hash_tree import (
-    EMPTY,
-    HashTree,
-    Pruned,
-    build_tree,
-    digest,
-    leaves,
-    merge,
-    require_well_formed,
-)
+from causeway.proofs.ic.hash_tree import EMPTY, HashTree, Pruned, build_tree, digest, leaves, require_well_formed
 from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
 from causeway.proofs.ic.lookup import Status, lookup_path, lookup_subtree, path_steps
 from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.stream_tree import MessagesTree, StreamTree, index_label, stream_roots
+from causeway.proofs.ic.stream_tree import MessagesTree, StreamTree, index_label
+from tests.oracles.ic.merged_trees import merge
+from tests.oracles.ic.streams import stream_roots
 from tests.tiers import sized
 
 labels = st.binary(max_size=3)

@@ -14,12 +14,10 @@ from causeway.model.errors import InvalidInput
 from causeway.model.order import U64, Rows
 from causeway.proofs.errors import OverLimit, ProofError
 from causeway.proofs.hashing import Digests
-from causeway.proofs.ic.certified_streams import CertifiedStreams, StoredStream
 from causeway.proofs.ic.digest_columns import indexed_digests, leaf_digests
 from causeway.proofs.ic.errors import MissingHeader, MissingStream, MissingStreams, WitnessPruningFailed
 from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
-from causeway.proofs.ic.slice_columns import SliceFault, slice_error, slice_roots
-from causeway.proofs.ic.slice_forms import SliceRow, from_certified_slice, to_certified_slice
+from causeway.proofs.ic.slice_columns import SliceFault, slice_roots
 from causeway.proofs.ic.state_columns import (
     CanonicalStates,
     CertifiedData,
@@ -29,10 +27,14 @@ from causeway.proofs.ic.state_columns import (
 )
 from causeway.proofs.ic.stream_forest import StreamForest
 from causeway.proofs.ic.stream_header import StreamHeader, decode_stream_header, encode_stream_header
-from causeway.proofs.ic.stream_paths import MAX_STEPS, decode_path, encode_path
+from causeway.proofs.ic.stream_paths import MAX_STEPS, decode_path
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.proofs.ic.witness import KNOWN, Fork, Node, Pruned, Witness
 from causeway.protocols.ic.ids import subnet_id
+from tests.oracles.ic.certified_streams import CertifiedStreams, StoredStream
+from tests.oracles.ic.faults import slice_error
+from tests.oracles.ic.paths import encode_path
+from tests.oracles.ic.slice_forms import SliceRow, from_certified_slice, to_certified_slice
 from tests.tiers import sized
 
 SIZES = (0, 1, 2, 3, 11, 37)

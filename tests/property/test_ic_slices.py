@@ -35,8 +35,8 @@ from causeway.proofs.ic.stream_header import (
     encode_stream_header,
 )
 from causeway.proofs.ic.witness import decode_witness, encode_witness
-from causeway.proofs.ic.witness_builder import build_witness, digest_tree
 from causeway.proofs.ic.witness_pruning import prune_witness, recompute_digest
+from tests.oracles.ic.witness_builder import build_witness, digest_tree
 from tests.tiers import sized
 
 SETTINGS = settings(max_examples=sized(27, 300), deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])

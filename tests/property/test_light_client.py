@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from causeway.model.order import groups_of
 from causeway.proofs.errors import MalformedProof, ProofError
-from causeway.proofs.ibc import abi, columns
+from causeway.proofs.ibc import columns
 from causeway.proofs.ibc.keys import KeyKind, PacketKey, packet_receipt_key_v2, parse_packet_key_v2
 from causeway.proofs.ibc.packets import (
     PacketV2,
@@ -292,30 +291,6 @@ def test_columns_of_packets_v2(packets: list[PacketV2], in_dictionaries: bool) -
     acknowledged = columns.commit_acknowledgements_v2(values, groups_of(owner))
     expected = [commit_acknowledgement_v2([payload.value for payload in packet.payloads]) for packet in packets]
     assert [row.tobytes() for row in acknowledged] == expected
-
-
-abi_values = st.tuples(
-    st.integers(0, 2**64 - 1),
-    st.text(max_size=40),
-    st.text(max_size=40),
-    st.integers(0, 2**64 - 1),
-    st.lists(st.tuples(*[st.text(max_size=9)] * 4, st.binary(max_size=70)), max_size=3).map(tuple),
-)
-
-
-@settings(deadline=None, max_examples=sized(45, 500), derandomize=True)
-@given(abi_values, st.data())
-def test_abi_values_have_one_encoding(value: tuple[object, ...], data: st.DataObject) -> None:
-    encoded = abi.encode(abi.PACKET_V2, value)
-    assert abi.decode(abi.PACKET_V2, encoded) == value
-    position = data.draw(st.integers(0, len(encoded) * 8 - 1))
-    flipped = bytearray(encoded)
-    flipped[position // 8] ^= 1 << position % 8
-    with suppress(MalformedProof):
-        assert abi.decode(abi.PACKET_V2, bytes(flipped)) != value
-    for wrong in (encoded[:-1], encoded[:-32], encoded + bytes(32)):
-        with pytest.raises(MalformedProof):
-            abi.decode(abi.PACKET_V2, wrong)
 
 
 @settings(deadline=None, max_examples=sized(45, 500), derandomize=True)

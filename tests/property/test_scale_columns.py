@@ -18,12 +18,12 @@ from causeway.proofs.substrate.compact import encode_compact
 from causeway.proofs.substrate.errors import FailedToDecode
 from causeway.proofs.substrate.scale import ScaleTypes, enum, struct
 from causeway.proofs.substrate.scale_columns import ScaleColumns, limbs_of, numbers_column
-from causeway.proofs.xdm.channels import Channel
 from causeway.proofs.xdm.columns import CHANNELS, ENVELOPES, LEAVES, MESSAGES, RECEIPTS
 from causeway.proofs.xdm.envelope import CrossDomainMessage, ExecutionReceipt, MmrLeaf
 from causeway.proofs.xdm.messages import Message
 from causeway.proofs.xdm.types import XDM_TYPES
 from tests.fuzz.mutations import mutations
+from tests.oracles.xdm.channels import Channel
 from tests.property import scale_values
 from tests.property.scale_values import Row, plain
 from tests.tiers import sized

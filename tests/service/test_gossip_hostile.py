@@ -10,7 +10,6 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from causeway.proofs.substrate import queue_topic
 from causeway.proofs.substrate.gossip import GossipedQueue, NeighborPacket, decode_gossip
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.service.icmp.connection import read_frame
@@ -25,6 +24,7 @@ from causeway.service.icmp.wire import (
     frame,
     message_limit,
 )
+from tests.oracles.topics import queue_topic
 from tests.service.gossip_cores import RELAY
 from tests.service.gossip_shaken import shaken
 

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from causeway.proofs.substrate import egress_root, queue_topic
+from causeway.proofs.substrate import egress_root
 from causeway.proofs.substrate.gossip import GossipedQueue, NeighborPacket
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.service.icmp.node import GossipNode, Stepped, Told
 from causeway.service.icmp.taken import Block
 from causeway.service.icmp.wire import NO_TOPIC, encode_message
+from tests.oracles.topics import queue_topic
 from tests.service.gossip_cores import Cores
 
 OPTIONS = GossipOptions(impolite_limit=4)

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from causeway.proofs.substrate import egress_root, queue_topic
+from causeway.proofs.substrate import egress_root
 from causeway.proofs.substrate.gossip import GossipedQueue, NeighborPacket, decode_gossip
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.service.icmp.connection import read_frame
@@ -18,6 +18,7 @@ from causeway.service.icmp.node_process import NodeProcess
 from causeway.service.icmp.standstill import LATE, Standstill
 from causeway.service.icmp.taken import Block
 from causeway.service.icmp.wire import NO_TOPIC, decode_message, encode_message, frame
+from tests.oracles.topics import queue_topic
 from tests.service.gossip_shaken import ENOUGH, Ends, limited, shaken, until
 
 NETWORK, SECRET, PEER = b"n" * 32, b"s" * 16, 1

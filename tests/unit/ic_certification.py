@@ -8,7 +8,8 @@ from causeway.proofs.ic.certification import certify, state_tree
 from causeway.proofs.ic.delegation import RangesForm, SubnetRecord, delegate
 from causeway.proofs.ic.hash_tree import HashTree, Path
 from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.stream_tree import StreamTree, streams_witness
+from causeway.proofs.ic.stream_tree import StreamTree
+from tests.oracles.ic.streams import streams_witness
 
 ROOT = SecretKey.derive(b"root")
 SUBNET = SecretKey.derive(b"subnet")

@@ -7,7 +7,6 @@ from functools import lru_cache
 import pyarrow as pa
 
 from causeway.proofs.ic.bls import SecretKey
-from causeway.proofs.ic.certified_streams import CertifiedStreams, StoredStream
 from causeway.proofs.ic.hash_tree import LabeledTree
 from causeway.proofs.ic.leb128 import encode_leb128
 from causeway.proofs.ic.messages import (
@@ -22,6 +21,7 @@ from causeway.proofs.ic.messages import (
 from causeway.proofs.ic.stream_header import RejectReason, RejectSignal, StreamHeader, encode_stream_header
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.protocols.ic.ids import canister_id, subnet_id
+from tests.oracles.ic.certified_streams import CertifiedStreams, StoredStream
 
 KEY = SecretKey.derive(b"a subnet that serves slices")
 OWN, REMOTE, OTHER = map(subnet_id, (1, 2, 3))

@@ -8,7 +8,6 @@ import numpy as np
 
 from causeway.model.frame import Frame
 from causeway.proofs.hashing import blake2_256
-from causeway.proofs.substrate import queue_topic
 from causeway.protocols.digests import digests
 from causeway.protocols.icmp.errors import Verdict
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
@@ -16,6 +15,7 @@ from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import Output
 from causeway.protocols.icmp.gossip.peers import connect
 from causeway.protocols.icmp.gossip.state import GossipState, start
+from tests.oracles.topics import queue_topic
 
 MAX = 5
 

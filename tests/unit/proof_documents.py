@@ -14,11 +14,10 @@ from causeway.proofs.ic.certification import certify, state_tree
 from causeway.proofs.ic.delegation import SubnetRecord, delegate
 from causeway.proofs.ic.messages import Request, encode_stream_message
 from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.slice import build_certified_stream_slice, encode_certified_stream_slice
+from causeway.proofs.ic.slice import encode_certified_stream_slice
 from causeway.proofs.ic.slice_certification import Certification
 from causeway.proofs.ic.slice_payload import payload_tree
 from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
-from causeway.proofs.ic.witness_builder import build_witness, digest_tree
 from causeway.proofs.ics23.entries import Entries
 from causeway.proofs.ics23.simple_store import SimpleStore
 from causeway.proofs.mmr.ancestry import prove_ancestry
@@ -58,6 +57,9 @@ from causeway.proofs.xdm.messages import (
     Message,
     WeightTag,
 )
+from tests.oracles.ic.slices import build_certified_stream_slice
+from tests.oracles.ic.witness_builder import build_witness, digest_tree
+from tests.oracles.ics23.batches import batch_proof, compress
 from tests.oracles.ics23.iavl_store import IavlStore
 from tests.oracles.ics23.multi_store import MultiStore
 from tests.oracles.ics23.smt import SmtStore
@@ -149,7 +151,7 @@ def ics23(spec: str = "iavl", absent: bool = False) -> Document:
 
 def ics23_batch(compressed: bool = True) -> Document:
     store = SimpleStore.of(KEYS, VALUES)
-    keys = pa.array([b"bob", b"carl", b"erin"], pa.binary())
+    batch = batch_proof(store, [b"bob", b"carl", b"erin"])
     return {
         "kind": "ics23_batch",
         "trust": root(store.root),
@@ -159,7 +161,7 @@ def ics23_batch(compressed: bool = True) -> Document:
             {"key": "text:carl", "value": None},
             {"key": "text:erin", "value": "text:50"},
         ],
-        "proof": (store.compressed_proof(keys) if compressed else store.batch_proof(keys)).hex(),
+        "proof": (compress(batch) if compressed else batch).SerializeToString().hex(),
     }
 
 

@@ -13,6 +13,7 @@ from causeway.proofs.ic import bls, certified_roots
 from causeway.proofs.ic.certificate import certification_message, verify_state_root
 from causeway.proofs.ic.certified_roots import VerifiedRoots, verify_certifications
 from causeway.proofs.ic.errors import InvalidSignature, MalformedKey, MalformedSignature
+from tests.oracles.ic.aggregates import aggregate_signatures, verify_aggregate
 
 SECRETS = [bls.SecretKey.derive(bytes([number])) for number in range(5)]
 KEYS = [secret.public_key() for secret in SECRETS]
@@ -71,8 +72,8 @@ def test_errors_that_cancel_each_other_out_are_found() -> None:
     first = bls.signature_point(SIGNATURES[0]) + error
     second = bls.signature_point(SIGNATURES[1]) - error
     shifted = [first.to_compressed_bytes(), second.to_compressed_bytes()]
-    total = bls.aggregate_signatures(shifted)
-    bls.verify_aggregate(total, [certification_message(root) for root in ROOTS[:2]], KEYS[:2])
+    total = aggregate_signatures(shifted)
+    verify_aggregate(total, [certification_message(root) for root in ROOTS[:2]], KEYS[:2])
     errors = verify_certifications(ROOTS[:2], shifted, KEYS[:2], VerifiedRoots())
     assert [type(error) for error in errors] == [InvalidSignature, InvalidSignature]
 

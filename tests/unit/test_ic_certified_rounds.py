@@ -11,11 +11,9 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.faults import Fault, Faults
-from causeway.proofs.ic.certified_streams import CertifiedStreams, StoredStream
 from causeway.proofs.ic.columns import encode_stream_messages
 from causeway.proofs.ic.slice import encode_certified_stream_slice
 from causeway.proofs.ic.slice_certification import decode_certification, encode_certification
-from causeway.proofs.ic.slice_forms import SliceRow, to_certified_slice
 from causeway.proofs.ic.state_columns import CanonicalStates, state_contents
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.protocols.contract import Tick, View
@@ -23,6 +21,8 @@ from causeway.protocols.ic.certified_state import canonical_states
 from causeway.protocols.ic.fault_kinds import DOES, FALSE_SHARE, NO_SHARE, NODE, NODES
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.messages import MESSAGE_COLUMNS
+from tests.oracles.ic.certified_streams import CertifiedStreams, StoredStream
+from tests.oracles.ic.slice_forms import SliceRow, to_certified_slice
 from tests.property.ic_harness import Call, KernelRun, OracleRun, Scenario
 from tests.property.ic_programs import ACTOR, ops
 from tests.spec.ic.coordination import certified_state

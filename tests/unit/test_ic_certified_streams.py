@@ -9,19 +9,14 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.ic.bls import SecretKey
-from causeway.proofs.ic.certified_streams import (
-    CertifiedStreams,
-    InvalidSliceBegin,
-    InvalidSliceIndices,
-    NoStreamForSubnet,
-    StoredStream,
-)
 from causeway.proofs.ic.hash_tree import LabeledTree
 from causeway.proofs.ic.leb128 import encode_leb128
 from causeway.proofs.ic.messages import Refund, encode_stream_message
+from causeway.proofs.ic.offered_streams import InvalidSliceBegin, InvalidSliceIndices, NoStreamForSubnet
 from causeway.proofs.ic.slice import decode_certified_stream, encode_certified_stream_slice
 from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
 from causeway.proofs.ic.stream_tree import StreamTree
+from tests.oracles.ic.certified_streams import CertifiedStreams, StoredStream
 
 KEY = SecretKey.derive(b"a subnet that serves slices")
 OWN, OTHER, EMPTY = (bytes([number]) + bytes(7) + b"\xfc\x01" for number in (7, 8, 9))

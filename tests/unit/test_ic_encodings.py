@@ -14,7 +14,6 @@ from causeway.model.ledger import Kind
 from causeway.proofs.errors import OverLimit
 from causeway.proofs.ic.cbor import MAX_ITEM_BYTES
 from causeway.proofs.ic.columns import encode_in_pieces, encode_stream_messages
-from causeway.proofs.ic.cycles import decode_cycles, decode_funds, encode_cycles, encode_funds
 from causeway.proofs.ic.errors import DecodeError, EncodeError, NotCanonical
 from causeway.proofs.ic.messages import (
     Data,
@@ -24,27 +23,10 @@ from causeway.proofs.ic.messages import (
     Request,
     RequestMetadata,
     Response,
-    decode_payload,
-    decode_refund,
-    decode_reject_context,
-    decode_request,
-    decode_response,
     decode_stream_message,
-    encode_payload,
-    encode_refund,
-    encode_reject_context,
-    encode_request,
-    encode_response,
     encode_stream_message,
 )
-from causeway.proofs.ic.metadata import (
-    SubnetMetrics,
-    SystemMetadata,
-    decode_subnet_metrics,
-    decode_system_metadata,
-    encode_subnet_metrics,
-    encode_system_metadata,
-)
+from causeway.proofs.ic.metadata import SystemMetadata, encode_system_metadata
 from causeway.proofs.ic.stream_header import (
     MAX_HEADER_BYTES,
     RejectReason,
@@ -54,6 +36,26 @@ from causeway.proofs.ic.stream_header import (
     encode_stream_header,
 )
 from causeway.proofs.ic.versions import CertificationVersion
+from tests.oracles.ic.encodings import (
+    SubnetMetrics,
+    decode_cycles,
+    decode_funds,
+    decode_payload,
+    decode_refund,
+    decode_reject_context,
+    decode_request,
+    decode_response,
+    decode_subnet_metrics,
+    decode_system_metadata,
+    encode_cycles,
+    encode_funds,
+    encode_payload,
+    encode_refund,
+    encode_reject_context,
+    encode_request,
+    encode_response,
+    encode_subnet_metrics,
+)
 
 V22, V23, V26 = CertificationVersion.V22, CertificationVersion.V23, CertificationVersion.V26
 

@@ -31,14 +31,15 @@ from causeway.proofs.ic.hash_tree import (
     build_tree,
     digest,
     leaves,
-    merge,
     require_well_formed,
 )
 from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
 from causeway.proofs.ic.lookup import Status, lookup_path, lookup_subtree, path_steps, require_absent, require_value
 from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.stream_tree import MessagesTree, StreamTree, index_label, streams_tree, streams_witness
+from causeway.proofs.ic.stream_tree import MessagesTree, StreamTree, index_label
 from causeway.proofs.limits import MAX_DEPTH, MAX_PROOF_BYTES, MAX_PROOF_NODES
+from tests.oracles.ic.merged_trees import merge
+from tests.oracles.ic.streams import streams_tree, streams_witness
 from tests.unit.ic_certification import (
     BEGIN,
     MESSAGES,

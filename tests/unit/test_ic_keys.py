@@ -21,6 +21,7 @@ from causeway.proofs.ic.errors import (
     TooFewShares,
 )
 from causeway.proofs.ic.threshold import combine, deal, seeded_coefficients
+from tests.oracles.ic.aggregates import aggregate_public_keys, aggregate_signatures, verify_aggregate
 from tests.unit.ic_certification import (
     OTHER,
     ROOT,
@@ -114,17 +115,17 @@ def test_keys_in_der() -> None:
 def test_aggregates_that_mean_nothing_are_refused() -> None:
     key, negative = SUBNET, bls.SecretKey(bls.ORDER - SUBNET.number)
     with pytest.raises(NotProven):
-        bls.aggregate_public_keys([key.public_key(), negative.public_key()])
+        aggregate_public_keys([key.public_key(), negative.public_key()])
     with pytest.raises(NotProven):
-        bls.aggregate_signatures([])
-    signature = bls.aggregate_signatures([key.sign(b"m"), OTHER.sign(b"m")])
+        aggregate_signatures([])
+    signature = aggregate_signatures([key.sign(b"m"), OTHER.sign(b"m")])
     for messages, keys in (
         ([b"m", b"m"], [key.public_key(), OTHER.public_key()]),
         ([b"m"], [key.public_key(), OTHER.public_key()]),
         ([], []),
     ):
         with pytest.raises(NotProven):
-            bls.verify_aggregate(signature, messages, keys)
+            verify_aggregate(signature, messages, keys)
 
 
 def test_shares_that_do_not_make_a_signature() -> None:

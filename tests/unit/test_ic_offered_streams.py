@@ -13,16 +13,14 @@ from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof
 from causeway.proofs.ic.bls import SecretKey
 from causeway.proofs.ic.certificate import certification_message
-from causeway.proofs.ic.certified_streams import (
-    CertifiedStreams,
+from causeway.proofs.ic.errors import RootHashMismatch
+from causeway.proofs.ic.offered_streams import (
     InvalidSliceBegin,
     InvalidSliceIndices,
     NoStreamForSubnet,
+    OfferedStreams,
     SliceRequestError,
-    StoredStream,
 )
-from causeway.proofs.ic.errors import RootHashMismatch
-from causeway.proofs.ic.offered_streams import OfferedStreams
 from causeway.proofs.ic.slice import encode_certified_stream_slice
 from causeway.proofs.ic.slice_certification import Certification
 from causeway.proofs.ic.slice_payload import STREAMS
@@ -39,6 +37,7 @@ from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
 from causeway.proofs.ic.stream_paths import decode_path
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.protocols.ic.ids import subnet_id
+from tests.oracles.ic.certified_streams import CertifiedStreams, StoredStream
 
 KEY = SecretKey.derive(b"a subnet whose streams go on")
 SUBNETS = [subnet_id(number) for number in (2, 3, 5, 9)]

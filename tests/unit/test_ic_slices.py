@@ -25,10 +25,8 @@ from causeway.proofs.ic.messages import (
     RequestMetadata,
     encode_stream_message,
 )
-from causeway.proofs.ic.mixed_tree import split_hash_tree
 from causeway.proofs.ic.slice import (
     CertifiedStreamSlice,
-    build_certified_stream_slice,
     decode_certified_stream,
     decode_certified_stream_slice,
     decode_valid_certified_stream,
@@ -42,12 +40,15 @@ from causeway.proofs.ic.stream_header import (
     StreamHeader,
     encode_stream_header,
 )
-from causeway.proofs.ic.stream_tree import StreamTree, streams_tree, streams_witness
+from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import KNOWN, Fork, Node, Pruned, Witness, decode_witness, encode_witness
-from causeway.proofs.ic.witness_builder import build_witness, digest_tree
 from causeway.proofs.ic.witness_pruning import prune_witness, recompute_digest
 from causeway.proofs.wire import xnet_pb2
+from tests.oracles.ic.mixed_tree import split_hash_tree
+from tests.oracles.ic.slices import build_certified_stream_slice
+from tests.oracles.ic.streams import streams_tree, streams_witness
+from tests.oracles.ic.witness_builder import build_witness, digest_tree
 
 CANISTER = bytes.fromhex("00000000000000010101")
 REQUEST = Request(CANISTER, bytes.fromhex("00000000000000020101"), 3, 4, "test", b"\x06", RequestMetadata(13, 101))

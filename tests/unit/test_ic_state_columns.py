@@ -14,7 +14,6 @@ from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.digests import fork_digest, labeled_digest
 from causeway.proofs.ic.hash_tree import build_tree, digest, leaves, require_well_formed
 from causeway.proofs.ic.height_witnesses import verify_heights
-from causeway.proofs.ic.mixed_tree import split_hash_tree
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.slice_certification import Certification
 from causeway.proofs.ic.state_columns import (
@@ -29,6 +28,7 @@ from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.proofs.ic.versions import CertificationVersion
 from causeway.proofs.ic.witness import encode_witness
 from causeway.protocols.ic.ids import canister_id, canister_ids, subnet_id, subnet_ids
+from tests.oracles.ic.mixed_tree import split_hash_tree
 from tests.unit.ic_states import generated
 
 VERSIONS = tuple(CertificationVersion)

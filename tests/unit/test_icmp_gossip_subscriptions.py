@@ -8,7 +8,6 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat
 from causeway.proofs.sketches import Minisketch
-from causeway.proofs.substrate import from_topic, to_topic
 from causeway.protocols.digests import digests
 from causeway.protocols.icmp.gossip.fallback import on_answers
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
@@ -22,6 +21,7 @@ from causeway.protocols.icmp.gossip.state import NO_INTEREST, GossipState, start
 from causeway.protocols.icmp.gossip.step import Inputs, step
 from causeway.protocols.icmp.gossip.subscriptions import on_subscriptions, subscribe
 from causeway.protocols.icmp.gossip.tabled import of_tables, tables
+from tests.oracles.topics import from_topic, to_topic
 from tests.unit.icmp_gossip import (
     arrivals,
     changes,

@@ -14,11 +14,7 @@ from causeway.proofs.errors import MalformedProof, NotProven, OverLimit
 from causeway.proofs.substrate.byte_order import ascending_order
 from causeway.proofs.substrate.compact import compact_column, decode_compact, encode_compact
 from causeway.proofs.substrate.egress import (
-    block_ingress_roots,
-    egress_queue_roots,
     egress_root,
-    posted_queue_roots,
-    queue_topic,
     verify_queue,
 )
 from causeway.proofs.substrate.errors import (
@@ -65,6 +61,7 @@ from causeway.proofs.xdm.envelope import (
 from causeway.proofs.xdm.messages import (
     CONSENSUS,
 )
+from tests.oracles.topics import queue_topic
 
 V0, V1 = StateVersion
 
@@ -353,31 +350,6 @@ def test_a_changed_queue_has_another_root() -> None:
     for changed in ([b"b", b"a", b"c"], [b"a", b"b"], [*messages, b"c"], [], [b"a", b"b", b"d"]):
         with pytest.raises(RootMismatch):
             verify_queue(root, changed)
-
-
-def test_egress_and_ingress_by_block() -> None:
-    """ICMP reference 2.1, 3.4: a root per recipient with messages, in ascending order; order stays within a queue."""
-    posted = egress_queue_roots([(9, b"x"), (2, b"y"), (9, b"z")])
-    assert posted == [(2, egress_root([b"y"])), (9, egress_root([b"x", b"z"]))]
-    by_sender = {5: posted, 3: [(9, egress_root([b"w"]))], 9: [(9, egress_root([b"self"]))], 4: [(9, EMPTY_ROOT)]}
-    assert block_ingress_roots(by_sender, 9) == [(3, egress_root([b"w"])), (5, egress_root([b"x", b"z"]))]
-
-
-def test_queues_of_many_senders_in_columns() -> None:
-    senders, recipients = np.array([7, 5, 7, 5, 7, 7], np.uint64), np.array([2, 9, 1, 9, 2, 2], np.uint64)
-    messages = [b"a", b"b" * 40, b"", b"d", b"e", b"f"]
-    rows = list(zip(senders.tolist(), recipients.tolist(), messages, strict=True))
-    posted = [
-        (sender, recipient, root)
-        for sender in (5, 7)
-        for recipient, root in egress_queue_roots((to, message) for of, to, message in rows if of == sender)
-    ]
-    found = posted_queue_roots(senders, recipients, messages)
-    assert [*zip(found[0].tolist(), found[1].tolist(), map(bytes, found[2]), strict=True)] == posted
-    nothing = np.empty(0, np.uint64)
-    assert posted_queue_roots(nothing, nothing, [])[2].shape == (0, 32)
-    with pytest.raises(InvalidInput, match="6 senders and 5 recipients"):
-        posted_queue_roots(senders, recipients[1:], messages)
 
 
 def test_message_queue_chains() -> None:

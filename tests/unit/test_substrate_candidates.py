@@ -1,9 +1,8 @@
-"""Queues of candidates and gossip of Polkadot's first message passing: forms, errors and their order."""
+"""Gossip of Polkadot's first message passing: forms, errors and their order."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -11,24 +10,10 @@ from hypothesis import strategies as st
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import OverLimit, ProofError
-from causeway.proofs.substrate.candidate import BlockQueues, BlockRoots, verify_incoming, verify_outgoing
-from causeway.proofs.substrate.egress import (
-    egress_queue_roots,
-    egress_root,
-    from_topic,
-    queue_topic,
-    to_topic,
-    verify_queue,
-)
+from causeway.proofs.substrate.egress import egress_root, verify_queue
 from causeway.proofs.substrate.errors import (
     BadNeighborPacket,
-    EgressRootMismatch,
-    IngressChainMismatch,
-    IngressCountMismatch,
-    IngressRootMismatch,
     Malformed,
-    MissingEgressRoot,
-    NotAPrefix,
     RootMismatch,
     UnexpectedQueue,
 )
@@ -39,66 +24,8 @@ from causeway.proofs.substrate.gossip import (
     verify_gossiped_queue,
 )
 from causeway.proofs.substrate.node import EMPTY_ROOT
+from tests.oracles.topics import from_topic, queue_topic, to_topic
 from tests.tiers import sized
-
-CONSUMED: list[BlockQueues] = [(4, [(1, [b"a", b"b"]), (7, [b"c"])]), (9, [(2, [b"d" * 40] * 70)]), (12, [(1, [b"e"])])]
-INGRESS: list[BlockRoots] = [
-    (block, [(sender, egress_root(messages)) for sender, messages in queues]) for block, queues in CONSUMED
-]
-
-
-def test_a_prefix_is_consumed_whole() -> None:
-    for watermark, blocks in ((3, 0), (4, 1), (8, 1), (9, 2), (11, 2), (12, 3), (99, 3)):
-        steps = verify_incoming(INGRESS, watermark, CONSUMED[:blocks])
-        assert [step.result for step in steps] == [root for _, roots in INGRESS[:blocks] for _, root in roots]
-        for other in {0, 1, 2, 3} - {blocks}:
-            with pytest.raises(NotAPrefix):
-                verify_incoming(INGRESS, watermark, CONSUMED[:other])
-    with pytest.raises(NotAPrefix):
-        verify_incoming(INGRESS, 9, [CONSUMED[1], CONSUMED[0]])
-    with pytest.raises(NotAPrefix):
-        verify_incoming(INGRESS, 9, CONSUMED[1:2])
-
-
-def test_what_is_wrong_with_a_block_has_its_own_error() -> None:
-    (first, (one, other)), second, _ = CONSUMED
-    cases: list[tuple[list[tuple[int, Sequence[bytes]]], type[ProofError]]] = [
-        ([one], IngressCountMismatch),
-        ([one, other, other], IngressCountMismatch),
-        ([other, one], IngressChainMismatch),
-        ([one, (8, [b"c"])], IngressChainMismatch),
-        ([one, (7, [b"d"])], IngressRootMismatch),
-        ([(1, [b"b", b"a"]), other], IngressRootMismatch),
-        ([(1, [b"a"]), other], IngressRootMismatch),
-        ([(1, [b"a", b"b", b"b"]), other], IngressRootMismatch),
-        ([(1, []), other], IngressRootMismatch),
-    ]
-    for queues, error in cases:
-        with pytest.raises(error):
-            verify_incoming(INGRESS, 9, [(first, queues), second])
-    # The first block is looked at whole before the second.
-    with pytest.raises(IngressRootMismatch, match="block 4"):
-        verify_incoming(INGRESS, 9, [(first, [(1, [b"x"]), other]), (9, [])])
-    with pytest.raises(IngressCountMismatch, match="block 9"):
-        verify_incoming(INGRESS, 9, [CONSUMED[0], (9, [])])
-    with pytest.raises(OverLimit):
-        verify_incoming(INGRESS, 9, CONSUMED[:2], limit=70 * 40)
-
-
-def test_what_is_sent_is_what_is_posted() -> None:
-    sent = [(9, b"x"), (2, b"y"), (9, b"z")]
-    posted = egress_queue_roots(sent)
-    steps = verify_outgoing(sent, posted)
-    assert [step.result for step in steps] == [root for _, root in posted]
-    assert verify_outgoing([], []) == ()
-    for wrong in (posted[:1], posted[1:], posted[::-1], [*posted, (11, bytes(32))], [(1, posted[0][1]), posted[1]], []):
-        with pytest.raises(MissingEgressRoot):
-            verify_outgoing(sent, wrong)
-    for messages in ([(9, b"z"), (2, b"y"), (9, b"x")], [(9, b"x"), (2, b"y")], [*sent, (2, b"y")]):
-        with pytest.raises(EgressRootMismatch):
-            verify_outgoing(messages, posted)
-    with pytest.raises(OverLimit):
-        verify_outgoing(sent, posted, limit=2)
 
 
 def test_gossip_in_bytes() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
@@ -13,8 +12,6 @@ from causeway.proofs.substrate.compact import encode_compact
 from causeway.proofs.substrate.errors import BadProof, FailedToDecode, InvalidCall
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
-from causeway.proofs.xdm.channels import Channel
-from causeway.proofs.xdm.columns import channel_storage_keys, message_storage_keys
 from causeway.proofs.xdm.envelope import (
     OUTBOX,
     ConsensusChainMmrProof,
@@ -22,7 +19,6 @@ from causeway.proofs.xdm.envelope import (
     ExecutionReceipt,
     MmrLeaf,
     Proof,
-    channel_storage_key,
     message_storage_key,
     open_envelope,
 )
@@ -40,6 +36,7 @@ from causeway.proofs.xdm.messages import (
     WeightTag,
 )
 from causeway.proofs.xdm.types import XDM_TYPES
+from tests.oracles.xdm.channels import Channel
 
 
 def test_limits_of_lists_in_receipts_and_envelopes() -> None:
@@ -158,19 +155,6 @@ def test_weight_tags_have_an_endpoint_or_none() -> None:
     for tag in (WeightTag("EndpointRequest"), WeightTag("None", 3), WeightTag("ProtocolChannelOpen", 0)):
         with pytest.raises(InvalidInput):
             tag.to_plain()
-
-
-def test_keys_by_columns_are_those_of_one_by_one() -> None:
-    chains, channels, nonces = [None, 0, 7], [5, 1 << 200, 0], [0, 256, (1 << 256) - 1]
-    foreign = pa.array(chains, pa.uint32())
-    numbers = [pa.array([number.to_bytes(32, "little") for number in row], pa.binary(32)) for row in (channels, nonces)]
-    rows = list(zip(map(ChainId, chains), channels, nonces, strict=True))
-    assert message_storage_keys(OUTBOX, foreign, *numbers).to_pylist() == [
-        message_storage_key(OUTBOX, *row) for row in rows
-    ]
-    assert channel_storage_keys(foreign, numbers[0]).to_pylist() == [channel_storage_key(*row[:2]) for row in rows]
-    with pytest.raises(InvalidInput, match="no value in the column nonce"):
-        message_storage_keys(OUTBOX, foreign, numbers[0], pa.nulls(3, pa.binary(32)))
 
 
 def test_channels_and_leaves_come_back_as_they_were() -> None:

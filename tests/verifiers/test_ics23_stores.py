@@ -9,6 +9,7 @@ from causeway.proofs.ics23.entries import sorted_entries
 from causeway.proofs.ics23.simple_store import SimpleStore
 from causeway.proofs.ics23.store_proofs import ProvableStore
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
+from tests.oracles.ics23.batches import batch_proof, compress
 from tests.oracles.ics23.iavl_store import IavlStore
 from tests.oracles.ics23.multi_store import MultiStore
 from tests.verifiers.conftest import Node
@@ -55,8 +56,8 @@ def claims(spec: str, store: ProvableStore) -> list[dict[str, str | None]]:
         claim(spec, store.root, key, None, proof)
         for key, proof in zip(absent, store.absence_proofs(column(absent)).to_pylist(), strict=True)
     ]
-    some = column([key for key, _ in rows[::7]] + absent)
-    for batch in (store.batch_proof(some), store.compressed_proof(some)):
+    plain = batch_proof(store, [key for key, _ in rows[::7]] + absent)
+    for batch in (plain.SerializeToString(), compress(plain).SerializeToString()):
         made += [claim(spec, store.root, key, value, batch) for key, value in rows[::7]]
         made += [claim(spec, store.root, key, None, batch) for key in absent]
     return made

@@ -8,6 +8,7 @@ from causeway.proofs.errors import MalformedProof, OverLimit
 from causeway.proofs.ics23.batch import entries_of, paths_of
 from causeway.proofs.ics23.existence import Existence
 from causeway.proofs.ics23.non_existence import Absence
+from causeway.proofs.ics23.store_proofs import ProvableStore
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.wire.ics23_pb2 import (
     BatchEntry,
@@ -20,6 +21,16 @@ from causeway.proofs.wire.ics23_pb2 import (
     ExistenceProof,
     NonExistenceProof,
 )
+
+
+def batch_proof(store: ProvableStore, keys: Iterable[bytes]) -> CommitmentProof:
+    """Return one batch with the proof of each of ``keys``, of existence or absence, in their order."""
+    proofs = [CommitmentProof.FromString(store.prove(key)) for key in keys]
+    entries = [
+        BatchEntry(exist=proof.exist) if proof.HasField("exist") else BatchEntry(nonexist=proof.nonexist)
+        for proof in proofs
+    ]
+    return CommitmentProof(batch=BatchProof(entries=entries))
 
 
 def is_compressed(proof: CommitmentProof) -> bool:

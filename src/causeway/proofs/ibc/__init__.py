@@ -1,7 +1,4 @@
-"""What deployed IBC chains store: packet commitments, acknowledgements and their keys, versions 1 and 2 (X-7, X-8).
-
-``abi`` is a module: the encoding of values for chains with contracts.
-"""
+"""What deployed IBC chains store: packet commitments, acknowledgements and their keys, versions 1 and 2 (X-7, X-8)."""
 
 from __future__ import annotations
 

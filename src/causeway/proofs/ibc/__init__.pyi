@@ -1,4 +1,3 @@
-from . import abi
 from .columns import (
     commit_acknowledgements_v1,
     commit_acknowledgements_v2,
@@ -33,7 +32,7 @@ from .packets import (
 )
 
 __all__ = [
-    "UNIVERSAL_ERROR_ACKNOWLEDGEMENT", "KeyKind", "PacketKey", "PacketV2", "Payload", "abi", "channel_path_v1",
+    "UNIVERSAL_ERROR_ACKNOWLEDGEMENT", "KeyKind", "PacketKey", "PacketV2", "Payload", "channel_path_v1",
     "client_state_path", "commit_acknowledgement_v1", "commit_acknowledgement_v2", "commit_acknowledgements_v1",
     "commit_acknowledgements_v2", "commit_packet_v1", "commit_packet_v2", "commit_packets_v1", "commit_packets_v2",
     "connection_path", "consensus_state_path", "hash_payloads", "next_sequence_receive_path_v1",

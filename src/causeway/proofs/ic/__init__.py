@@ -1,6 +1,6 @@
 """The Internet Computer's certification: certificates, and slices of the streams between subnets.
 
-What is exported here is what one needs to make and to verify them; ``bls``, ``cycles``, ``errors``,
+What is exported here is what one needs to make and to verify them; ``bls``, ``errors``,
 ``labeled_tree``, ``messages`` and ``witness`` are modules.
 """
 

@@ -1,12 +1,5 @@
-from . import bls, cycles, errors, labeled_tree, messages, witness
-from .bls import (
-    SecretKey,
-    aggregate_public_keys,
-    aggregate_signatures,
-    public_key_from_der,
-    public_key_to_der,
-    verify_aggregate,
-)
+from . import bls, errors, labeled_tree, messages, witness
+from .bls import SecretKey, public_key_from_der, public_key_to_der
 from .certificate import (
     Certificate,
     Delegation,
@@ -17,7 +10,6 @@ from .certificate import (
 )
 from .certification import Freshness, VerifiedCertificate, certify, state_tree, verify_certificate
 from .certified_roots import verify_certifications
-from .certified_streams import CertifiedStreams, SliceRequestError, StoredStream
 from .columns import Columns, encode_stream_messages
 from .decoded_messages import DecodedMessages, decode_stream_messages
 from .delegation import RangesForm, SubnetRecord, VerifiedDelegation, delegate, verify_delegation
@@ -33,7 +25,6 @@ from .hash_tree import (
     build_tree,
     digest,
     leaves,
-    merge,
     require_well_formed,
 )
 from .hash_tree_cbor import decode_tree, encode_tree
@@ -60,30 +51,21 @@ from .messages import (
     decode_stream_message,
     encode_stream_message,
 )
-from .metadata import (
-    SubnetMetrics,
-    SystemMetadata,
-    decode_subnet_metrics,
-    decode_system_metadata,
-    encode_subnet_metrics,
-    encode_system_metadata,
-)
-from .mixed_tree import split_hash_tree
+from .metadata import SystemMetadata, encode_system_metadata
+from .offered_streams import OfferedStreams, SliceRequestError
 from .principals import principal_from_text, principal_to_text
 from .pruning import prune
 from .ranges import canister_ranges, decode_ranges, encode_ranges
 from .slice import (
     CertifiedStreamSlice,
     StreamSlice,
-    build_certified_stream_slice,
     decode_certified_stream,
     decode_certified_stream_slice,
     decode_valid_certified_stream,
     encode_certified_stream_slice,
 )
 from .slice_certification import Certification
-from .slice_columns import SliceFault, slice_error, slice_roots
-from .slice_forms import SliceRow, from_certified_slice, to_certified_slice
+from .slice_columns import SliceFault, slice_roots
 from .slice_payload import SlicePayload, payload_tree
 from .stream_forest import StreamForest
 from .stream_header import (
@@ -94,33 +76,28 @@ from .stream_header import (
     decode_stream_header,
     encode_stream_header,
 )
-from .stream_tree import MessagesTree, StreamTree, stream_roots, streams_tree, streams_witness
+from .stream_tree import MessagesTree, StreamTree
 from .threshold import Dealing, ThresholdKey, deal, seeded_coefficients
 from .versions import CertificationVersion
 from .witness import decode_witness, encode_witness
-from .witness_builder import build_witness, digest_tree
 from .witness_pruning import prune_witness, recompute_digest
 
 __all__ = [
-    "EMPTY", "Certificate", "Certification", "CertificationVersion", "CertifiedStreamSlice", "CertifiedStreams",
-    "Columns", "Data", "Dealing", "DecodedHeaders", "DecodedMessages", "Delegation", "Empty", "Fork", "Freshness",
-    "HashTree", "Labeled", "Leaf", "Lookup", "MessagesTree", "Pruned", "RangesForm", "Refund", "RejectCode",
+    "EMPTY", "Certificate", "Certification", "CertificationVersion", "CertifiedStreamSlice", "Columns", "Data",
+    "Dealing", "DecodedHeaders", "DecodedMessages", "Delegation", "Empty", "Fork", "Freshness", "HashTree",
+    "Labeled", "Leaf", "Lookup", "MessagesTree", "OfferedStreams", "Pruned", "RangesForm", "Refund", "RejectCode",
     "RejectContext", "RejectReason", "RejectSignal", "Request", "RequestMetadata", "Response", "SecretKey",
-    "SliceFault", "SlicePayload", "SliceRequestError", "SliceRow", "Status", "StoredStream", "StreamFlags",
-    "StreamForest", "StreamHeader", "StreamMessage", "StreamSlice", "StreamTree", "SubnetMetrics", "SubnetRecord",
-    "SubtreeLookup", "SystemMetadata", "ThresholdKey", "VerifiedCertificate", "VerifiedDelegation",
-    "aggregate_public_keys", "aggregate_signatures", "bls", "build_certified_stream_slice", "build_tree",
-    "build_witness", "canister_ranges", "certification_message", "certify", "cycles", "deal", "decode_certificate",
-    "decode_certified_stream", "decode_certified_stream_slice", "decode_ranges", "decode_stream_header",
-    "decode_stream_headers", "decode_stream_message", "decode_stream_messages", "decode_subnet_metrics",
-    "decode_system_metadata", "decode_tree", "decode_valid_certified_stream", "decode_witness", "delegate", "digest",
-    "digest_tree", "encode_certificate", "encode_certified_stream_slice", "encode_ranges", "encode_stream_header",
-    "encode_stream_headers", "encode_stream_message", "encode_stream_messages", "encode_subnet_metrics",
-    "encode_system_metadata", "encode_tree", "encode_witness", "errors", "from_certified_slice", "labeled_tree",
-    "leaves", "lookup_path", "lookup_subtree", "merge", "messages", "path_steps", "payload_tree",
-    "principal_from_text", "principal_to_text", "prune", "prune_witness", "public_key_from_der", "public_key_to_der",
-    "recompute_digest", "require_absent", "require_value", "require_well_formed", "seeded_coefficients",
-    "slice_error", "slice_roots", "split_hash_tree", "state_tree", "stream_digests", "stream_roots", "streams_tree",
-    "streams_witness", "to_certified_slice", "verify_aggregate", "verify_certificate", "verify_certifications",
-    "verify_delegation", "verify_state_root", "witness",
+    "SliceFault", "SlicePayload", "SliceRequestError", "Status", "StreamFlags", "StreamForest", "StreamHeader",
+    "StreamMessage", "StreamSlice", "StreamTree", "SubnetRecord", "SubtreeLookup", "SystemMetadata", "ThresholdKey",
+    "VerifiedCertificate", "VerifiedDelegation", "bls", "build_tree", "canister_ranges", "certification_message",
+    "certify", "deal", "decode_certificate", "decode_certified_stream", "decode_certified_stream_slice",
+    "decode_ranges", "decode_stream_header", "decode_stream_headers", "decode_stream_message",
+    "decode_stream_messages", "decode_tree", "decode_valid_certified_stream", "decode_witness", "delegate",
+    "digest", "encode_certificate", "encode_certified_stream_slice", "encode_ranges", "encode_stream_header",
+    "encode_stream_headers", "encode_stream_message", "encode_stream_messages", "encode_system_metadata",
+    "encode_tree", "encode_witness", "errors", "labeled_tree", "leaves", "lookup_path", "lookup_subtree",
+    "messages", "path_steps", "payload_tree", "principal_from_text", "principal_to_text", "prune", "prune_witness",
+    "public_key_from_der", "public_key_to_der", "recompute_digest", "require_absent", "require_value",
+    "require_well_formed", "seeded_coefficients", "slice_roots", "state_tree", "stream_digests",
+    "verify_certificate", "verify_certifications", "verify_delegation", "verify_state_root", "witness",
 ]  # fmt: skip

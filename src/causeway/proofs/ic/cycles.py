@@ -7,55 +7,12 @@ from causeway.proofs.ic.cbor import (
     U128_LIMIT,
     Fields,
     Item,
-    read_item,
-    require_same,
     require_unsigned,
-    write_item,
 )
 from causeway.proofs.ic.errors import DecodeError
 
 CYCLES = ("low", "high")
 FUNDS = ("cycles", "icp")
-
-
-def encode_cycles(amount: int) -> bytes:
-    """Return the encoding of an amount of cycles (0 to 2^128 - 1).
-
-    Raises:
-        EncodeError: it is out of range.
-    """
-    return write_item(cycles_item(amount, "Cycles"))
-
-
-def decode_cycles(data: bytes) -> int:
-    """Return the amount of cycles that ``data`` encodes.
-
-    Raises:
-        DecodeError: it is no canonical encoding of any.
-    """
-    amount = read_cycles(read_item(data, "Cycles"))
-    require_same(data, encode_cycles(amount), "Cycles")
-    return amount
-
-
-def encode_funds(amount: int) -> bytes:
-    """Return the encoding of an amount of cycles as messages carried it up to certification version 22.
-
-    Raises:
-        EncodeError: it is out of range.
-    """
-    return write_item(funds_item(amount, "Funds"))
-
-
-def decode_funds(data: bytes) -> int:
-    """Return the amount of cycles in the form of messages up to certification version 22.
-
-    Raises:
-        DecodeError: it is no canonical encoding of any.
-    """
-    amount = read_funds(read_item(data, "Funds"))
-    require_same(data, encode_funds(amount), "Funds")
-    return amount
 
 
 def cycles_item(amount: int, what: str, always_high: bool = False) -> Item:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from causeway.proofs.errors import MalformedProof, hex_text
 from causeway.proofs.ic.digests import EMPTY_DIGEST, fork_digest, labeled_digest, leaf_digest
-from causeway.proofs.ic.errors import InconsistentHashTrees, NotWellFormed, TooDeepRecursion
+from causeway.proofs.ic.errors import NotWellFormed, TooDeepRecursion
 from causeway.proofs.limits import MAX_DEPTH
 
 DIGEST_BYTES = 32
@@ -172,38 +172,6 @@ def leaves(tree: HashTree) -> Iterator[tuple[Path, bytes]]:
             yield path, node.value
 
 
-def merge(one: HashTree, other: HashTree) -> HashTree:
-    """Return the tree that shows what ``one`` or ``other`` shows; both are prunings of the same tree.
-
-    Raises:
-        InconsistentHashTrees: they are not: their digests or their shapes differ.
-    """
-    if digest(one) != digest(other):
-        raise InconsistentHashTrees(f"the trees have the roots {digest(one).hex()} and {digest(other).hex()}")
-    merged: list[HashTree] = []
-    # Either a pair of nodes to merge, or a node whose merged children lie on top of ``merged``.
-    stack: list[tuple[HashTree, HashTree | None]] = [(one, other)]
-    while stack:
-        first, second = stack.pop()
-        if second is None:
-            if isinstance(first, Labeled):
-                merged.append(Labeled(first.label, merged.pop()))
-            else:
-                right = merged.pop()
-                merged.append(Fork(merged.pop(), right))
-        elif isinstance(second, Pruned) or first is second:
-            merged.append(_same(first, second, first))
-        elif isinstance(first, Pruned):
-            merged.append(_same(first, second, second))
-        elif isinstance(first, Labeled) and isinstance(second, Labeled) and first.label == second.label:
-            stack += ((first, None), (first.subtree, second.subtree))
-        elif isinstance(first, Fork) and isinstance(second, Fork):
-            stack += ((first, None), (first.right, second.right), (first.left, second.left))
-        else:
-            merged.append(_same(first, second, first) if first == second else _different(first, second))
-    return merged[0]
-
-
 def _digest_of(node: HashTree) -> bytes:
     """Return the digest of a node whose children's digests are known."""
     if isinstance(node, Pruned):
@@ -217,12 +185,3 @@ def _digest_of(node: HashTree) -> bytes:
     if isinstance(node, Labeled):
         return labeled_digest(node.label, _digest_of(node.subtree))
     return fork_digest(_digest_of(node.left), _digest_of(node.right))
-
-
-def _same(first: HashTree, second: HashTree, shown: HashTree) -> HashTree:
-    return shown if digest(first) == digest(second) else _different(first, second)
-
-
-def _different(first: HashTree, second: HashTree) -> HashTree:
-    one, other = (f"a {type(node).__name__} node with digest {digest(node).hex()}" for node in (first, second))
-    raise InconsistentHashTrees(f"{one} meets {other}")

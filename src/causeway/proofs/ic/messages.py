@@ -191,66 +191,6 @@ def decode_stream_message(data: bytes, version: CertificationVersion = CURRENT) 
     return message
 
 
-def encode_request(request: Request, version: CertificationVersion = CURRENT) -> bytes:
-    """Return the encoding of the struct ``Request`` alone; errors as of ``encode_stream_message``."""
-    return write_item(_request_item(request, version))
-
-
-def decode_request(data: bytes, version: CertificationVersion = CURRENT) -> Request:
-    """Return the struct ``Request`` that ``data`` encodes; errors as of ``decode_stream_message``."""
-    request = _read_request(read_item(data, "Request"), version)
-    require_same(data, encode_request(request, version), "Request")
-    return request
-
-
-def encode_response(response: Response, version: CertificationVersion = CURRENT) -> bytes:
-    """Return the encoding of the struct ``Response`` alone; errors as of ``encode_stream_message``."""
-    return write_item(_response_item(response, version))
-
-
-def decode_response(data: bytes, version: CertificationVersion = CURRENT) -> Response:
-    """Return the struct ``Response`` that ``data`` encodes; errors as of ``decode_stream_message``."""
-    response = _read_response(read_item(data, "Response"), version)
-    require_same(data, encode_response(response, version), "Response")
-    return response
-
-
-def encode_refund(refund: Refund) -> bytes:
-    """Return the encoding of the struct ``Refund`` alone; errors as of ``encode_stream_message``."""
-    return write_item(_refund_item(refund))
-
-
-def decode_refund(data: bytes) -> Refund:
-    """Return the struct ``Refund`` that ``data`` encodes; errors as of ``decode_stream_message``."""
-    refund = _read_refund(read_item(data, "Refund"))
-    require_same(data, encode_refund(refund), "Refund")
-    return refund
-
-
-def encode_payload(payload: Payload) -> bytes:
-    """Return the encoding of the struct ``Payload`` alone; errors as of ``encode_stream_message``."""
-    return write_item(_payload_item(payload))
-
-
-def decode_payload(data: bytes) -> Payload:
-    """Return the struct ``Payload`` that ``data`` encodes; errors as of ``decode_stream_message``."""
-    payload = _read_payload(read_item(data, "Payload"))
-    require_same(data, encode_payload(payload), "Payload")
-    return payload
-
-
-def encode_reject_context(context: RejectContext) -> bytes:
-    """Return the encoding of the struct ``RejectContext`` alone; errors as of ``encode_stream_message``."""
-    return write_item(_reject_item(context))
-
-
-def decode_reject_context(data: bytes) -> RejectContext:
-    """Return the struct ``RejectContext`` that ``data`` encodes; errors as of ``decode_stream_message``."""
-    context = _read_reject(read_item(data, "RejectContext"))
-    require_same(data, encode_reject_context(context), "RejectContext")
-    return context
-
-
 def _request_item(request: Request, version: CertificationVersion) -> Item:
     item: dict[int, Item] = {
         0: require_principal(request.receiver, "Request: receiver"),

@@ -1,8 +1,8 @@
 """Streams of one subnet that are served as they go on: each as its state certified it last (IC reference 2.8, 3.10).
 
-Where ``CertifiedStreams`` holds a whole state, this holds of each stream its messages, and of the state only the path
-from the stream's root to the state's. A later state is taken over by what it changed: messages are appended and
-trimmed, header, path and certification replaced; nothing is hashed again but what that forces (``stream_tree``).
+Of each stream this holds the messages, and of the state only the path from the stream's root to the state's. A later
+state is taken over by what it changed: messages are appended and trimmed, header, path and certification replaced;
+nothing is hashed again but what that forces (``stream_tree``).
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from causeway.model.errors import InvalidInput
-from causeway.proofs.ic.certified_streams import NoStreamForSubnet, require_order, run_begin, run_end
+from causeway.model.errors import CausewayError, InvalidInput
 from causeway.proofs.ic.digests import labeled_digest
 from causeway.proofs.ic.errors import RootHashMismatch
 from causeway.proofs.ic.slice import CertifiedStreamSlice
@@ -25,6 +26,40 @@ from causeway.proofs.ic.stream_paths import Forks, decode_path, root_along, witn
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import KNOWN, Fork, Node, Pruned, Witness
+
+
+class SliceRequestError(CausewayError):
+    """A slice was asked for that the state does not have."""
+
+
+class NoStreamForSubnet(SliceRequestError):
+    """The state has no stream to the subnet."""
+
+
+class InvalidSliceBegin(SliceRequestError):
+    """The slice, or its witness, was to begin outside of the stream.
+
+    Attributes:
+        slice_begin: where.
+        stream_begin, stream_end: the bounds of the stream; its end is allowed.
+    """
+
+    def __init__(self, slice_begin: int, stream_begin: int, stream_end: int) -> None:
+        self.slice_begin, self.stream_begin, self.stream_end = slice_begin, stream_begin, stream_end
+        super().__init__(f"a slice from {slice_begin} on is asked for, the stream is [{stream_begin}, {stream_end})")
+
+
+class InvalidSliceIndices(SliceRequestError):
+    """The witness was to begin after the messages, or nobody said where these begin.
+
+    Attributes:
+        witness_begin, msg_begin: where they were to begin; None if that was not said.
+    """
+
+    def __init__(self, witness_begin: int, msg_begin: int | None) -> None:
+        self.witness_begin, self.msg_begin = witness_begin, msg_begin
+        messages = "messages from nowhere" if msg_begin is None else f"messages from {msg_begin} on"
+        super().__init__(f"a witness from {witness_begin} on for {messages} is asked for")
 
 
 @dataclass(slots=True)
@@ -150,3 +185,41 @@ class OfferedStreams:
                 witness_along(held.path, dst_subnet, shown),
                 held.certification,
             )
+
+
+def require_order(witness_begin: int | None, msg_begin: int | None) -> None:
+    """Raise ``InvalidSliceIndices`` unless a slice's witness begins with its messages, or before them."""
+    if witness_begin is not None and (msg_begin is None or witness_begin > msg_begin):
+        raise InvalidSliceIndices(witness_begin, msg_begin)
+
+
+def run_begin(header: StreamHeader, witness_begin: int | None, msg_begin: int | None) -> tuple[int, int]:
+    """Return where the messages of a slice begin, and those that its witness knows.
+
+    Raises:
+        InvalidSliceBegin: outside of the stream.
+    """
+    begin = header.begin if msg_begin is None else msg_begin
+    known = begin if witness_begin is None else witness_begin
+    for asked in (begin, known):
+        if not header.begin <= asked <= header.end:
+            raise InvalidSliceBegin(asked, header.begin, header.end)
+    return begin, known
+
+
+def run_end(messages: pa.BinaryArray, begin: int, msg_limit: int | None, byte_limit: int | None, *, first: bool) -> int:
+    """Return where a run of the messages from index ``begin`` on ends within the limits (X-9).
+
+    ``first``: its first message is never too long.
+
+    Raises:
+        InvalidInput: a limit is negative.
+    """
+    for limit, what in ((msg_limit, "msg_limit"), (byte_limit, "byte_limit")):
+        if limit is not None and limit < 0:
+            raise InvalidInput(f"{what} is {limit}, 0 or more is allowed")
+    most = len(messages) if msg_limit is None else min(msg_limit, len(messages))
+    if byte_limit is None or most == 0:
+        return begin + most
+    sizes = np.cumsum(pc.binary_length(messages.slice(0, most)).to_numpy(zero_copy_only=False).astype(np.int64))
+    return begin + max(int(np.searchsorted(sizes, byte_limit, side="right")), int(first))

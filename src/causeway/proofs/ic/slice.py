@@ -19,7 +19,7 @@ from causeway.proofs.ic.errors import (
     TreeHashError,
     WitnessPruningFailed,
 )
-from causeway.proofs.ic.labeled_tree import LabeledTree, decode_labeled_tree, encode_labeled_tree
+from causeway.proofs.ic.labeled_tree import decode_labeled_tree, encode_labeled_tree
 from causeway.proofs.ic.messages import StreamMessage, decode_stream_message
 from causeway.proofs.ic.slice_certification import (
     Certification,
@@ -287,20 +287,6 @@ def decode_certified_stream(
     certified.verify_root()
     verify_state_root(certified.certification.root_hash, certified.certification.signature, public_key)
     return certified.decode_messages(version)
-
-
-def build_certified_stream_slice(
-    payload: LabeledTree, witness: Witness, certification: Certification, version: CertificationVersion = CURRENT
-) -> CertifiedStreamSlice:
-    """Return the slice of a labeled tree and its witness, checked like one that was received.
-
-    Raises:
-        InvalidSlice, DecodeFailed: the tree is not the payload of a slice.
-        WitnessPruningFailed, RootHashMismatch: it has not the certified root.
-    """
-    certified = CertifiedStreamSlice(read_payload(payload, version), witness, certification)
-    certified.verify_root()
-    return certified
 
 
 def _for_subnet(own_subnet: bytes, remote_subnet: bytes, certified: CertifiedStreamSlice) -> CertifiedStreamSlice:

@@ -23,9 +23,8 @@ from causeway.proofs.forest import roots_at, side_positions
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.ic.digest_columns import labeled_digests
 from causeway.proofs.ic.digests import FORK_DOMAIN
-from causeway.proofs.ic.errors import WitnessPruningFailed
 from causeway.proofs.ic.slice_payload import MESSAGES
-from causeway.proofs.ic.stream_paths import PATH_LENGTH, PATH_SIDES, PATH_STEPS, binary_parts, path_error, read_paths
+from causeway.proofs.ic.stream_paths import PATH_LENGTH, PATH_SIDES, PATH_STEPS, binary_parts, read_paths
 from causeway.proofs.ic.stream_tree import fork_headers
 
 Bytes = npt.NDArray[np.uint8]
@@ -46,20 +45,6 @@ class SliceFault(IntEnum):
     SIBLING_BYTES = 5
     SIBLING_COUNT = 6
     NO_HEADER = 7
-
-
-_TEXTS = {
-    SliceFault.OUTSIDE: "the messages are not inside of the stream that the header tells of",
-    SliceFault.SIBLING_BYTES: f"the siblings are no digests of {DIGEST_BYTES} bytes each",
-    SliceFault.SIBLING_COUNT: "there are more or fewer siblings than the messages' position in the stream calls for",
-    SliceFault.NO_HEADER: "there is no header",
-}
-
-
-def slice_error(fault: int) -> WitnessPruningFailed:
-    """Return the error of a slice's fault."""
-    text = _TEXTS.get(SliceFault(fault))
-    return path_error(fault) if text is None else WitnessPruningFailed(text)
 
 
 def slice_roots(

@@ -27,7 +27,6 @@ from causeway.proofs.ic.digest_columns import (
     labeled_digests,
 )
 from causeway.proofs.ic.digests import FORK_DOMAIN, fork_digest, labeled_digest
-from causeway.proofs.ic.errors import WitnessPruningFailed
 from causeway.proofs.ic.slice_payload import STREAMS
 from causeway.proofs.ic.witness import Fork, Node, Pruned, Witness
 from causeway.proofs.limits import MAX_DEPTH
@@ -110,11 +109,6 @@ def read_paths(paths: pa.BinaryArray) -> Paths:
     return Paths(counts[0], counts[1], faults, starts, data)
 
 
-def path_error(fault: int) -> WitnessPruningFailed:
-    """Return the error of a path's fault."""
-    return WitnessPruningFailed(_TEXTS[fault])
-
-
 def binary_parts(column: pa.BinaryArray) -> tuple[Rows, Bytes]:
     """Return the offsets of a column's values in its data, and the data; nulls are as if they were empty.
 
@@ -158,17 +152,6 @@ Step = tuple[int, bytes]
 
 Forks = tuple[list[Step], list[Step]]
 """The forks of one path below and above the label ``streams``."""
-
-
-def encode_path(below: Sequence[Step], above: Sequence[Step]) -> bytes:
-    """Return one path from its forks below and above the label ``streams``.
-
-    Raises:
-        OverLimit: there are more than a path may have.
-    """
-    if len(below) + len(above) > MAX_STEPS:
-        raise OverLimit(f"a path of {len(below) + len(above)} forks, at most {MAX_STEPS} are allowed")
-    return bytes([len(below), len(above)]) + b"".join(bytes([side]) + digest for side, digest in (*below, *above))
 
 
 def decode_path(path: bytes) -> Forks:

@@ -1,8 +1,7 @@
 """ICS-23 proofs of a committed store, encoded by columns: one CommitmentProof a row, without rebuilding anything.
 
 A store that can be proven offers its leaves in the order of its spec, and for any of them the steps to the root. What
-is here makes of that the deployed messages (specs/ibc.md 2.6): existence, non-existence by the two neighbours, and
-batches, whose compressed form holds every inner step once.
+is here makes of that the deployed messages (specs/ibc.md 2.6): existence, and non-existence by the two neighbours.
 """
 
 from __future__ import annotations
@@ -11,25 +10,18 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from causeway.proofs.ics23.columns import (
     Mask,
     Part,
-    data_bytes,
-    data_of,
     delimited,
-    from_lengths,
     joined,
     lengths_of,
     offsets_of,
-    require_room,
     spread,
-    uvarints,
 )
 from causeway.proofs.ics23.entries import Entries, KnownKey, NothingToProve, StoreError, UnknownKey
 from causeway.proofs.ics23.levels import Positions
-from causeway.proofs.varints import uvarint
 
 KEY = b"\x0a"
 VALUE = b"\x12"
@@ -39,10 +31,6 @@ LEFT = b"\x12"
 RIGHT = b"\x1a"
 EXIST = b"\x0a"
 NONEXIST = b"\x12"
-BATCH = b"\x1a"
-COMPRESSED = b"\x22"
-ENTRY = b"\x0a"
-LOOKUP_INNER = b"\x12"
 """Tags of the fields that are put together here: field number and wire type 2, one byte each."""
 
 INNER_HEAD = b"\x08\x01\x12"
@@ -135,51 +123,6 @@ class ProvableStore(ABC):
         proof: bytes = self.existence_proofs(positions)[0].as_py()
         return proof
 
-    def batch_proof(self, keys: pa.BinaryArray) -> bytes:
-        """Return the encoded CommitmentProof with a BatchProof for ``keys``: of existence or absence, in their order.
-
-        Raises:
-            NothingToProve: the store is empty.
-        """
-        positions, there = self._positions(keys)
-        exist = joined(EXIST, *delimited(_existence(self, positions[there])))
-        absent = keys.filter(pa.array(~there))
-        nonexist = joined(NONEXIST, *delimited(_absence(self, absent, positions[~there])))
-        body = data_of(joined(ENTRY, *delimited(_interleaved(exist, nonexist, there))))
-        return BATCH + uvarint(len(body)) + body
-
-    def compressed_proof(self, keys: pa.BinaryArray) -> bytes:
-        """Return the encoded CommitmentProof with a CompressedBatchProof for ``keys``, in their order.
-
-        Every inner step stands in it once, however many of the paths go over it.
-
-        Raises:
-            NothingToProve: the store is empty.
-        """
-        positions, there = self._positions(keys)
-        absent = keys.filter(pa.array(~there))
-        left, right = _neighbours(self, positions[~there])
-        wanted = np.unique(np.concatenate([positions[there], left[left >= 0], right[right >= 0]]))
-        leaves, inners = _compressed_leaves(self, wanted)
-
-        def of(positions: Positions) -> pa.BinaryArray:
-            return leaves.take(pa.array(np.searchsorted(wanted, positions)))
-
-        exist = joined(EXIST, *delimited(of(positions[there])))
-        nonexist = joined(
-            NONEXIST,
-            *delimited(
-                joined(
-                    _named(self.names_of(absent)),
-                    _optional(LEFT, of(left[left >= 0]), left >= 0),
-                    _optional(RIGHT, of(right[right >= 0]), right >= 0),
-                )
-            ),
-        )
-        entries = joined(ENTRY, *delimited(_interleaved(exist, nonexist, there)))
-        body = data_of(entries) + data_of(inners)
-        return COMPRESSED + uvarint(len(body)) + body
-
     def _positions(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
         offsets_of(keys)  # refuses nulls
         if not len(self):
@@ -232,45 +175,3 @@ def _named(names: pa.BinaryArray) -> pa.BinaryArray:
 def _optional(tag: bytes, messages: pa.BinaryArray, present: Mask) -> pa.BinaryArray:
     """Return a field with ``messages`` in the rows that are ``present``, in order, and nothing in the others."""
     return spread(joined(tag, *delimited(messages)), present)
-
-
-def _interleaved(exist: pa.BinaryArray, nonexist: pa.BinaryArray, there: Mask) -> pa.BinaryArray:
-    """Return one column of the rows of ``exist`` where ``there`` is true and those of ``nonexist`` where not."""
-    rows = np.empty(len(there), dtype=np.int64)
-    rows[there] = np.arange(len(exist))
-    rows[~there] = len(exist) + np.arange(len(nonexist))
-    return pa.concat_arrays([exist, nonexist]).take(pa.array(rows))
-
-
-def _compressed_leaves(store: ProvableStore, positions: Positions) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """Return the CompressedExistenceProof of each position, and the lookup_inners fields that they refer to."""
-    entries = store.entries_at(positions)
-    steps = [joined(*parts) if len(parts) > 1 else parts[0] for parts in store.steps(positions)]
-    if not steps or not len(positions):
-        return joined(
-            KEY, *delimited(entries.keys), VALUE, *delimited(entries.values), LEAF, store.leaf_ops(positions)
-        ), pa.array([], pa.binary())
-    # Row after row, and within a row from leaf to root: the inner steps are numbered as they are first met.
-    require_room(sum(data_bytes(step) for step in steps))
-    order = np.arange(len(steps) * len(positions)).reshape(len(steps), -1).T.reshape(-1)
-    met = pa.concat_arrays(steps).take(pa.array(order))
-    present = lengths_of(met) > 0
-    numbered = pc.dictionary_encode(met.filter(pa.array(present)))
-    indices = uvarints(numbered.indices.to_numpy(zero_copy_only=False))
-    count = present.reshape(len(positions), len(steps)).sum(axis=1)
-    bounds = np.concatenate([[0], np.cumsum(count)])
-    width = lengths_of(indices)
-    packed_bounds = np.concatenate([[0], np.cumsum(width)])[bounds]
-    packed = from_lengths(np.diff(packed_bounds), data_of(indices))
-    leaves = joined(
-        KEY,
-        *delimited(entries.keys),
-        VALUE,
-        *delimited(entries.values),
-        LEAF,
-        store.leaf_ops(positions),
-        _optional(PATH, packed.filter(pa.array(count > 0)), count > 0),
-    )
-    inners = numbered.dictionary
-    # The fields differ from those of a path in the tag alone.
-    return leaves, pc.binary_replace_slice(inners, 0, 1, LOOKUP_INNER)

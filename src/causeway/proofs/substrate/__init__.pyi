@@ -1,17 +1,6 @@
 from . import errors
-from .candidate import BlockQueues, BlockRoots, verify_incoming, verify_outgoing
 from .compact import decode_compact, encode_compact
-from .egress import (
-    attestation_topic,
-    block_ingress_roots,
-    egress_queue_roots,
-    egress_root,
-    from_topic,
-    posted_queue_roots,
-    queue_topic,
-    to_topic,
-    verify_queue,
-)
+from .egress import egress_root, verify_queue
 from .gossip import GossipedQueue, NeighborPacket, decode_gossip, verify_gossiped_queue
 from .hashing import (
     Hasher,
@@ -65,8 +54,6 @@ from .tries import Tries
 __all__ = [
     "EMPTY_ROOT",
     "FIRST_HEAD",
-    "BlockQueues",
-    "BlockRoots",
     "Decoded",
     "GossipedQueue",
     "Hasher",
@@ -86,15 +73,12 @@ __all__ = [
     "Trie",
     "Tries",
     "Verdict",
-    "attestation_topic",
     "blake2_128",
     "blake2_128_concat",
     "blake2_256",
-    "block_ingress_roots",
     "decode_compact",
     "decode_gossip",
     "decode_queues",
-    "egress_queue_roots",
     "egress_root",
     "encode_compact",
     "encode_queues",
@@ -102,7 +86,6 @@ __all__ = [
     "enum",
     "errors",
     "extend_head",
-    "from_topic",
     "heads",
     "heads_key",
     "identity",
@@ -111,10 +94,8 @@ __all__ = [
     "numbers_column",
     "ordered_root",
     "ordered_roots",
-    "posted_queue_roots",
     "prove",
     "prove_storage",
-    "queue_topic",
     "read_storage_proof",
     "read_storage_proofs",
     "read_value",
@@ -123,7 +104,6 @@ __all__ = [
     "storage_key_column",
     "storage_prefix",
     "struct",
-    "to_topic",
     "twox_64",
     "twox_64_concat",
     "twox_128",
@@ -131,9 +111,7 @@ __all__ = [
     "unrouted_key",
     "verify_channels",
     "verify_gossiped_queue",
-    "verify_incoming",
     "verify_message_queue_chain",
-    "verify_outgoing",
     "verify_posted_queue",
     "verify_queue",
     "verify_queued_message",

@@ -47,27 +47,3 @@ class Malformed(MalformedProof):
 
 class BadNeighborPacket(NotProven):
     """A neighbour declares more chain heads than a node keeps (ICMP reference 3.6)."""
-
-
-class NotAPrefix(NotProven):
-    """What a candidate consumes is not the ingress of the first pending blocks, in order (ICMP reference 3.4)."""
-
-
-class IngressCountMismatch(NotProven):
-    """A candidate consumes more or fewer queues of a block than it has: all or nothing (ICMP reference 3.4)."""
-
-
-class IngressChainMismatch(NotProven):
-    """A candidate names other senders for the queues of a block, or another order (ICMP reference 3.4)."""
-
-
-class IngressRootMismatch(NotProven):
-    """A queue that a candidate consumes does not hash to the root that its sender posted (ICMP reference 3.4)."""
-
-
-class MissingEgressRoot(NotProven):
-    """A candidate posts roots for other recipients than those it has messages for (ICMP reference 3.4)."""
-
-
-class EgressRootMismatch(NotProven):
-    """A candidate posts another root than its messages to a recipient hash to (ICMP reference 3.4)."""

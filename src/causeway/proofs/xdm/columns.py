@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from causeway.proofs.substrate.scale_columns import ScaleColumns
 from causeway.proofs.substrate.storage_keys import storage_key_column, storage_prefix
-from causeway.proofs.xdm.envelope import CHANNELS_ITEM, PALLET
+from causeway.proofs.xdm.envelope import PALLET
 from causeway.proofs.xdm.messages import MAX_MESSAGE_BYTES
 from causeway.proofs.xdm.types import XDM_TYPES
 
@@ -93,25 +93,6 @@ LEAVES = ScaleColumns(XDM_TYPES, "MmrLeaf", "a leaf of the mountain range")
 _MESSAGE_KEYS = ScaleColumns(XDM_TYPES, "MessageKey", "the key of a message")
 _CHANNEL_KEYS = ScaleColumns(XDM_TYPES, "ChannelKey", "the key of a channel")
 _CHAIN_KEYS = ScaleColumns(XDM_TYPES, "ChainId", "a chain")
-
-
-def message_storage_keys(item: str, foreign: pa.Array, channel_ids: pa.Array, nonces: pa.Array) -> pa.LargeBinaryArray:
-    """Return the keys of messages in ``Outbox`` or ``InboxResponses``, as ``message_storage_key`` of each row.
-
-    Args:
-        item: which of the two.
-        foreign: the chains at the other end, uint32 with null for Consensus.
-        channel_ids, nonces: fixed_size_binary[32], as ``numbers_column`` makes them.
-
-    Raises:
-        InvalidInput: a column is of another type, or has a null that is no chain.
-    """
-    return messenger_keys(item, message_map_keys(foreign, channel_ids, nonces))
-
-
-def channel_storage_keys(foreign: pa.Array, channel_ids: pa.Array) -> pa.LargeBinaryArray:
-    """Return the keys of channels, as ``channel_storage_key`` of each row; the columns are as for messages."""
-    return messenger_keys(CHANNELS_ITEM, channel_map_keys(foreign, channel_ids))
 
 
 def message_map_keys(foreign: pa.Array, channel_ids: pa.Array, nonces: pa.Array) -> pa.LargeBinaryArray:

@@ -91,8 +91,8 @@ class Queue:
 class ZoneStore(ProvableStore):
     """The store of a zone at a height, with all levels of its tree. Entries are read from the lake when asked for.
 
-    Besides what is here: ``prove``, ``prove_existence``, ``existence_proofs``, ``absence_proofs``, ``batch_proof`` and
-    ``compressed_proof`` of ``ProvableStore``. Made by ``store_at``; reading of one store from several threads is safe.
+    Besides what is here: ``prove``, ``prove_existence``, ``existence_proofs``, and ``absence_proofs``
+    of ``ProvableStore``. Made by ``store_at``; reading of one store from several threads is safe.
     """
 
     def __init__(self, opened: OpenedLake, chain: str, manifest: Manifest) -> None:

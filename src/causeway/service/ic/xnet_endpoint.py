@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from causeway.model.section import U64_MAX
 from causeway.network.replayed import ReplayBusy
-from causeway.proofs.ic.certified_streams import InvalidSliceBegin, InvalidSliceIndices, NoStreamForSubnet
+from causeway.proofs.ic.offered_streams import InvalidSliceBegin, InvalidSliceIndices, NoStreamForSubnet
 from causeway.proofs.ic.principals import principal_from_text, principal_to_text
 from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
 from causeway.protocols.ic.slice_pool import SLICE_BYTES

@@ -5,57 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from causeway.model.errors import CausewayError, InvalidInput
+from causeway.model.errors import InvalidInput
 from causeway.proofs.ic.certificate import certification_message
 from causeway.proofs.ic.hash_tree import HashTree, LabeledTree, Path, build_tree, digest
 from causeway.proofs.ic.leb128 import encode_leb128
-from causeway.proofs.ic.mixed_tree import split_hash_tree
+from causeway.proofs.ic.offered_streams import NoStreamForSubnet, require_order, run_begin, run_end
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.slice import CertifiedStreamSlice
 from causeway.proofs.ic.slice_certification import HEIGHT, METADATA, Certification
 from causeway.proofs.ic.slice_payload import STREAMS, SlicePayload
-from causeway.proofs.ic.stream_header import StreamHeader, decode_stream_header
-from causeway.proofs.ic.stream_tree import StreamTree, streams_tree, streams_witness
+from causeway.proofs.ic.stream_header import decode_stream_header
+from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import encode_witness
-
-
-class SliceRequestError(CausewayError):
-    """A slice was asked for that the state does not have."""
-
-
-class NoStreamForSubnet(SliceRequestError):
-    """The state has no stream to the subnet."""
-
-
-class InvalidSliceBegin(SliceRequestError):
-    """The slice, or its witness, was to begin outside of the stream.
-
-    Attributes:
-        slice_begin: where.
-        stream_begin, stream_end: the bounds of the stream; its end is allowed.
-    """
-
-    def __init__(self, slice_begin: int, stream_begin: int, stream_end: int) -> None:
-        self.slice_begin, self.stream_begin, self.stream_end = slice_begin, stream_begin, stream_end
-        super().__init__(f"a slice from {slice_begin} on is asked for, the stream is [{stream_begin}, {stream_end})")
-
-
-class InvalidSliceIndices(SliceRequestError):
-    """The witness was to begin after the messages, or nobody said where these begin.
-
-    Attributes:
-        witness_begin, msg_begin: where they were to begin; None if that was not said.
-    """
-
-    def __init__(self, witness_begin: int, msg_begin: int | None) -> None:
-        self.witness_begin, self.msg_begin = witness_begin, msg_begin
-        messages = "messages from nowhere" if msg_begin is None else f"messages from {msg_begin} on"
-        super().__init__(f"a witness from {witness_begin} on for {messages} is asked for")
+from tests.oracles.ic.mixed_tree import split_hash_tree
+from tests.oracles.ic.streams import streams_tree, streams_witness
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,44 +115,6 @@ class CertifiedStreams:
         run = tuple(messages.slice(begin - known).to_pylist())
         payload = SlicePayload(dst_subnet, held.tree.header, header, begin if run else None, run)
         return CertifiedStreamSlice(payload, witness, self.certification)
-
-
-def require_order(witness_begin: int | None, msg_begin: int | None) -> None:
-    """Raise ``InvalidSliceIndices`` unless a slice's witness begins with its messages, or before them."""
-    if witness_begin is not None and (msg_begin is None or witness_begin > msg_begin):
-        raise InvalidSliceIndices(witness_begin, msg_begin)
-
-
-def run_begin(header: StreamHeader, witness_begin: int | None, msg_begin: int | None) -> tuple[int, int]:
-    """Return where the messages of a slice begin, and those that its witness knows.
-
-    Raises:
-        InvalidSliceBegin: outside of the stream.
-    """
-    begin = header.begin if msg_begin is None else msg_begin
-    known = begin if witness_begin is None else witness_begin
-    for asked in (begin, known):
-        if not header.begin <= asked <= header.end:
-            raise InvalidSliceBegin(asked, header.begin, header.end)
-    return begin, known
-
-
-def run_end(messages: pa.BinaryArray, begin: int, msg_limit: int | None, byte_limit: int | None, *, first: bool) -> int:
-    """Return where a run of the messages from index ``begin`` on ends within the limits (X-9).
-
-    ``first``: its first message is never too long.
-
-    Raises:
-        InvalidInput: a limit is negative.
-    """
-    for limit, what in ((msg_limit, "msg_limit"), (byte_limit, "byte_limit")):
-        if limit is not None and limit < 0:
-            raise InvalidInput(f"{what} is {limit}, 0 or more is allowed")
-    most = len(messages) if msg_limit is None else min(msg_limit, len(messages))
-    if byte_limit is None or most == 0:
-        return begin + most
-    sizes = np.cumsum(pc.binary_length(messages.slice(0, most)).to_numpy(zero_copy_only=False).astype(np.int64))
-    return begin + max(int(np.searchsorted(sizes, byte_limit, side="right")), int(first))
 
 
 def state_of(streams: Mapping[bytes, StoredStream], contents: LabeledTree) -> HashTree:

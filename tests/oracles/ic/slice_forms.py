@@ -19,12 +19,14 @@ from causeway.proofs.ic.digest_columns import LEFT, RIGHT
 from causeway.proofs.ic.errors import MissingHeader, MissingStream, MissingStreams, WitnessPruningFailed
 from causeway.proofs.ic.slice import CertifiedStreamSlice
 from causeway.proofs.ic.slice_certification import Certification
-from causeway.proofs.ic.slice_columns import MOST_MESSAGES, SliceFault, slice_error
+from causeway.proofs.ic.slice_columns import MOST_MESSAGES, SliceFault
 from causeway.proofs.ic.slice_payload import HEADER, MESSAGES, STREAMS, SlicePayload, index_label
 from causeway.proofs.ic.stream_header import StreamHeader, decode_stream_header
-from causeway.proofs.ic.stream_paths import Step, decode_path, encode_path, witness_along
+from causeway.proofs.ic.stream_paths import Step, decode_path, witness_along
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import KNOWN, Fork, Known, Node, Pruned, Witness
+from tests.oracles.ic.faults import slice_error
+from tests.oracles.ic.paths import encode_path
 
 
 @dataclass(frozen=True, slots=True)
