@@ -9,11 +9,11 @@ import pytest
 
 from causeway.proofs.hashing import keccak256
 from causeway.proofs.mmr.errors import InvalidSize
-from causeway.proofs.mmr.many import LeafProofs, prove_each_leaf, verify_leaf_proofs
-from causeway.proofs.mmr.mountain_range import MountainRange
-from causeway.proofs.mmr.positions import leaf_count_to_size, size_to_leaf_count
-from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.mmr.many import LeafProofs, verify_leaf_proofs
+from causeway.proofs.mmr.positions import leaf_count_to_size
+from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
 from causeway.proofs.mmr.range_state import RangeState
+from tests.oracles.mmr import MountainRange, prove_each_leaf, prove_leaves, size_to_leaf_count
 from tests.vectors import load_vectors
 
 LEAVES = 21

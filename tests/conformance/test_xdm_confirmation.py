@@ -12,14 +12,14 @@ import pytest
 from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import HashFunction, digest_values
 from causeway.proofs.mmr.many import LeafProofs, verify_leaf_proofs
-from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
-from causeway.proofs.mmr.proof import prove_leaves
+from causeway.proofs.mmr.mountain_range import leaf_hash
 from causeway.proofs.substrate.errors import BadProof
 from causeway.proofs.substrate.many import read_values
 from causeway.proofs.substrate.proof_columns import StorageProofs
 from causeway.proofs.xdm.columns import ENVELOPES, LEAVES, RECEIPTS
 from causeway.proofs.xdm.confirmation import verify_consensus_leaf, verify_cross_domain_message
 from causeway.proofs.xdm.envelope import CrossDomainMessage, MmrLeaf, message_storage_key, receipt_storage_key
+from tests.oracles.mmr import MountainRange, prove_leaves
 from tests.vectors import load_vectors
 
 ROOT_BYTES = 32

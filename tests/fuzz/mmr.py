@@ -10,13 +10,14 @@ import numpy as np
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import keccak256
-from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
+from causeway.proofs.mmr.ancestry import AncestryProof, verify_ancestry_proof
 from causeway.proofs.mmr.many import LeafProofs
-from causeway.proofs.mmr.mountain_range import MountainRange
 from causeway.proofs.mmr.positions import MAX_LEAVES
-from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
 from causeway.proofs.mmr.range_state import RangeState
 from causeway.proofs.sketches.minisketch import Minisketch
+from tests.oracles.mmr import MountainRange, prove_ancestry, prove_leaves
+from tests.oracles.mmr import range_state as state_of
 from tests.property.test_mmr_many import Case, require_same
 
 _LEAVES = [keccak256(bytes([number])) for number in range(21)]
@@ -96,7 +97,7 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
         leaf_proofs_in_columns,
         [prove_leaves(_MOUNTAINS, [index]).encode() for index in (0, 15, 16, 19, 20)],
     ),
-    "mmr_range_state": (range_state, [RangeState.of(_MOUNTAINS, count).encode() for count in (0, 1, 16, 21)]),
+    "mmr_range_state": (range_state, [state_of(_MOUNTAINS, count).encode() for count in (0, 1, 16, 21)]),
     "mmr_ancestry_proof": (
         ancestry_proof,
         [prove_ancestry(_MOUNTAINS, earlier).encode() for earlier in (1, 7, 16, 21)],

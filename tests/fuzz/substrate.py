@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from causeway.proofs.errors import ProofError
-from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
-from causeway.proofs.mmr.proof import prove_leaves
+from causeway.proofs.mmr.mountain_range import leaf_hash
 from causeway.proofs.substrate.compact import decode_compact, encode_compact
 from causeway.proofs.substrate.egress import egress_root
 from causeway.proofs.substrate.gossip import GossipedQueue, NeighborPacket, decode_gossip, verify_gossiped_queue
@@ -39,6 +38,7 @@ from causeway.proofs.xdm.messages import (
     ProtocolResponse,
     WeightTag,
 )
+from tests.oracles.mmr import MountainRange, prove_leaves
 from tests.oracles.xdm.channels import Channel
 from tests.property.storage_both_ways import Case, require_same
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import keccak256
-from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
-from causeway.proofs.mmr.mountain_range import MountainRange
-from causeway.proofs.mmr.positions import node_to_position, position_to_node, size_to_leaf_count
-from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.mmr.ancestry import AncestryProof, verify_ancestry_proof
+from causeway.proofs.mmr.positions import node_to_position
+from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
+from tests.oracles.mmr import MountainRange, position_to_node, prove_ancestry, prove_leaves, size_to_leaf_count
 from tests.tiers import sized
 
 MOST = 70

@@ -17,10 +17,11 @@ from causeway.proofs.errors import MalformedProof, ProofError
 from causeway.proofs.hashing import Digests, HashFunction, digest_rows, keccak256
 from causeway.proofs.mmr import many
 from causeway.proofs.mmr.errors import GetRootOnEmpty, InvalidSize, LeafNotFound
-from causeway.proofs.mmr.many import LeafProofs, Verdict, prove_each_leaf, verify_leaf_proofs
-from causeway.proofs.mmr.mountain_range import MountainRange
-from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.mmr.many import LeafProofs, Verdict, verify_leaf_proofs
+from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
 from causeway.proofs.mmr.range_state import RangeState
+from tests.oracles.mmr import MountainRange, prove_each_leaf, prove_leaves
+from tests.oracles.mmr import range_state as state_of
 from tests.tiers import sized
 
 FEW = settings(max_examples=sized(36, 400), deadline=None, derandomize=True)
@@ -181,11 +182,11 @@ def test_a_range_by_its_peaks_grows_as_a_whole_one(steps: list[int], leaf_by_lea
         else:
             state = state.extend(fresh)
         done += step
-        assert state == RangeState.of(mountains) == RangeState.decode(state.encode())
+        assert state == state_of(mountains) == RangeState.decode(state.encode())
         assert state.size == mountains.size
         if done:
             assert state.root == mountains.root()
-        earlier = RangeState.of(mountains, done // 2)
+        earlier = state_of(mountains, done // 2)
         assert earlier.extend(LEAVES[done // 2 : done]) == state
 
 
@@ -223,7 +224,7 @@ def test_what_no_range_has_is_refused() -> None:
     with pytest.raises(InvalidInput):
         RangeState().extend(np.zeros((1, 31), dtype=np.uint8))
     with pytest.raises(LeafNotFound):
-        RangeState.of(grown(3), 4)
+        state_of(grown(3), 4)
     assert RangeState().extend(LEAVES[:0]) == RangeState()
 
 

@@ -20,9 +20,7 @@ from causeway.proofs.ic.slice_payload import payload_tree
 from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
 from causeway.proofs.ics23.entries import Entries
 from causeway.proofs.ics23.simple_store import SimpleStore
-from causeway.proofs.mmr.ancestry import prove_ancestry
-from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
-from causeway.proofs.mmr.proof import prove_leaves
+from causeway.proofs.mmr.mountain_range import leaf_hash
 from causeway.proofs.substrate.hashing import blake2_128_concat
 from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads
 from causeway.proofs.substrate.node import StateVersion
@@ -63,6 +61,7 @@ from tests.oracles.ics23.batches import batch_proof, compress
 from tests.oracles.ics23.iavl_store import IavlStore
 from tests.oracles.ics23.multi_store import MultiStore
 from tests.oracles.ics23.smt import SmtStore
+from tests.oracles.mmr import MountainRange, prove_ancestry, prove_leaves
 
 Document = dict[str, Any]
 

@@ -11,9 +11,9 @@ from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof, OverLimit
 from causeway.proofs.hashing import Digests, keccak256
 from causeway.proofs.limits import MAX_PROOF_BYTES
-from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
+from causeway.proofs.mmr.ancestry import AncestryProof, verify_ancestry_proof
 from causeway.proofs.mmr.errors import CorruptedProof, GetRootOnEmpty, InvalidSize, LeafNotFound, RootMismatch
-from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
+from causeway.proofs.mmr.mountain_range import leaf_hash
 from causeway.proofs.mmr.positions import (
     MAX_LEAVES,
     Node,
@@ -21,10 +21,9 @@ from causeway.proofs.mmr.positions import (
     leaf_index_to_position,
     node_to_position,
     peaks_of,
-    position_to_node,
-    size_to_leaf_count,
 )
-from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
+from tests.oracles.mmr import MountainRange, position_to_node, prove_ancestry, prove_leaves, size_to_leaf_count
 
 
 def leaves(count: int) -> Digests:

@@ -12,7 +12,7 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.arrays import byte_column, ends, integers
-from causeway.proofs.mmr import MountainRange, prove_each_leaf, verify_leaf_proofs
+from causeway.proofs.mmr import verify_leaf_proofs
 from causeway.proofs.substrate import (
     StorageProofs,
     Trie,
@@ -26,6 +26,7 @@ from causeway.proofs.substrate import (
     verify_storage_proofs,
 )
 from causeway.proofs.xdm import MESSAGES
+from tests.oracles.mmr import MountainRange, prove_each_leaf
 
 KEYS = [b"a", b"bc"]
 TRIE = Trie.build(KEYS, [b"1", b"2"])

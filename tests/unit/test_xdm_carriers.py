@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from causeway.proofs.errors import ProofError
-from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
-from causeway.proofs.mmr.proof import prove_leaves
+from causeway.proofs.mmr.mountain_range import leaf_hash
 from causeway.proofs.substrate.errors import (
     BadProof,
     FailedToDecode,
@@ -42,6 +41,7 @@ from causeway.proofs.xdm.messages import (
     WeightTag,
 )
 from causeway.proofs.xdm.types import XDM_TYPES
+from tests.oracles.mmr import MountainRange, prove_leaves
 
 SOURCE, CHANNEL, NONCE = ChainId(7), 1 << 65, (1 << 64) + 3
 REQUEST = Message(SOURCE, CONSENSUS, CHANNEL, NONCE, EndpointRequest(1, 2, b"pay" * 20, CollectedFee(3, 4)), 2)

@@ -14,8 +14,9 @@ from causeway.proofs.documents.values import Bytes, Digest, Listed, Number, Sect
 from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.mmr.ancestry import AncestryProof, ancestry_roots, verify_ancestry_proof
 from causeway.proofs.mmr.errors import CorruptedProof, RootMismatch
-from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks, leaf_hash
+from causeway.proofs.mmr.mountain_range import bag_peaks, leaf_hash
 from causeway.proofs.mmr.proof import LeafProof, bag, leaf_proof_root, require_same_root, verify_leaf_proof
+from causeway.proofs.mmr.range_state import RangeState
 from causeway.proofs.steps import Step
 
 
@@ -167,9 +168,8 @@ class Mmr(ProofDocument):
         return (Track(self.claim(), tuple(steps)),)
 
     def _peaks(self) -> list[bytes]:
-        grown = MountainRange()
-        grown.extend(np.frombuffer(b"".join(self.leaves), dtype=np.uint8).reshape(-1, DIGEST_BYTES))
-        return grown.peaks()
+        leaves = np.frombuffer(b"".join(self.leaves), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+        return list(RangeState().extend(leaves).peaks)
 
 
 def _peak_steps(peaks: list[bytes]) -> list[Step]:

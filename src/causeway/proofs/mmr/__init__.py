@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from causeway.proofs.hashing import keccak256
 from causeway.proofs.mmr import errors
-from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
-from causeway.proofs.mmr.many import LeafProofs, LeafVerdicts, Verdict, prove_each_leaf, verify_leaf_proofs
-from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
-from causeway.proofs.mmr.positions import leaf_count_to_size, leaf_index_to_position, size_to_leaf_count
-from causeway.proofs.mmr.proof import LeafProof, leaf_proof_root, prove_leaves, verify_leaf_proof
+from causeway.proofs.mmr.ancestry import AncestryProof, verify_ancestry_proof
+from causeway.proofs.mmr.many import LeafProofs, LeafVerdicts, Verdict, verify_leaf_proofs
+from causeway.proofs.mmr.mountain_range import leaf_hash
+from causeway.proofs.mmr.positions import leaf_count_to_size, leaf_index_to_position
+from causeway.proofs.mmr.proof import LeafProof, leaf_proof_root, verify_leaf_proof
 from causeway.proofs.mmr.range_state import RangeState
+from causeway.proofs.mmr.window import RangeWindow
 
 __all__ = [
-    "AncestryProof", "LeafProof", "LeafProofs", "LeafVerdicts", "MountainRange", "RangeState", "Verdict", "errors",
+    "AncestryProof", "LeafProof", "LeafProofs", "LeafVerdicts", "RangeState", "RangeWindow", "Verdict", "errors",
     "keccak256", "leaf_count_to_size", "leaf_hash", "leaf_index_to_position", "leaf_proof_root",
-    "prove_ancestry", "prove_each_leaf", "prove_leaves", "size_to_leaf_count", "verify_ancestry_proof",
-    "verify_leaf_proof", "verify_leaf_proofs",
+    "verify_ancestry_proof", "verify_leaf_proof", "verify_leaf_proofs",
 ]  # fmt: skip

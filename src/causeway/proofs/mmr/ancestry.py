@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from causeway.proofs.hashing import DIGEST_BYTES, keccak256
-from causeway.proofs.mmr.errors import CorruptedProof, LeafNotFound, RootMismatch
-from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
+from causeway.proofs.mmr.errors import CorruptedProof, RootMismatch
 from causeway.proofs.mmr.positions import Node, node_to_position, peaks_of, require_leaf_count
 from causeway.proofs.mmr.proof import bag, inner_step, require_same_root
 from causeway.proofs.mmr.scale import Reader, encode_u64
@@ -58,29 +57,6 @@ class AncestryProof:
         items = tuple((reader.u64(), reader.take(DIGEST_BYTES)) for _ in range(reader.length(_ITEM_BYTES)))
         reader.end()
         return cls(peaks, prev_leaf_count, leaf_count, items)
-
-
-def prove_ancestry(mountains: MountainRange, prev_leaf_count: int, leaf_count: int | None = None) -> AncestryProof:
-    """Return the proof that the range of ``prev_leaf_count`` leaves is the beginning of the one of ``leaf_count``.
-
-    Args:
-        mountains: the range.
-        prev_leaf_count: the number of leaves of the earlier range, at least one.
-        leaf_count: the number of leaves of the later range; default: all.
-
-    Raises:
-        LeafNotFound: the counts are not 1 <= prev_leaf_count <= leaf_count <= the range's.
-    """
-    count = mountains.leaf_count if leaf_count is None else leaf_count
-    if not 1 <= prev_leaf_count <= count <= mountains.leaf_count:
-        raise LeafNotFound(
-            f"leaf counts {prev_leaf_count} and {count}: wanted are 1 <= earlier <= later <= {mountains.leaf_count}"
-        )
-    _, siblings, beyond = _plan(prev_leaf_count, count)
-    items = [(node_to_position(sibling), mountains.node(sibling)) for sibling in siblings]
-    if beyond:
-        items.append((node_to_position(beyond[0]), bag_peaks([mountains.node(peak) for peak in beyond])))
-    return AncestryProof(tuple(mountains.peaks(prev_leaf_count)), prev_leaf_count, count, tuple(items))
 
 
 def verify_ancestry_proof(

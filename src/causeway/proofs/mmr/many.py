@@ -16,8 +16,7 @@ from causeway.proofs.arrays import ends, integers, require_digests
 from causeway.proofs.distinct import distinct_slices
 from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
-from causeway.proofs.mmr.errors import CorruptedProof, LeafNotFound, RootMismatch
-from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
+from causeway.proofs.mmr.errors import CorruptedProof, RootMismatch
 from causeway.proofs.mmr.positions import MAX_LEAVES
 from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
 from causeway.proofs.substrate.byte_columns import byte_column, data_of, offsets_of, whole
@@ -160,47 +159,6 @@ class LeafVerdicts:
         except ProofError as error:
             return error
         raise AssertionError(f"leaf proof {row} is refused in columns and holds alone")
-
-
-def prove_each_leaf(
-    mountains: MountainRange, leaf_indices: npt.NDArray[np.integer], leaf_count: int | None = None
-) -> LeafProofs:
-    """Return a proof of its own for each leaf, under the root that the range had with ``leaf_count`` leaves.
-
-    Args:
-        mountains: the range.
-        leaf_indices: the leaves, in any order.
-        leaf_count: how many leaves the range had then; default: all.
-
-    Raises:
-        LeafNotFound: the range had no such leaf.
-    """
-    from causeway.proofs.mmr.many_loops import plan
-
-    leaf_indices = integers(leaf_indices, "leaf indices", np.int64)
-    peaks = mountains.peaks(leaf_count)
-    count = mountains.leaf_count if leaf_count is None else leaf_count
-    if len(leaf_indices) and not 0 <= leaf_indices.min() <= leaf_indices.max() < count:
-        raise LeafNotFound(
-            f"leaf indices {leaf_indices.min()} to {leaf_indices.max()}: not all in a range of {count} leaves"
-        )
-    indices = leaf_indices.astype(np.uint64)
-    counts = np.full(len(indices), count, dtype=np.uint64)
-    heights, lefts, rights = _empty(len(indices)), _empty(len(indices)), _empty(len(indices))
-    plan(indices, counts, heights, lefts, rights)
-    offsets = np.concatenate([[0], np.cumsum(lefts + heights + rights)])
-    items = np.empty((offsets[-1], DIGEST_BYTES), dtype=np.uint8)
-    for height in range(int(heights.max(initial=0))):
-        rows = np.flatnonzero(heights > height)
-        siblings = (indices[rows].astype(np.int64) >> height) ^ 1
-        items[offsets[rows] + lefts[rows] + height] = mountains.nodes(height, siblings)
-    for position, peak in enumerate(peaks):
-        rows = np.flatnonzero(lefts > position)
-        items[offsets[rows] + position] = np.frombuffer(peak, dtype=np.uint8)
-        rows = np.flatnonzero((lefts == position - 1) & (rights == 1))
-        if len(rows):
-            items[offsets[rows + 1] - 1] = np.frombuffer(bag_peaks(peaks[position:]), dtype=np.uint8)
-    return LeafProofs(indices, counts, items, offsets)
 
 
 def verify_leaf_proofs(

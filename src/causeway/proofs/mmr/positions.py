@@ -43,25 +43,6 @@ def leaf_count_to_size(leaf_count: int) -> int:
     return 2 * leaf_count - leaf_count.bit_count()
 
 
-def size_to_leaf_count(size: int) -> int:
-    """Return how many leaves a range of ``size`` nodes has.
-
-    Raises:
-        InvalidSize: no range has that many nodes (2, 5, 6, 9, ...).
-    """
-    if not 0 <= size <= leaf_count_to_size(MAX_LEAVES):
-        raise InvalidSize(f"size {size}: a range has 0 to 2^64 - 1 nodes")
-    leaf_count, rest = 0, size
-    for height in range(size.bit_length() - 1, -1, -1):
-        mountain = (2 << height) - 1
-        if rest >= mountain:
-            rest -= mountain
-            leaf_count += 1 << height
-    if rest:
-        raise InvalidSize(f"size {size}: no range has that many nodes, the one before has {size - rest}")
-    return leaf_count
-
-
 def leaf_index_to_position(leaf_index: int) -> int:
     """Return the position of a leaf: 2i - popcount(i).
 
@@ -77,26 +58,6 @@ def node_to_position(node: Node) -> int:
     """Return the position of a node: it comes right after the last leaf below it and the parents that one completes."""
     last_leaf = ((node.index + 1) << node.height) - 1
     return leaf_index_to_position(last_leaf) + node.height
-
-
-def position_to_node(position: int) -> Node:
-    """Return the node at a position.
-
-    Raises:
-        InvalidSize: the position is negative or not below 2^64 - 1.
-    """
-    if not 0 <= position < leaf_count_to_size(MAX_LEAVES):
-        raise InvalidSize(f"position {position}: a node has a position from 0 to 2^64 - 2")
-    first_leaf, rest = 0, position
-    height = (position + 1).bit_length() - 1
-    while True:
-        nodes = (2 << height) - 1
-        if rest >= nodes:
-            rest -= nodes
-            first_leaf += 1 << height
-        if rest == nodes - 1:
-            return Node(height, first_leaf >> height)
-        height -= 1
 
 
 def peaks_of(leaf_count: int) -> list[Node]:

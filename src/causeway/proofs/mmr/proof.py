@@ -14,8 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows, keccak256
-from causeway.proofs.mmr.errors import CorruptedProof, LeafNotFound, RootMismatch
-from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
+from causeway.proofs.mmr.errors import CorruptedProof, RootMismatch
 from causeway.proofs.mmr.positions import MAX_LEAVES, Node, node_to_position, peaks_of
 from causeway.proofs.mmr.scale import Reader, encode_u64
 from causeway.proofs.steps import Step
@@ -54,47 +53,6 @@ class LeafProof:
         proof = cls(reader.u64_list(), reader.u64(), reader.digest_list())
         reader.end()
         return proof
-
-
-def prove_leaves(mountains: MountainRange, leaf_indices: Sequence[int], leaf_count: int | None = None) -> LeafProof:
-    """Return the proof for some leaves under the root that the range had with ``leaf_count`` leaves (default: all).
-
-    Args:
-        mountains: the range.
-        leaf_indices: the leaves to prove, in any order; one named twice is proven once.
-        leaf_count: how many leaves the range had then.
-
-    Raises:
-        LeafNotFound: there are no indices, or the range had no such leaf.
-    """
-    count = mountains.leaf_count if leaf_count is None else leaf_count
-    indices = tuple(sorted(set(leaf_indices)))
-    if not indices:
-        raise LeafNotFound("no leaf index is given, a proof is of one leaf at least")
-    if not 0 <= count <= mountains.leaf_count:
-        raise LeafNotFound(f"leaf count {count}: the range has {mountains.leaf_count} leaves")
-    if indices[0] < 0 or indices[-1] >= count:
-        raise LeafNotFound(f"leaf indices {indices[0]} to {indices[-1]}: not all in a range of {count} leaves")
-    items: list[bytes] = []
-    mountains_left = peaks_of(count)
-    for part in _by_mountain(indices, count):
-        peak = mountains_left.pop(0)
-        if not part:
-            items.append(mountains.node(peak))
-        level = part
-        for height in range(peak.height if part else 0):
-            parents: list[int] = []
-            for index in level:
-                if parents and parents[-1] == index >> 1:
-                    # Its left sibling is known: what was taken for that one was this node.
-                    items.pop()
-                    continue
-                parents.append(index >> 1)
-                items.append(mountains.node(Node(height, index ^ 1)))
-            level = parents
-    if mountains_left:
-        items.append(bag_peaks([mountains.node(peak) for peak in mountains_left]))
-    return LeafProof(indices, count, tuple(items))
 
 
 def verify_leaf_proof(

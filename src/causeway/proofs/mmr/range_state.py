@@ -12,7 +12,7 @@ from causeway.proofs.arrays import require_digests
 from causeway.proofs.errors import MalformedProof
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, keccak256
 from causeway.proofs.mmr.errors import InvalidSize
-from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
+from causeway.proofs.mmr.mountain_range import bag_peaks
 from causeway.proofs.mmr.positions import MAX_LEAVES, leaf_count_to_size
 from causeway.proofs.mmr.scale import encode_u64
 
@@ -21,7 +21,7 @@ _COUNT_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class RangeState:
-    """What has to be kept of a range to append to it; who proves leaves needs the ``MountainRange``.
+    """What has to be kept of a range to append to it; who proves leaves needs a ``RangeWindow``.
 
     Attributes:
         leaf_count: the number of leaves.
@@ -43,16 +43,6 @@ class RangeState:
                 f"a range of {self.leaf_count} leaves has {self.leaf_count.bit_count()} peaks of {DIGEST_BYTES} bytes, "
                 f"not {[len(peak) for peak in self.peaks]}"
             )
-
-    @classmethod
-    def of(cls, mountains: MountainRange, leaf_count: int | None = None) -> RangeState:
-        """Return the state of a range as it was with ``leaf_count`` leaves (default: all).
-
-        Raises:
-            LeafNotFound: the range does not have that many leaves.
-        """
-        peaks = mountains.peaks(leaf_count)
-        return cls(mountains.leaf_count if leaf_count is None else leaf_count, tuple(peaks))
 
     @property
     def size(self) -> int:
