@@ -13,11 +13,12 @@ from benchmarks.proofs.timing import OURS, Clocked, Row, compared, take_turns, t
 from benchmarks.proofs.workload import MANY, ONE_BY_ONE, payloads, some_of
 from causeway.proofs.substrate.hashing import twox_64_concat
 from causeway.proofs.substrate.node import StateVersion, plain_root
-from causeway.proofs.substrate.ordered import OrderedTrie, ordered_key
+from causeway.proofs.substrate.ordered import ordered_key
 from causeway.proofs.substrate.proof import verify_storage_proof
 from causeway.proofs.substrate.storage_keys import storage_key
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
+from tests.oracles.ordered_trie import OrderedTrie
 
 MOST_ENTRIES = 10_000
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from causeway.proofs.substrate.egress import egress_root, verify_queue
 from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
 from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
-from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root
+from causeway.proofs.substrate.ordered import ordered_root
 from causeway.proofs.substrate.trie import Trie
+from tests.oracles.ordered_trie import OrderedTrie
 from tests.oracles.topics import attestation_topic, queue_topic
 from tests.vectors import decode_all, load_states, load_vectors
 

@@ -16,7 +16,7 @@ from causeway.proofs.substrate.compact import decode_compact, encode_compact
 from causeway.proofs.substrate.errors import InvalidProof, UnusedNodesInTheProof
 from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
 from causeway.proofs.substrate.node import StateVersion, plain_root
-from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
+from causeway.proofs.substrate.ordered import ordered_root, ordered_roots
 from causeway.proofs.substrate.proof import Status, read_storage_proof, verify_storage_proof
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
@@ -31,6 +31,7 @@ from causeway.proofs.xdm.messages import (
     Message,
     ProtocolResponse,
 )
+from tests.oracles.ordered_trie import OrderedTrie
 from tests.tiers import sized
 
 VERSIONS = st.sampled_from(StateVersion)

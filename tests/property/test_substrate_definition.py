@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 
 from causeway.proofs.substrate.node import StateVersion
-from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root
+from causeway.proofs.substrate.ordered import ordered_root
 from causeway.proofs.substrate.proof import verify_storage_proof
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
+from tests.oracles.ordered_trie import OrderedTrie
 from tests.tiers import sized
 
 Entries = list[tuple[list[int], bytes]]

@@ -18,9 +18,6 @@ from causeway.model.errors import CausewayError
 from causeway.proofs.ics23.columns import Mask, lengths_of, offsets_of
 from causeway.proofs.ics23.levels import Positions
 
-FEW = 16
-"""Up to this many keys are looked up one by one, which is faster than a search by columns."""
-
 
 class StoreError(CausewayError):
     """Root of what a store refuses to hold or to do."""
@@ -133,26 +130,8 @@ def refuse_empty(column: pa.BinaryArray, error: type[StoreError], what: str) -> 
         raise error(f"the {what} of entry {int(np.argmin(lengths))} is empty: no proof could show it")
 
 
-def rank(keys: pa.BinaryArray, key: bytes) -> tuple[int, bool]:
-    """Return how many of ascending ``keys`` are less than ``key``, and whether ``key`` is among them."""
-    low, high = 0, len(keys)
-    while low < high:
-        middle = (low + high) // 2
-        if keys[middle].as_py() < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low, low < len(keys) and keys[low].as_py() == key
-
-
 def ranks(keys: pa.BinaryArray, wanted: pa.BinaryArray) -> tuple[Positions, Mask]:
     """Return for each of ``wanted`` how many of ascending ``keys`` are less, and whether it is among them."""
-    if len(wanted) <= FEW:
-        found = [rank(keys, key.as_py()) for key in wanted]
-        return (
-            np.array([place for place, _ in found], dtype=np.int64),
-            np.array([there for _, there in found], dtype=bool),
-        )
     low = np.zeros(len(wanted), dtype=np.int64)
     high = np.full(len(wanted), len(keys), dtype=np.int64)
     # All searches halve their ranges together; one that has ended looks at a row again, to no effect.

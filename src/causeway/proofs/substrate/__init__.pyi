@@ -31,7 +31,7 @@ from .message_queue_chain import (
     verify_message_queue_chain,
 )
 from .node import EMPTY_ROOT, StateVersion
-from .ordered import OrderedTrie, ordered_root, ordered_roots
+from .ordered import ordered_root, ordered_roots
 from .parachains import (
     decode_queues,
     encode_queues,
@@ -59,7 +59,6 @@ __all__ = [
     "Hasher",
     "KeyStatus",
     "NeighborPacket",
-    "OrderedTrie",
     "QueuedMessage",
     "Read",
     "RowVerdicts",

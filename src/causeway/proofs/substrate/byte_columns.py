@@ -24,7 +24,6 @@ __all__ = [
     "from_parts",
     "join",
     "offsets_of",
-    "rows_up_to",
     "whole",
 ]
 
@@ -61,14 +60,6 @@ def bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
     if valid is None or bool(valid.all()):
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-def rows_up_to(matrix: Bytes, lengths: Rows) -> pa.LargeBinaryArray:
-    """Return the column whose value ``i`` is the first ``lengths[i]`` bytes of row ``i`` of ``matrix``."""
-    count, width = matrix.shape
-    if count and bool((lengths == width).all()):
-        return from_parts(matrix.reshape(-1), np.arange(0, (count + 1) * width, width, dtype=np.int64))
-    return from_parts(matrix[np.arange(width) < lengths[:, None]], ends_of(lengths))
 
 
 def digest_column(digests: Digests) -> pa.LargeBinaryArray:

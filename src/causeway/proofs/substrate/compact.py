@@ -6,12 +6,7 @@ Below 2**6 one byte ``n << 2``; below 2**14 two bytes with mode 1; below 2**30 f
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from causeway.model.errors import InvalidInput
-from causeway.proofs.substrate.byte_columns import rows_up_to
 from causeway.proofs.substrate.errors import FailedToDecode
 
 _ONE_BYTE, _TWO_BYTES, _FOUR_BYTES = 1 << 6, 1 << 14, 1 << 30
@@ -61,24 +56,3 @@ def decode_compact(data: bytes, offset: int, what: str) -> tuple[int, int]:
     if number < least or (length > 5 and field[-1] == 0):
         raise FailedToDecode(f"{what} holds the compact integer {number} in more bytes than it takes")
     return number, offset + length
-
-
-def compact_column(numbers: npt.NDArray[np.integer]) -> pa.LargeBinaryArray:
-    """Return the compact encoding of each of ``numbers`` (none negative), as a bytes column."""
-    words = numbers.astype(np.uint64)
-    lengths = np.select([words < _ONE_BYTE, words < _TWO_BYTES, words < _FOUR_BYTES], [1, 2, 4], 0).astype(np.int64)
-    modes = lengths.astype(np.uint64) >> np.uint64(1)
-    width = 4
-    matrix = np.ascontiguousarray((words << np.uint64(2)) | modes).view(np.uint8).reshape(-1, 8)
-    big = np.flatnonzero(lengths == 0)
-    if len(big):
-        width = 9
-        wide = np.zeros((len(words), width), dtype=np.uint8)
-        wide[:, :8] = matrix
-        digits = np.ascontiguousarray(words[big]).view(np.uint8).reshape(-1, 8)
-        count = np.maximum(4, 8 - np.argmax(digits[:, ::-1] != 0, axis=1))
-        wide[big, 0] = (count - 4) << 2 | 3
-        wide[big, 1:] = digits
-        lengths[big] = 1 + count
-        matrix = wide
-    return rows_up_to(matrix[:, :width], lengths)
