@@ -155,8 +155,16 @@ class OfferedStreams:
         msg_limit: int | None = None,
         byte_limit: int | None = None,
     ) -> CertifiedStreamSlice:
-        """Return the header and a run of the messages of the stream to ``dst_subnet``: as of ``CertifiedStreams``, byte
-        for byte.
+        """Return the header and a run of the messages of the stream to ``dst_subnet`` (``get_stream``).
+
+        Args:
+            dst_subnet: where the stream leads to.
+            witness_begin: the first message that the witness knows, for a slice that is to be appended to another;
+                ``msg_begin`` if not given.
+            msg_begin: the first message; the stream's first if not given.
+            msg_limit: the most messages.
+            byte_limit: the most bytes of encoded messages. The first message is in the slice in any case, unless the
+                slice is to be appended to another (X-9).
 
         Raises:
             NoStreamForSubnet: there is none.

@@ -54,7 +54,7 @@ PARAMETERS = {
 
 
 class StreamStore(Protocol):
-    """A certified state that serves slices (``proofs.ic.certified_streams.CertifiedStreams``)."""
+    """A certified state that serves slices, such as ``OfferedStreams``."""
 
     def subnets_with_certified_streams(self) -> Sequence[bytes]:
         """Return the ids of the subnets that a stream leads to."""
